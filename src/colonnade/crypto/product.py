@@ -1,0 +1,137 @@
+"""The contract of a secure product: K parties' integer columns in, a sum of shares out, nothing exact in between.
+
+A backend works in rounds. In each round every party sends parcels (to other parties or to the server), then the
+server sends its own. After the last round each party gives a `Contribution`: a vector that the protocol masks and
+sums modulo 2^modulus_bits, and, for backends whose opening is not a sum, bytes that are safe to show the server.
+The opened integers are gain * (X'Y + noise) up to the error the backend states, where the noise was handed over at
+the start: a backend never opens, and never could open, a product without it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.foundation.randomness import Randomness
+
+SERVER = ""
+"""The recipient or sender that stands for the server."""
+
+Words = NDArray[np.uint64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cross:
+    """Columns [left_start, left_stop) of party `left` against columns [right_start, right_stop) of party `right`.
+
+    Left seals, right multiplies; the block is a matrix with one row for each left column.
+    """
+
+    left: int
+    right: int
+    left_start: int
+    left_stop: int
+    right_start: int
+    right_stop: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.left_stop - self.left_start, self.right_stop - self.right_start
+
+
+@dataclass(frozen=True)
+class ProductSpec:
+    """What all sides of one session know of its products."""
+
+    session: bytes
+    """32 bytes, fresh for each session; every derived key and public element is bound to it."""
+    parties: tuple[str, ...]
+    rows: int
+    bound: int
+    """Every entry is an integer of absolute value at most this."""
+    crosses: tuple[Cross, ...]
+    modulus_bits: int
+    gain: int
+    """The factor by which exact products are multiplied before the noise is added."""
+    reach: int
+    """No opened value exceeds this in absolute value, but for a probability under 2^-40."""
+
+
+class Columns(Protocol):
+    """A party's aligned, clipped, integer columns, read in row blocks."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
+        """Rows [start, stop), all columns, in C order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Parcel:
+    recipient: str
+    payload: bytes
+
+
+@dataclass(frozen=True, repr=False)
+class Contribution:
+    """One party's part of the opening; `vector` still needs the protocol's masks before it leaves."""
+
+    vector: Words
+    """All crosses in order, each block flattened in C order, modulo 2^modulus_bits."""
+    payload: bytes = b""
+
+
+class PartyProduct(ABC):
+    """One party's side of one session's products."""
+
+    rounds: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def __init__(
+        self, spec: ProductSpec, me: int, columns: Columns, noise: Mapping[Cross, Integers], randomness: Randomness
+    ) -> None:
+        """`noise` holds this party's noise share for *every* cross of the session, in units of the opened integers."""
+
+    @abstractmethod
+    def send(self, round: str) -> Iterator[Parcel]:
+        """This round's parcels, made lazily in row order; each is at most 32 MB."""
+
+    @abstractmethod
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        """Take one parcel; raises MessageError when it is malformed, out of order or of another session."""
+
+    @abstractmethod
+    def contribute(self) -> Contribution:
+        """The final share with the noise in it; raises ProductError when parcels are missing. Wipes the secrets."""
+
+
+class ServerProduct(ABC):
+    """The server's side: what it does beyond relaying."""
+
+    @abstractmethod
+    def __init__(self, spec: ProductSpec) -> None: ...
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        """Take a parcel addressed to the server."""
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        """Parcels to parties once all parties' parcels of the round are in."""
+        return iter(())
+
+    @abstractmethod
+    def open(self, total: Words, payloads: Sequence[bytes]) -> Integers:
+        """The noisy integers, from the unmasked sum of all contributions."""
+
+
+def centred(total: Words, modulus_bits: int) -> Integers:
+    """Residues modulo 2^modulus_bits as integers around zero."""
+    shift = np.uint64(64 - modulus_bits)
+    return (total << shift).view(np.int64) >> np.int64(64 - modulus_bits)

@@ -1,0 +1,63 @@
+"""The tree of errors. Each message is one sentence that names the thing, the rule and the value.
+
+    ColonnadeError
+    ├ SchemaError       a declared public fact is wrong
+    ├ StudyError        a study file or an argument is wrong
+    ├ DataError         a party's file does not fit its schema
+    ├ PrivacyError      a promise cannot be made as asked
+    ├ PolicyError       a party does not agree
+    ├ LedgerError       a budget is spent, or its book is damaged
+    ├ ProtocolError     a message came at the wrong time or from the wrong session
+    │ └ MessageError    a message is malformed
+    ├ ProductError      a secure product cannot be formed
+    ├ AlignmentError    ids cannot be matched
+    └ ReleaseError      a release file is damaged or lacks what was asked of it
+"""
+
+
+class ColonnadeError(Exception):
+    """Anything this package refuses; the text is fit to be shown to a user."""
+
+
+class SchemaError(ColonnadeError):
+    """A declared public fact is wrong."""
+
+
+class StudyError(ColonnadeError):
+    """A study file or an argument is wrong."""
+
+
+class DataError(ColonnadeError):
+    """A party's file does not fit its schema."""
+
+
+class PrivacyError(ColonnadeError):
+    """A promise cannot be made as asked."""
+
+
+class PolicyError(ColonnadeError):
+    """A party does not agree to a plan."""
+
+
+class LedgerError(ColonnadeError):
+    """A budget is spent, or its book is damaged."""
+
+
+class ProtocolError(ColonnadeError):
+    """A message came at the wrong time or from the wrong session."""
+
+
+class MessageError(ProtocolError):
+    """A message is malformed."""
+
+
+class ProductError(ColonnadeError):
+    """A secure product cannot be formed."""
+
+
+class AlignmentError(ColonnadeError):
+    """Ids cannot be matched."""
+
+
+class ReleaseError(ColonnadeError):
+    """A release file is damaged or lacks what was asked of it."""

@@ -1,0 +1,74 @@
+"""The one door to randomness: an AES-CTR stream keyed by the operating system, or by a seed in tests."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+REKEY_BYTES = 1 << 36
+
+
+def derive(secret: bytes, label: str, length: int = 32) -> bytes:
+    """HKDF-SHA256 of a secret under a label."""
+    return HKDF(algorithm=hashes.SHA256(), length=length, salt=None, info=b"colonnade/1 " + label.encode()).derive(secret)
+
+
+class Stream:
+    """The AES-256-CTR key stream of one key: public expansion, masks, and the body of Randomness."""
+
+    def __init__(self, key: bytes) -> None:
+        # A key is used for one stream only, so the counter may start at zero.
+        self._encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+
+    def bytes(self, count: int) -> bytes:
+        return self._encryptor.update(bytes(count))
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Uniform 64-bit words, freshly owned by the caller."""
+        out = np.zeros(count, dtype=np.uint64)
+        view = memoryview(out).cast("B")
+        self._encryptor.update_into(view, view)
+        return out
+
+
+class Randomness:
+    """Secret random bytes. `Randomness()` is the operating system's; `Randomness(seed=...)` is for tests and simulations."""
+
+    def __init__(self, seed: bytes | None = None) -> None:
+        self._seed = seed
+        self._rekey()
+
+    def _rekey(self) -> None:
+        self._stream = Stream(secrets.token_bytes(32) if self._seed is None else derive(self._seed, "stream"))
+        self._used = 0
+
+    @property
+    def seeded(self) -> bool:
+        """Whether anyone who knows a seed could draw the same: a release must say so."""
+        return self._seed is not None
+
+    def child(self, label: str) -> Randomness:
+        """An independent source; a seeded one depends on the seed and the label alone."""
+        return Randomness() if self._seed is None else Randomness(derive(self._seed, "child " + label))
+
+    def _count(self, size: int) -> None:
+        self._used += size
+        if self._seed is None and self._used > REKEY_BYTES:
+            self._rekey()
+
+    def bytes(self, count: int) -> bytes:
+        self._count(count)
+        return self._stream.bytes(count)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Uniform 64-bit words."""
+        self._count(8 * count)
+        return self._stream.words(count)
+
+    def __repr__(self) -> str:
+        return f"Randomness(seeded={self.seeded})"
