@@ -1,0 +1,231 @@
+"""CPU time, bytes, memory and error of a secure product against the plain float64 GEMM of the same cross blocks.
+
+    python benchmarks/product.py --n 80000 --d 800 --parties 4 --product lattice [--json]
+    python benchmarks/product.py --table
+
+All sides run in this process, one after the other, with one BLAS thread; times are CPU times (process_time) and each
+ratio's two sides are measured in the same process, the plain one before and after (the faster counts).
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from time import process_time, sleep
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.crypto import lattice
+from colonnade.crypto.product import SERVER, Cross, Integers, PartyProduct, ProductSpec, ServerProduct
+from colonnade.foundation.randomness import Randomness
+
+SIZES = [(80_000, 800, 2), (80_000, 800, 4), (80_000, 800, 8), (45_000, 41, 2), (370_000, 14, 2)]
+"""n, d, K of EXPERIMENTS.md's speed table."""
+
+
+class Resident:
+    """Columns that lie in memory."""
+
+    def __init__(self, values: NDArray[np.int16]) -> None:
+        self._values = values
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._values.shape[0], self._values.shape[1]
+
+    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
+        return self._values[start:stop]
+
+
+class Peak:
+    """The largest resident set of this process while it is entered, sampled, above what it was."""
+
+    def __enter__(self) -> Peak:
+        self._start = self.most = self._resident()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def megabytes(self) -> float:
+        return (self.most - self._start) / 1e6
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            self.most = max(self.most, self._resident())
+            sleep(0.02)
+
+    @staticmethod
+    def _resident() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass
+class Case:
+    """Random columns of K parties, every pair of parties crossed, and no noise, so that the error can be seen."""
+
+    spec: ProductSpec
+    data: list[NDArray[np.int16]]
+
+    @staticmethod
+    def make(n: int, d: int, parties: int, bound: int, product: str) -> Case:
+        generator = np.random.default_rng(n + d + parties)
+        widths = [len(part) for part in np.array_split(np.arange(d), parties)]
+        crosses = tuple(
+            Cross(k, m, 0, widths[k], 0, widths[m]) for k in range(parties) for m in range(k + 1, parties)
+        )
+        names = tuple(f"party {k}" for k in range(parties))
+        # Noise as wide as the data's own sampling error, at the least, is what any useful plan has.
+        std = bound**2 * n**0.5
+        chosen = lattice.choose_parameters(n, bound, std, int(10 * std), d)
+        bits, gain, reach = chosen.modulus_bits, chosen.gain, chosen.reach
+        if product != "lattice":
+            bits, gain, reach = 48, 1, n * bound**2
+        spec = ProductSpec(generator.bytes(32), names, n, bound, crosses, bits, gain, reach)
+        return Case(spec, [generator.integers(-bound, bound + 1, (n, w), dtype=np.int16) for w in widths])
+
+    def products(self, dtype: type[np.float64]) -> tuple[float, list[Integers]]:
+        """CPU seconds of the plain GEMMs alone, and X'Y."""
+        floats = [columns.astype(dtype) for columns in self.data]
+        start = process_time()
+        products = [
+            floats[c.left][:, c.left_start : c.left_stop].T @ floats[c.right][:, c.right_start : c.right_stop]
+            for c in self.spec.crosses
+        ]
+        return process_time() - start, [product.astype(np.int64) for product in products]
+
+
+def backend(product: str) -> tuple[type[PartyProduct], type[ServerProduct]]:
+    if product == "lattice":
+        return lattice.LatticeParty, lattice.LatticeServer
+    if product == "plain":
+        from colonnade.crypto.plain import PlainParty, PlainServer
+
+        return PlainParty, PlainServer
+    from colonnade.crypto.bgn import BgnParty, BgnServer
+
+    return BgnParty, BgnServer
+
+
+class Meter:
+    """CPU seconds by step."""
+
+    def __init__(self) -> None:
+        self.steps: Counter[str] = Counter()
+        self._last = process_time()
+
+    def lap(self, step: str) -> None:
+        now = process_time()
+        self.steps[step] += now - self._last
+        self._last = now
+
+
+def run(case: Case, product: str, meter: Meter) -> tuple[Integers, list[int]]:
+    """All sides of one session; the opened integers, and the bytes that each party sent."""
+    spec, (Party, Server) = case.spec, backend(product)
+    zero = {cross: np.zeros(cross.shape, np.int64) for cross in spec.crosses}
+    parties = [Party(spec, k, Resident(data), zero, Randomness()) for k, data in enumerate(case.data)]
+    server, sent = Server(spec), [0] * len(parties)
+    meter.lap("start")
+    for round in Party.rounds:
+        for k, party in enumerate(parties):
+            for parcel in party.send(round):
+                meter.lap(f"{round}: send")
+                sent[k] += len(parcel.payload)
+                to = server if parcel.recipient == SERVER else parties[spec.parties.index(parcel.recipient)]
+                to.receive(round, spec.parties[k], parcel.payload)
+                meter.lap(f"{round}: receive")
+            meter.lap(f"{round}: send")
+        for parcel in server.send(round):
+            meter.lap(f"{round}: server")
+            parties[spec.parties.index(parcel.recipient)].receive(round, SERVER, parcel.payload)
+            meter.lap(f"{round}: receive")
+    given = [party.contribute() for party in parties]
+    sent = [count + contribution.vector.nbytes for count, contribution in zip(sent, given, strict=True)]
+    meter.lap("contribute")
+    total = np.sum([contribution.vector for contribution in given], axis=0, dtype=np.uint64)
+    opened = server.open(total & np.uint64((1 << spec.modulus_bits) - 1), [c.payload for c in given])
+    meter.lap("open")
+    return opened, sent
+
+
+def measure(n: int, d: int, parties: int, product: str, bound: int, repeat: int) -> dict[str, object]:
+    case = Case.make(n, d, parties, bound, product)
+    case.products(np.float64)
+    plain, exact = min((case.products(np.float64) for _ in range(max(2, repeat))), key=lambda pair: pair[0])
+    best: Counter[str] | None = None
+    with Peak() as peak:
+        for _ in range(repeat):
+            meter = Meter()
+            opened, sent = run(case, product, meter)
+            if best is None or meter.steps.total() < best.total():
+                best = meter.steps
+    assert best is not None
+    plain = min(plain, case.products(np.float64)[0])
+    error = opened - np.concatenate([case.spec.gain * part.ravel() for part in exact])
+    return {
+        "n": n, "d": d, "parties": parties, "product": product, "bound": bound,
+        "modulus_bits": case.spec.modulus_bits, "gain": case.spec.gain,
+        "cpu_seconds": best.total(), "plain_cpu_seconds": plain, "ratio": best.total() / plain,
+        "bytes": sent, "own_mb": max(data.nbytes for data in case.data) / 1e6, "peak_mb": peak.megabytes,
+        "rms_error": float(np.sqrt(np.mean(np.square(error.astype(np.float64))))), "max_error": int(np.abs(error).max()),
+        "steps": dict(best),
+    }  # fmt: skip
+
+
+def table() -> None:
+    print("| n | d | K | bound | q | CPU s | plain GEMM s | ratio | MB sent | peak MB | rms error / gain |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for n, d, parties in SIZES:
+        command = [sys.executable, __file__, "--json", "--n", str(n), "--d", str(d), "--parties", str(parties)]
+        r = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        print(
+            f"| {n:,} | {d} | {parties} | {r['bound']} | 2^{r['modulus_bits']} | {r['cpu_seconds']:.3f} | "
+            f"{r['plain_cpu_seconds']:.4f} | {r['ratio']:.2f} | {sum(r['bytes']) / 1e6:.0f} | {r['peak_mb']:.0f} | "
+            f"{r['rms_error'] / r['gain']:.2f} |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--n", type=int, default=80_000)
+    parser.add_argument("--d", type=int, default=800)
+    parser.add_argument("--parties", type=int, default=2)
+    parser.add_argument("--product", choices=("plain", "lattice", "bgn"), default="lattice")
+    parser.add_argument("--bound", type=int, help="largest entry; 7 for d above 100, 127 below")
+    parser.add_argument("--repeat", type=int, help="runs, of which the fastest counts")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--table", action="store_true", help="the sizes of the speed table, one process each")
+    given = parser.parse_args()
+    if given.table:
+        table()
+        return
+    bound = given.bound or (7 if given.d > 100 else 127)
+    repeat = given.repeat or (2 if given.n * given.d > 10_000_000 else 5)
+    result = measure(given.n, given.d, given.parties, given.product, bound, repeat)
+    if given.json:
+        print(json.dumps(result))
+        return
+    for key, value in result.items():
+        print(f"{key:18s} {value}")
+
+
+if __name__ == "__main__":
+    main()

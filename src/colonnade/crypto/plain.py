@@ -1,0 +1,229 @@
+"""The product in the clear: the same roles, rounds and shares as the real backends, for simulation and tests only.
+
+The left party sends its columns as they are; the right party multiplies, keeps one additive share of the product and
+sends the other back. A transport that leaves the process must refuse a backend that is SIMULATION_ONLY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.crypto.parcels import (
+    HEADER,
+    check_party,
+    check_round,
+    check_spec,
+    entries,
+    flat_noise,
+    offsets,
+    pack,
+    unpack,
+)
+from colonnade.crypto.product import (
+    Columns,
+    Contribution,
+    Cross,
+    Integers,
+    Parcel,
+    PartyProduct,
+    ProductSpec,
+    ServerProduct,
+    Words,
+    centred,
+)
+from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.randomness import Randomness
+
+SIMULATION_ONLY = True
+
+BLOCK_BYTES = 1 << 20
+"""Body of one parcel of columns: 2^19 entries at most, so that a block's product is below 2^30 * 2^19 < 2^53."""
+SHARE_WORDS = 1 << 21
+
+
+class _Pair:
+    """All crosses of one left and one right party, with the spans of columns that they need."""
+
+    def __init__(self, spec: ProductSpec, places: Mapping[Cross, slice], left: int, right: int) -> None:
+        self.crosses = [cross for cross in spec.crosses if (cross.left, cross.right) == (left, right)]
+        self.left = slice(min(c.left_start for c in self.crosses), max(c.left_stop for c in self.crosses))
+        self.right = slice(min(c.right_start for c in self.crosses), max(c.right_stop for c in self.crosses))
+        self.width = self.left.stop - self.left.start
+        self.index = np.concatenate([np.arange(places[c].start, places[c].stop) for c in self.crosses])
+        self.entries = len(self.index)
+        self._step = max(1, min(spec.rows, BLOCK_BYTES // (2 * self.width)))
+        self.blocks = -(-spec.rows // self._step)
+        self.shares = -(-self.entries // SHARE_WORDS)
+        self._rows = spec.rows
+
+    def rows(self, number: int) -> tuple[int, int]:
+        return number * self._step, min(self._rows, (number + 1) * self._step)
+
+    def part(self, number: int) -> slice:
+        return slice(number * SHARE_WORDS, min(self.entries, (number + 1) * SHARE_WORDS))
+
+
+def _pairs(spec: ProductSpec, me: int) -> dict[tuple[int, int], _Pair]:
+    """The pairs that one party belongs to."""
+    places = offsets(spec)
+    keys = dict.fromkeys((cross.left, cross.right) for cross in spec.crosses if me in (cross.left, cross.right))
+    return {key: _Pair(spec, places, *key) for key in keys}
+
+
+def planned_bytes(spec: ProductSpec, me: int) -> int:
+    """The bytes that one party sends in all rounds."""
+    total = 0
+    for (left, right), pair in _pairs(spec, me).items():
+        if left == me:
+            total += pair.blocks * HEADER.size + 2 * spec.rows * pair.width
+        if right == me:
+            total += pair.shares * HEADER.size + 8 * pair.entries
+    return total
+
+
+class PlainParty(PartyProduct):
+    """One party of a simulated product."""
+
+    rounds: ClassVar[tuple[str, ...]] = ("seal", "multiply")
+
+    def __init__(
+        self, spec: ProductSpec, me: int, columns: Columns, noise: Mapping[Cross, Integers], randomness: Randomness
+    ) -> None:
+        check_spec(spec)
+        check_party(spec, me, columns, noise)
+        self._spec, self._me, self._columns, self._randomness = spec, me, columns, randomness
+        self._name = spec.parties[me]
+        pairs = _pairs(spec, me)
+        self._to_right = {right: pair for (left, right), pair in pairs.items() if left == me}
+        self._from_left = {left: pair for (left, right), pair in pairs.items() if right == me}
+        self._taken = {("seal", left): 0 for left in self._from_left} | {("multiply", r): 0 for r in self._to_right}
+        self._exact = {
+            left: np.zeros((pair.width, pair.right.stop - pair.right.start), dtype=np.int64)
+            for left, pair in self._from_left.items()
+        }
+        self._vector: Words = flat_noise(spec, noise).copy()
+        self._sent: set[str] = set()
+        self._done = False
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        check_round(self.rounds, round)
+        if round in self._sent:
+            raise ProtocolError(f"party {self._name} answers a round once, got round {round} again")
+        self._sent.add(round)
+        return self._seal() if round == "seal" else self._multiply()
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        check_round(self.rounds, round)
+        peer = self._spec.parties.index(sender) if sender in self._spec.parties else -1
+        number = self._taken.get((round, peer))
+        if number is None or self._done:
+            raise MessageError(f"party {self._name} expects no parcel of round {round} from {sender!r}")
+        pair = self._from_left[peer] if round == "seal" else self._to_right[peer]
+        if number == (pair.blocks if round == "seal" else pair.shares):
+            raise MessageError(
+                f"party {self._name} has all {number} parcels of round {round} from {sender}, got another"
+            )
+        body = unpack(self._spec, round, sender, self._name, number, payload)
+        if round == "seal":
+            self._take_block(peer, pair, number, body)
+        else:
+            self._take_share(peer, pair, number, body)
+        self._taken[round, peer] = number + 1
+
+    def contribute(self) -> Contribution:
+        for (round, peer), number in self._taken.items():
+            needed = self._from_left[peer].blocks if round == "seal" else self._to_right[peer].shares
+            if number < needed:
+                sender = self._spec.parties[peer]
+                raise ProductError(
+                    f"party {self._name} needs {needed} parcels of round {round} from {sender}, got {number}"
+                )
+        if self._done or self._exact:
+            raise ProductError(f"party {self._name} contributes once, after its round multiply")
+        self._done = True
+        vector, self._vector = self._vector, np.zeros(0, dtype=np.uint64)
+        vector &= np.uint64((1 << self._spec.modulus_bits) - 1)
+        return Contribution(vector)
+
+    def _block(self, start: int, stop: int, columns: slice) -> NDArray[np.int16]:
+        block = np.ascontiguousarray(self._columns.rows(start, stop)[:, columns], dtype=np.int16)
+        self._check_bound(block, self._name, ProductError)
+        return block
+
+    def _check_bound(
+        self, block: NDArray[np.int16], owner: str, error: type[ProductError] | type[MessageError]
+    ) -> None:
+        low, high = int(block.min()), int(block.max())
+        if max(-low, high) > self._spec.bound:
+            raise error(f"an entry of {owner} must be within {self._spec.bound} of zero, got {max(-low, high)}")
+
+    def _seal(self) -> Iterator[Parcel]:
+        for right, pair in self._to_right.items():
+            recipient = self._spec.parties[right]
+            for number in range(pair.blocks):
+                body = self._block(*pair.rows(number), pair.left).astype("<i2", copy=False).tobytes()
+                yield Parcel(recipient, pack(self._spec, "seal", self._name, recipient, number, body))
+
+    def _take_block(self, left: int, pair: _Pair, number: int, body: memoryview) -> None:
+        start, stop = pair.rows(number)
+        if len(body) != 2 * (stop - start) * pair.width:
+            raise MessageError(
+                f"columns of {self._spec.parties[left]} must have {stop - start} x {pair.width} entries of 2 bytes,"
+                f" got {len(body)} bytes"
+            )
+        theirs = np.frombuffer(body, dtype="<i2").reshape(stop - start, pair.width)
+        self._check_bound(theirs, self._spec.parties[left], MessageError)
+        mine = self._block(start, stop, pair.right)
+        # Exact: the sum of a block is below 2^49, and int64 takes over after each.
+        self._exact[left] += (theirs.astype(np.float64).T @ mine.astype(np.float64)).astype(np.int64)
+
+    def _multiply(self) -> Iterator[Parcel]:
+        for left, pair in self._from_left.items():
+            if self._taken["seal", left] < pair.blocks:
+                raise ProductError(
+                    f"party {self._name} needs {pair.blocks} parcels of round seal from {self._spec.parties[left]},"
+                    f" got {self._taken['seal', left]}"
+                )
+        for left, pair in self._from_left.items():
+            recipient, product = self._spec.parties[left], self._exact.pop(left)
+            parts = [
+                product[
+                    cross.left_start - pair.left.start : cross.left_stop - pair.left.start,
+                    cross.right_start - pair.right.start : cross.right_stop - pair.right.start,
+                ].ravel()
+                for cross in pair.crosses
+            ]
+            share = self._randomness.words(pair.entries)
+            # Alg. 1, line 11: the right party keeps gain * X'Y - share, the left party gets share.
+            kept = np.concatenate(parts).view(np.uint64) * np.uint64(self._spec.gain) - share
+            self._vector[pair.index] += kept
+            share &= np.uint64((1 << self._spec.modulus_bits) - 1)
+            for number in range(pair.shares):
+                body = share[pair.part(number)].astype("<u8", copy=False).tobytes()
+                yield Parcel(recipient, pack(self._spec, "multiply", self._name, recipient, number, body))
+
+    def _take_share(self, right: int, pair: _Pair, number: int, body: memoryview) -> None:
+        part = pair.part(number)
+        if len(body) != 8 * (part.stop - part.start):
+            raise MessageError(
+                f"a share from {self._spec.parties[right]} must have {part.stop - part.start} words of 8 bytes,"
+                f" got {len(body)} bytes"
+            )
+        self._vector[pair.index[part]] += np.frombuffer(body, dtype="<u8")
+
+
+class PlainServer(ServerProduct):
+    """The server of a simulated product: it only reads the sum."""
+
+    def __init__(self, spec: ProductSpec) -> None:
+        check_spec(spec)
+        self._spec = spec
+
+    def open(self, total: Words, payloads: Sequence[bytes]) -> Integers:
+        if total.shape != (entries(self._spec),):
+            raise ProductError(f"the sum of contributions must have {entries(self._spec)} words, got {total.shape}")
+        return centred(total & np.uint64((1 << self._spec.modulus_bits) - 1), self._spec.modulus_bits)

@@ -1,0 +1,162 @@
+"""Calibration of the discrete Gaussian to (epsilon, delta), checked against dp-accounting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import exp, inf, isfinite, log, log1p, nextafter, sqrt
+
+from scipy.special import log_ndtr, ndtr
+
+from colonnade.foundation.errors import PrivacyError
+from colonnade.foundation.proof import proven
+
+# dp-accounting refuses orders at or below 1.01.
+SMALLEST_ORDER = 1.02
+GRID = 256
+ROUNDING = Fraction(1, 1 << 30)
+
+# A continuous Gaussian, rounded at random with this variance, is a discrete Gaussian within 2^-111 per value.
+ROUNDING_VARIANCE = 4
+# What gaussian_variance leaves for that rounding (of up to 2^48 values) and for gaussian_sum_slack of all blocks.
+SLACK = Fraction(1, 1 << 30)
+
+
+def _check(epsilon: float, delta: float) -> None:
+    if not (isfinite(epsilon) and epsilon > 0):
+        raise PrivacyError(f"epsilon must be positive and finite, got epsilon={epsilon}")
+    if not 0 < delta < 1:
+        raise PrivacyError(f"delta must be between 0 and 1, got delta={delta}")
+
+
+def _check_rho(rho: Fraction) -> None:
+    if not isinstance(rho, (int, Fraction)) or rho <= 0:
+        raise PrivacyError(f"rho must be a positive rational, got rho={rho!r}")
+
+
+def _target(epsilon: float, delta: float, slack: Fraction) -> tuple[float, float]:
+    """What the accounted law must reach so that noise within `slack` of it, in log probability, is (epsilon, delta)."""
+    _check(epsilon, delta)
+    if not 2 * slack < epsilon:
+        raise PrivacyError(
+            f"epsilon must exceed twice the slack of the noise, got epsilon={epsilon}, slack={float(slack)}"
+        )
+    return epsilon - 2 * float(slack), delta * exp(-float(slack))
+
+
+def _forty_bits(value: Fraction) -> Fraction:
+    """The value rounded down to forty significant bits, short enough to write down and exact."""
+    unit = Fraction(2) ** (value.numerator.bit_length() - value.denominator.bit_length() - 40)
+    return value // unit * unit
+
+
+def _best_order(objective: Callable[[float], float], largest: float) -> float:
+    """The Rényi order that makes the objective largest: a geometric grid, and a finer one about its best point."""
+    low = SMALLEST_ORDER - 1
+    ratio: float = (largest / low) ** (1 / GRID)
+    for _ in range(3):
+        best = max((1 + low * ratio**i for i in range(GRID + 1)), key=objective)
+        low, ratio = max((best - 1) / ratio, SMALLEST_ORDER - 1), ratio ** (2 / GRID)
+    return best
+
+
+def _epsilon(rho: Fraction, delta: float, order: float) -> float:
+    """What dp-accounting's Rényi accountant says of rho at one order."""
+    # Imported here, for it takes more than a second.
+    from dp_accounting import NeighboringRelation, ZCDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant([order], NeighboringRelation.REPLACE_ONE)
+    accountant.compose(ZCDpEvent(nextafter(float(rho), inf)))
+    return float(accountant.get_epsilon(delta))
+
+
+@proven("discrete_gaussian")
+def zcdp_rho(epsilon: float, delta: float, slack: Fraction = Fraction(0)) -> Fraction:
+    """The largest rho, rounded down, whose zCDP gives (epsilon, delta) to noise within `slack` of the accounted law."""
+    target, delta = _target(epsilon, delta, slack)
+
+    # Canonne, Kamath, Steinke 2020, proposition 12 (v4), solved for rho at one order.
+    def rho_at(order: float) -> float:
+        return (target - log1p(-1 / order) + log(delta * order) / (order - 1)) / order
+
+    order = _best_order(rho_at, 8 * (1 - log(delta)) * (1 + 1 / target))
+    rho = _forty_bits(Fraction(rho_at(order)) * (1 - ROUNDING))
+    found = _epsilon(rho, delta, order)
+    if not found <= target:
+        raise PrivacyError(f"rho must give epsilon={target} by dp-accounting, got epsilon={found} for rho={float(rho)}")
+    return rho
+
+
+@proven("discrete_gaussian")
+def epsilon_of_rho(rho: Fraction, delta: float, slack: Fraction = Fraction(0)) -> float:
+    """An epsilon, rounded up, at which rho-zCDP gives (epsilon, delta) to noise within `slack` of the accounted law."""
+    _check_rho(rho)
+    _, delta = _target(1.0, delta, slack)
+    value = float(rho)
+
+    def minus_epsilon(order: float) -> float:
+        return -(value * order + log1p(-1 / order) - log(delta * order) / (order - 1))
+
+    order = _best_order(minus_epsilon, 8 * (1 - log(delta)) * (1 + 1 / value))
+    found = max(_epsilon(Fraction(rho), delta, order), 0.0)
+    return (found + 2 * float(slack)) * (1 + 2.0**-40)
+
+
+def _delta(deviation: float, epsilon: float) -> float:
+    """An upper bound of the delta of N(0, deviation^2) on sensitivity 1: Balle and Wang 2018, theorem 8."""
+    near = 0.5 / deviation - epsilon * deviation
+    far = -0.5 / deviation - epsilon * deviation
+    upper = float(ndtr(near))
+    rounding = upper * (near * near + far * far + epsilon + 8) * 2.0**-50
+    return upper - exp(epsilon + float(log_ndtr(far))) + rounding
+
+
+@proven("discrete_gaussian")
+def gaussian_rho(epsilon: float, delta: float, slack: Fraction = SLACK) -> Fraction:
+    """The largest rho = 1 / (2 variance), rounded down, of a continuous Gaussian private at L2 sensitivity 1.
+
+    It buys more than zcdp_rho where each integer's variance is then raised by ROUNDING_VARIANCE.
+    """
+    target, delta = _target(epsilon, delta, slack)
+    low = high = 1.0
+    while _delta(high, target) > delta:
+        high *= 2
+    while _delta(low, target) <= delta:
+        low /= 2
+    while high > low * (1 + 2.0**-40):
+        middle = sqrt(low * high)
+        low, high = (low, middle) if _delta(middle, target) <= delta else (middle, high)
+    high *= 1 + float(ROUNDING)
+    # Imported here, for it takes more than a second.
+    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
+
+    found = float(GaussianPrivacyLoss(high).get_delta_for_epsilon(target))
+    if not found <= delta:
+        raise PrivacyError(f"deviation must give delta={delta} by dp-accounting, got delta={found} for {high}")
+    return _forty_bits(1 / (2 * Fraction(high) ** 2))
+
+
+@proven("discrete_gaussian")
+def epsilon_of_gaussian(rho: Fraction, delta: float, slack: Fraction = SLACK) -> float:
+    """The least epsilon, rounded up, of the continuous Gaussian of variance 1 / (2 rho) at L2 sensitivity 1."""
+    _check_rho(rho)
+    _, delta = _target(1.0, delta, slack)
+    deviation = 1 / sqrt(2 * float(rho) * (1 + float(ROUNDING)))
+    low, high = 0.0, 1.0
+    while _delta(deviation, high) > delta:
+        low, high = high, high * 2
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _delta(deviation, middle) <= delta else (middle, high)
+    return (high + 2 * float(slack)) * (1 + 2.0**-40)
+
+
+@proven("discrete_gaussian")
+def gaussian_variance(sensitivity_squared: Fraction, epsilon: float, delta: float, slack: Fraction = SLACK) -> Fraction:
+    """A variance at which the discrete Gaussian of this squared L2 sensitivity is (epsilon, delta)-private."""
+    if not isinstance(sensitivity_squared, (int, Fraction)) or sensitivity_squared <= 0:
+        raise PrivacyError(f"sensitivity_squared must be a positive rational, got {sensitivity_squared!r}")
+    rounded = sensitivity_squared / (2 * gaussian_rho(epsilon, delta, slack)) + ROUNDING_VARIANCE
+    concentrated = sensitivity_squared / (2 * zcdp_rho(epsilon, delta, slack))
+    return min(rounded, concentrated)

@@ -1,0 +1,109 @@
+"""Eq. 5: terms grouped by the parties that own their factors, g (one owner) and h (two), and allocated to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.foundation.errors import PrivacyError
+from colonnade.mechanism.moments import Layout, Role
+from colonnade.mechanism.objective import Floats, Indices, Objective
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Terms with the same owners that get noise of the same scale.
+
+    Products with the label form blocks of their own, so that they can be weighted apart. A `summed` block releases only
+    the sum of its terms.
+    """
+
+    owners: tuple[str, ...]
+    role: Role
+    factors: Indices
+    weights: Floats
+    summed: bool = False
+
+    @property
+    def single(self) -> bool:
+        """Whether one party can compute it: the paper's g rather than h."""
+        return len(self.owners) == 1
+
+    @property
+    def size(self) -> int:
+        """How many numbers are released."""
+        return 1 if self.summed else len(self.weights)
+
+    @property
+    def name(self) -> str:
+        return " x ".join(self.owners) + (" (label)" if self.role is Role.LABEL else "") + (" (trace)" if self.summed else "")
+
+
+def parties_of(layout: Layout) -> tuple[str, ...]:
+    """The owners, in the order of their coordinates."""
+    return tuple(dict.fromkeys(a.owner for a in layout.attributes))
+
+
+def dissect(objective: Objective) -> tuple[Block, ...]:
+    """All blocks of an objective, single-party ones first. A public constant belongs to the other factor's owner."""
+    layout = objective.layout
+    parties = parties_of(layout)
+    owner_of = np.array([-1, *(parties.index(layout.attributes[i].owner) for i in layout.attribute_of[1:])])
+    label = np.zeros(layout.width, dtype=bool)
+    if any(a.role is Role.LABEL for a in layout.attributes):
+        label[layout.span(layout.label)] = True
+    owners = _distinct(owner_of[objective.factors])
+    with_label = label[objective.factors].any(axis=1)
+    keys, inverse = np.unique(np.column_stack([with_label, owners]), axis=0, return_inverse=True)
+    blocks = []
+    for i, key in enumerate(keys):
+        held = tuple(parties[k] for k in key[1:] if k >= 0)
+        if not held:
+            raise PrivacyError("a term must have a factor that some party holds, got only constants")
+        rows = inverse.ravel() == i
+        blocks.append(
+            Block(held, Role.LABEL if key[0] else Role.FEATURE, objective.factors[rows], objective.weights[rows])
+        )
+    return tuple(sorted(blocks, key=lambda b: (len(b.owners), [parties.index(o) for o in b.owners], b.role.value)))
+
+
+def _distinct(owners: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each row's owners once, in order, the free places filled with -1 at the end."""
+    ordered = np.sort(owners, axis=1)
+    ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = -1
+    last = np.iinfo(np.int64).max
+    ordered = np.sort(np.where(ordered < 0, last, ordered), axis=1)
+    return np.where(ordered == last, -1, ordered)
+
+
+def allocate(blocks: tuple[Block, ...], party: str) -> tuple[Block, ...]:
+    """The blocks that party k computes or helps to compute: lambda^k and lambda^{k*}."""
+    return tuple(b for b in blocks if party in b.owners)
+
+
+def traces(layout: Layout) -> tuple[Block, ...]:
+    """For each party the sum of squares of its signed features: one number instead of all products."""
+    out = []
+    for party in parties_of(layout):
+        own = [
+            layout.starts[i]
+            for i, a in enumerate(layout.attributes)
+            if a.owner == party and a.role is Role.FEATURE and a.size == 1
+        ]
+        if own:
+            factors = np.array([[c, c] for c in own], dtype=np.int64)
+            out.append(Block((party,), Role.FEATURE, factors, np.ones(len(own)), summed=True))
+    return tuple(out)
+
+
+def require_two_owners(blocks: tuple[Block, ...]) -> None:
+    """Secure products serve two owners; a block with more cannot run."""
+    for block in blocks:
+        if len(block.owners) > 2 or block.factors.shape[1] > 2:
+            held = ", ".join(block.owners)
+            raise PrivacyError(
+                f"a secure product serves terms of degree 2 with at most two owners, got degree "
+                f"{block.factors.shape[1]} held by {held}"
+            )

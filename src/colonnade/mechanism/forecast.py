@@ -1,0 +1,61 @@
+"""What a plan's noise will do to the model, foretold from public facts before anything is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from colonnade.mechanism.moments import Kind, Role
+from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.plan import PrivacyPlan
+
+LABEL_SPREAD = {Task.LOGISTIC: 1.0, Task.LINEAR: 1 / sqrt(3)}
+"""Standard deviation taken for a label in [-1, 1]: balanced classes, or uniform values."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Noise against signal on the products with the label, for features of typical spread."""
+
+    noise_to_signal: float | None
+    """Above 1 the noise on X'y is as large as the largest possible signal; None when n is not known."""
+    rows_needed: int
+    """The n at which the ratio is 1."""
+
+    @property
+    def explained(self) -> float | None:
+        """The share of explainable variance that is left after shrinking optimally; a forecast, not a promise."""
+        return None if self.noise_to_signal is None else 1 / (1 + self.noise_to_signal**2)
+
+    @property
+    def hopeless(self) -> bool:
+        return self.noise_to_signal is not None and self.noise_to_signal >= 1
+
+
+def forecast(plan: PrivacyPlan, n: int | None) -> Forecast:
+    """In whitened coordinates the signal's norm is at most n sd(y); the noise's is sqrt(sum of std^2 / variance).
+
+    Second moments are taken as 1/3 for a signed coordinate and 1/m for one of m levels.
+    """
+    layout = plan.layout
+    spread = np.ones(layout.width)
+    for i, attribute in enumerate(layout.attributes):
+        spread[layout.span(i)] = 1 / 3 if attribute.kind is Kind.SIGNED else 1 / attribute.size
+    label = np.zeros(layout.width, dtype=bool)
+    label[layout.span(layout.label)] = True
+    variance = np.zeros(layout.width)
+    for item in plan.blocks:
+        if item.block.role is not Role.LABEL:
+            continue
+        std = plan.noise_std(item) / np.abs(item.block.weights)
+        left, right = item.block.factors[:, -2], item.block.factors[:, -1]
+        feature = np.where(label[right], left, right)
+        # Class-split halves are two noisy numbers for one product with y in [-1, 1]: their difference.
+        np.add.at(variance, feature, std**2)
+    used = list(layout.features)
+    noise = sqrt(float((variance[used] / spread[used]).sum()))
+    spread_y = LABEL_SPREAD[plan.task] if plan.calibration is Calibration.EXACT or plan.task is Task.LINEAR else 1.0
+    ratio = None if not n else noise / (n * spread_y)
+    return Forecast(ratio, int(np.ceil(noise / spread_y)))

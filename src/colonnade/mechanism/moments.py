@@ -1,0 +1,126 @@
+"""Second moments of encoded records: which coordinates a record has, and what is known of their products.
+
+A record is a vector z with the constant 1 in front, then every attribute's coordinates. A `signed` attribute has one
+coordinate in [-1, 1]. A `simplex` attribute has non-negative coordinates that sum to 1: the indicators of all levels of
+a categorical, binary or binned column, or the two halves (1-y)/2, (1+y)/2 of a numeric label.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class Kind(Enum):
+    """The shape of an attribute's encoding."""
+
+    SIGNED = "signed"
+    SIMPLEX = "simplex"
+
+
+class Role(Enum):
+    """What an attribute is for."""
+
+    FEATURE = "feature"
+    LABEL = "label"
+
+
+class Law(Enum):
+    """The law of the noise."""
+
+    LAPLACE = "laplace"
+    GAUSSIAN = "gaussian"
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One raw column, as the release sees it."""
+
+    name: str
+    owner: str
+    kind: Kind
+    coordinates: tuple[str, ...]
+    """Names of the encoded coordinates; a signed attribute has one."""
+    role: Role = Role.FEATURE
+    drop: int | None = None
+    """Coordinate that the model leaves out, so that indicators and intercept are not collinear."""
+
+    @property
+    def size(self) -> int:
+        return len(self.coordinates)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each attribute's coordinates stand in the record's vector; index 0 is the constant 1."""
+
+    attributes: tuple[Attribute, ...]
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        return tuple(1 + sum(a.size for a in self.attributes[:i]) for i in range(len(self.attributes)))
+
+    @cached_property
+    def width(self) -> int:
+        return 1 + sum(a.size for a in self.attributes)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return ("1", *(c for a in self.attributes for c in a.coordinates))
+
+    @cached_property
+    def attribute_of(self) -> NDArray[np.int64]:
+        """For each coordinate the index of its attribute; -1 for the constant."""
+        return np.concatenate([[-1], *(np.full(a.size, i) for i, a in enumerate(self.attributes))]).astype(np.int64)
+
+    def span(self, attribute: int) -> slice:
+        """The coordinates of an attribute."""
+        start = self.starts[attribute]
+        return slice(start, start + self.attributes[attribute].size)
+
+    @cached_property
+    def label(self) -> int:
+        """The index of the label's attribute."""
+        return next(i for i, a in enumerate(self.attributes) if a.role is Role.LABEL)
+
+    @cached_property
+    def features(self) -> tuple[int, ...]:
+        """Coordinates that the model has a weight for: no label, no dropped level, no constant."""
+        return tuple(
+            self.starts[i] + j
+            for i, a in enumerate(self.attributes)
+            if a.role is Role.FEATURE
+            for j in range(a.size)
+            if j != a.drop
+        )
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A noisy sum of the squares of several coordinates, released instead of their products."""
+
+    coordinates: tuple[int, ...]
+    value: float
+    std: float
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What is known of the sums over records of z_a z_b.
+
+    `std` is the standard deviation of the noise on each entry: 0 where the entry is public or structurally known,
+    infinite where nothing was released (`value` is 0 there).
+    """
+
+    n: int
+    layout: Layout
+    value: Floats
+    std: Floats
+    law: Law
+    traces: tuple[Trace, ...] = field(default=())

@@ -1,0 +1,166 @@
+"""The objective f_D(w) as a polynomial in w whose coefficients are sums over records of products of coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
+from colonnade.mechanism.moments import Attribute, Kind, Layout, Role
+
+Indices = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Task(Enum):
+    """Which regression."""
+
+    LINEAR = "linear"
+    LOGISTIC = "logistic"
+
+
+class Calibration(Enum):
+    """What is counted: the paper's features and its 2 max ||lambda||, or attributes and the exact maximum."""
+
+    PAPER = "paper"
+    EXACT = "exact"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Terms weight * sum_i prod_j z_ij: one row of `factors` for each term, padded with 0 (the constant 1)."""
+
+    layout: Layout
+    factors: Indices
+    weights: Floats
+
+    @property
+    def degree(self) -> int:
+        return int((self.factors > 0).sum(axis=1).max(initial=0))
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+
+def layout_of(schema: Schema, label: str, task: Task, calibration: Calibration) -> Layout:
+    """The coordinates of a record; the label stands last among its owner's."""
+    owner, name = schema.find(label)
+    column = schema.parties[owner][name]
+    if task is Task.LOGISTIC and not isinstance(column, Binary):
+        raise StudyError(f"the label of a logistic regression must be binary, got column {name}")
+    if task is Task.LINEAR and not (isinstance(column, Numeric) and not column.bins):
+        raise StudyError(f"the label of a linear regression must be numeric without bins, got column {name}")
+    attributes: list[Attribute] = []
+    for party, columns in schema.parties.items():
+        for other, kind in columns.items():
+            if (party, other) != (owner, name):
+                attributes += _feature(f"{party}.{other}", party, other, kind, calibration)
+        if party == owner:
+            attributes.append(_label(f"{owner}.{name}", owner, name, column, calibration))
+    layout = Layout(tuple(attributes))
+    if not layout.features:
+        raise StudyError(f"a regression needs a feature besides its label {label}")
+    return layout
+
+
+def _feature(full: str, party: str, name: str, column: Column, calibration: Calibration) -> list[Attribute]:
+    if isinstance(column, Numeric) and not column.bins:
+        return [Attribute(full, party, Kind.SIGNED, (name,))]
+    if isinstance(column, Numeric):
+        levels = column.levels_of(name)
+    else:
+        levels = tuple(f"{name}={level}" for level in column.all_levels)
+    dropped = isinstance(column, Categorical) and column.drop is not None
+    drop = column.all_levels.index(column.drop) if dropped else 0  # type: ignore[union-attr,arg-type]
+    if calibration is Calibration.EXACT:
+        return [Attribute(full, party, Kind.SIMPLEX, levels, drop=drop)]
+    return [
+        Attribute(f"{full}={i}", party, Kind.SIGNED, (level,)) for i, level in enumerate(levels) if i != drop
+    ]
+
+
+def _label(full: str, owner: str, name: str, column: Column, calibration: Calibration) -> Attribute:
+    if calibration is Calibration.PAPER:
+        return Attribute(full, owner, Kind.SIGNED, (name,), Role.LABEL)
+    if isinstance(column, Binary):
+        return Attribute(full, owner, Kind.SIMPLEX, tuple(f"{name}={v}" for v in column.levels), Role.LABEL, drop=0)
+    return Attribute(full, owner, Kind.SIMPLEX, (f"{name}-", f"{name}+"), Role.LABEL, drop=0)
+
+
+def paper_objective(layout: Layout, task: Task) -> Objective:
+    """Eq. 2 and Eq. 4 as printed: one coefficient for each monomial of w.
+
+    For the logistic task the label's coordinate is 1 - 2y, so that (1/2 - y) x_a is half a product of coordinates.
+    """
+    features = np.asarray(layout.features, dtype=np.int64)
+    label = layout.starts[layout.label]
+    upper, lower = np.triu_indices(features.size)
+    pairs = np.stack([features[upper], features[lower]], axis=1)
+    with_label = np.stack([features, np.full_like(features, label)], axis=1)
+    square = np.where(upper == lower, 1.0, 2.0)
+    if task is Task.LOGISTIC:
+        # f_1'(0) - y = (1 - 2y)/2 and f_1''(0)/2! = 1/8.
+        return Objective(layout, np.concatenate([with_label, pairs]),
+                         np.concatenate([np.full(features.size, 0.5), square / 8]))
+    return Objective(layout, np.concatenate([[[label, label]], with_label, pairs]),
+                     np.concatenate([[1.0], np.full(features.size, -2.0), square]))
+
+
+def exact_objective(layout: Layout, *, products: bool = True, label_square: bool = False) -> Objective:
+    """Each distinct second moment that the solver needs, once: pair tables, label-split sums, squares of numerics.
+
+    Left out because they are known: products within one simplex attribute, and sums of single coordinates, which are
+    sums of the label-split tables. `products=False` leaves out the feature pairs (high dimension).
+    """
+    parts = [_label_pairs(layout)]
+    label = layout.span(layout.label)
+    if all(a.kind is Kind.SIGNED or a.role is Role.LABEL for a in layout.attributes):
+        parts.append(np.array([[0, label.stop - 1]]))
+    if label_square:
+        parts.append(np.array([[label.start, label.stop - 1]]))
+    if products:
+        parts.append(_feature_pairs(layout))
+    factors = np.concatenate(parts)
+    return Objective(layout, factors, np.ones(len(factors)))
+
+
+def _label_pairs(layout: Layout) -> Indices:
+    label = np.arange(layout.width)[layout.span(layout.label)]
+    others = np.flatnonzero(_is_feature(layout))
+    return np.stack([np.repeat(others, label.size), np.tile(label, others.size)], axis=1)
+
+
+def _feature_pairs(layout: Layout) -> Indices:
+    others = np.flatnonzero(_is_feature(layout))
+    upper, lower = np.triu_indices(others.size)
+    pairs = np.stack([others[upper], others[lower]], axis=1)
+    attribute = layout.attribute_of
+    signed = np.array([a.kind is Kind.SIGNED for a in layout.attributes])
+    same = attribute[pairs[:, 0]] == attribute[pairs[:, 1]]
+    return pairs[~same | signed[attribute[pairs[:, 0]]]]
+
+
+def _is_feature(layout: Layout) -> NDArray[np.bool_]:
+    feature = np.array([a.role is Role.FEATURE for a in layout.attributes])
+    return np.concatenate([[False], feature[layout.attribute_of[1:]]])
+
+
+def polynomial(layout: Layout, terms: Iterable[tuple[float, Sequence[str]]]) -> Objective:
+    """Any declared polynomial: (weight, coordinate names) for each term. Every degree dissects; up to 2 runs."""
+    index = {name: i for i, name in enumerate(layout.names)}
+    rows: list[list[int]] = []
+    weights: list[float] = []
+    for weight, names in terms:
+        for name in names:
+            if name not in index:
+                raise StudyError(f"a term's factor must be a coordinate of the record, got {name!r}")
+        rows.append([index[name] for name in names])
+        weights.append(weight)
+    width = max(2, max((len(r) for r in rows), default=0))
+    padded = [[0] * (width - len(r)) + r for r in rows]
+    return Objective(layout, np.array(padded, dtype=np.int64).reshape(-1, width), np.array(weights))

@@ -1,0 +1,307 @@
+"""Plans: how much noise each block gets, and which epsilon that means for the record, each party and each view.
+
+Top-down (Theorem 1): epsilon of the record is given. Bottom-up (the corollary, corrected): parties give epsilon^(k).
+A budget is epsilon for Laplace and rho of zCDP for Gaussian; both add up over blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from fractions import Fraction
+from math import ceil, isfinite, sqrt
+
+import numpy as np
+
+from colonnade.foundation.errors import PrivacyError
+from colonnade.foundation.proof import proven
+from colonnade.mechanism.accounting import epsilon_of_rho, zcdp_rho
+from colonnade.mechanism.dissection import Block, allocate, parties_of, require_two_owners
+from colonnade.mechanism.moments import Law, Layout, Role
+from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
+from colonnade.mechanism.weights import label_weight
+
+
+class Neighbours(Enum):
+    """When two data sets count as neighbours."""
+
+    REPLACE_ONE = "one record is replaced; n is public"
+
+
+class View(Enum):
+    """Who is looking."""
+
+    OUTSIDER = "outsider"
+    SERVER = "server"
+    PARTY = "party"
+    COALITION = "coalition"
+
+
+Epsilons = Mapping[View, float | None]
+"""The epsilon against each view; None where there is no guarantee."""
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """A block, how far one record moves it, and the scale of its noise (b of Laplace, sigma of Gaussian)."""
+
+    block: Block
+    sensitivity: Fraction
+    scale: Fraction
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a party allows in the bottom-up case: its total, and if it likes the parts for its own and shared blocks."""
+
+    total: float
+    own: float | None = None
+    pairs: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PrivacyPlan:
+    """Everything that decides a promise; frozen before any data is touched."""
+
+    layout: Layout
+    task: Task
+    calibration: Calibration
+    law: Law
+    delta: float
+    collusion: int
+    blocks: tuple[BlockPlan, ...]
+    error_factor: Fraction
+    """By how much the secure product's own error may stretch the sensitivity of cross-party blocks."""
+    record: Epsilons
+    parties: Mapping[str, Epsilons]
+    neighbours: Neighbours = Neighbours.REPLACE_ONE
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return parties_of(self.layout)
+
+    @property
+    def shares(self) -> int:
+        """How many shares already add up to the full noise of a cross-party block: K - c."""
+        return max(1, len(self.names) - self.collusion)
+
+    @property
+    def epsilon(self) -> float:
+        value = self.record[View.OUTSIDER]
+        assert value is not None
+        return value
+
+    def noise_std(self, item: BlockPlan) -> float:
+        """The standard deviation of the released noise on a coefficient of the block."""
+        std = float(item.scale) * (sqrt(2) if self.law is Law.LAPLACE else 1.0)
+        return std if item.block.single else std * sqrt(len(self.names) / self.shares)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a plan needs besides blocks: budget law, collusion, calibration."""
+
+    task: Task
+    calibration: Calibration = Calibration.EXACT
+    delta: float = 0.0
+    collusion: int = 1
+    error_factor: Fraction = Fraction(1)
+
+    @property
+    def law(self) -> Law:
+        return Law.GAUSSIAN if self.delta > 0 else Law.LAPLACE
+
+    def check(self, layout: Layout, blocks: tuple[Block, ...]) -> Terms:
+        """These terms with the collusion capped at what K parties can do; refuses what cannot be promised."""
+        if not (isfinite(self.delta) and 0 <= self.delta < 1):
+            raise PrivacyError(f"delta must lie in [0, 1), got delta={self.delta}")
+        if self.calibration is Calibration.PAPER and self.delta > 0:
+            raise PrivacyError(f"the paper's calibration is for pure epsilon, got delta={self.delta}")
+        parties = len(parties_of(layout))
+        if self.collusion < 0 or (parties > 1 and self.collusion >= parties):
+            raise PrivacyError(f"collusion must lie between 0 and K-1={parties - 1}, got collusion={self.collusion}")
+        require_two_owners(blocks)
+        return replace(self, collusion=0) if parties == 1 else self
+
+
+def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not isfinite(epsilon) or epsilon <= 0:
+        raise PrivacyError(f"{name} must be a positive number, got {name}={epsilon}")
+    return float(epsilon)
+
+
+@proven("top_down")
+def plan_top_down(layout: Layout, blocks: tuple[Block, ...], epsilon: float, terms: Terms) -> PrivacyPlan:
+    """The plan whose record gets epsilon: scales in the proportion of the blocks' weights, as small as allowed."""
+    epsilon = check_epsilon(epsilon)
+    terms = terms.check(layout, blocks)
+    if terms.calibration is Calibration.PAPER:
+        scales = [paper_sensitivity(blocks) / Fraction(epsilon)] * len(blocks)  # Alg. 1, line 3
+    else:
+        heavier = Fraction(label_weight(layout, terms.law)).limit_denominator(64)
+        weights = [heavier if b.role is Role.LABEL else Fraction(1) for b in blocks]
+        total = _joint(layout, blocks, [float(w) for w in weights], terms)
+        allowed = Fraction(epsilon) if terms.law is Law.LAPLACE else _root_below(2 * zcdp_rho(epsilon, terms.delta))
+        scales = [_coarse(Fraction(total) / (allowed * w)) for w in weights]
+    return _finish(layout, blocks, scales, terms)
+
+
+@proven("bottom_up")
+def plan_bottom_up(
+    layout: Layout, blocks: tuple[Block, ...], offers: Mapping[str, Offer], terms: Terms
+) -> PrivacyPlan:
+    """The plan in which no party's part gets more than it offered; a pair takes the smaller of its two offers."""
+    terms = terms.check(layout, blocks)
+    for party in parties_of(layout):
+        if party not in offers:
+            raise PrivacyError(f"party {party} must offer an epsilon in the bottom-up case, got none")
+    budgets = [_Split(layout, blocks, party, offers[party], terms).budgets for party in parties_of(layout)]
+    scales = []
+    for i, block in enumerate(blocks):
+        budget = min(b[i] for b in budgets if b[i] is not None)  # type: ignore[type-var]
+        assert budget is not None
+        if terms.calibration is Calibration.PAPER:
+            scales.append(paper_sensitivity([block]) / budget)
+            continue
+        moved = Fraction(_joint(layout, (block,), [1.0], terms))
+        scales.append(_coarse(moved / (budget if terms.law is Law.LAPLACE else _root_below(2 * budget))))
+    return _finish(layout, blocks, scales, terms)
+
+
+class _Split:
+    """One party's offer spread over its blocks; where it names no parts, so as to minimise the noise that matters."""
+
+    def __init__(
+        self, layout: Layout, blocks: tuple[Block, ...], party: str, offer: Offer, terms: Terms
+    ) -> None:
+        self.terms, self.party, self.offer = terms, party, offer
+        self.total = self._budget(check_epsilon(offer.total, f"party {party}: epsilon"))
+        mine = allocate(blocks, party)
+        heavier = label_weight(layout, terms.law)
+        # sum of cost / budget^2 (or 1 / budget for rho) is least where budgets go with the cube (square) root of cost.
+        power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
+        self.wish = {
+            id(b): (_joint(layout, (b,), [1.0], terms) ** 2 * b.size * (heavier if b.role is Role.LABEL else 1.0)) ** power
+            for b in mine
+        }
+        self.budgets = [self._of(b, mine) for b in blocks]
+        spent = sum((b for b in self.budgets if b is not None), Fraction(0))
+        if spent > self.total:
+            raise PrivacyError(
+                f"party {party}: the parts of its offer must add up to at most epsilon={offer.total}, got {float(spent):.6g}"
+                + ("" if terms.law is Law.LAPLACE else " in zCDP")
+            )
+
+    def _budget(self, epsilon: float) -> Fraction:
+        return Fraction(epsilon) if self.terms.law is Law.LAPLACE else zcdp_rho(epsilon, self.terms.delta)
+
+    def _named(self, block: Block) -> float | None:
+        if block.single:
+            return self.offer.own
+        return self.offer.pairs.get(next(o for o in block.owners if o != self.party))
+
+    def _of(self, block: Block, mine: Sequence[Block]) -> Fraction | None:
+        if self.party not in block.owners:
+            return None
+        named = self._named(block)
+        if named is not None:
+            whole = self._budget(check_epsilon(named, f"party {self.party}: epsilon for {' x '.join(block.owners)}"))
+            among = [b for b in mine if b.owners == block.owners]
+        else:
+            parts = {b.owners: self._named(b) for b in mine}
+            whole = self.total - sum((self._budget(v) for v in parts.values() if v is not None), Fraction(0))
+            among = [b for b in mine if self._named(b) is None]
+            if whole <= 0:
+                raise PrivacyError(
+                    f"party {self.party}: nothing is left of epsilon={self.offer.total} for {' x '.join(block.owners)}"
+                )
+        share = self.wish[id(block)] / sum(self.wish[id(b)] for b in among)
+        return whole * Fraction(int(share * 2**30), 2**30)
+
+
+def _rates(blocks: Sequence[Block], rates: Sequence[float], factor: Fraction, crossed: float = 1.0) -> list[tuple[Block, float]]:
+    """Cross-party blocks count more by the product's own error, and where part of their noise is known."""
+    return [
+        (b, r if b.single else r * float(factor) * crossed) for b, r in zip(blocks, rates, strict=True)
+    ]
+
+
+def _joint(
+    layout: Layout, blocks: Sequence[Block], rates: Sequence[float], terms: Terms, owner: str | None = None, crossed: float = 1.0
+) -> float:
+    return sensitivity(layout, _rates(blocks, rates, terms.error_factor, crossed), terms.law, owner)
+
+
+def _finish(layout: Layout, blocks: tuple[Block, ...], scales: Sequence[Fraction], terms: Terms) -> PrivacyPlan:
+    parties = parties_of(layout)
+    alone = [
+        paper_sensitivity([b]) if terms.calibration is Calibration.PAPER else _coarse(Fraction(_joint(layout, (b,), [1.0], terms)))
+        for b in blocks
+    ]
+    items = tuple(BlockPlan(b, s, scale) for b, s, scale in zip(blocks, alone, scales, strict=True))
+    record = _views(layout, items, terms, None)
+    return PrivacyPlan(
+        layout, terms.task, terms.calibration, terms.law, terms.delta, terms.collusion, items, terms.error_factor,
+        record, {party: _views(layout, items, terms, party) for party in parties},
+    )
+
+
+@proven("views")
+def _views(layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: str | None) -> dict[View, float | None]:
+    """The epsilon of the record (owner None) or of one party's part against each view.
+
+    A coalition is the server with up to c parties; a single party is covered when c >= 1. With c = 0 a party knows a
+    share of the noise: under Gaussian the rest is a smaller Gaussian, under Laplace there is no guarantee.
+    """
+    parties = len(parties_of(layout))
+    whole = _epsilon(layout, items, terms, owner, 1.0)
+    party: float | None = None
+    if parties > 1:
+        if terms.collusion > 0:
+            party = whole
+        elif terms.law is Law.GAUSSIAN:
+            party = _epsilon(layout, items, terms, owner, sqrt(parties / (parties - 1)))
+        elif all(i.block.single for i in items):
+            party = whole
+    return {
+        View.OUTSIDER: whole,
+        View.SERVER: whole,
+        View.PARTY: party,
+        View.COALITION: whole if parties > 1 else None,
+    }
+
+
+def _epsilon(
+    layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: str | None, crossed: float
+) -> float:
+    blocks = [i.block for i in items]
+    if terms.calibration is Calibration.PAPER:
+        # Theorems 1 and 2: every block has its own scale in the bottom-up case, so the sum is taken block by block.
+        factor = terms.error_factor
+        total = sum(
+            (paper_sensitivity([i.block], owner) / i.scale * (1 if i.block.single else factor) for i in items), Fraction(0)
+        )
+        return float(total)
+    rates = [1 / float(i.scale) for i in items]
+    joint = _joint(layout, blocks, rates, terms, owner, crossed)
+    touched = [i for i in items if owner is None or owner in i.block.owners]
+    if terms.law is Law.LAPLACE:
+        return min(joint, float(sum((i.sensitivity / i.scale for i in touched), Fraction(0))))
+    composed = sum(
+        (float(i.sensitivity / i.scale) * (1.0 if i.block.single else crossed)) ** 2 for i in touched
+    )
+    return epsilon_of_rho(min(joint**2, composed) / 2, terms.delta)
+
+
+def _coarse(value: Fraction) -> Fraction:
+    """Rounded up to 24 significant bits, so that every machine writes the same number."""
+    exponent = 24 - ceil(np.log2(float(value)))
+    step = Fraction(2) ** -exponent
+    return ceil(value / step) * step
+
+
+def _root_below(value: Fraction) -> Fraction:
+    """A rational square root, rounded down."""
+    return Fraction(sqrt(float(value))) * (1 - Fraction(1, 2**40))

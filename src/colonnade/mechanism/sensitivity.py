@@ -1,0 +1,158 @@
+"""How far replacing one record can move the release: one function, three scopes (record, party, block), L1 and L2.
+
+For a pair of attributes the change of its table is bounded through s in [-1, 1] for each signed attribute, where
+(1+s)/2 and (1-s)/2 bound the halves of the sum and of the difference of its two values:
+
+    L1   simplex-simplex 2, simplex-signed 1+|s|, signed-signed 1-ss', square 1-s^2, constant-signed 1-s
+    L2^2 twice (1 - r r'), r = s in {-1, 1} for signed, 0 (changed) or 1 for simplex, 1 for a constant; square 1
+
+An attribute that does not change has s = 1 (r = 1). The maximum over s is bounded by `box_bound`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from colonnade.foundation.proof import proven
+from colonnade.mechanism.boxbound import Floats, box_bound
+from colonnade.mechanism.dissection import Block
+from colonnade.mechanism.moments import Kind, Layout, Law
+
+Weighted = tuple[Block, float]
+"""A block and the rate at which its change counts: 1 for the plain sensitivity, 1/scale for an epsilon."""
+
+
+@proven("paper_sensitivity")
+def paper_sensitivity(blocks: Iterable[Block], owner: str | None = None) -> Fraction:
+    """2 max_t sum |lambda_t| (Lemmas 1 and 2) over all blocks, or over those that involve one party."""
+    return 2 * sum(
+        (Fraction(float(np.abs(b.weights).sum())) for b in blocks if owner is None or owner in b.owners), Fraction(0)
+    )
+
+
+@proven("exact_sensitivity")
+def sensitivity(layout: Layout, blocks: Sequence[Weighted], law: Law, owner: str | None = None) -> float:
+    """max over neighbours of sum_B rate_B ||L_B(t) - L_B(t')||, L1 for Laplace.
+
+    For Gaussian it is the root of the sum of squared rates times squared L2 norms. With `owner` only that party's part
+    of the record is replaced.
+    """
+    families = _Families(layout, blocks, law)
+    scope = np.array([owner is None or f[0] == owner for f in families.keys], dtype=bool)
+    if law is Law.LAPLACE:
+        return families.l1(scope)
+    return float(np.sqrt(families.l2_squared(scope)))
+
+
+@dataclass(frozen=True)
+class _Touch:
+    """A few coordinates of one family that are released alone (`sum z`) or against each other within one attribute."""
+
+    family: int
+    amount: float
+
+
+class _Families:
+    """Attributes of one owner, kind and role are alike; a family pair's weight is the largest of its terms' weights."""
+
+    def __init__(self, layout: Layout, blocks: Sequence[Weighted], law: Law) -> None:
+        power = 1 if law is Law.LAPLACE else 2
+        keys = [(a.owner, a.kind, a.role) for a in layout.attributes]
+        self.keys = list(dict.fromkeys(keys))
+        family = np.array([self.keys.index(k) for k in keys])
+        self.count = np.bincount(family, minlength=len(self.keys)).astype(np.float64)
+        self.signed = np.array([k[1] is Kind.SIGNED for k in self.keys])
+        size = len(self.keys)
+        self.pair = np.zeros((size, size))
+        self.square = np.zeros(size)
+        self.sums = np.zeros(size)
+        self.touches: list[_Touch] = []
+        self.traces: list[tuple[int, float]] = []
+        for block, rate in blocks:
+            self._add(layout, family, block, float(rate) ** power, power)
+
+    def _add(self, layout: Layout, family: Floats, block: Block, rate: float, power: int) -> None:
+        attribute = layout.attribute_of[block.factors]
+        weight = np.abs(block.weights) ** power * rate
+        left, right = attribute[:, -2], attribute[:, -1]
+        constant = left < 0
+        same = (left == right) & ~constant
+        other = ~same & ~constant
+        pair = np.zeros_like(self.pair)
+        np.maximum.at(pair, (family[left[other]], family[right[other]]), weight[other])
+        self.pair += np.maximum(pair, pair.T)
+        if block.summed:
+            members = family[right]
+            for f in np.unique(members):
+                # |sum of changes| <= number of squares, so its square is at most that number squared.
+                self.traces.append((int(f), float(weight.max()) * float((members == f).sum()) ** power))
+            return
+        own = family[right]
+        square = np.zeros_like(self.square)
+        is_square = same & self.signed[own]
+        np.maximum.at(square, own[is_square], weight[is_square])
+        self.square += square
+        alone = np.zeros_like(self.sums)
+        is_sum = constant & self.signed[own]
+        np.maximum.at(alone, own[is_sum], weight[is_sum])
+        self.sums += alone
+        for a in np.unique(right[constant & ~self.signed[own]]):
+            rows = constant & (right == a)
+            # All coordinates of a simplex move by at most 2 together, a single one by at most 1.
+            change = (2.0 if rows.sum() > 1 else 1.0) if power == 1 or rows.sum() > 1 else 1.0
+            self.touches.append(_Touch(int(family[a]), change * float(weight[rows].max())))
+        for a in np.unique(right[same & ~self.signed[own]]):
+            rows = same & (right == a)
+            # A product of two halves lies in [0, 1/4].
+            self.touches.append(_Touch(int(family[a]), float(weight[rows].sum()) * 0.25**power))
+
+    def _pairs(self) -> Floats:
+        """How many attribute pairs there are between families."""
+        total = np.outer(self.count, self.count)
+        np.fill_diagonal(total, self.count * (self.count - 1) / 2)
+        return total
+
+    def _touched(self, scope: Floats) -> float:
+        return sum(t.amount for t in self.touches if scope[t.family]) + sum(v for f, v in self.traces if scope[f])
+
+    def l1(self, scope: Floats) -> float:
+        signed, simplex = self.signed, ~self.signed
+        weight = self.pair * self._pairs()
+        upper = np.triu(np.ones_like(weight, dtype=bool))
+        moved = (scope[:, None] | scope[None, :]) & upper
+        both_simplex = simplex[:, None] & simplex[None, :]
+        both_signed = signed[:, None] & signed[None, :]
+        # simplex in scope against an unmoved signed attribute: at most 2; an unmoved simplex: 1 - s, counted below.
+        mixed = ~both_simplex & ~both_signed
+        simplex_moves = np.where(simplex[:, None], scope[:, None], scope[None, :])
+        signed_moves = np.where(signed[:, None], scope[:, None], scope[None, :])
+        constant = 2 * weight[moved & both_simplex].sum() + weight[moved & (both_signed | (mixed & signed_moves))].sum()
+        constant += 2 * weight[moved & mixed & simplex_moves & ~signed_moves].sum()
+        free = signed & scope
+        still = ~scope
+        linear = self.pair @ (self.count * still) + self.sums
+        absolute = self.pair @ (self.count * (simplex & scope))
+        constant += (self.count * (self.square + self.sums))[free].sum() + self._touched(scope)
+        bound = box_bound(
+            self.count[free], self.pair[np.ix_(free, free)], self.square[free], linear[free], absolute[free]
+        )
+        return float(constant + bound)
+
+    def l2_squared(self, scope: Floats) -> float:
+        simplex = ~self.signed
+        weight = self.pair * self._pairs()
+        moved = (scope[:, None] | scope[None, :]) & np.triu(np.ones_like(weight, dtype=bool))
+        constant = weight[moved].sum() + (self.count * self.sums)[self.signed & scope].sum()
+        linear = self.pair @ (self.count * ~scope) + self.sums
+        zero = np.zeros(int(scope.sum()))
+        kept = box_bound(self.count[scope], self.pair[np.ix_(scope, scope)], zero, linear[scope], zero)
+        # A product of two non-negative r only lowers the sum, so it may be left out.
+        nonnegative = simplex[:, None] & simplex[None, :]
+        lighter = np.where(nonnegative, 0.0, self.pair)[np.ix_(scope, scope)]
+        dropped = box_bound(self.count[scope], lighter, zero, np.where(simplex, 0.0, linear)[scope], zero)
+        squares = (self.count * self.square)[self.signed & scope].sum()
+        return float(2 * (constant + min(kept, dropped)) + squares + self._touched(scope))

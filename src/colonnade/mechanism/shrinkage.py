@@ -1,0 +1,112 @@
+"""Empirical Bayes with a known noise variance: how far a noisy deviation from independence can be believed.
+
+Model: a block of deviations D_i from independence has D_i ~ N(0, r^2 u_i) with u_i the largest value that D_i^2 can
+take (Cauchy-Schwarz), so r is a correlation in [0, 1]; it is observed with known noise variance s_i^2. The law of r is
+shared by all blocks and estimated from them by maximum likelihood on a grid (Kiefer & Wolfowitz 1956; Laird 1978).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+from scipy.stats import truncnorm
+
+from colonnade.mechanism.moments import Floats
+
+CORRELATIONS = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 31)])
+"""Grid of r: no association at all, then 0.001 to 1."""
+EM_STEPS = 200
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """Deviations from independence of one block, with their largest squares and their noise variances."""
+
+    value: Floats
+    ceiling: Floats
+    noise: Floats
+    freedom: float = 1.0
+    """Free deviations over all of them: margins bind the rest."""
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """Posterior means of a block's deviations and their posterior variances."""
+
+    value: Floats
+    variance: Floats
+
+
+def shrink(blocks: Sequence[Deviations]) -> list[Shrunk]:
+    """Posterior means under the law of r that explains all blocks best."""
+    if not blocks:
+        return []
+    likelihood = np.array([_log_likelihoods(block) for block in blocks])
+    weights = _mixing_law(likelihood)
+    return [_posterior(block, row + np.log(weights)) for block, row in zip(blocks, likelihood, strict=True)]
+
+
+def _prior_variances(block: Deviations) -> Floats:
+    spread: Floats = CORRELATIONS[:, None] ** 2 * np.maximum(block.ceiling, 0.0).ravel()
+    return spread
+
+
+def _log_likelihoods(block: Deviations) -> Floats:
+    """Log-likelihood of each r on the grid."""
+    total = _prior_variances(block) + block.noise.ravel()
+    terms = np.log(total) + block.value.ravel() ** 2 / total
+    scores: Floats = -0.5 * block.freedom * terms.sum(axis=1)
+    return scores
+
+
+def _mixing_law(likelihood: Floats) -> Floats:
+    """Maximum likelihood weights of the grid, by EM; a vanishing floor keeps logarithms finite."""
+    law = np.full(likelihood.shape[1], 1.0 / likelihood.shape[1])
+    for _ in range(EM_STEPS):
+        joint = likelihood + np.log(law)
+        law = np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).mean(axis=0)
+        law = np.maximum(law, 1e-12)
+    result: Floats = law / law.sum()
+    return result
+
+
+def _posterior(block: Deviations, log_weights: Floats) -> Shrunk:
+    weights = np.exp(log_weights - logsumexp(log_weights))
+    prior = _prior_variances(block)
+    noise = block.noise.ravel()
+    gain = prior / (prior + noise)
+    value = block.value.ravel()
+    mean_gain = weights @ gain
+    within = weights @ (gain * noise)
+    between = (weights @ gain**2 - mean_gain**2) * value**2
+    shape = block.value.shape
+    return Shrunk((mean_gain * value).reshape(shape), (within + np.maximum(between, 0.0)).reshape(shape))
+
+
+def bounded_mean(value: float, std: float, low: float, high: float) -> float:
+    """Posterior mean of a quantity known to lie in [low, high], seen once with Gaussian noise."""
+    if high <= low:
+        return low
+    if std <= 1e-9 * (high - low):
+        return float(np.clip(value, low, high))
+    mean = float(truncnorm.mean((low - value) / std, (high - value) / std, loc=value, scale=std))
+    return mean if np.isfinite(mean) and low <= mean <= high else float(np.clip(value, low, high))
+
+
+def onto_simplex(value: Floats, total: float, high: Floats | None = None) -> Floats:
+    """The nearest vector with entries in [0, high] and the given sum (bisection on the common shift)."""
+    top = np.full_like(value, total) if high is None else high
+    if top.sum() <= total:
+        return top.copy()
+    low_shift, high_shift = float(np.min(value - top)) - 1.0, float(np.max(value)) + 1.0
+    for _ in range(100):
+        shift = 0.5 * (low_shift + high_shift)
+        if np.clip(value - shift, 0.0, top).sum() > total:
+            low_shift = shift
+        else:
+            high_shift = shift
+    result: Floats = np.clip(value - high_shift, 0.0, top)
+    return result

@@ -1,0 +1,88 @@
+"""What all parties agree on before data is touched: the public part of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.schema import Schema
+from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.plan import Offer
+
+PRODUCTS = ("lattice", "bgn", "plain")
+RELEASES = ("auto", "full", "trace")
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A study's public terms; every plan is a function of these, of n and of the session id."""
+
+    name: str
+    schema: Schema
+    label: str
+    task: Task
+    epsilon: float | None = None
+    offers: Mapping[str, Offer] = field(default_factory=dict)
+    delta: float = 0.0
+    collusion: int = 1
+    calibration: Calibration = Calibration.EXACT
+    product: str = "lattice"
+    release: str = "auto"
+    label_square: bool = False
+
+    def __post_init__(self) -> None:
+        if self.product not in PRODUCTS:
+            raise StudyError(f"product must be one of {', '.join(PRODUCTS)}, got product={self.product!r}")
+        if self.release not in RELEASES:
+            raise StudyError(f"release must be one of {', '.join(RELEASES)}, got release={self.release!r}")
+        self.schema.find(self.label)
+        if (self.epsilon is None) == (not self.offers):
+            raise StudyError(
+                "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
+                f"got {'neither' if self.epsilon is None else 'both'}"
+            )
+        for party in self.offers:
+            if party not in self.schema.parties:
+                raise StudyError(f"an offer must come from a party of the study, got {party!r}")
+
+    def to(self) -> dict[str, Any]:
+        """The form that travels and is digested."""
+        return {
+            "name": self.name,
+            "schema": self.schema.to(),
+            "label": self.label,
+            "task": self.task.value,
+            "epsilon": self.epsilon,
+            "offers": {
+                p: {"total": o.total, "own": o.own, "pairs": dict(o.pairs)} for p, o in sorted(self.offers.items())
+            },
+            "delta": self.delta,
+            "collusion": self.collusion,
+            "calibration": self.calibration.value,
+            "product": self.product,
+            "release": self.release,
+            "label_square": self.label_square,
+        }
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Agreement:
+        """Read back what `to` wrote."""
+        try:
+            return cls(
+                name=str(content["name"]),
+                schema=Schema.of(content["schema"]),
+                label=content["label"],
+                task=Task(content["task"]),
+                epsilon=content["epsilon"],
+                offers={p: Offer(o["total"], o["own"], o["pairs"]) for p, o in content["offers"].items()},
+                delta=content["delta"],
+                collusion=content["collusion"],
+                calibration=Calibration(content["calibration"]),
+                product=content["product"],
+                release=content["release"],
+                label_square=content["label_square"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StudyError(f"an agreement lacks or misstates a field: {error}") from None

@@ -1,0 +1,235 @@
+"""Typed, versioned, size-checked messages. Nothing here can carry an exact value: a submission takes a `Masked`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from colonnade.crypto.product import Contribution, Words
+from colonnade.foundation.errors import MessageError
+from colonnade.mechanism.blocks import NoisyBlock
+from colonnade.mechanism.release import Release, write_release
+
+MAGIC = b"CLN1"
+PIECE = 16 << 20
+LARGEST = (32 << 20) + (1 << 16)
+"""A message above this is refused before it is decoded."""
+
+
+class Step(StrEnum):
+    """What a message is for."""
+
+    JOIN = "join"
+    PLAN = "plan"
+    ACCEPT = "accept"
+    REFUSE = "refuse"
+    GO = "go"
+    PARCEL = "parcel"
+    DONE = "done"
+    SUBMIT = "submit"
+    OPENED = "opened"
+    ABORT = "abort"
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True):
+    """What every message carries around its body."""
+
+    session: bytes
+    plan: str
+    sender: str
+    recipient: str
+    step: Step
+    body: bytes
+
+    def encode(self) -> bytes:
+        data = MAGIC + _encoder.encode(self)
+        if len(data) > LARGEST:
+            raise MessageError(f"a message must have at most {LARGEST} bytes, got {len(data)}")
+        return data
+
+    @classmethod
+    def decode(cls, data: bytes) -> Envelope:
+        if len(data) > LARGEST:
+            raise MessageError(f"a message must have at most {LARGEST} bytes, got {len(data)}")
+        if data[:4] != MAGIC:
+            raise MessageError(f"a message must start with {MAGIC!r}, got {data[:4]!r}")
+        try:
+            return _envelope_decoder.decode(data[4:])
+        except (msgspec.DecodeError, msgspec.ValidationError, ValueError):
+            raise MessageError(f"a message of {len(data)} bytes cannot be decoded") from None
+
+
+class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party's public facts."""
+
+    columns: dict[str, dict[str, Any]]
+    rows: int
+    mask_key: bytes
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The server's proposal; the party computes every number of it again."""
+
+    agreement: dict[str, Any]
+    rows: int
+    mask_keys: list[bytes]
+
+
+class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party agrees to the plan named in the envelope."""
+
+    digest: str
+
+
+class Refuse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party does not agree; a sentence fit for others' eyes."""
+
+    reason: str
+
+
+class Go(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The server opens a round of the product, or asks for the submission (round "submit")."""
+
+    round: str
+
+
+class Parcel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A piece of a round."""
+
+    round: str
+    payload: bytes
+
+
+class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party has sent all its parcels of a round."""
+
+    round: str
+
+
+class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Part of something larger than one message: a submission, or the release."""
+
+    index: int
+    count: int
+    data: bytes
+
+
+class Abort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The session is over without a release."""
+
+    reason: str
+
+
+Body = Join | Plan | Accept | Refuse | Go | Parcel | Done | Piece | Abort
+BODIES: dict[Step, type[Body]] = {
+    Step.JOIN: Join,
+    Step.PLAN: Plan,
+    Step.ACCEPT: Accept,
+    Step.REFUSE: Refuse,
+    Step.GO: Go,
+    Step.PARCEL: Parcel,
+    Step.DONE: Done,
+    Step.SUBMIT: Piece,
+    Step.OPENED: Piece,
+    Step.ABORT: Abort,
+}
+_encoder = msgspec.msgpack.Encoder()
+_envelope_decoder = msgspec.msgpack.Decoder(Envelope)
+_decoders = {step: msgspec.msgpack.Decoder(kind) for step, kind in BODIES.items()}
+B = TypeVar("B", bound=Body)
+
+
+def body_of(envelope: Envelope, kind: type[B]) -> B:
+    """The typed body of an envelope."""
+    try:
+        body = _decoders[envelope.step].decode(envelope.body)
+    except (msgspec.DecodeError, msgspec.ValidationError, ValueError):
+        raise MessageError(f"the body of a {envelope.step.value} message cannot be decoded") from None
+    if not isinstance(body, kind):
+        raise MessageError(f"a {envelope.step.value} message must carry a {kind.__name__}")
+    return body
+
+
+def encode_body(body: Body) -> bytes:
+    return _encoder.encode(body)
+
+
+class Masked:
+    """A party's whole submission under its masks: uniform to anyone who lacks another party's."""
+
+    __slots__ = ("payload", "words")
+
+    def __init__(self, words: Words, payload: bytes) -> None:
+        self.words = words
+        self.payload = payload
+
+    @classmethod
+    def of(
+        cls, own: Mapping[int, NoisyBlock], places: Mapping[int, Any], contribution: Contribution, mask: Words, modulus_bits: int
+    ) -> Masked:
+        """Own noisy blocks at their places, the product's shares behind them, and the mask over everything."""
+        words = mask.copy()
+        for index, block in own.items():
+            words[places[index]] += block.values.view(np.uint64)
+        words[words.size - contribution.vector.size :] += contribution.vector
+        words &= np.uint64((1 << modulus_bits) - 1)
+        return cls(words, contribution.payload)
+
+    def __repr__(self) -> str:
+        return f"Masked({self.words.size} words)"
+
+
+def submission(masked: Masked) -> list[bytes]:
+    """The encoded pieces of a submission; a retry sends these very bytes again."""
+    blob = masked.words.size.to_bytes(8, "little") + masked.words.astype("<u8").tobytes() + masked.payload
+    return [encode_body(piece) for piece in _pieces(blob)]
+
+
+def masked_from(blob: bytes, length: int) -> Masked:
+    """A submission put together again."""
+    if len(blob) < 8 + 8 * length or int.from_bytes(blob[:8], "little") != length:
+        raise MessageError(f"a submission must have {length} words, got {len(blob)} bytes")
+    words = np.frombuffer(blob, dtype="<u8", count=length, offset=8).astype(np.uint64)
+    return Masked(words, blob[8 + 8 * length :])
+
+
+def opened(release: Release) -> list[bytes]:
+    """The encoded pieces of a release file."""
+    return [encode_body(piece) for piece in _pieces(write_release(release))]
+
+
+def _pieces(blob: bytes) -> Iterator[Piece]:
+    count = max(1, -(-len(blob) // PIECE))
+    return (Piece(i, count, blob[i * PIECE : (i + 1) * PIECE]) for i in range(count))
+
+
+class Assembly:
+    """Pieces of one sender, in order, until all are there."""
+
+    def __init__(self, largest: int) -> None:
+        self._parts: list[bytes] = []
+        self._largest = largest
+        self._size = 0
+
+    def add(self, piece: Piece) -> bytes | None:
+        """The whole when this was the last piece."""
+        self._size += len(piece.data)
+        if piece.index != len(self._parts) or not piece.index < piece.count or self._size > self._largest:
+            raise MessageError(
+                f"pieces must come in order and within {self._largest} bytes, got piece {piece.index} of {piece.count} "
+                f"after {len(self._parts)}"
+            )
+        self._parts.append(piece.data)
+        return b"".join(self._parts) if len(self._parts) == piece.count else None
+
+
+def total_of(submissions: Sequence[Masked], modulus_bits: int) -> Words:
+    """The sum of all submissions, in which the masks cancel."""
+    total = np.zeros_like(submissions[0].words)
+    for masked in submissions:
+        total += masked.words
+    return total & np.uint64((1 << modulus_bits) - 1)

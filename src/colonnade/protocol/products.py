@@ -1,0 +1,23 @@
+"""Which class stands behind each product's name; the pairing library is loaded only when it is asked for."""
+
+from __future__ import annotations
+
+from colonnade.crypto.lattice import LatticeParty, LatticeServer
+from colonnade.crypto.plain import PlainParty, PlainServer
+from colonnade.crypto.product import PartyProduct, ServerProduct
+
+
+def party_product(name: str) -> type[PartyProduct]:
+    if name == "bgn":
+        from colonnade.crypto.bgn import BgnParty
+
+        return BgnParty
+    return {"lattice": LatticeParty, "plain": PlainParty}[name]
+
+
+def server_product(name: str) -> type[ServerProduct]:
+    if name == "bgn":
+        from colonnade.crypto.bgn import BgnServer
+
+        return BgnServer
+    return {"lattice": LatticeServer, "plain": PlainServer}[name]

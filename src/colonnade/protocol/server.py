@@ -1,0 +1,269 @@
+"""The server as a state machine without I/O: it relays, adds up and opens all noisy blocks at once, or nothing.
+
+    state    receives              sends                      next
+    -------  --------------------  -------------------------  -------
+    joining  join (the last)       plan to all                asking
+    asking   accept (the last)     go first round | submit    running
+    asking   refuse                abort to all               failed
+    running  parcel to a party     the same parcel            running
+    running  done (the last)       own parcels, go next       running
+    running  submission (last)     release to all             opened
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from colonnade.crypto.product import SERVER, ServerProduct, centred
+from colonnade.foundation.errors import ColonnadeError, ProtocolError
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import column_to
+from colonnade.mechanism.release import Release, ReleasedBlock
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.messages import (
+    Abort,
+    Accept,
+    Assembly,
+    Done,
+    Envelope,
+    Go,
+    Join,
+    Masked,
+    Parcel,
+    Piece,
+    Plan,
+    Refuse,
+    Step,
+    body_of,
+    encode_body,
+    masked_from,
+    opened,
+    total_of,
+)
+from colonnade.protocol.party import SUBMIT
+from colonnade.protocol.products import party_product, server_product
+from colonnade.protocol.session import Session, open_session
+
+
+
+class State(StrEnum):
+    JOINING = "joining"
+    ASKING = "asking"
+    RUNNING = "running"
+    OPENED = "opened"
+    FAILED = "failed"
+
+
+TRANSITIONS: Mapping[State, frozenset[Step]] = {
+    State.JOINING: frozenset({Step.JOIN}),
+    State.ASKING: frozenset({Step.ACCEPT, Step.REFUSE}),
+    State.RUNNING: frozenset({Step.PARCEL, Step.DONE, Step.SUBMIT}),
+    State.OPENED: frozenset(),
+    State.FAILED: frozenset(),
+}
+
+
+class Server:
+    """The honest-but-curious middle of one session."""
+
+    def __init__(self, agreement: Agreement, randomness: Randomness) -> None:
+        self.agreement = agreement
+        self.identity = randomness.bytes(32)
+        self.state = State.JOINING
+        self.session: Session | None = None
+        self.release: Release | None = None
+        self.reason = ""
+        self._seeded = randomness.seeded
+        self._joined: dict[str, Join] = {}
+        self._waiting: set[str] = set(agreement.schema.names)
+        self._rounds: list[str] = []
+        self._product: ServerProduct | None = None
+        self._assemblies: dict[str, Assembly] = {}
+        self._submissions: dict[str, Masked] = {}
+        self._transcripts = {name: hashlib.sha256() for name in agreement.schema.names}
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        return self.agreement.schema.names
+
+    def receive(self, envelope: Envelope) -> Iterator[Envelope]:
+        """Answer or relay one message."""
+        if envelope.session != self.identity:
+            raise ProtocolError(f"the server ({self.state.value}) got a message of another session")
+        if envelope.sender not in self.parties:
+            raise ProtocolError(f"the server knows no party {envelope.sender!r}")
+        if envelope.step not in TRANSITIONS[self.state]:
+            raise ProtocolError(
+                f"the server is {self.state.value} and expects no {envelope.step.value} message from {envelope.sender}"
+            )
+        if self.state is State.RUNNING and envelope.plan != self._running().digest:
+            raise ProtocolError(f"the server ({self.state.value}) got a message of another plan from {envelope.sender}")
+        self._note(envelope)
+        match envelope.step:
+            case Step.JOIN:
+                yield from self._join(envelope.sender, body_of(envelope, Join))
+            case Step.ACCEPT:
+                yield from self._accept(envelope.sender, body_of(envelope, Accept))
+            case Step.REFUSE:
+                yield from self.abort(body_of(envelope, Refuse).reason)
+            case Step.PARCEL:
+                yield from self._parcel(envelope)
+            case Step.DONE:
+                yield from self._done(envelope.sender, body_of(envelope, Done).round)
+            case Step.SUBMIT:
+                yield from self._submitted(envelope.sender, body_of(envelope, Piece))
+
+    def _note(self, envelope: Envelope) -> None:
+        """A running hash per sender: the transcript's digest does not depend on how senders interleave."""
+        note = self._transcripts[envelope.sender]
+        note.update(f"{envelope.step.value}>{envelope.recipient}:{len(envelope.body)}:".encode())
+        note.update(envelope.body)
+
+    def _running(self) -> Session:
+        assert self.session is not None
+        return self.session
+
+    def _arrived(self, party: str, what: str) -> bool:
+        """Whether this was the last party to be heard; each is heard once."""
+        if party not in self._waiting:
+            raise ProtocolError(f"the server has heard {what} from {party} already")
+        self._waiting.discard(party)
+        if self._waiting:
+            return False
+        self._waiting = set(self.parties)
+        return True
+
+    def _join(self, party: str, join: Join) -> Iterator[Envelope]:
+        declared = {n: column_to(c) for n, c in self.agreement.schema.parties[party].items()}
+        if join.columns != declared:
+            raise ProtocolError(f"party {party} declares other columns than the study")
+        last = self._arrived(party, "join")
+        self._joined[party] = join
+        if not last:
+            return
+        rows = {name: self._joined[name].rows for name in self.parties}
+        if len(set(rows.values())) > 1:
+            told = ", ".join(f"{name} {n}" for name, n in rows.items())
+            yield from self.abort(f"all parties must hold the same number of records, got {told}")
+            return
+        try:
+            self.session = open_session(self.agreement, rows[party], self.identity)
+        except ColonnadeError as error:
+            yield from self.abort(str(error))
+            return
+        self.state = State.ASKING
+        keys = [self._joined[name].mask_key for name in self.parties]
+        plan = encode_body(Plan(self.agreement.to(), rows[party], keys))
+        yield from self._to_all(Step.PLAN, plan)
+
+    def _accept(self, party: str, accept: Accept) -> Iterator[Envelope]:
+        session = self._running()
+        if accept.digest != session.digest:
+            yield from self.abort(f"party {party} computed another plan: {accept.digest[:16]}, not {session.digest[:16]}")
+            return
+        if self._arrived(party, "accept"):
+            self.state = State.RUNNING
+            self._rounds = [SUBMIT]
+            if session.spec.crosses:
+                self._product = server_product(self.agreement.product)(session.spec)
+                self._rounds = [*party_product(self.agreement.product).rounds, SUBMIT]
+            yield from self._to_all(Step.GO, encode_body(Go(self._rounds[0])))
+
+    def _parcel(self, envelope: Envelope) -> Iterator[Envelope]:
+        if envelope.recipient == SERVER:
+            parcel = body_of(envelope, Parcel)
+            self._check_round(envelope.sender, parcel.round)
+            assert self._product is not None
+            self._product.receive(parcel.round, envelope.sender, parcel.payload)
+        elif envelope.recipient in self.parties:
+            yield envelope
+        else:
+            raise ProtocolError(f"party {envelope.sender} sends a parcel to {envelope.recipient!r}, whom nobody knows")
+
+    def _check_round(self, party: str, round: str) -> None:
+        if round != self._rounds[0]:
+            raise ProtocolError(f"the server is in round {self._rounds[0]}, {party} sends round {round}")
+
+    def _done(self, party: str, round: str) -> Iterator[Envelope]:
+        self._check_round(party, round)
+        if self._arrived(party, f"the end of round {round}"):
+            assert self._product is not None
+            for parcel in self._product.send(round):
+                yield self._make(parcel.recipient, Step.PARCEL, encode_body(Parcel(round, parcel.payload)))
+            self._rounds.pop(0)
+            yield from self._to_all(Step.GO, encode_body(Go(self._rounds[0])))
+
+    def _submitted(self, party: str, piece: Piece) -> Iterator[Envelope]:
+        self._check_round(party, SUBMIT)
+        session = self._running()
+        if party in self._submissions:
+            raise ProtocolError(f"the server has the submission of {party} already")
+        assembly = self._assemblies.setdefault(party, Assembly(9 * session.length + (1 << 33)))
+        whole = assembly.add(piece)
+        if whole is None:
+            return
+        self._submissions[party] = masked_from(whole, session.length)
+        del self._assemblies[party]
+        if self._arrived(party, "the submission"):
+            self.release = self._open(session)
+            self.state = State.OPENED
+            for body in opened(self.release):
+                yield from self._to_all(Step.OPENED, body)
+
+    def _open(self, session: Session) -> Release:  # Alg. 1, line 16
+        """The sum of all submissions is all noisy blocks at once."""
+        ordered = [self._submissions[name] for name in self.parties]
+        bits = session.spec.modulus_bits
+        total = total_of(ordered, bits)
+        start = session.cross_start
+        values = centred(total, bits)
+        if self._product is not None:
+            values[start:] = self._product.open(total[start:], [m.payload for m in ordered])
+        blocks = []
+        for i, item in enumerate(session.plan.blocks):
+            block = item.block
+            weights = np.ones(1) if block.summed else np.abs(block.weights)
+            blocks.append(
+                ReleasedBlock(
+                    block.owners, block.role, block.summed, session.unit(block), block.factors,
+                    values[session.positions[i]], session.plan.noise_std(item) / weights,
+                )
+            )
+        return Release(
+            session.rows, session.plan.layout, session.plan.law, tuple(blocks), session.describe(), self._provenance(session)
+        )
+
+    def _provenance(self, session: Session) -> dict[str, Any]:
+        transcript = hashlib.sha256()
+        for name in sorted(self._transcripts):
+            transcript.update(name.encode() + b"\0" + self._transcripts[name].digest())
+        return {
+            "session": self.identity.hex(),
+            "plan_digest": session.digest,
+            "transcript_digest": transcript.hexdigest(),
+            "agreement": self.agreement.to(),
+            "seeded": self._seeded,
+            "simulation": self.agreement.product == "plain" and len(self.parties) > 1,
+            "colonnade": version("colonnade"),
+        }
+
+    def abort(self, reason: str) -> Iterator[Envelope]:
+        """End the session for everybody; nothing was opened."""
+        self.state = State.FAILED
+        self.reason = reason
+        self._submissions.clear()
+        yield from self._to_all(Step.ABORT, encode_body(Abort(reason)))
+
+    def _to_all(self, step: Step, body: bytes) -> Iterator[Envelope]:
+        for name in self.parties:
+            yield self._make(name, step, body)
+
+    def _make(self, recipient: str, step: Step, body: bytes) -> Envelope:
+        digest = "" if self.session is None else self.session.digest
+        return Envelope(self.identity, digest, SERVER, recipient, step, body)

@@ -1,0 +1,297 @@
+"""One session: from the public agreement, n and the session id to every number of the plan. All sides compute it alike."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+
+from colonnade.crypto import lattice
+from colonnade.crypto.product import Cross, Integers, ProductSpec
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.grid import LARGEST_BOUND, Grid
+from colonnade.mechanism.blocks import IntegerNoise
+from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
+from colonnade.mechanism.forecast import Forecast, forecast
+from colonnade.mechanism.moments import Kind, Law, Layout, Role
+from colonnade.mechanism.noise import quantile_reach
+from colonnade.mechanism.objective import Calibration, exact_objective, layout_of, paper_objective
+from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
+from colonnade.mechanism.release import fraction_text
+from colonnade.mechanism.weights import choose_release
+from colonnade.protocol.agreement import Agreement
+
+TYPICAL_ROWS = 10_000
+"""Stands for n where a plan is wanted before n is known."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """The plan with its integers: grid, blocks in the order of the submitted vector, and the secure product's sizes."""
+
+    agreement: Agreement
+    rows: int
+    identity: bytes
+    plan: PrivacyPlan
+    grid: Grid
+    spec: ProductSpec
+    released: str
+    """Which release was planned, "full" or "trace"."""
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        return self.spec.parties
+
+    @cached_property
+    def single(self) -> tuple[int, ...]:
+        """Blocks of one owner, first in the submitted vector."""
+        return tuple(i for i, item in enumerate(self.plan.blocks) if item.block.single)
+
+    @cached_property
+    def positions(self) -> dict[int, Integers]:
+        """Where each block's values stand in the submitted vector: single-party blocks, then crosses, flattened."""
+        out: dict[int, Integers] = {}
+        start = 0
+        for i in self.single:
+            size = self.plan.blocks[i].block.size
+            out[i] = np.arange(start, start + size)
+            start += size
+        place = _CrossPlaces(self.plan.layout, self.spec, start)
+        for i, item in enumerate(self.plan.blocks):
+            if not item.block.single:
+                out[i] = place.of(item.block)
+        return out
+
+    @cached_property
+    def cross_start(self) -> int:
+        return sum(self.plan.blocks[i].block.size for i in self.single)
+
+    @cached_property
+    def length(self) -> int:
+        """Numbers in the submitted vector."""
+        return self.cross_start + sum(c.shape[0] * c.shape[1] for c in self.spec.crosses)
+
+    def unit(self, block: Block) -> int:
+        """What one integer of a block is a fraction of."""
+        return self.grid.unit if block.single else self.grid.unit * self.spec.gain
+
+    def noise(self, index: int) -> IntegerNoise:
+        item = self.plan.blocks[index]
+        return IntegerNoise.of(item.block, item.scale, self.plan.law, self.unit(item.block))
+
+    def columns_of(self, party: str) -> slice:
+        """The coordinates that a party's integer columns fill, in order."""
+        return _span(self.plan.layout, party)
+
+    @cached_property
+    def forecast(self) -> Forecast:
+        return forecast(self.plan, self.rows)
+
+    def describe(self) -> dict[str, Any]:
+        """The plan as one JSON object."""
+        plan = self.plan
+        return {
+            "study": self.agreement.name,
+            "task": plan.task.value,
+            "n": self.rows,
+            "epsilon": plan.epsilon,
+            "delta": plan.delta,
+            "collusion": plan.collusion,
+            "calibration": plan.calibration.value,
+            "product": self.agreement.product,
+            "law": plan.law.value,
+            "neighbours": plan.neighbours.value,
+            "release": self.released,
+            "record": {view.value: plan.record[view] for view in View},
+            "parties": {
+                name: {
+                    "columns": list(self.agreement.schema.parties[name]),
+                    "epsilon": {view.value: plan.parties[name][view] for view in View},
+                }
+                for name in self.parties
+            },
+            "blocks": [
+                {
+                    "owners": list(item.block.owners),
+                    "role": item.block.role.value,
+                    "name": item.block.name,
+                    "terms": item.block.size,
+                    "sensitivity": float(item.sensitivity),
+                    "scale": float(item.scale),
+                    "scale_exact": fraction_text(item.scale),
+                    "noise_std": plan.noise_std(item),
+                }
+                for item in plan.blocks
+            ],
+            "grid": {"bound": self.grid.bound, "modulus_bits": self.spec.modulus_bits, "gain": self.spec.gain},
+            "error_factor": fraction_text(plan.error_factor),
+            "forecast": {
+                "noise_to_signal": self.forecast.noise_to_signal,
+                "explained": self.forecast.explained,
+                "rows_needed": self.forecast.rows_needed,
+            },
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """Over the agreement, n, the session and every number that decides a promise."""
+        decided = [
+            [list(i.block.owners), i.block.role.value, i.block.size, fraction_text(i.scale)] for i in self.plan.blocks
+        ]
+        content = {
+            "agreement": self.agreement.to(), "n": self.rows, "session": self.identity.hex(), "blocks": decided,
+            "bound": self.grid.bound, "modulus_bits": self.spec.modulus_bits, "gain": self.spec.gain,
+            "error_factor": fraction_text(self.plan.error_factor), "release": self.released,
+        }
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def warnings(self) -> list[str]:
+        """What a person should know before spending."""
+        out = []
+        if self.forecast.hopeless:
+            out.append(
+                f"the noise on the products with the label is {self.forecast.noise_to_signal:.3g} times the largest possible "
+                f"signal at n={self.rows}: the model is not expected to beat the trivial one; about "
+                f"{self.forecast.rows_needed} rows, a larger epsilon or fewer columns would"
+            )
+        if self.agreement.product == "plain" and len(self.parties) > 1:
+            out.append("product \"plain\" shows columns in the clear: it is for simulation only")
+        if self.plan.collusion == 0 and self.plan.law is Law.LAPLACE and any(not i.block.single for i in self.plan.blocks):
+            out.append("with collusion = 0 there is no guarantee against a party, which knows its share of the noise")
+        if self.plan.calibration is Calibration.PAPER:
+            out.append("the paper's calibration is for reproducing its figures; \"exact\" adds less noise for the same epsilon")
+        return out
+
+
+def open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
+    """Compute the plan of a session; the server proposes it and every party computes it again."""
+    if rows < 2:
+        raise StudyError(f"a regression needs at least 2 common records, got n={rows}")
+    layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+    blocks, released = _blocks(agreement, layout, rows)
+    terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion)
+    plan = _plan(agreement, layout, blocks, terms)
+    grid = Grid(_bound(plan, rows))
+    crosses = _crosses(layout, released)
+    gain, modulus_bits, reach = 1, 64, 0
+    if agreement.product == "lattice" and crosses:
+        levels = max(a.size for a in layout.attributes)
+        std, far = _cross_noise(plan, grid)
+        # The final plan has slightly more noise, by the error factor that follows from these parameters.
+        far = ceil(far * (1 + Fraction(1, 50)))
+        parameters = lattice.choose_parameters(rows, grid.bound, std, far, layout.width - 1, levels=levels)
+        gain, modulus_bits, reach = parameters.gain, parameters.modulus_bits, parameters.reach
+        terms = replace(terms, error_factor=lattice.error_factor(parameters, grid.bound, levels))
+        plan = _plan(agreement, layout, blocks, terms)
+    reach = reach or _reach(plan, grid, rows)
+    spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, modulus_bits, gain, reach)
+    return Session(agreement, rows, identity, plan, grid, spec, released)
+
+
+def _blocks(agreement: Agreement, layout: Layout, rows: int) -> tuple[tuple[Block, ...], str]:
+    if agreement.calibration is Calibration.PAPER:
+        return dissect(paper_objective(layout, agreement.task)), "full"
+    released = agreement.release
+    if released == "auto":
+        law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
+        released = choose_release(layout, rows, law, agreement.epsilon or min(o.total for o in agreement.offers.values()), agreement.delta)
+    objective = exact_objective(layout, products=released == "full", label_square=agreement.label_square)
+    blocks = dissect(objective)
+    return (blocks, "full") if released == "full" else (blocks + traces(layout), "trace")
+
+
+def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:
+    if agreement.epsilon is not None:
+        return plan_top_down(layout, blocks, agreement.epsilon, terms)
+    return plan_bottom_up(layout, blocks, agreement.offers, terms)
+
+
+def _bound(plan: PrivacyPlan, rows: int) -> int:
+    """The coarsest grid whose rounding stays under 1% of the smallest noise.
+
+    Rounding n values moves a product by some sqrt(n/6)/bound and a square by n/(12 bound^2). A record of indicators
+    needs no rounding at all.
+    """
+    rounded = any(a.kind is Kind.SIGNED or (a.role is Role.LABEL and plan.task.value == "linear") for a in plan.layout.attributes)
+    if not rounded:
+        return 1
+    smallest = min(plan.noise_std(item) / float(np.abs(item.block.weights).max()) for item in plan.blocks)
+    needed = max(sqrt(rows / 6) / (0.01 * smallest), sqrt(rows / (12 * 0.05 * smallest)))
+    bits = 2
+    while (1 << bits) - 1 < needed and (1 << (bits + 1)) - 1 <= LARGEST_BOUND:
+        bits += 1
+    return (1 << bits) - 1
+
+
+def _span(layout: Layout, party: str) -> slice:
+    own = [i for i, a in enumerate(layout.attributes) if a.owner == party]
+    return slice(layout.span(own[0]).start, layout.span(own[-1]).stop)
+
+
+def _crosses(layout: Layout, released: str) -> tuple[Cross, ...]:
+    """For each pair of parties the columns to multiply; the narrower side seals, since sealed columns are what travels."""
+    parties = parties_of(layout)
+    owner = layout.attributes[layout.label].owner
+    label = layout.span(layout.label)
+    out = []
+    for k, first in enumerate(parties):
+        for l, second in enumerate(parties):  # noqa: E741 - the paper's k and l
+            if k >= l or (released == "trace" and owner not in (first, second)):
+                continue
+            sides = []
+            for party in (first, second):
+                span = _span(layout, party)
+                here = label if released == "trace" and party == owner else span
+                sides.append((here.start - span.start, here.stop - span.start))
+            if sides[0][1] - sides[0][0] <= sides[1][1] - sides[1][0]:
+                out.append(Cross(k, l, *sides[0], *sides[1]))
+            else:
+                out.append(Cross(l, k, *sides[1], *sides[0]))
+    return tuple(out)
+
+
+class _CrossPlaces:
+    """Finds the place of a cross-party term in the flattened products."""
+
+    def __init__(self, layout: Layout, spec: ProductSpec, start: int) -> None:
+        self.spans = {party: _span(layout, party) for party in spec.parties}
+        self.crosses: dict[frozenset[str], tuple[Cross, int]] = {}
+        self.parties = spec.parties
+        for cross in spec.crosses:
+            self.crosses[frozenset((spec.parties[cross.left], spec.parties[cross.right]))] = (cross, start)
+            start += cross.shape[0] * cross.shape[1]
+
+    def of(self, block: Block) -> Integers:
+        cross, start = self.crosses[frozenset(block.owners)]
+        left, right = self.spans[self.parties[cross.left]], self.spans[self.parties[cross.right]]
+        a, b = block.factors[:, -2], block.factors[:, -1]
+        a_is_left = (a >= left.start) & (a < left.stop)
+        row = np.where(a_is_left, a, b) - left.start - cross.left_start
+        column = np.where(a_is_left, b, a) - right.start - cross.right_start
+        return start + row * cross.shape[1] + column
+
+
+def _cross_noise(plan: PrivacyPlan, grid: Grid) -> tuple[float, int]:
+    """The smallest standard deviation and the farthest reach of the noise on a cross-party integer, before any gain."""
+    stds, reach = [], 0
+    for item in plan.blocks:
+        if item.block.single:
+            continue
+        noise = IntegerNoise.of(item.block, item.scale, plan.law, grid.unit)
+        stds += list(noise.stds())
+        for scale, _ in noise.scales:
+            wide = scale if plan.law is Law.LAPLACE else scale * scale
+            reach = max(reach, quantile_reach(plan.law, wide, item.block.size, 48, parties=len(plan.names), parts=plan.shares))
+    return min(stds), reach
+
+
+def _reach(plan: PrivacyPlan, grid: Grid, rows: int) -> int:
+    """No opened integer is farther from zero than this, but for probability 2^-40."""
+    return rows * grid.unit + (_cross_noise(plan, grid)[1] if any(not i.block.single for i in plan.blocks) else 0)

@@ -1,0 +1,132 @@
+"""The parts of an alignment: Legendre symbols, points, and the table that reads zero where all agree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from colonnade.crypto.alignment.curve import (
+    LOW_ORDER,
+    ORDER,
+    field_elements,
+    hash_and_raise,
+    map_to_curve,
+    quotient,
+    raise_points,
+)
+from colonnade.crypto.alignment.oblivious import Tags, read, segment_of, slots_of, write
+from colonnade.crypto.alignment.squares import PRIME, are_squares
+from colonnade.foundation.errors import AlignmentError, MessageError
+from colonnade.foundation.randomness import Randomness
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "curve25519_ell2_nu.json").read_text())
+
+
+def numbers(count: int, label: str) -> list[int]:
+    raw = Randomness(seed=label.encode()).bytes(32 * count)
+    return [int.from_bytes(raw[i : i + 32], "little") % (PRIME - 1) + 1 for i in range(0, len(raw), 32)]
+
+
+def tags_of(count: int, label: str = "tags") -> Tags:
+    return Tags([f"{label} {i}".encode() for i in range(count)], bytes(32))
+
+
+def values_of(count: int, label: str) -> np.ndarray:
+    return Randomness(seed=label.encode()).words(2 * count).reshape(count, 2)
+
+
+def test_squares_by_eulers_criterion() -> None:
+    # beside random values, those whose quotients or differences with the prime make the windows' comparisons close
+    close = [PRIME // k + d for k in range(2, 60) for d in (-1, 0, 1)]
+    shifted = [((1 << i) + d) % PRIME for i in range(2, 256, 7) for d in (-3, -1, 0, 1)]
+    values = [*numbers(400, "squares"), *close, *shifted, 1, 2, PRIME - 1, PRIME - 2]
+    expected = [pow(v, (PRIME - 1) // 2, PRIME) == 1 for v in values]
+    assert are_squares(values).tolist() == expected
+
+
+def test_squares_refuse_zero() -> None:
+    assert are_squares([]).tolist() == []
+    with pytest.raises(AlignmentError, match="got 0"):
+        are_squares([5, 0])
+
+
+@pytest.mark.parametrize("vector", VECTORS["vectors"], ids=lambda v: v["message"] or "empty")
+def test_hash_to_curve_vectors(vector: dict[str, str]) -> None:
+    (element,) = field_elements([vector["message"].encode()], VECTORS["tag"].encode())
+    assert element == int(vector["element"], 16)
+    assert int.from_bytes(map_to_curve([element]), "little") == int(vector["point"], 16)
+
+
+def test_points_lie_on_the_curve_not_on_the_twist() -> None:
+    points = map_to_curve(numbers(100, "points"))
+    for i in range(0, len(points), 32):
+        u = int.from_bytes(points[i : i + 32], "little")
+        assert pow(u**3 + 486662 * u**2 + u, (PRIME - 1) // 2, PRIME) == 1
+
+
+def test_points_of_low_order_vanish() -> None:
+    assert len(LOW_ORDER) == 5
+    for point in LOW_ORDER:
+        with pytest.raises(MessageError, match="low order"):
+            raise_points(b"\x55" * 32, point)
+
+
+def test_raising_commutes_and_quotients_unblind() -> None:
+    randomness = Randomness(seed=b"quotient")
+    points = map_to_curve(field_elements([b"one", b"two"], b"tag"))
+    assert hash_and_raise(bytes(32), [b"one", b"two"], b"tag") == raise_points(bytes(32), points)
+    for _ in range(20):
+        secret, other, blind = (randomness.bytes(32) for _ in range(3))
+        wanted = raise_points(other, raise_points(secret, points))
+        blinded = raise_points(blind, raise_points(other, points))
+        scalar = quotient(secret, blind)
+        assert scalar is not None
+        assert blinded != wanted
+        assert raise_points(scalar, blinded) == wanted
+
+
+def test_quotient_says_when_no_clamped_scalar_does() -> None:
+    # 8 blind = secret modulo the order: the quotient is 8 * 1 or 8 * (ORDER - 1), below and above the clamped range
+    clamped = range(1 << 254, 1 << 255, 8)
+    pairs = ((8 * b % ORDER + m * ORDER, b) for b in clamped[:50] for m in range(8))
+    secret, blind = next((s, b) for s, b in pairs if s in clamped)
+    assert quotient(secret.to_bytes(32, "little"), blind.to_bytes(32, "little")) is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 25, 700])
+def test_table_reads_what_was_written(count: int) -> None:
+    tags, values, segment = tags_of(count), values_of(count, "values"), segment_of(count)
+    table = write(tags, values, segment, Randomness(seed=b"table"))
+    assert table.shape == (slots_of(count), 2)
+    assert np.array_equal(read(table, tags, segment), values)
+    assert read(table, tags_of(500, "strangers"), segment).all()
+
+
+@pytest.mark.parametrize("count", [9, 40])
+def test_dense_slots_solve_what_cannot_be_peeled(count: int) -> None:
+    # two slots a segment: hardly an entry can be peeled
+    tags, values = tags_of(count), values_of(count, "values")
+    assert np.array_equal(read(write(tags, values, 2, Randomness(seed=b"core")), tags, 2), values)
+
+
+def test_more_than_the_dense_slots_can_solve_is_refused() -> None:
+    with pytest.raises(AlignmentError, match="start again"):
+        write(tags_of(100), values_of(100, "values"), 2, Randomness(seed=b"core"))
+
+
+def test_tables_add_up() -> None:
+    tags, segment = tags_of(50), segment_of(80)
+    values = [values_of(50, f"values {k}") for k in range(3)]
+    tables = [write(tags, v, segment, Randomness(seed=bytes([k]))) for k, v in enumerate(values)]
+    total = tables[0] ^ tables[1] ^ tables[2]
+    assert np.array_equal(read(total, tags, segment), values[0] ^ values[1] ^ values[2])
+
+
+def test_a_table_looks_uniform() -> None:
+    table = write(tags_of(4000), values_of(4000, "values"), segment_of(4000), Randomness(seed=b"uniform"))
+    counts = np.bincount(table.view(np.uint8).ravel(), minlength=256)
+    expected = counts.sum() / 256
+    assert ((counts - expected) ** 2 / expected).sum() < 255 + 6 * np.sqrt(2 * 255)
