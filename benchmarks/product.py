@@ -84,17 +84,15 @@ class Case:
     data: list[NDArray[np.int16]]
 
     @staticmethod
-    def make(n: int, d: int, parties: int, bound: int, product: str) -> Case:
+    def make(n: int, d: int, parties: int, bound: int, product: str, modulus_bits: int | None = None) -> Case:
         generator = np.random.default_rng(n + d + parties)
         widths = [len(part) for part in np.array_split(np.arange(d), parties)]
-        crosses = tuple(
-            Cross(k, m, 0, widths[k], 0, widths[m]) for k in range(parties) for m in range(k + 1, parties)
-        )
+        crosses = tuple(Cross(k, m, 0, widths[k], 0, widths[m]) for k in range(parties) for m in range(k + 1, parties))
         names = tuple(f"party {k}" for k in range(parties))
-        # Noise as wide as the data's own sampling error, at the least, is what any useful plan has.
-        std = bound**2 * n**0.5
+        # About the Gaussian noise of d numeric attributes at (1, 1/n), which has an L2 sensitivity near d.
+        std = 4.0 * d * bound**2
         chosen = lattice.choose_parameters(n, bound, std, int(10 * std), d)
-        bits, gain, reach = chosen.modulus_bits, chosen.gain, chosen.reach
+        bits, gain, reach = modulus_bits or chosen.modulus_bits, chosen.gain, chosen.reach
         if product != "lattice":
             bits, gain, reach = 48, 1, n * bound**2
         spec = ProductSpec(generator.bytes(32), names, n, bound, crosses, bits, gain, reach)
@@ -165,8 +163,10 @@ def run(case: Case, product: str, meter: Meter) -> tuple[Integers, list[int]]:
     return opened, sent
 
 
-def measure(n: int, d: int, parties: int, product: str, bound: int, repeat: int) -> dict[str, object]:
-    case = Case.make(n, d, parties, bound, product)
+def measure(
+    n: int, d: int, parties: int, product: str, bound: int, repeat: int, modulus_bits: int | None
+) -> dict[str, object]:
+    case = Case.make(n, d, parties, bound, product, modulus_bits)
     case.products(np.float64)
     plain, exact = min((case.products(np.float64) for _ in range(max(2, repeat))), key=lambda pair: pair[0])
     best: Counter[str] | None = None
@@ -210,6 +210,7 @@ def main() -> None:
     parser.add_argument("--parties", type=int, default=2)
     parser.add_argument("--product", choices=("plain", "lattice", "bgn"), default="lattice")
     parser.add_argument("--bound", type=int, help="largest entry; 7 for d above 100, 127 below")
+    parser.add_argument("--modulus-bits", type=int, help="a larger modulus than the plan needs")
     parser.add_argument("--repeat", type=int, help="runs, of which the fastest counts")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--table", action="store_true", help="the sizes of the speed table, one process each")
@@ -219,7 +220,7 @@ def main() -> None:
         return
     bound = given.bound or (7 if given.d > 100 else 127)
     repeat = given.repeat or (2 if given.n * given.d > 10_000_000 else 5)
-    result = measure(given.n, given.d, given.parties, given.product, bound, repeat)
+    result = measure(given.n, given.d, given.parties, given.product, bound, repeat, given.modulus_bits)
     if given.json:
         print(json.dumps(result))
         return

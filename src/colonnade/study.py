@@ -18,8 +18,18 @@ from colonnade.protocol.session import Session, open_session
 
 ALIGNMENTS = ("psi", "none")
 STUDY_KEYS = (
-    "name", "task", "label", "epsilon", "delta", "collusion", "product", "alignment", "calibration", "release",
-    "label_square", "rows",
+    "name",
+    "task",
+    "label",
+    "epsilon",
+    "delta",
+    "collusion",
+    "product",
+    "alignment",
+    "calibration",
+    "release",
+    "label_square",
+    "rows",
 )
 PARTY_KEYS = ("data", "id", "epsilon", "split", "columns")
 LARGEST_STUDY = 16 << 20
@@ -107,7 +117,7 @@ def study_from(content: Mapping[str, Any], folder: Path) -> Study:
     alignment = _choice(terms, "alignment", ALIGNMENTS, "psi")
     for name, source in sources.items():
         if alignment == "psi" and source.id is None and len(schema) > 1:
-            raise StudyError(f"[party.{name}] needs an id column for alignment = \"psi\"")
+            raise StudyError(f'[party.{name}] needs an id column for alignment = "psi"')
     rows = None if "rows" not in terms else _whole(terms, "rows", 0)
     return Study(agreement, sources, alignment, rows)
 

@@ -64,7 +64,8 @@ class Table:
         if name not in self.columns:
             # The paper's features: one indicator of a column, named by its level's number.
             name, _, level = name.rpartition("=")
-            return ((self._codes(name) == int(level)) * grid.bound).astype(np.int16)[:, None]
+            indicator: NDArray[np.int16] = np.where(self._codes(name) == int(level), grid.bound, 0).astype(np.int16)
+            return indicator[:, None]
         column = self.columns[name]
         if isinstance(column, Numeric) and not column.bins:
             signed = column.signed(np.asarray(self.values[name], dtype=np.float64))
@@ -73,8 +74,22 @@ class Table:
         codes = self._codes(name)
         if attribute.role is Role.LABEL and attribute.size == 1:
             # The paper's logistic label is carried as 1 - 2y.
-            return ((1 - 2 * codes) * grid.bound).astype(np.int16)[:, None]
+            return np.where(codes == 1, -grid.bound, grid.bound).astype(np.int16)[:, None]
         return grid.indicators(codes, attribute.size)
+
+    def coordinates(self) -> dict[str, NDArray[np.float64]]:
+        """Every encoded coordinate of the party by its name, unrounded: what a released model's weights apply to."""
+        out: dict[str, NDArray[np.float64]] = {}
+        for name, column in self.columns.items():
+            if isinstance(column, Numeric) and not column.bins:
+                out[name] = column.signed(np.asarray(self.values[name], dtype=np.float64))
+                continue
+            levels = (
+                column.levels_of(name) if isinstance(column, Numeric) else [f"{name}={v}" for v in column.all_levels]
+            )
+            codes = self._codes(name)
+            out |= {level: (codes == i).astype(np.float64) for i, level in enumerate(levels)}
+        return out
 
     def _codes(self, name: str) -> NDArray[np.int32]:
         column = self.columns[name]
@@ -93,7 +108,9 @@ def read_table(party: str, path: Path, columns: Mapping[str, Column], id_column:
             raise DataError(f"party {party}: the id column {id_column} has {column.null_count()} missing values")
         ids = column.to_list()
         if len(set(ids)) != len(ids):
-            raise DataError(f"party {party}: ids must be unique, {len(ids) - len(set(ids))} rows of {path.name} repeat one")
+            raise DataError(
+                f"party {party}: ids must be unique, {len(ids) - len(set(ids))} rows of {path.name} repeat one"
+            )
     return table_from(party, frame, columns, ids)
 
 

@@ -44,7 +44,7 @@ Bytes = NDArray[np.int8]
 Complex = NDArray[np.complex128]
 
 N = BLOCK
-MODULUS_BITS = range(40, 52)
+MODULUS_BITS = range(32, 52)
 """At most 51, so that adding 1.5 * 2^52 rounds a float64 and leaves its integer in the low bits."""
 SECURITY = {40: 173, 44: 157, 48: 143, 53: 129}
 """Bits for N = 2048, ternary secret, error 3.2: lattice-estimator, least of uSVP, BDD, dual-hybrid, MATZOV model."""
@@ -162,15 +162,15 @@ def fft_error(left_norm: float, right_norm: float, terms: int = 1, unit: float =
 
 def uniform_norm(bits: int, count: int) -> float:
     """A bound on the norm of `count` centred uniform limbs; `_limbs` checks it, so it is no assumption."""
-    return sqrt(NORM_SLACK * count / 12) * 2.0**bits
+    return sqrt(NORM_SLACK * count * (4.0**bits + 2) / 12)
 
 
-def seal_limbs(modulus_bits: int) -> tuple[int, int]:
-    """Bits of the two limbs of a_r in a_r s: the second is transformed in single precision where it is short enough."""
-    limbs = LOW_BITS, modulus_bits - LOW_BITS
+def seal_limbs(modulus_bits: int) -> tuple[int, ...]:
+    """Bits of the limbs of a_r in a_r s: a second one is transformed in single precision where it is short enough."""
+    limbs = (modulus_bits,) if modulus_bits <= LOW_BITS else (LOW_BITS, modulus_bits - LOW_BITS)
     secret = sqrt(NORM_SLACK * N * SECRET_VARIANCE)
-    units = UNIT, UNIT32 if limbs[1] <= SINGLE_BITS else UNIT
-    for bits, unit in zip(limbs, units, strict=True):
+    for bits in limbs:
+        unit = UNIT32 if bits <= SINGLE_BITS else UNIT
         assert fft_error(uniform_norm(bits, N), secret, unit=unit) < 0.5
     return limbs
 
@@ -273,9 +273,7 @@ class _Elements:
         return [transform(limb) for limb in _limbs(words, bits)]
 
 
-def _accumulate(
-    sums: Complex, rows: NDArray[np.int16] | Bytes, values: Sequence[Complex], scratch: Scratch
-) -> None:
+def _accumulate(sums: Complex, rows: NDArray[np.int16] | Bytes, values: Sequence[Complex], scratch: Scratch) -> None:
     """Add the values of conjugated a_r y_r over some blocks to the sums, limb by limb."""
     for columns, blocks in pieces(rows.shape[1], len(values[0])):
         piece = rows[blocks.start * N : blocks.stop * N, columns].T
@@ -348,7 +346,7 @@ class LatticeParty(PartyProduct):
         lefts = sorted({cross.left for cross in spec.crosses if cross.right == me})
         rights = sorted({cross.right for cross in spec.crosses if cross.left == me})
         self._seal_bits = seal_limbs(spec.modulus_bits)
-        self._single = np.complex64 if self._seal_bits[1] <= SINGLE_BITS else np.complex128
+        self._single = np.complex64 if self._seal_bits[-1] <= SINGLE_BITS else np.complex128
         # s and rho are stored as s(1/X) and rho(1/X), the form in which inner products need them.
         self._secrets = draw_secrets(self._randomness["seal"], len(self._left))
         self._rho = draw_wide(self._randomness["multiply"], len(self._right) * N).reshape(-1, N)
@@ -458,13 +456,13 @@ class LatticeParty(PartyProduct):
     def _seal(self) -> Iterator[bytes]:
         elements = _Elements(self._spec)
         keys: list[NDArray[Any]] = [transform(self._secrets.astype(np.float64)).conj()]
-        keys.append(keys[0].astype(self._single))
+        keys += [keys[0].astype(self._single) for _ in self._seal_bits[1:]]
         block, values = -1, list[NDArray[Any]]()
         rows = np.zeros((N, len(self._left)), np.int16)
         for slot in slots(len(self._left), self._spec.rows):
             if slot.block != block:
                 block, values = slot.block, [*elements.next(slot.blocks, self._seal_bits)]
-                values[1] = values[1].astype(self._single)
+                values[1:] = [value.astype(self._single) for value in values[1:]]
                 key = block * N >= self._spec.rows
                 rows = np.zeros_like(rows[:N]) if key else self._rows(self._left, block, slot.blocks)
             planes = Planes.empty((slot.columns, slot.rows), self._spec.modulus_bits, self._scratch)
@@ -482,15 +480,15 @@ class LatticeParty(PartyProduct):
         shape, scratch = (rows.shape[1], len(rows) // N, N // 2), self._scratch
         low: Complex = scratch("low", shape, np.complex128)
         words = rounded(np.multiply(keys[0][:, None], values[0], out=low)).reshape(rows.T.shape)
-        high: NDArray[Any] = scratch("high", shape, self._single)
-        limb = rounded(np.multiply(keys[1][:, None], values[1], out=high)).reshape(rows.T.shape)
-        if self._single is np.complex64:
-            limb <<= np.uint32(LOW_BITS - 32)
-            upper = limb
-        else:
-            limb <<= np.uint64(LOW_BITS)
-            words += limb
-            upper = None
+        upper: NDArray[np.uint32] | None = None
+        if len(keys) == 2:
+            high: NDArray[Any] = scratch("high", shape, self._single)
+            limb = rounded(np.multiply(keys[1][:, None], values[1], out=high)).reshape(rows.T.shape)
+            limb <<= limb.dtype.type(LOW_BITS - 32 if self._single is np.complex64 else LOW_BITS)
+            if self._single is np.complex64:
+                upper = limb
+            else:
+                words += limb
         message: NDArray[np.int32] = scratch("message", words.shape, np.int32)
         np.multiply(rows.T, np.int32(self._spec.gain), out=message)
         message += draw_errors(self._randomness["seal"], message.size).reshape(message.shape)
@@ -506,7 +504,7 @@ class LatticeParty(PartyProduct):
         elements, total = _Elements(spec), -(-spec.rows // N)
         sums = np.zeros((len(bits), count, N // 2), np.complex128)
         u = draw_wide(self._randomness["multiply"], count * N).reshape(count, N).astype(np.int64).view(np.uint64)
-        group = max(1, min(most, WORDS_PER_PARCEL // (N * max(count, 1))))
+        group = min(most, max(8, WORDS_PER_PARCEL // (N * max(count, 1))))
         held = 0
         for block in [*range(0, total, group), total] if count else []:
             blocks = 1 if block == total else min(group, total - block)

@@ -18,7 +18,7 @@ from colonnade.foundation.randomness import derive
 BLOCK = 2048
 """Rows of a block: the degree of the ring."""
 COLUMNS_PER_PARCEL = 1024
-WORDS_PER_PARCEL = 1 << 20
+WORDS_PER_PARCEL = 1 << 18
 PIECE = 16
 """Ring elements worked on at once: what a second-level cache holds."""
 

@@ -1,4 +1,4 @@
-"""Words of 33 to 56 bits in as many whole bytes as they need, and their exact products with small integers."""
+"""Words of 32 to 52 bits in as many whole bytes as they need, and their exact products with small integers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Plane = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32]
 EXACT_BITS = 53
 """Integers up to 2^53 add and multiply exactly in float64, in any order and with or without fused operations."""
 
-SHORTEST_CHUNK = 256
-"""Below this many rows to a chunk, two limbs are cheaper than one."""
+CHUNK_WORK = 1 << 24
+"""Multiplications that a chunk must have to be worth its own matrix product; else two limbs in longer chunks are."""
 
 # The float64 2^52 + w has w in the low bits of its pattern, so a word becomes a float by writing its bytes.
 _PATTERN = 0x43300000
@@ -76,33 +76,42 @@ class Planes:
         halves = words.view(np.uint32).reshape(*words.shape, 2)
         low, *rest = (plane[columns, rows] for plane in self.arrays)
         np.copyto(low, halves[..., 0])
-        more = np.uint32(0) if upper is None else upper[:, : rows.stop - rows.start]
-        if self.modulus_bits == 40 and upper is not None:
-            # Byte arithmetic does it where only the lowest byte of the sum is kept.
-            fifth = words.view(np.uint8).reshape(*words.shape, 8)[..., 4]
-            np.add(fifth, more.view(np.uint8).reshape(*more.shape, 4)[..., 0], out=rest[0])
+        if not rest:
             return
-        high = halves[..., 1] + more
-        high &= np.uint32((1 << (self.modulus_bits - 32)) - 1)
+        if self.modulus_bits == 40 and upper is not None:
+            # Byte arithmetic does where only the lowest byte of the sum is kept.
+            fifth = words.view(np.uint8).reshape(*words.shape, 8)[..., 4]
+            more = upper.view(np.uint8).reshape(*upper.shape, 4)[:, : words.shape[1], 0]
+            np.add(fifth, more, out=rest[0])
+            return
+        mask = np.uint32((1 << (self.modulus_bits - 32)) - 1)
+        high = halves[..., 1] & mask
+        if upper is not None:
+            high += upper[:, : words.shape[1]]
+            high &= mask
         np.copyto(rest[0], high, casting="unsafe")
         if len(rest) == 2:
             np.copyto(rest[1], high >> np.uint32(16), casting="unsafe")
 
     def words(self) -> Words:
-        low, high = self.arrays[0], self._high()
-        return low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))
+        words: Words = self.arrays[0].astype(np.uint64)
+        if len(self.arrays) > 1:
+            words |= self._high().astype(np.uint64) << np.uint64(32)
+        return words
 
     def times(self, small: Floats, bound: int, scratch: Scratch) -> Words:
         """This matrix times the transpose of one of integers of absolute value at most `bound`, modulo 2^64."""
         shape, chunk = self.arrays[0].shape, rows_per_chunk(self.modulus_bits, bound)
-        if chunk >= SHORTEST_CHUNK:
+        if chunk >= shape[1] or chunk * shape[0] * len(small) >= CHUNK_WORK:
             floats: Floats = scratch("words", shape, np.float64)
             self._centre(floats)
             return _chunked(floats, small, chunk)
         limbs: Floats = scratch("words", (2, *shape), np.float64)
         np.copyto(limbs[0], self.arrays[0])
         np.copyto(limbs[1], self._high())
-        low, high = _chunked(limbs.reshape(-1, shape[1]), small, (1 << (EXACT_BITS - 32)) // bound).reshape(2, shape[0], -1)
+        low, high = _chunked(limbs.reshape(-1, shape[1]), small, (1 << (EXACT_BITS - 32)) // bound).reshape(
+            2, shape[0], -1
+        )
         return low + (high << np.uint64(32))
 
     def _high(self) -> Plane:
@@ -112,6 +121,9 @@ class Planes:
 
     def _centre(self, floats: Floats) -> None:
         """Write the words as floats around zero."""
+        if len(self.arrays) == 1:
+            np.copyto(floats, self.arrays[0].view(np.int32))
+            return
         # With its top bit turned, a centred word plus half the modulus is a plain positive number.
         half = 1 << (self.modulus_bits - 1)
         halves = floats.view(np.uint32).reshape(*floats.shape, 2)
@@ -126,7 +138,7 @@ def rows_per_chunk(modulus_bits: int, bound: int) -> int:
 
 
 def _types(modulus_bits: int) -> tuple[type[np.uint8] | type[np.uint16] | type[np.uint32], ...]:
-    return {5: (np.uint32, np.uint8), 6: (np.uint32, np.uint16), 7: (np.uint32, np.uint16, np.uint8)}[
+    return {4: (np.uint32,), 5: (np.uint32, np.uint8), 6: (np.uint32, np.uint16), 7: (np.uint32, np.uint16, np.uint8)}[
         width(modulus_bits)
     ]
 

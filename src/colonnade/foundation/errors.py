@@ -1,17 +1,17 @@
 """The tree of errors. Each message is one sentence that names the thing, the rule and the value.
 
-    ColonnadeError
-    ├ SchemaError       a declared public fact is wrong
-    ├ StudyError        a study file or an argument is wrong
-    ├ DataError         a party's file does not fit its schema
-    ├ PrivacyError      a promise cannot be made as asked
-    ├ PolicyError       a party does not agree
-    ├ LedgerError       a budget is spent, or its book is damaged
-    ├ ProtocolError     a message came at the wrong time or from the wrong session
-    │ └ MessageError    a message is malformed
-    ├ ProductError      a secure product cannot be formed
-    ├ AlignmentError    ids cannot be matched
-    └ ReleaseError      a release file is damaged or lacks what was asked of it
+ColonnadeError
+├ SchemaError       a declared public fact is wrong
+├ StudyError        a study file or an argument is wrong
+├ DataError         a party's file does not fit its schema
+├ PrivacyError      a promise cannot be made as asked
+├ PolicyError       a party does not agree
+├ LedgerError       a budget is spent, or its book is damaged
+├ ProtocolError     a message came at the wrong time or from the wrong session
+│ └ MessageError    a message is malformed
+├ ProductError      a secure product cannot be formed
+├ AlignmentError    ids cannot be matched
+└ ReleaseError      a release file is damaged or lacks what was asked of it
 """
 
 

@@ -15,7 +15,9 @@ REKEY_BYTES = 1 << 36
 
 def derive(secret: bytes, label: str, length: int = 32) -> bytes:
     """HKDF-SHA256 of a secret under a label."""
-    return HKDF(algorithm=hashes.SHA256(), length=length, salt=None, info=b"colonnade/1 " + label.encode()).derive(secret)
+    return HKDF(algorithm=hashes.SHA256(), length=length, salt=None, info=b"colonnade/1 " + label.encode()).derive(
+        secret
+    )
 
 
 class Stream:
@@ -31,7 +33,7 @@ class Stream:
     def words(self, count: int) -> NDArray[np.uint64]:
         """Uniform 64-bit words, freshly owned by the caller."""
         out = np.zeros(count, dtype=np.uint64)
-        view = memoryview(out).cast("B")
+        view = out.view(np.uint8).data
         self._encryptor.update_into(view, view)
         return out
 

@@ -46,9 +46,7 @@ class IntegerNoise:
         if block.summed:
             return cls(law, ((scale * unit, np.zeros(1, dtype=np.int64)),), 1)
         weights = np.abs(block.weights)
-        groups = tuple(
-            (scale * unit / Fraction(float(w)), np.flatnonzero(weights == w)) for w in np.unique(weights)
-        )
+        groups = tuple((scale * unit / Fraction(float(w)), np.flatnonzero(weights == w)) for w in np.unique(weights))
         return cls(law, groups, block.size)
 
     def draw(self, parts: int, randomness: Randomness) -> Integers:

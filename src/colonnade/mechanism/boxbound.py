@@ -30,7 +30,9 @@ def box_bound(count: Floats, pair: Floats, square: Floats, linear: Floats, absol
     """
     if not count.size:
         return 0.0
-    return _cached(*(np.ascontiguousarray(v, dtype=np.float64).tobytes() for v in (count, pair, square, linear, absolute)))
+    return _cached(
+        *(np.ascontiguousarray(v, dtype=np.float64).tobytes() for v in (count, pair, square, linear, absolute))
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -119,7 +121,9 @@ class _Dual:
         if (gap <= 0).any():
             return np.inf
         barrier = -2 * np.log(np.diag(root)).sum() - np.log(gap).sum()
-        return float(self.shift @ np.linalg.solve(matrix, self.shift) + self.count @ _corner(d, absolute) + weight * barrier)
+        return float(
+            self.shift @ np.linalg.solve(matrix, self.shift) + self.count @ _corner(d, absolute) + weight * barrier
+        )
 
 
 def _reach(d: Floats, absolute: Floats) -> Floats:

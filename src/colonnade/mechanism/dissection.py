@@ -38,7 +38,11 @@ class Block:
 
     @property
     def name(self) -> str:
-        return " x ".join(self.owners) + (" (label)" if self.role is Role.LABEL else "") + (" (trace)" if self.summed else "")
+        return (
+            " x ".join(self.owners)
+            + (" (label)" if self.role is Role.LABEL else "")
+            + (" (trace)" if self.summed else "")
+        )
 
 
 def parties_of(layout: Layout) -> tuple[str, ...]:

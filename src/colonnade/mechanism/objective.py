@@ -75,13 +75,11 @@ def _feature(full: str, party: str, name: str, column: Column, calibration: Cali
         levels = column.levels_of(name)
     else:
         levels = tuple(f"{name}={level}" for level in column.all_levels)
-    dropped = isinstance(column, Categorical) and column.drop is not None
-    drop = column.all_levels.index(column.drop) if dropped else 0  # type: ignore[union-attr,arg-type]
+    named = column.drop if isinstance(column, Categorical) else None
+    drop = 0 if named is None else levels.index(f"{name}={named}")
     if calibration is Calibration.EXACT:
         return [Attribute(full, party, Kind.SIMPLEX, levels, drop=drop)]
-    return [
-        Attribute(f"{full}={i}", party, Kind.SIGNED, (level,)) for i, level in enumerate(levels) if i != drop
-    ]
+    return [Attribute(f"{full}={i}", party, Kind.SIGNED, (level,)) for i, level in enumerate(levels) if i != drop]
 
 
 def _label(full: str, owner: str, name: str, column: Column, calibration: Calibration) -> Attribute:
@@ -105,10 +103,14 @@ def paper_objective(layout: Layout, task: Task) -> Objective:
     square = np.where(upper == lower, 1.0, 2.0)
     if task is Task.LOGISTIC:
         # f_1'(0) - y = (1 - 2y)/2 and f_1''(0)/2! = 1/8.
-        return Objective(layout, np.concatenate([with_label, pairs]),
-                         np.concatenate([np.full(features.size, 0.5), square / 8]))
-    return Objective(layout, np.concatenate([[[label, label]], with_label, pairs]),
-                     np.concatenate([[1.0], np.full(features.size, -2.0), square]))
+        return Objective(
+            layout, np.concatenate([with_label, pairs]), np.concatenate([np.full(features.size, 0.5), square / 8])
+        )
+    return Objective(
+        layout,
+        np.concatenate([[[label, label]], with_label, pairs]),
+        np.concatenate([[1.0], np.full(features.size, -2.0), square]),
+    )
 
 
 def exact_objective(layout: Layout, *, products: bool = True, label_square: bool = False) -> Objective:
@@ -142,7 +144,8 @@ def _feature_pairs(layout: Layout) -> Indices:
     attribute = layout.attribute_of
     signed = np.array([a.kind is Kind.SIGNED for a in layout.attributes])
     same = attribute[pairs[:, 0]] == attribute[pairs[:, 1]]
-    return pairs[~same | signed[attribute[pairs[:, 0]]]]
+    kept: Indices = pairs[~same | signed[attribute[pairs[:, 0]]]]
+    return kept
 
 
 def _is_feature(layout: Layout) -> NDArray[np.bool_]:

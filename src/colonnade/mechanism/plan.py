@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
-from math import ceil, isfinite, sqrt
-
-import numpy as np
+from math import ceil, isfinite, log2, sqrt
 
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.proof import proven
@@ -149,9 +147,7 @@ def plan_top_down(layout: Layout, blocks: tuple[Block, ...], epsilon: float, ter
 
 
 @proven("bottom_up")
-def plan_bottom_up(
-    layout: Layout, blocks: tuple[Block, ...], offers: Mapping[str, Offer], terms: Terms
-) -> PrivacyPlan:
+def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[str, Offer], terms: Terms) -> PrivacyPlan:
     """The plan in which no party's part gets more than it offered; a pair takes the smaller of its two offers."""
     terms = terms.check(layout, blocks)
     for party in parties_of(layout):
@@ -173,9 +169,7 @@ def plan_bottom_up(
 class _Split:
     """One party's offer spread over its blocks; where it names no parts, so as to minimise the noise that matters."""
 
-    def __init__(
-        self, layout: Layout, blocks: tuple[Block, ...], party: str, offer: Offer, terms: Terms
-    ) -> None:
+    def __init__(self, layout: Layout, blocks: tuple[Block, ...], party: str, offer: Offer, terms: Terms) -> None:
         self.terms, self.party, self.offer = terms, party, offer
         self.total = self._budget(check_epsilon(offer.total, f"party {party}: epsilon"))
         mine = allocate(blocks, party)
@@ -183,7 +177,8 @@ class _Split:
         # sum of cost / budget^2 (or 1 / budget for rho) is least where budgets go with the cube (square) root of cost.
         power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
         self.wish = {
-            id(b): (_joint(layout, (b,), [1.0], terms) ** 2 * b.size * (heavier if b.role is Role.LABEL else 1.0)) ** power
+            id(b): (_joint(layout, (b,), [1.0], terms) ** 2 * b.size * (heavier if b.role is Role.LABEL else 1.0))
+            ** power
             for b in mine
         }
         self.budgets = [self._of(b, mine) for b in blocks]
@@ -221,15 +216,20 @@ class _Split:
         return whole * Fraction(int(share * 2**30), 2**30)
 
 
-def _rates(blocks: Sequence[Block], rates: Sequence[float], factor: Fraction, crossed: float = 1.0) -> list[tuple[Block, float]]:
+def _rates(
+    blocks: Sequence[Block], rates: Sequence[float], factor: Fraction, crossed: float = 1.0
+) -> list[tuple[Block, float]]:
     """Cross-party blocks count more by the product's own error, and where part of their noise is known."""
-    return [
-        (b, r if b.single else r * float(factor) * crossed) for b, r in zip(blocks, rates, strict=True)
-    ]
+    return [(b, r if b.single else r * float(factor) * crossed) for b, r in zip(blocks, rates, strict=True)]
 
 
 def _joint(
-    layout: Layout, blocks: Sequence[Block], rates: Sequence[float], terms: Terms, owner: str | None = None, crossed: float = 1.0
+    layout: Layout,
+    blocks: Sequence[Block],
+    rates: Sequence[float],
+    terms: Terms,
+    owner: str | None = None,
+    crossed: float = 1.0,
 ) -> float:
     return sensitivity(layout, _rates(blocks, rates, terms.error_factor, crossed), terms.law, owner)
 
@@ -237,14 +237,24 @@ def _joint(
 def _finish(layout: Layout, blocks: tuple[Block, ...], scales: Sequence[Fraction], terms: Terms) -> PrivacyPlan:
     parties = parties_of(layout)
     alone = [
-        paper_sensitivity([b]) if terms.calibration is Calibration.PAPER else _coarse(Fraction(_joint(layout, (b,), [1.0], terms)))
+        paper_sensitivity([b])
+        if terms.calibration is Calibration.PAPER
+        else _coarse(Fraction(_joint(layout, (b,), [1.0], terms)))
         for b in blocks
     ]
     items = tuple(BlockPlan(b, s, scale) for b, s, scale in zip(blocks, alone, scales, strict=True))
     record = _views(layout, items, terms, None)
     return PrivacyPlan(
-        layout, terms.task, terms.calibration, terms.law, terms.delta, terms.collusion, items, terms.error_factor,
-        record, {party: _views(layout, items, terms, party) for party in parties},
+        layout,
+        terms.task,
+        terms.calibration,
+        terms.law,
+        terms.delta,
+        terms.collusion,
+        items,
+        terms.error_factor,
+        record,
+        {party: _views(layout, items, terms, party) for party in parties},
     )
 
 
@@ -273,15 +283,14 @@ def _views(layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: st
     }
 
 
-def _epsilon(
-    layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: str | None, crossed: float
-) -> float:
+def _epsilon(layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: str | None, crossed: float) -> float:
     blocks = [i.block for i in items]
     if terms.calibration is Calibration.PAPER:
         # Theorems 1 and 2: every block has its own scale in the bottom-up case, so the sum is taken block by block.
         factor = terms.error_factor
         total = sum(
-            (paper_sensitivity([i.block], owner) / i.scale * (1 if i.block.single else factor) for i in items), Fraction(0)
+            (paper_sensitivity([i.block], owner) / i.scale * (1 if i.block.single else factor) for i in items),
+            Fraction(0),
         )
         return float(total)
     rates = [1 / float(i.scale) for i in items]
@@ -289,16 +298,13 @@ def _epsilon(
     touched = [i for i in items if owner is None or owner in i.block.owners]
     if terms.law is Law.LAPLACE:
         return min(joint, float(sum((i.sensitivity / i.scale for i in touched), Fraction(0))))
-    composed = sum(
-        (float(i.sensitivity / i.scale) * (1.0 if i.block.single else crossed)) ** 2 for i in touched
-    )
-    return epsilon_of_rho(min(joint**2, composed) / 2, terms.delta)
+    composed = sum((float(i.sensitivity / i.scale) * (1.0 if i.block.single else crossed)) ** 2 for i in touched)
+    return epsilon_of_rho(Fraction(min(joint**2, composed) / 2), terms.delta)
 
 
 def _coarse(value: Fraction) -> Fraction:
     """Rounded up to 24 significant bits, so that every machine writes the same number."""
-    exponent = 24 - ceil(np.log2(float(value)))
-    step = Fraction(2) ** -exponent
+    step = Fraction(2.0 ** (ceil(log2(float(value))) - 24))
     return ceil(value / step) * step
 
 

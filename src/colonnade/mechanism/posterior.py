@@ -1,25 +1,32 @@
 """Weights of a linear fit when both sides of the normal equations are noisy, by empirical Bayes.
 
 C is the covariance of the features and c their covariance with the target, per record, both seen with noise of known
-variance. With w ~ N(0, t^2 I) the right-hand side is
+variance. With w ~ N(0, t^2 P) the right-hand side is
 
-    c = C w + e,   Var e = s^2 C / n (sampling) + diag(a) (noise on c) + t^2 diag(sum_j V_ij) (noise on C, times w)
+    c = C w + e,   Var e = s^2 C / n (sampling) + diag(a) (noise on c) + diag(V w^2) (noise on C, times w)
 
 so t follows from the data by maximum marginal likelihood and w is its posterior mean. Nothing is tuned: the noise is
-known, and t^2 -> 0 when it drowns the signal, which leaves the trivial model.
+known, and t -> 0 when it drowns the signal, which leaves the trivial model.
+
+P is the inverse root of each attribute's own covariance: half way between equal weights (ridge in the units of the
+encoding) and equal explained variance (Zellner's g-prior), so that rare levels may weigh more, but not without limit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import eigh
 
 from colonnade.mechanism.moments import Floats
 
-SPREADS = np.geomspace(1e-4, 1e2, 37)
-"""Grid of t, refined once around its best point."""
+SPREADS = np.geomspace(1e-5, 1e3, 321)
+"""Grid of t."""
+ROUNDS = 6
+"""Rounds of w -> noise of C w -> w."""
+NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -39,38 +46,51 @@ class NoisyEquations:
     right: Floats
     gram_noise: Floats
     right_noise: Floats
-    residual: float
+    sampling: float
     """Variance of the target over the number of records: the sampling noise of c is at most this times C."""
-
-    def spectrum(self, spread: float) -> Floats:
-        """Variance of c under the prior of that spread."""
-        square = spread**2
-        total = square * (self.gram @ self.gram) + self.residual * self.gram
-        total[np.diag_indices_from(total)] += self.right_noise + square * self.gram_noise.sum(axis=1)
-        total[np.diag_indices_from(total)] += 1e-12 * max(float(np.trace(total)) / len(total), 1e-300)
-        return total
+    groups: tuple[int, ...]
+    """The attribute of each column."""
 
 
 def posterior(equations: NoisyEquations) -> Fit:
     """The posterior mean of w at the spread that makes c most likely."""
-    coarse = [_evidence(equations, float(t)) for t in SPREADS]
-    best = int(np.argmax(coarse))
-    around = np.geomspace(SPREADS[max(best - 1, 0)], SPREADS[min(best + 1, SPREADS.size - 1)], 9)
-    fine = [_evidence(equations, float(t)) for t in around]
-    spread = float(around[int(np.argmax(fine))])
-    if max(fine) <= _evidence(equations, 0.0):
-        return Fit(np.zeros_like(equations.right), 0.0, 0.0)
-    factor = cho_factor(equations.spectrum(spread), lower=True)
-    smoother = spread**2 * equations.gram @ cho_solve(factor, np.column_stack([equations.right, equations.gram]))
-    return Fit(smoother[:, 0], spread, float(np.trace(smoother[:, 1:])))
+    gram, right = equations.gram, equations.right
+    prior = prior_shape(gram, equations.groups)
+    signal = gram @ prior @ gram
+    fit = Fit(np.zeros_like(right), 0.0, 0.0)
+    for _ in range(ROUNDS):
+        noise = equations.right_noise + equations.gram_noise @ fit.weights**2
+        spread, dual, freedom = _most_likely(signal, equations.sampling * gram, noise, right)
+        fit = Fit(spread**2 * prior @ (gram @ dual), spread, freedom)
+    return fit
 
 
-def _evidence(equations: NoisyEquations, spread: float) -> float:
-    """Log marginal likelihood of c."""
-    lower, _ = cho_factor(equations.spectrum(spread), lower=True)
-    half = np.log(np.diag(lower)).sum()
-    fit = float(equations.right @ cho_solve((lower, True), equations.right))
-    return float(-0.5 * fit - half)
+def prior_shape(gram: Floats, groups: Sequence[int]) -> Floats:
+    """P: the inverse square root of each attribute's own block of C, zero where the block is."""
+    shape = np.zeros_like(gram)
+    member = np.asarray(groups)
+    scale = float(np.max(np.diag(gram), initial=0.0))
+    for group in np.unique(member):
+        at = np.ix_(member == group, member == group)
+        values, vectors = np.linalg.eigh(gram[at])
+        usable = values > NEGLIGIBLE * scale
+        root = np.where(usable, 1.0 / np.sqrt(np.where(usable, values, 1.0)), 0.0)
+        shape[at] = (vectors * root) @ vectors.T
+    return shape
+
+
+def _most_likely(signal: Floats, sampling: Floats, noise: Floats, right: Floats) -> tuple[float, Floats, float]:
+    """The spread t of largest evidence, (t^2 signal + sampling + noise)^-1 c, and the effective number of parameters."""
+    base = sampling + np.diag(noise)
+    floor = NEGLIGIBLE * max(float(np.trace(base)), float(np.trace(signal)) * NEGLIGIBLE, 1e-200) / len(base)
+    values, vectors = eigh(signal, base + floor * np.eye(len(base)))
+    values = np.maximum(values, 0.0)
+    rotated = vectors.T @ right
+    total = 1.0 + np.concatenate([[0.0], SPREADS])[:, None] ** 2 * values
+    evidence = -0.5 * (np.log(total) + rotated**2 / total).sum(axis=1)
+    best = int(np.argmax(evidence))
+    spread = float(SPREADS[best - 1]) if best else 0.0
+    return spread, vectors @ (rotated / total[best]), float((1.0 - 1.0 / total[best]).sum())
 
 
 def ridge_weights(gram: Floats, right: Floats, ridge: float) -> Floats:

@@ -54,6 +54,11 @@ class Release:
         width = self.layout.width
         value, std = np.zeros((width, width)), np.full((width, width), np.inf)
         value[0, 0], std[0, 0] = self.n, 0.0
+        for i, attribute in enumerate(self.layout.attributes):
+            if attribute.kind is Kind.SIMPLEX and not (attribute.role is Role.LABEL and self.plan["task"] == "linear"):
+                # Two different indicators of one attribute multiply to 0; the halves of a numeric label do not.
+                span = self.layout.span(i)
+                std[span, span] = np.where(np.eye(attribute.size, dtype=bool), np.inf, 0.0)
         traces = []
         for block in self.blocks:
             if block.summed:
@@ -71,13 +76,26 @@ class Release:
             "n": self.n,
             "law": self.law.value,
             "attributes": [
-                {"name": a.name, "owner": a.owner, "kind": a.kind.value, "coordinates": list(a.coordinates),
-                 "role": a.role.value, "drop": a.drop}
+                {
+                    "name": a.name,
+                    "owner": a.owner,
+                    "kind": a.kind.value,
+                    "coordinates": list(a.coordinates),
+                    "role": a.role.value,
+                    "drop": a.drop,
+                }
                 for a in self.layout.attributes
             ],
             "blocks": [
-                {"owners": list(b.owners), "role": b.role.value, "summed": b.summed, "unit": b.unit,
-                 "factors": b.factors.tolist(), "values": b.values.tolist(), "std": _runs(b.std)}
+                {
+                    "owners": list(b.owners),
+                    "role": b.role.value,
+                    "summed": b.summed,
+                    "unit": b.unit,
+                    "factors": b.factors.tolist(),
+                    "values": b.values.tolist(),
+                    "std": _runs(b.std),
+                }
                 for b in self.blocks
             ],
             "plan": dict(self.plan),
@@ -134,8 +152,12 @@ def _parse(content: Mapping[str, Any]) -> Release:
     )
     blocks = tuple(
         ReleasedBlock(
-            tuple(b["owners"]), Role(b["role"]), b["summed"], b["unit"],
-            np.array(b["factors"], dtype=np.int64).reshape(-1, 2), np.array(b["values"], dtype=np.int64),
+            tuple(b["owners"]),
+            Role(b["role"]),
+            b["summed"],
+            b["unit"],
+            np.array(b["factors"], dtype=np.int64).reshape(-1, 2),
+            np.array(b["values"], dtype=np.int64),
             _from_runs(b["std"]),
         )
         for b in content["blocks"]

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.boxbound import Floats, box_bound
 from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Kind, Layout, Law
 
+Mask = NDArray[np.bool_]
 Weighted = tuple[Block, float]
 """A block and the rate at which its change counts: 1 for the plain sensitivity, 1/scale for an epsilon."""
 
@@ -75,7 +77,7 @@ class _Families:
         for block, rate in blocks:
             self._add(layout, family, block, float(rate) ** power, power)
 
-    def _add(self, layout: Layout, family: Floats, block: Block, rate: float, power: int) -> None:
+    def _add(self, layout: Layout, family: NDArray[np.int64], block: Block, rate: float, power: int) -> None:
         attribute = layout.attribute_of[block.factors]
         weight = np.abs(block.weights) ** power * rate
         left, right = attribute[:, -2], attribute[:, -1]
@@ -116,10 +118,10 @@ class _Families:
         np.fill_diagonal(total, self.count * (self.count - 1) / 2)
         return total
 
-    def _touched(self, scope: Floats) -> float:
+    def _touched(self, scope: Mask) -> float:
         return sum(t.amount for t in self.touches if scope[t.family]) + sum(v for f, v in self.traces if scope[f])
 
-    def l1(self, scope: Floats) -> float:
+    def l1(self, scope: Mask) -> float:
         signed, simplex = self.signed, ~self.signed
         weight = self.pair * self._pairs()
         upper = np.triu(np.ones_like(weight, dtype=bool))
@@ -142,7 +144,7 @@ class _Families:
         )
         return float(constant + bound)
 
-    def l2_squared(self, scope: Floats) -> float:
+    def l2_squared(self, scope: Mask) -> float:
         simplex = ~self.signed
         weight = self.pair * self._pairs()
         moved = (scope[:, None] | scope[None, :]) & np.triu(np.ones_like(weight, dtype=bool))

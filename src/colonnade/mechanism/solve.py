@@ -210,7 +210,12 @@ def equations(
     if not np.isfinite(estimate.std[at, at]):
         variance = mean * (1 - mean) if split else 1.0
     return NoisyEquations(
-        second[grid] / n, second[list(columns), at] / n, noise / n**2, factor * right_std**2 / n**2, variance / n
+        second[grid] / n,
+        second[list(columns), at] / n,
+        noise / n**2,
+        factor * right_std**2 / n**2,
+        variance / n,
+        tuple(int(i) for i in inside),
     )
 
 

@@ -169,7 +169,12 @@ class Masked:
 
     @classmethod
     def of(
-        cls, own: Mapping[int, NoisyBlock], places: Mapping[int, Any], contribution: Contribution, mask: Words, modulus_bits: int
+        cls,
+        own: Mapping[int, NoisyBlock],
+        places: Mapping[int, Any],
+        contribution: Contribution,
+        mask: Words,
+        modulus_bits: int,
     ) -> Masked:
         """Own noisy blocks at their places, the product's shares behind them, and the mask over everything."""
         words = mask.copy()

@@ -1,15 +1,15 @@
 """A party as a state machine without I/O: envelopes in, envelopes out, nothing exact among them.
 
-    state      receives   sends                      next
-    ---------  ---------  -------------------------  ---------
-    new                   join                       joined
-    joined     plan       accept | refuse            accepted | ended
-    accepted   go round   parcels, done              accepted
-    accepted   parcel                                accepted
-    accepted   go submit  submission                 submitted
-    submitted  go submit  the same submission again  submitted
-    submitted  opened                                released
-    any        abort                                 ended
+state      receives   sends                      next
+---------  ---------  -------------------------  ---------
+new                   join                       joined
+joined     plan       accept | refuse            accepted | ended
+accepted   go round   parcels, done              accepted
+accepted   parcel                                accepted
+accepted   go submit  submission                 submitted
+submitted  go submit  the same submission again  submitted
+submitted  opened                                released
+any        abort                                 ended
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The server as a state machine without I/O: it relays, adds up and opens all noisy blocks at once, or nothing.
 
-    state    receives              sends                      next
-    -------  --------------------  -------------------------  -------
-    joining  join (the last)       plan to all                asking
-    asking   accept (the last)     go first round | submit    running
-    asking   refuse                abort to all               failed
-    running  parcel to a party     the same parcel            running
-    running  done (the last)       own parcels, go next       running
-    running  submission (last)     release to all             opened
+state    receives              sends                      next
+-------  --------------------  -------------------------  -------
+joining  join (the last)       plan to all                asking
+asking   accept (the last)     go first round | submit    running
+asking   refuse                abort to all               failed
+running  parcel to a party     the same parcel            running
+running  done (the last)       own parcels, go next       running
+running  submission (last)     release to all             opened
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ from colonnade.protocol.messages import (
 from colonnade.protocol.party import SUBMIT
 from colonnade.protocol.products import party_product, server_product
 from colonnade.protocol.session import Session, open_session
-
 
 
 class State(StrEnum):
@@ -165,7 +164,9 @@ class Server:
     def _accept(self, party: str, accept: Accept) -> Iterator[Envelope]:
         session = self._running()
         if accept.digest != session.digest:
-            yield from self.abort(f"party {party} computed another plan: {accept.digest[:16]}, not {session.digest[:16]}")
+            yield from self.abort(
+                f"party {party} computed another plan: {accept.digest[:16]}, not {session.digest[:16]}"
+            )
             return
         if self._arrived(party, "accept"):
             self.state = State.RUNNING
@@ -231,12 +232,22 @@ class Server:
             weights = np.ones(1) if block.summed else np.abs(block.weights)
             blocks.append(
                 ReleasedBlock(
-                    block.owners, block.role, block.summed, session.unit(block), block.factors,
-                    values[session.positions[i]], session.plan.noise_std(item) / weights,
+                    block.owners,
+                    block.role,
+                    block.summed,
+                    session.unit(block),
+                    block.factors,
+                    values[session.positions[i]],
+                    session.plan.noise_std(item) / weights,
                 )
             )
         return Release(
-            session.rows, session.plan.layout, session.plan.law, tuple(blocks), session.describe(), self._provenance(session)
+            session.rows,
+            session.plan.layout,
+            session.plan.law,
+            tuple(blocks),
+            session.describe(),
+            self._provenance(session),
         )
 
     def _provenance(self, session: Session) -> dict[str, Any]:

@@ -145,9 +145,15 @@ class Session:
             [list(i.block.owners), i.block.role.value, i.block.size, fraction_text(i.scale)] for i in self.plan.blocks
         ]
         content = {
-            "agreement": self.agreement.to(), "n": self.rows, "session": self.identity.hex(), "blocks": decided,
-            "bound": self.grid.bound, "modulus_bits": self.spec.modulus_bits, "gain": self.spec.gain,
-            "error_factor": fraction_text(self.plan.error_factor), "release": self.released,
+            "agreement": self.agreement.to(),
+            "n": self.rows,
+            "session": self.identity.hex(),
+            "blocks": decided,
+            "bound": self.grid.bound,
+            "modulus_bits": self.spec.modulus_bits,
+            "gain": self.spec.gain,
+            "error_factor": fraction_text(self.plan.error_factor),
+            "release": self.released,
         }
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
@@ -162,11 +168,17 @@ class Session:
                 f"{self.forecast.rows_needed} rows, a larger epsilon or fewer columns would"
             )
         if self.agreement.product == "plain" and len(self.parties) > 1:
-            out.append("product \"plain\" shows columns in the clear: it is for simulation only")
-        if self.plan.collusion == 0 and self.plan.law is Law.LAPLACE and any(not i.block.single for i in self.plan.blocks):
+            out.append('product "plain" shows columns in the clear: it is for simulation only')
+        if (
+            self.plan.collusion == 0
+            and self.plan.law is Law.LAPLACE
+            and any(not i.block.single for i in self.plan.blocks)
+        ):
             out.append("with collusion = 0 there is no guarantee against a party, which knows its share of the noise")
         if self.plan.calibration is Calibration.PAPER:
-            out.append("the paper's calibration is for reproducing its figures; \"exact\" adds less noise for the same epsilon")
+            out.append(
+                'the paper\'s calibration is for reproducing its figures; "exact" adds less noise for the same epsilon'
+            )
         return out
 
 
@@ -201,7 +213,9 @@ def _blocks(agreement: Agreement, layout: Layout, rows: int) -> tuple[tuple[Bloc
     released = agreement.release
     if released == "auto":
         law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
-        released = choose_release(layout, rows, law, agreement.epsilon or min(o.total for o in agreement.offers.values()), agreement.delta)
+        released = choose_release(
+            layout, rows, law, agreement.epsilon or min(o.total for o in agreement.offers.values()), agreement.delta
+        )
     objective = exact_objective(layout, products=released == "full", label_square=agreement.label_square)
     blocks = dissect(objective)
     return (blocks, "full") if released == "full" else (blocks + traces(layout), "trace")
@@ -219,7 +233,9 @@ def _bound(plan: PrivacyPlan, rows: int) -> int:
     Rounding n values moves a product by some sqrt(n/6)/bound and a square by n/(12 bound^2). A record of indicators
     needs no rounding at all.
     """
-    rounded = any(a.kind is Kind.SIGNED or (a.role is Role.LABEL and plan.task.value == "linear") for a in plan.layout.attributes)
+    rounded = any(
+        a.kind is Kind.SIGNED or (a.role is Role.LABEL and plan.task.value == "linear") for a in plan.layout.attributes
+    )
     if not rounded:
         return 1
     smallest = min(plan.noise_std(item) / float(np.abs(item.block.weights).max()) for item in plan.blocks)
@@ -275,7 +291,8 @@ class _CrossPlaces:
         a_is_left = (a >= left.start) & (a < left.stop)
         row = np.where(a_is_left, a, b) - left.start - cross.left_start
         column = np.where(a_is_left, b, a) - right.start - cross.right_start
-        return start + row * cross.shape[1] + column
+        places: Integers = start + row * cross.shape[1] + column
+        return places
 
 
 def _cross_noise(plan: PrivacyPlan, grid: Grid) -> tuple[float, int]:
@@ -288,7 +305,9 @@ def _cross_noise(plan: PrivacyPlan, grid: Grid) -> tuple[float, int]:
         stds += list(noise.stds())
         for scale, _ in noise.scales:
             wide = scale if plan.law is Law.LAPLACE else scale * scale
-            reach = max(reach, quantile_reach(plan.law, wide, item.block.size, 48, parties=len(plan.names), parts=plan.shares))
+            reach = max(
+                reach, quantile_reach(plan.law, wide, item.block.size, 48, parties=len(plan.names), parts=plan.shares)
+            )
     return min(stds), reach
 
 

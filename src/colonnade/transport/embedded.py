@@ -1,0 +1,121 @@
+"""A whole study in this process: align the parties' tables, run the session, hand back the release."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from colonnade.crypto.alignment import align_in_process
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.randomness import Randomness
+from colonnade.mechanism.release import Release
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.party import Consent, Party
+from colonnade.protocol.server import Server
+from colonnade.protocol.session import Session
+from colonnade.table import Table
+from colonnade.transport.in_process import InProcess, Traffic
+
+Watch = Callable[[str, float], None]
+"""Called with a step's name and the share of it that is done."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an embedded run leaves behind."""
+
+    release: Release
+    session: Session
+    traffic: Traffic
+    seconds: Mapping[str, float]
+
+
+def align(
+    tables: Mapping[str, Table], alignment: str, randomness: Randomness, watch: Watch | None = None
+) -> dict[str, Table]:
+    """The tables' common records in one common order, by private set intersection or as they stand."""
+    if alignment == "none" or len(tables) == 1:
+        rows = {name: table.rows for name, table in tables.items()}
+        if len(set(rows.values())) > 1:
+            told = ", ".join(f"{name} {n}" for name, n in rows.items())
+            raise StudyError(f"without alignment all parties must hold the same number of records, got {told}")
+        return dict(tables)
+    ids = {}
+    for name, table in tables.items():
+        if table.ids is None:
+            raise StudyError(f"party {name} has no ids to align by")
+        ids[name] = table.ids
+    progress = None if watch is None else lambda done, total: watch("align", done / max(1, total))
+    rows_of = align_in_process(ids, randomness.child("alignment"), progress=progress)
+    return {name: table.take(rows_of[name]) for name, table in tables.items()}
+
+
+def run_embedded(
+    agreement: Agreement,
+    tables: Mapping[str, Table],
+    alignment: str = "psi",
+    randomness: Randomness | None = None,
+    watch: Watch | None = None,
+    consent: Consent | None = None,
+    book: Mapping[str, Consent] | None = None,
+) -> Outcome:
+    """All parties and the server in this process; `consent` sees the plan before anything is spent."""
+    source = Randomness() if randomness is None else randomness
+    seconds: dict[str, float] = {}
+    start = time.perf_counter()
+    aligned = align({name: tables[name] for name in agreement.schema.names}, alignment, source, watch)
+    seconds["align"] = time.perf_counter() - start
+    server = Server(agreement, source.child("server"))
+    parties = {
+        name: Party(
+            name,
+            agreement.schema.parties[name],
+            table.rows,
+            table.encode,
+            source.child(f"party {name}"),
+            **({} if consent is None else {"consent": consent}),
+            **({} if book is None or name not in book else {"book": book[name]}),
+        )
+        for name, table in aligned.items()
+    }
+    meter = _Meter(server, seconds, watch)
+    transport = InProcess(server, parties, meter)
+    release = transport.run()
+    meter.close()
+    assert server.session is not None
+    return Outcome(release, server.session, transport.traffic, seconds)
+
+
+class _Meter:
+    """Seconds of each step, and how much of a round's bytes has passed."""
+
+    def __init__(self, server: Server, seconds: dict[str, float], watch: Watch | None) -> None:
+        self._server, self._seconds, self._watch = server, seconds, watch
+        self._last = time.perf_counter()
+        self._heard = 0
+
+    def __call__(self, step: str, sender: str, size: int) -> None:
+        now = time.perf_counter()
+        name = {"join": "plan", "accept": "plan", "parcel": "products", "done": "products"}.get(step, step)
+        self._seconds[name] = self._seconds.get(name, 0.0) + now - self._last
+        self._last = now
+        if self._watch is not None:
+            self._heard += size
+            expected = _expected_bytes(self._server)
+            self._watch(name, min(1.0, self._heard / expected) if expected else 0.0)
+
+    def close(self) -> None:
+        self._seconds["open"] = self._seconds.get("open", 0.0) + time.perf_counter() - self._last
+        if self._watch is not None:
+            self._watch("open", 1.0)
+
+
+def _expected_bytes(server: Server) -> float:
+    """A rough size of all parcels: sealed words and submissions."""
+    session = server.session
+    if session is None:
+        return 0.0
+    word = {"plain": 2.0, "lattice": session.spec.modulus_bits / 8, "bgn": 200.0}[session.agreement.product]
+    sealed = sum(c.shape[0] for c in session.spec.crosses) * session.rows * word
+    return sealed + 8.0 * session.length * len(session.parties)
