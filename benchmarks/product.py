@@ -3,8 +3,8 @@
     python benchmarks/product.py --n 80000 --d 800 --parties 4 --product lattice [--json]
     python benchmarks/product.py --table
 
-All sides run in this process, one after the other, with one BLAS thread; times are CPU times (process_time) and each
-ratio's two sides are measured in the same process, the plain one before and after (the faster counts).
+All sides run in this process, one after the other, with one BLAS thread; times are CPU times (process_time), medians
+of several runs, with the plain products measured before and after each of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from time import process_time, sleep
 
 import numpy as np
@@ -98,9 +100,8 @@ class Case:
         spec = ProductSpec(generator.bytes(32), names, n, bound, crosses, bits, gain, reach)
         return Case(spec, [generator.integers(-bound, bound + 1, (n, w), dtype=np.int16) for w in widths])
 
-    def products(self, dtype: type[np.float64]) -> tuple[float, list[Integers]]:
+    def multiply(self, floats: Sequence[NDArray[np.float64]]) -> tuple[float, list[Integers]]:
         """CPU seconds of the plain GEMMs alone, and X'Y."""
-        floats = [columns.astype(dtype) for columns in self.data]
         start = process_time()
         products = [
             floats[c.left][:, c.left_start : c.left_stop].T @ floats[c.right][:, c.right_start : c.right_stop]
@@ -167,17 +168,18 @@ def measure(
     n: int, d: int, parties: int, product: str, bound: int, repeat: int, modulus_bits: int | None
 ) -> dict[str, object]:
     case = Case.make(n, d, parties, bound, product, modulus_bits)
-    case.products(np.float64)
-    plain, exact = min((case.products(np.float64) for _ in range(max(2, repeat))), key=lambda pair: pair[0])
-    best: Counter[str] | None = None
+    floats = [data.astype(np.float64) for data in case.data]
+    plains, runs = [], []
     with Peak() as peak:
+        # Interleaved, so that whatever else the machine does falls on both sides alike.
         for _ in range(repeat):
+            plains.append(case.multiply(floats)[0])
             meter = Meter()
             opened, sent = run(case, product, meter)
-            if best is None or meter.steps.total() < best.total():
-                best = meter.steps
-    assert best is not None
-    plain = min(plain, case.products(np.float64)[0])
+            runs.append(meter.steps)
+            plains.append(case.multiply(floats)[0])
+    plain, exact = median(plains), case.multiply(floats)[1]
+    best = sorted(runs, key=Counter.total)[len(runs) // 2]
     error = opened - np.concatenate([case.spec.gain * part.ravel() for part in exact])
     return {
         "n": n, "d": d, "parties": parties, "product": product, "bound": bound,
@@ -211,7 +213,7 @@ def main() -> None:
     parser.add_argument("--product", choices=("plain", "lattice", "bgn"), default="lattice")
     parser.add_argument("--bound", type=int, help="largest entry; 7 for d above 100, 127 below")
     parser.add_argument("--modulus-bits", type=int, help="a larger modulus than the plan needs")
-    parser.add_argument("--repeat", type=int, help="runs, of which the fastest counts")
+    parser.add_argument("--repeat", type=int, help="runs, of which the median counts")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--table", action="store_true", help="the sizes of the speed table, one process each")
     given = parser.parse_args()
@@ -219,7 +221,7 @@ def main() -> None:
         table()
         return
     bound = given.bound or (7 if given.d > 100 else 127)
-    repeat = given.repeat or (2 if given.n * given.d > 10_000_000 else 5)
+    repeat = given.repeat or (3 if given.n * given.d > 10_000_000 else 9)
     result = measure(given.n, given.d, given.parties, given.product, bound, repeat, given.modulus_bits)
     if given.json:
         print(json.dumps(result))

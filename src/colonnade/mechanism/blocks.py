@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.randomness import Randomness
+from colonnade.mechanism.accounting import ROUNDING_VARIANCE
 from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Law
-from colonnade.mechanism.noise import gaussian_share, laplace_share
+from colonnade.mechanism.noise import gaussian_share, laplace_share, quantile_reach
 
 Integers = NDArray[np.int64]
 
@@ -36,32 +37,44 @@ class IntegerNoise:
     """The law of a block's noise in units of the integers that carry it."""
 
     law: Law
-    scales: tuple[tuple[Fraction, NDArray[np.int64]], ...]
-    """Each distinct scale (b, or sigma) with the positions of the terms that get it."""
+    spreads: tuple[tuple[Fraction, NDArray[np.int64]], ...]
+    """Each distinct spread (b of Laplace, sigma^2 of Gaussian) with the positions of the terms that get it."""
     size: int
 
     @classmethod
     def of(cls, block: Block, scale: Fraction, law: Law, unit: int) -> IntegerNoise:
         """Noise of `scale` on a coefficient weight * P / unit is noise of scale * unit / |weight| on the integer P."""
-        if block.summed:
-            return cls(law, ((scale * unit, np.zeros(1, dtype=np.int64)),), 1)
-        weights = np.abs(block.weights)
-        groups = tuple((scale * unit / Fraction(float(w)), np.flatnonzero(weights == w)) for w in np.unique(weights))
-        return cls(law, groups, block.size)
+        weights = np.ones(1) if block.summed else np.abs(block.weights)
+        groups = []
+        for weight in np.unique(weights):
+            spread = scale * unit / Fraction(float(weight))
+            if law is Law.GAUSSIAN:
+                # The plan accounts for a continuous Gaussian; rounding it to integers costs this much variance.
+                spread = spread * spread + ROUNDING_VARIANCE
+            groups.append((spread, np.flatnonzero(weights == weight)))
+        return cls(law, tuple(groups), block.size)
 
     def draw(self, parts: int, randomness: Randomness) -> Integers:
         """One share; any `parts` of them add up to the whole noise."""
+        share = laplace_share if self.law is Law.LAPLACE else gaussian_share
         out = np.zeros(self.size, dtype=np.int64)
-        for scale, where in self.scales:
-            if self.law is Law.LAPLACE:
-                out[where] = laplace_share(scale, parts, where.size, randomness)
-            else:
-                out[where] = gaussian_share(scale * scale, parts, where.size, randomness)
+        for spread, where in self.spreads:
+            out[where] = share(spread, parts, where.size, randomness)
         return out
 
-    def stds(self) -> Iterator[float]:
-        factor = np.sqrt(2.0) if self.law is Law.LAPLACE else 1.0
-        return (float(scale) * factor for scale, _ in self.scales)
+    def stds(self) -> NDArray[np.float64]:
+        """The standard deviation of the whole noise on each integer."""
+        out = np.zeros(self.size)
+        for spread, where in self.spreads:
+            out[where] = sqrt(2) * float(spread) if self.law is Law.LAPLACE else sqrt(float(spread))
+        return out
+
+    def reach(self, parties: int, parts: int) -> int:
+        """No integer's noise from `parties` shares is farther from zero, but for probability 2^-48."""
+        return max(
+            quantile_reach(self.law, spread, where.size, 48, parties=parties, parts=parts)
+            for spread, where in self.spreads
+        )
 
 
 def exact_block(block: Block, gram: NDArray[np.float64], offset: int) -> ExactBlock:  # Alg. 1, line 6

@@ -1,7 +1,7 @@
 """Plans: how much noise each block gets, and which epsilon that means for the record, each party and each view.
 
 Top-down (Theorem 1): epsilon of the record is given. Bottom-up (the corollary, corrected): parties give epsilon^(k).
-A budget is epsilon for Laplace and rho of zCDP for Gaussian; both add up over blocks.
+A budget is epsilon for Laplace and rho = 1 / (2 variance at unit sensitivity) for Gaussian; both add up over blocks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import ceil, isfinite, log2, sqrt
 
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.proof import proven
-from colonnade.mechanism.accounting import epsilon_of_rho, zcdp_rho
+from colonnade.mechanism.accounting import epsilon_of_gaussian, gaussian_rho
 from colonnade.mechanism.dissection import Block, allocate, parties_of, require_two_owners
 from colonnade.mechanism.moments import Law, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task
@@ -141,7 +141,7 @@ def plan_top_down(layout: Layout, blocks: tuple[Block, ...], epsilon: float, ter
         heavier = Fraction(label_weight(layout, terms.law)).limit_denominator(64)
         weights = [heavier if b.role is Role.LABEL else Fraction(1) for b in blocks]
         total = _joint(layout, blocks, [float(w) for w in weights], terms)
-        allowed = Fraction(epsilon) if terms.law is Law.LAPLACE else _root_below(2 * zcdp_rho(epsilon, terms.delta))
+        allowed = Fraction(epsilon) if terms.law is Law.LAPLACE else _root_below(2 * gaussian_rho(epsilon, terms.delta))
         scales = [_coarse(Fraction(total) / (allowed * w)) for w in weights]
     return _finish(layout, blocks, scales, terms)
 
@@ -186,11 +186,11 @@ class _Split:
         if spent > self.total:
             raise PrivacyError(
                 f"party {party}: the parts of its offer must add up to at most epsilon={offer.total}, got {float(spent):.6g}"
-                + ("" if terms.law is Law.LAPLACE else " in zCDP")
+                + ("" if terms.law is Law.LAPLACE else " as rho")
             )
 
     def _budget(self, epsilon: float) -> Fraction:
-        return Fraction(epsilon) if self.terms.law is Law.LAPLACE else zcdp_rho(epsilon, self.terms.delta)
+        return Fraction(epsilon) if self.terms.law is Law.LAPLACE else gaussian_rho(epsilon, self.terms.delta)
 
     def _named(self, block: Block) -> float | None:
         if block.single:
@@ -299,7 +299,7 @@ def _epsilon(layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: 
     if terms.law is Law.LAPLACE:
         return min(joint, float(sum((i.sensitivity / i.scale for i in touched), Fraction(0))))
     composed = sum((float(i.sensitivity / i.scale) * (1.0 if i.block.single else crossed)) ** 2 for i in touched)
-    return epsilon_of_rho(Fraction(min(joint**2, composed) / 2), terms.delta)
+    return epsilon_of_gaussian(Fraction(min(joint**2, composed) / 2), terms.delta)
 
 
 def _coarse(value: Fraction) -> Fraction:

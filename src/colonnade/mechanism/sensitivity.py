@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.boxbound import Floats, box_bound
 from colonnade.mechanism.dissection import Block
-from colonnade.mechanism.moments import Kind, Layout, Law
+from colonnade.mechanism.moments import Kind, Law, Layout
 
 Mask = NDArray[np.bool_]
 Weighted = tuple[Block, float]

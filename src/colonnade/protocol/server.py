@@ -18,8 +18,6 @@ from enum import StrEnum
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-
 from colonnade.crypto.product import SERVER, ServerProduct, centred
 from colonnade.foundation.errors import ColonnadeError, ProtocolError
 from colonnade.foundation.randomness import Randomness
@@ -229,7 +227,6 @@ class Server:
         blocks = []
         for i, item in enumerate(session.plan.blocks):
             block = item.block
-            weights = np.ones(1) if block.summed else np.abs(block.weights)
             blocks.append(
                 ReleasedBlock(
                     block.owners,
@@ -238,7 +235,7 @@ class Server:
                     session.unit(block),
                     block.factors,
                     values[session.positions[i]],
-                    session.plan.noise_std(item) / weights,
+                    session.released_std(i),
                 )
             )
         return Release(

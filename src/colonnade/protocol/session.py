@@ -19,8 +19,7 @@ from colonnade.foundation.grid import LARGEST_BOUND, Grid
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
 from colonnade.mechanism.forecast import Forecast, forecast
-from colonnade.mechanism.moments import Kind, Law, Layout, Role
-from colonnade.mechanism.noise import quantile_reach
+from colonnade.mechanism.moments import Floats, Kind, Law, Layout, Role
 from colonnade.mechanism.objective import Calibration, exact_objective, layout_of, paper_objective
 from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.release import fraction_text
@@ -80,6 +79,12 @@ class Session:
     def unit(self, block: Block) -> int:
         """What one integer of a block is a fraction of."""
         return self.grid.unit if block.single else self.grid.unit * self.spec.gain
+
+    def released_std(self, index: int) -> Floats:
+        """The standard deviation of the noise on each released moment of a block, all shares counted."""
+        block = self.plan.blocks[index].block
+        shares = 1.0 if block.single else len(self.parties) / self.plan.shares
+        return self.noise(index).stds() * sqrt(shares) / self.unit(block)
 
     def noise(self, index: int) -> IntegerNoise:
         item = self.plan.blocks[index]
@@ -297,18 +302,9 @@ class _CrossPlaces:
 
 def _cross_noise(plan: PrivacyPlan, grid: Grid) -> tuple[float, int]:
     """The smallest standard deviation and the farthest reach of the noise on a cross-party integer, before any gain."""
-    stds, reach = [], 0
-    for item in plan.blocks:
-        if item.block.single:
-            continue
-        noise = IntegerNoise.of(item.block, item.scale, plan.law, grid.unit)
-        stds += list(noise.stds())
-        for scale, _ in noise.scales:
-            wide = scale if plan.law is Law.LAPLACE else scale * scale
-            reach = max(
-                reach, quantile_reach(plan.law, wide, item.block.size, 48, parties=len(plan.names), parts=plan.shares)
-            )
-    return min(stds), reach
+    noises = [IntegerNoise.of(i.block, i.scale, plan.law, grid.unit) for i in plan.blocks if not i.block.single]
+    std = min(float(noise.stds().min()) for noise in noises)
+    return std, max(noise.reach(len(plan.names), plan.shares) for noise in noises)
 
 
 def _reach(plan: PrivacyPlan, grid: Grid, rows: int) -> int:
