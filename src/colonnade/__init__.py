@@ -1,1 +1,31 @@
 """One differentially private regression over columns that different organisations hold about the same people."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression
+    from colonnade.foundation.schema import Schema
+
+__all__ = ["Schema", "VerticalLinearRegression", "VerticalLogisticRegression"]
+
+_HOMES = {
+    "Schema": "colonnade.foundation.schema",
+    "VerticalLinearRegression": "colonnade.estimators",
+    "VerticalLogisticRegression": "colonnade.estimators",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded at first use: scikit-learn and scipy take longer to import than many commands take to run.
+    if name == "__version__":
+        return import_module("importlib.metadata").version("colonnade")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'colonnade' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -59,7 +59,7 @@ SECRET_BOUND, SECRET_VARIANCE = 2, 1.0
 WIDE_BOUND, WIDE_VARIANCE = 15, 42.5
 HINT_BOUND, HINT_VARIANCE = 2 * 4095, 4 * (4096**2 - 1) / 12
 FACTOR_SLACK = Fraction(1, 256)
-"""The most that the lattice error may add to an epsilon, relatively."""
+"""The most that the lattice error may add to the epsilon of a block, relatively."""
 ERROR_SHARE = Fraction(1, 100)
 """The most that the lattice error's standard deviation may be of the noise's."""
 
@@ -126,7 +126,7 @@ def choose_parameters(
     if hint_error_std(columns) < ERROR_STD:
         raise ProductError(f"the lattice product serves fewer columns than this: its hints allow no columns={columns}")
     error_std, error_reach = lattice_error(rows, bound)
-    least = max(ceil(error_std / (ERROR_SHARE * Fraction(noise_std))), ceil(2 * levels * TAU / (FACTOR_SLACK * bound)))
+    least = max(ceil(error_std / (ERROR_SHARE * Fraction(noise_std))), ceil(levels * TAU / (FACTOR_SLACK * bound)))
     span = rows * bound**2 + noise_reach
     for modulus_bits in MODULUS_BITS:
         room = (1 << (modulus_bits - 1)) - 1 - error_reach
@@ -249,15 +249,18 @@ def rounded(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _limbs(words: Words, bits: Sequence[int]) -> list[Floats]:
-    """Centred limbs, lowest first, of uniform words of sum(bits) bits."""
-    limbs, rest = [], words
+    """Centred limbs, lowest first, of uniform words of sum(bits) bits; overwrites its argument."""
+    limbs, rest = [], words.view(np.int64)
     for count in bits:
-        limb = centred(rest, count)
+        limb = rest << np.int64(64 - count)
+        limb >>= np.int64(64 - count)
         floats = limb.astype(np.float64)
-        if np.einsum("ij,ij->i", floats, floats).max() > uniform_norm(count, N) ** 2:
+        if np.vecdot(floats, floats).max() > uniform_norm(count, N) ** 2:
             raise ProductError("a public element of this session is freakishly large: start another session")
         limbs.append(floats)
-        rest = (rest - limb.view(np.uint64)) >> np.uint64(count)
+        if len(limbs) < len(bits):
+            rest -= limb
+            rest >>= np.int64(count)
     return limbs
 
 
@@ -469,14 +472,14 @@ class LatticeParty(PartyProduct):
             for columns, blocks in pieces(slot.columns, slot.blocks):
                 source = slice(slot.column + columns.start, slot.column + columns.stop)
                 piece = rows[blocks.start * N : blocks.stop * N, source]
-                words, upper = self._sealed_words([k[source] for k in keys], [v[blocks] for v in values], piece)
-                planes.write(columns, slice(blocks.start * N, min(blocks.stop * N, slot.rows)), words, upper)
+                parts = self._sealed_words([k[source] for k in keys], [v[blocks] for v in values], piece)
+                planes.write(columns, slice(blocks.start * N, min(blocks.stop * N, slot.rows)), *parts)
             yield wrap(self._spec, 0, self._me, slot, planes)
 
     def _sealed_words(
         self, keys: Sequence[NDArray[Any]], values: Sequence[NDArray[Any]], rows: NDArray[np.int16]
-    ) -> tuple[Words, NDArray[np.uint32] | None]:
-        """a s + e + gain x for some columns and blocks, right in the low 51 bits, and what their upper halves lack."""
+    ) -> tuple[Words, NDArray[np.int32], NDArray[np.uint32] | None]:
+        """Some columns and blocks of a s, right in the low 51 bits; e + gain x; and what the upper halves lack."""
         shape, scratch = (rows.shape[1], len(rows) // N, N // 2), self._scratch
         low: Complex = scratch("low", shape, np.complex128)
         words = rounded(np.multiply(keys[0][:, None], values[0], out=low)).reshape(rows.T.shape)
@@ -492,9 +495,7 @@ class LatticeParty(PartyProduct):
         message: NDArray[np.int32] = scratch("message", words.shape, np.int32)
         np.multiply(rows.T, np.int32(self._spec.gain), out=message)
         message += draw_errors(self._randomness["seal"], message.size).reshape(message.shape)
-        signed = words.view(np.int64)
-        signed += message
-        return words, upper
+        return words, message, upper
 
     # Alg. 1, line 11: the right party's half.
     def _multiply(self) -> Iterator[bytes]:

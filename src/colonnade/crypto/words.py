@@ -17,8 +17,8 @@ Plane = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32]
 EXACT_BITS = 53
 """Integers up to 2^53 add and multiply exactly in float64, in any order and with or without fused operations."""
 
-CHUNK_WORK = 1 << 24
-"""Multiplications that a chunk must have to be worth its own matrix product; else two limbs in longer chunks are."""
+SHORTEST_CHUNK = 256
+"""Rows that a chunk must have to be worth its own matrix product; else two limbs in longer chunks are."""
 
 # The float64 2^52 + w has w in the low bits of its pattern, so a word becomes a float by writing its bytes.
 _PATTERN = 0x43300000
@@ -69,26 +69,34 @@ class Planes:
         return Planes(tuple(arrays), modulus_bits)
 
     def write(
-        self, columns: slice, rows: slice, words: NDArray[np.uint64], upper: NDArray[np.uint32] | None = None
+        self,
+        columns: slice,
+        rows: slice,
+        words: NDArray[np.uint64],
+        message: NDArray[np.int32] | None = None,
+        upper: NDArray[np.uint32] | None = None,
     ) -> None:
-        """Keep the low modulus_bits of words + 2^32 upper; rows that do not fit are left out."""
-        words = words[:, : rows.stop - rows.start]
+        """Keep the low modulus_bits of words + message + 2^32 upper; rows that do not fit are left out; spoils words."""
+        fit = slice(0, rows.stop - rows.start)
+        words, message, upper = words[:, fit], _cut(message, fit), _cut(upper, fit)
         halves = words.view(np.uint32).reshape(*words.shape, 2)
         low, *rest = (plane[columns, rows] for plane in self.arrays)
-        np.copyto(low, halves[..., 0])
         if not rest:
+            np.add(halves[..., 0], 0 if message is None else message.view(np.uint32), out=low)
             return
+        if message is not None:
+            signed = words.view(np.int64)
+            signed += message
+        np.copyto(low, halves[..., 0])
         if self.modulus_bits == 40 and upper is not None:
             # Byte arithmetic does where only the lowest byte of the sum is kept.
             fifth = words.view(np.uint8).reshape(*words.shape, 8)[..., 4]
-            more = upper.view(np.uint8).reshape(*upper.shape, 4)[:, : words.shape[1], 0]
-            np.add(fifth, more, out=rest[0])
+            np.add(fifth, upper.view(np.uint8).reshape(*words.shape, 4)[..., 0], out=rest[0])
             return
         mask = np.uint32((1 << (self.modulus_bits - 32)) - 1)
-        high = halves[..., 1] & mask
         if upper is not None:
-            high += upper[:, : words.shape[1]]
-            high &= mask
+            upper += halves[..., 1]
+        high = (halves[..., 1] if upper is None else upper) & mask
         np.copyto(rest[0], high, casting="unsafe")
         if len(rest) == 2:
             np.copyto(rest[1], high >> np.uint32(16), casting="unsafe")
@@ -102,7 +110,7 @@ class Planes:
     def times(self, small: Floats, bound: int, scratch: Scratch) -> Words:
         """This matrix times the transpose of one of integers of absolute value at most `bound`, modulo 2^64."""
         shape, chunk = self.arrays[0].shape, rows_per_chunk(self.modulus_bits, bound)
-        if chunk >= shape[1] or chunk * shape[0] * len(small) >= CHUNK_WORK:
+        if chunk >= SHORTEST_CHUNK:
             floats: Floats = scratch("words", shape, np.float64)
             self._centre(floats)
             return _chunked(floats, small, chunk)
@@ -143,8 +151,21 @@ def _types(modulus_bits: int) -> tuple[type[np.uint8] | type[np.uint16] | type[n
     ]
 
 
+def _cut(array: NDArray[Any] | None, fit: slice) -> NDArray[Any] | None:
+    return None if array is None else array[:, fit]
+
+
 def _chunked(words: Floats, small: Floats, chunk: int) -> Words:
+    """words @ small.T as a sum of products over chunks of rows that float64 holds exactly."""
     total: Integers = np.zeros((len(words), len(small)), dtype=np.int64)
-    for start in range(0, words.shape[1], chunk):
+    even = words.shape[1] // chunk * chunk
+    if even > chunk:
+        # One call for all whole chunks: narrow matrices would else spend their time on calls.
+        parts = (matrix[:, :even].reshape(len(matrix), -1, chunk).swapaxes(0, 1) for matrix in (words, small))
+        left, right = parts
+        total += np.matmul(left, right.swapaxes(1, 2)).astype(np.int64).sum(axis=0)
+    else:
+        even = 0
+    for start in range(even, words.shape[1], chunk):
         total += (words[:, start : start + chunk] @ small[:, start : start + chunk].T).astype(np.int64)
     return total.view(np.uint64)

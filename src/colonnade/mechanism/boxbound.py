@@ -28,8 +28,12 @@ def box_bound(count: Floats, pair: Floats, square: Floats, linear: Floats, absol
     `count[i]` coordinates in family i; `pair[i, j]` the weight of a pair of coordinates of i and j (two different ones
     of i when i = j), `square`, `linear` (h) and `absolute` (g) per coordinate; all weights non-negative.
     """
-    if not count.size:
+    idle = (pair.sum(axis=1) == 0) & (linear == 0) & (absolute == 0)
+    if idle.all():
         return 0.0
+    busy = ~idle
+    count, square, linear, absolute = count[busy], square[busy], linear[busy], absolute[busy]
+    pair = pair[np.ix_(busy, busy)]
     return _cached(
         *(np.ascontiguousarray(v, dtype=np.float64).tobytes() for v in (count, pair, square, linear, absolute))
     )
@@ -75,7 +79,7 @@ class _Dual:
             # |s| has a kink at 0 in the dual; it is rounded off while the barrier is high.
             d = self._descend(d, weight, np.maximum(self.absolute, weight))
             best = min(best, self.checked(d))
-            weight /= 6
+            weight /= 10
         return best
 
     def checked(self, d: Floats) -> float:
@@ -92,8 +96,11 @@ class _Dual:
     def _descend(self, d: Floats, weight: float, absolute: Floats) -> Floats:
         """Damped Newton steps on dual + barrier."""
         value = self._barred(d, weight, absolute)
-        for _ in range(60):
-            inverse = np.linalg.inv(self.quotient - np.diag(d))
+        for _ in range(25):
+            try:
+                inverse = np.linalg.inv(self.quotient - np.diag(d))
+            except np.linalg.LinAlgError:
+                break
             gap = np.where(np.isinf(self.inside), 1e100, self.inside - d)
             inner = inverse @ self.shift
             v = _reach(d, absolute)
@@ -101,11 +108,16 @@ class _Dual:
             hessian = 2 * np.outer(inner, inner) * inverse + weight * inverse**2
             curved = np.where(v < 1.0, 4 * self.count * v**3 / absolute, 0.0)
             hessian[np.diag_indices_from(hessian)] += curved + weight / gap**2 + 1e-12
-            step = np.linalg.solve(hessian, gradient)
+            # Scaled to a unit diagonal, for the barrier spans many orders of magnitude.
+            unit = 1 / np.sqrt(np.diag(hessian))
+            try:
+                step = unit * np.linalg.solve(hessian * np.outer(unit, unit), unit * gradient)
+            except np.linalg.LinAlgError:
+                break
             size, slope = 1.0, float(gradient @ step)
             while size > 1e-9 and not self._barred(d - size * step, weight, absolute) < value - 1e-4 * size * slope:
                 size /= 2
-            if size <= 1e-9 or slope < 1e-13 * (1 + abs(value)):
+            if size <= 1e-9 or slope < 1e-10 * (1 + abs(value)):
                 break
             d = d - size * step
             value = self._barred(d, weight, absolute)
@@ -116,14 +128,13 @@ class _Dual:
         gap = np.where(np.isinf(self.inside), 1.0, self.inside - d)
         try:
             root = np.linalg.cholesky(matrix)
+            quadratic = self.shift @ np.linalg.solve(matrix, self.shift)
         except np.linalg.LinAlgError:
             return np.inf
         if (gap <= 0).any():
             return np.inf
         barrier = -2 * np.log(np.diag(root)).sum() - np.log(gap).sum()
-        return float(
-            self.shift @ np.linalg.solve(matrix, self.shift) + self.count @ _corner(d, absolute) + weight * barrier
-        )
+        return float(quadratic + self.count @ _corner(d, absolute) + weight * barrier)
 
 
 def _reach(d: Floats, absolute: Floats) -> Floats:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ class Layout:
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
-        return tuple(1 + sum(a.size for a in self.attributes[:i]) for i in range(len(self.attributes)))
+        return tuple(accumulate((a.size for a in self.attributes[:-1]), initial=1))
 
     @cached_property
     def width(self) -> int:

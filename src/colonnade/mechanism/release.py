@@ -123,23 +123,36 @@ def digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(_canonical(content).encode()).hexdigest()
 
 
+def write_sealed(content: Mapping[str, Any]) -> bytes:
+    """The bytes of a canonical file with its digest."""
+    return (_canonical({**content, "digest": digest(content)}) + "\n").encode()
+
+
+def read_sealed(data: bytes, form: str, name: str) -> dict[str, Any]:
+    """What `write_sealed` wrote, without the digest; `name` says what kind of file an error is about."""
+    try:
+        content = json.loads(data)
+        if not isinstance(content, dict) or content.get("format") != form:
+            raise ReleaseError(f"a {name} file must have the format {form}")
+        if (_canonical(content) + "\n").encode() != data:
+            raise ReleaseError(f"the {name} file was altered: it is no longer in canonical form")
+        claimed = content.pop("digest", None)
+        if claimed != digest(content):
+            raise ReleaseError(f"the {name} file was altered: its digest does not match its content")
+        return content
+    except (ValueError, TypeError, RecursionError):
+        raise ReleaseError(f"the {name} file cannot be read: it is not a complete {name}") from None
+
+
 def write_release(release: Release) -> bytes:
     """The bytes of a release file."""
-    content = release.to()
-    return (_canonical({**content, "digest": digest(content)}) + "\n").encode()
+    return write_sealed(release.to())
 
 
 def read_release(data: bytes) -> Release:
     """The release in a file's bytes; refuses a file that was altered."""
+    content = read_sealed(data, FORMAT, "release")
     try:
-        content = json.loads(data)
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ReleaseError(f"a release file must have the format {FORMAT}")
-        if (_canonical(content) + "\n").encode() != data:
-            raise ReleaseError("the release file was altered: it is no longer in canonical form")
-        claimed = content.pop("digest", None)
-        if claimed != digest(content):
-            raise ReleaseError("the release file was altered: its digest does not match its content")
         return _parse(content)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError):
         raise ReleaseError("the release file cannot be read: it is not a complete release") from None

@@ -4,7 +4,7 @@ For a pair of attributes the change of its table is bounded through s in [-1, 1]
 (1+s)/2 and (1-s)/2 bound the halves of the sum and of the difference of its two values:
 
     L1   simplex-simplex 2, simplex-signed 1+|s|, signed-signed 1-ss', square 1-s^2, constant-signed 1-s
-    L2^2 twice (1 - r r'), r = s in {-1, 1} for signed, 0 (changed) or 1 for simplex, 1 for a constant; square 1
+    L2^2 twice (1 - r r'), r = s for signed, 0 (changed) or 1 for simplex, 1 for a constant; square 1-s^2
 
 An attribute that does not change has s = 1 (r = 1). The maximum over s is bounded by `box_bound`.
 """
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.boxbound import Floats, box_bound
-from colonnade.mechanism.dissection import Block
+from colonnade.mechanism.dissection import Block, require_two_owners
 from colonnade.mechanism.moments import Kind, Law, Layout
 
 Mask = NDArray[np.bool_]
@@ -43,6 +43,7 @@ def sensitivity(layout: Layout, blocks: Sequence[Weighted], law: Law, owner: str
     For Gaussian it is the root of the sum of squared rates times squared L2 norms. With `owner` only that party's part
     of the record is replaced.
     """
+    require_two_owners(tuple(block for block, _ in blocks))
     families = _Families(layout, blocks, law)
     scope = np.array([owner is None or f[0] == owner for f in families.keys], dtype=bool)
     if law is Law.LAPLACE:
@@ -62,7 +63,7 @@ class _Families:
     """Attributes of one owner, kind and role are alike; a family pair's weight is the largest of its terms' weights."""
 
     def __init__(self, layout: Layout, blocks: Sequence[Weighted], law: Law) -> None:
-        power = 1 if law is Law.LAPLACE else 2
+        self.power = 1 if law is Law.LAPLACE else 2
         keys = [(a.owner, a.kind, a.role) for a in layout.attributes]
         self.keys = list(dict.fromkeys(keys))
         family = np.array([self.keys.index(k) for k in keys])
@@ -73,27 +74,29 @@ class _Families:
         self.square = np.zeros(size)
         self.sums = np.zeros(size)
         self.touches: list[_Touch] = []
-        self.traces: list[tuple[int, float]] = []
+        self.traces: list[tuple[Floats, float]] = []
         for block, rate in blocks:
-            self._add(layout, family, block, float(rate) ** power, power)
+            self._add(layout, family, block, float(rate) ** self.power)
 
-    def _add(self, layout: Layout, family: NDArray[np.int64], block: Block, rate: float, power: int) -> None:
-        attribute = layout.attribute_of[block.factors]
-        weight = np.abs(block.weights) ** power * rate
-        left, right = attribute[:, -2], attribute[:, -1]
+    def _add(self, layout: Layout, family: NDArray[np.int64], block: Block, rate: float) -> None:
+        factors, weight = _merged(block, self.power)
+        weight = weight * rate
+        attribute = layout.attribute_of[factors]
+        left, right = attribute[:, 0], attribute[:, 1]
         constant = left < 0
         same = (left == right) & ~constant
         other = ~same & ~constant
-        pair = np.zeros_like(self.pair)
-        np.maximum.at(pair, (family[left[other]], family[right[other]]), weight[other])
-        self.pair += np.maximum(pair, pair.T)
-        if block.summed:
-            members = family[right]
-            for f in np.unique(members):
-                # |sum of changes| <= number of squares, so its square is at most that number squared.
-                self.traces.append((int(f), float(weight.max()) * float((members == f).sum()) ** power))
-            return
         own = family[right]
+        if block.summed:
+            # |sum of changes| <= number of squares of one family, and twice that for other products.
+            reach = np.zeros(self.count.size)
+            np.add.at(reach, own, np.where(same, 1.0, 2.0))
+            np.add.at(reach, family[left], np.where(other, 2.0, 0.0))
+            self.traces.append((reach, float(weight.max())))
+            return
+        pair = np.zeros_like(self.pair)
+        np.maximum.at(pair, (family[left[other]], own[other]), weight[other])
+        self.pair += np.maximum(pair, pair.T)
         square = np.zeros_like(self.square)
         is_square = same & self.signed[own]
         np.maximum.at(square, own[is_square], weight[is_square])
@@ -105,12 +108,13 @@ class _Families:
         for a in np.unique(right[constant & ~self.signed[own]]):
             rows = constant & (right == a)
             # All coordinates of a simplex move by at most 2 together, a single one by at most 1.
-            change = (2.0 if rows.sum() > 1 else 1.0) if power == 1 or rows.sum() > 1 else 1.0
-            self.touches.append(_Touch(int(family[a]), change * float(weight[rows].max())))
-        for a in np.unique(right[same & ~self.signed[own]]):
-            rows = same & (right == a)
-            # A product of two halves lies in [0, 1/4].
-            self.touches.append(_Touch(int(family[a]), float(weight[rows].sum()) * 0.25**power))
+            self.touches.append(_Touch(int(family[a]), (2.0 if rows.sum() > 1 else 1.0) * float(weight[rows].max())))
+        inner = same & ~self.signed[own]
+        # A product of two halves lies in [0, 1/4], a square in [0, 1].
+        width = np.where(factors[:, 0] == factors[:, 1], 1.0, 0.25**self.power)
+        for a in np.unique(right[inner]):
+            rows = inner & (right == a)
+            self.touches.append(_Touch(int(family[a]), float((weight * width)[rows].sum())))
 
     def _pairs(self) -> Floats:
         """How many attribute pairs there are between families."""
@@ -119,7 +123,8 @@ class _Families:
         return total
 
     def _touched(self, scope: Mask) -> float:
-        return sum(t.amount for t in self.touches if scope[t.family]) + sum(v for f, v in self.traces if scope[f])
+        traces = sum(weight * float(reach[scope].sum()) ** self.power for reach, weight in self.traces)
+        return sum(t.amount for t in self.touches if scope[t.family]) + traces
 
     def l1(self, scope: Mask) -> float:
         signed, simplex = self.signed, ~self.signed
@@ -148,13 +153,26 @@ class _Families:
         simplex = ~self.signed
         weight = self.pair * self._pairs()
         moved = (scope[:, None] | scope[None, :]) & np.triu(np.ones_like(weight, dtype=bool))
-        constant = weight[moved].sum() + (self.count * self.sums)[self.signed & scope].sum()
+        square = self.square / 2
+        constant = weight[moved].sum() + (self.count * (self.sums + square))[self.signed & scope].sum()
         linear = self.pair @ (self.count * ~scope) + self.sums
         zero = np.zeros(int(scope.sum()))
-        kept = box_bound(self.count[scope], self.pair[np.ix_(scope, scope)], zero, linear[scope], zero)
+        kept = box_bound(self.count[scope], self.pair[np.ix_(scope, scope)], square[scope], linear[scope], zero)
         # A product of two non-negative r only lowers the sum, so it may be left out.
         nonnegative = simplex[:, None] & simplex[None, :]
         lighter = np.where(nonnegative, 0.0, self.pair)[np.ix_(scope, scope)]
-        dropped = box_bound(self.count[scope], lighter, zero, np.where(simplex, 0.0, linear)[scope], zero)
-        squares = (self.count * self.square)[self.signed & scope].sum()
-        return float(2 * (constant + min(kept, dropped)) + squares + self._touched(scope))
+        dropped = box_bound(self.count[scope], lighter, square[scope], np.where(simplex, 0.0, linear)[scope], zero)
+        return float(2 * (constant + min(kept, dropped)) + self._touched(scope))
+
+
+def _merged(block: Block, power: int) -> tuple[NDArray[np.int64], Floats]:
+    """Each product once, smaller coordinate first; the (powers of) weights of a product that is named twice add up."""
+    factors = np.sort(block.factors, axis=1)
+    weight = np.abs(block.weights) ** power
+    if block.summed:
+        return factors, weight
+    key = factors[:, 0] * (int(factors.max(initial=0)) + 1) + factors[:, 1]
+    distinct, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    if distinct.size == key.size:
+        return factors, weight
+    return factors[first], np.bincount(inverse.ravel(), weight)

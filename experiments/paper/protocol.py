@@ -1,0 +1,140 @@
+"""One replicate of a data set, and our own fit on it through the real protocol: parties, server, messages, noise shares.
+
+Nothing is computed beside the protocol: a fit is `run_embedded` on the parties' tables, `solve` on the release, and a
+score on the test rows as `Table.coordinates` encodes them. The product "plain" has the same roles, messages, noise
+shares and masks as "lattice" and is what the mass of the runs uses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Column, Schema, column_from
+from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.solve import Model, solve
+from colonnade.protocol.agreement import Agreement
+from colonnade.table import Table, table_from
+from colonnade.transport.embedded import Outcome, run_embedded
+from experiments.baselines.scores import with_intercept
+from experiments.data import Dataset, attribute_of, encode, partition, split
+
+Array = NDArray[np.float64]
+METRIC = {"logistic": "accuracy", "linear": "MSE"}
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What changes from one of our fits to the next."""
+
+    epsilon: float
+    delta: float
+    parties: int
+    collusion: int
+    product: str = "plain"
+    calibration: Calibration = Calibration.EXACT
+    method: str = "default"
+
+
+class Encoded:
+    """A data set's encoded columns for the baselines, computed once for all replicates."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+        X, self.y, self.names = encode(dataset)
+        self.X = with_intercept(X)
+        self.attributes = attribute_of(dataset)
+
+    def columns(self, parties: int) -> list[list[int]]:
+        """The columns of X that each party holds; the intercept goes with the label to the first."""
+        deal = partition(self.dataset.features, parties)
+        owned = [[i for i, name in enumerate(self.attributes) if name in part] for part in deal]
+        owned[0].append(self.X.shape[1] - 1)
+        return owned
+
+
+class Replicate:
+    """One 80/20 split: tables of the training rows, matrices of both sides."""
+
+    def __init__(self, encoded: Encoded, number: int) -> None:
+        self.encoded, self.number = encoded, number
+        self.dataset = encoded.dataset
+        self._train, self._test = split(self.dataset.frame.height, number)
+        self._columns: dict[str, Column] = {n: column_from(n, spec) for n, spec in self.dataset.columns.items()}
+
+    @property
+    def n(self) -> int:
+        """Training records."""
+        return len(self._train)
+
+    @cached_property
+    def X(self) -> Array:
+        return self.encoded.X[self._train]
+
+    @cached_property
+    def y(self) -> Array:
+        return self.encoded.y[self._train]
+
+    @cached_property
+    def X_test(self) -> Array:
+        return self.encoded.X[self._test]
+
+    @cached_property
+    def y_test(self) -> Array:
+        return self.encoded.y[self._test]
+
+    @cached_property
+    def _table(self) -> Table:
+        return table_from("all", self.dataset.frame[self._train], self._columns)
+
+    @cached_property
+    def _unseen(self) -> dict[str, Array]:
+        features = {name: self._columns[name] for name in self.dataset.features}
+        return table_from("all", self.dataset.frame[self._test], features).coordinates()
+
+    def tables(self, parties: int) -> dict[str, Table]:
+        """The parties' tables: runs of attributes of nearly equal length, the label with the first party."""
+        deal = partition(self.dataset.features, parties)
+        deal[0] = [*deal[0], self.dataset.label]
+        return {
+            f"P{k}": Table(
+                f"P{k}",
+                {name: self._columns[name] for name in part},
+                {name: self._table.values[name] for name in part},
+                self.n,
+            )
+            for k, part in enumerate(deal, start=1)
+        }
+
+    def run(self, terms: Terms, seed: bytes) -> Outcome:
+        """One session of the protocol."""
+        tables = self.tables(terms.parties)
+        agreement = Agreement(
+            name=self.dataset.name,
+            schema=Schema({name: table.columns for name, table in tables.items()}),
+            label=f"P1.{self.dataset.label}",
+            task=Task(self.dataset.task),
+            epsilon=terms.epsilon,
+            delta=terms.delta,
+            collusion=terms.collusion,
+            calibration=terms.calibration,
+            product=terms.product,
+        )
+        return run_embedded(agreement, tables, "none", Randomness(seed=seed))
+
+    def fit(self, terms: Terms, seed: bytes) -> Model:
+        """The model of one release."""
+        release = self.run(terms, seed).release
+        return solve(release.moments(), Task(self.dataset.task), method=terms.method)
+
+    def score(self, model: Model) -> float:
+        """Accuracy, or mean squared error without clipping the prediction, as for every other method."""
+        unseen = np.column_stack([self._unseen[name] for name in model.features])
+        decision = model.decision(unseen)
+        if self.dataset.task == "logistic":
+            return float(np.mean((decision > 0) == (self.y_test > 0.5)))
+        return float(np.mean((decision - self.y_test) ** 2))

@@ -1,0 +1,232 @@
+"""A model file, and scores from it: every party adds up its own coordinates, and only the sum is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.special import expit
+
+from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
+from colonnade.foundation.schema import Binary, Column, Numeric, Schema
+from colonnade.mechanism.moments import Floats
+from colonnade.mechanism.objective import Task
+from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
+from colonnade.mechanism.solve import Model
+from colonnade.table import Table, read_table
+
+FORMAT = "colonnade-model/1"
+
+
+@dataclass(frozen=True)
+class PublicModel:
+    """A model with the public facts that raw data needs to be scored by it."""
+
+    model: Model
+    study: str
+    schema: Schema
+    declared: str
+    """The label that the study named; a model of another column of the same release has another label."""
+    release: str
+    """Digest of the release that the model was computed from."""
+
+    def owner(self, feature: str) -> tuple[str, str]:
+        """The party and the column that a feature's coordinate comes from."""
+        for party, columns in self.schema.parties.items():
+            for name, column in columns.items():
+                if feature in coordinate_names(name, column):
+                    return party, name
+        raise ReleaseError(f"feature {feature} of the model belongs to no declared column")
+
+    def needs(self) -> dict[str, dict[str, Column]]:
+        """The columns that each party needs for its partial score; a party without any is left out."""
+        out: dict[str, dict[str, Column]] = {}
+        for feature in self.model.features:
+            party, name = self.owner(feature)
+            out.setdefault(party, {})[name] = self.schema.parties[party][name]
+        return out
+
+    @property
+    def label(self) -> tuple[str, Column, str | None]:
+        """The label's column, and the level that the model is about where it is about one."""
+        try:
+            party, name = self.schema.find(self.model.label)
+        except ColonnadeError:
+            party, name = self.owner(self.model.label)
+            return name, self.schema.parties[party][name], self.model.label.removeprefix(f"{name}=")
+        column = self.schema.parties[party][name]
+        return name, column, column.levels[1] if isinstance(column, Binary) else None
+
+
+def coordinate_names(name: str, column: Column) -> tuple[str, ...]:
+    """The names of a column's coordinates in a release."""
+    if isinstance(column, Numeric):
+        return column.levels_of(name) if column.bins else (name,)
+    return tuple(f"{name}={level}" for level in column.all_levels)
+
+
+def publish(release: Release, model: Model) -> PublicModel:
+    """A model of a release, with the release's public facts."""
+    agreement = release.provenance["agreement"]
+    public = PublicModel(
+        model,
+        str(agreement["name"]),
+        Schema.of(agreement["schema"]),
+        str(agreement["label"]),
+        digest(release.to()),
+    )
+    name, _, level = public.label
+    if model.task == Task.LOGISTIC.value and level is None:
+        raise StudyError(f"the label of a logistic regression must be binary or a level, got column {name}")
+    return public
+
+
+def write_model(public: PublicModel) -> bytes:
+    """The bytes of a model file."""
+    model = asdict(public.model)
+    for key in ("ridge", "r_squared"):
+        model[key] = model[key] if math.isfinite(model[key]) else None
+    content = {
+        "format": FORMAT,
+        "model": {**model, "features": list(model["features"]), "coefficients": list(model["coefficients"])},
+        "study": public.study,
+        "schema": public.schema.to(),
+        "declared": public.declared,
+        "release": public.release,
+    }
+    return write_sealed(content)
+
+
+def read_model(data: bytes) -> PublicModel:
+    """The model in a file's bytes; refuses a file that was altered."""
+    content = read_sealed(data, FORMAT, "model")
+    try:
+        return _parse(content)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ReleaseError("the model file cannot be read: it is not a complete model") from None
+
+
+def _parse(content: Mapping[str, Any]) -> PublicModel:
+    fields = dict(content["model"])
+    fields["features"] = tuple(fields["features"])
+    fields["coefficients"] = tuple(float(c) for c in fields["coefficients"])
+    if fields["ridge"] is None:
+        fields["ridge"] = math.inf
+    if fields["r_squared"] is None:
+        fields["r_squared"] = math.nan
+    model = Model(**fields)
+    if len(model.features) != len(model.coefficients):
+        raise ValueError("as many coefficients as features")
+    return PublicModel(
+        model, content["study"], Schema.of(content["schema"]), content["declared"], content["release"]
+    )
+
+
+def partial_scores(table: Table, model: Model) -> Floats:
+    """One party's part of every record's score: its own coordinates, weighted."""
+    weights = dict(zip(model.features, model.coefficients, strict=True))
+    score: Floats = np.zeros(table.rows)
+    for name, values in table.coordinates().items():
+        if name in weights:
+            score += weights[name] * values
+    return score
+
+
+def predict(public: PublicModel, total: Floats) -> Floats:
+    """From the sum of all partial scores to a probability, or to the label's own units."""
+    model = public.model
+    score = total + model.intercept
+    if model.task == Task.LOGISTIC.value:
+        probability: Floats = expit(score)
+        return probability
+    _, column, level = public.label
+    signed = np.clip(score, -1.0, 1.0)
+    if isinstance(column, Numeric) and level is None:
+        return column.low + (signed + 1.0) / 2.0 * (column.high - column.low)
+    # A linear model of a level: the declared label stands as -1 and 1, any other level as 0 and 1.
+    return (signed + 1.0) / 2.0 if public.schema.find(public.declared)[1] == public.label[0] else signed
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Every scored record's prediction, with its id where there are ids."""
+
+    ids: Sequence[str] | None
+    values: Floats
+
+
+def score_files(public: PublicModel, files: Sequence[str], id_column: str | None = None) -> Scores:
+    """Scores of records whose columns lie in one wide file, or in one file for each party.
+
+    Several files are matched by their ids, or row by row where no id column is named.
+    """
+    parts: list[tuple[Sequence[str] | None, Floats]] = []
+    places = _places(public, files)
+    for party, columns in public.needs().items():
+        table = read_table(party, places[party], columns, id_column)
+        parts.append((table.ids, partial_scores(table, public.model)))
+    if not parts:
+        raise StudyError(f"the model of {public.model.label} has no feature to score")
+    if id_column is not None and len(set(places[p] for p in public.needs())) > 1:
+        ids = _common([part[0] or () for part in parts])
+        total = sum((_by_id(i or (), s, ids) for i, s in parts), np.zeros(len(ids)))
+        return Scores(ids, predict(public, total))
+    rows = {party: len(part[1]) for party, part in zip(public.needs(), parts, strict=True)}
+    if len(set(rows.values())) > 1:
+        told = ", ".join(f"{name} {n}" for name, n in rows.items())
+        raise DataError(f"files without an id column must hold the same records row by row, got rows {told}")
+    return Scores(parts[0][0], predict(public, sum((s for _, s in parts), np.zeros(len(parts[0][1])))))
+
+
+def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:
+    """Each party's file: as named by "party=path", or the first that has all of the party's columns."""
+    named: dict[str, Path] = {}
+    others: list[Path] = []
+    for text in files:
+        party, separator, path = text.partition("=")
+        if separator and party in public.schema.parties:
+            named[party] = Path(path)
+        else:
+            others.append(Path(text))
+    headers = {path: _header(path) for path in others}
+    for party, columns in public.needs().items():
+        if party in named:
+            continue
+        fitting = [path for path, names in headers.items() if set(columns) <= names]
+        if not fitting:
+            best = max(headers, key=lambda p: len(headers[p] & set(columns)), default=None)
+            lacking = next(c for c in columns if best is None or c not in headers[best])
+            raise DataError(f"party {party}: no data file has its column {lacking!r}")
+        named[party] = fitting[0]
+    return named
+
+
+def _header(path: Path) -> set[str]:
+    if not path.is_file():
+        raise DataError(f"there is no data file {path}")
+    try:
+        parquet = path.suffix.lower() in (".parquet", ".pq")
+        scan = pl.scan_parquet(path) if parquet else pl.scan_csv(path, infer_schema=False)
+        return set(scan.collect_schema().names())
+    except (pl.exceptions.PolarsError, OSError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path.name} cannot be read: {first}") from None
+
+
+def _common(lists: Sequence[Sequence[str]]) -> list[str]:
+    """Ids in every list, in the order of the first."""
+    others = [set(ids) for ids in lists[1:]]
+    ids = [i for i in lists[0] if all(i in other for other in others)]
+    if not ids:
+        raise DataError("the data files have no id in common")
+    return ids
+
+
+def _by_id(ids: Sequence[str], scores: Floats, wanted: Sequence[str]) -> Floats:
+    row = {i: k for k, i in enumerate(ids)}
+    return scores[[row[i] for i in wanted]]
