@@ -18,7 +18,6 @@ import json
 import subprocess
 import sys
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -126,12 +125,12 @@ class Meter:
     """CPU seconds by step."""
 
     def __init__(self) -> None:
-        self.steps: Counter[str] = Counter()
+        self.steps: dict[str, float] = {}
         self._last = process_time()
 
     def lap(self, step: str) -> None:
         now = process_time()
-        self.steps[step] += now - self._last
+        self.steps[step] = self.steps.get(step, 0.0) + now - self._last
         self._last = now
 
 
@@ -158,8 +157,9 @@ def run(case: Case, product: str, meter: Meter) -> tuple[Integers, list[int]]:
     given = [party.contribute() for party in parties]
     sent = [count + contribution.vector.nbytes for count, contribution in zip(sent, given, strict=True)]
     meter.lap("contribute")
-    total = np.sum([contribution.vector for contribution in given], axis=0, dtype=np.uint64)
-    opened = server.open(total & np.uint64((1 << spec.modulus_bits) - 1), [c.payload for c in given])
+    total: NDArray[np.uint64] = np.sum([contribution.vector for contribution in given], axis=0, dtype=np.uint64)
+    total &= np.uint64((1 << spec.modulus_bits) - 1)
+    opened = server.open(total, [contribution.payload for contribution in given])
     meter.lap("open")
     return opened, sent
 
@@ -179,15 +179,16 @@ def measure(
             runs.append(meter.steps)
             plains.append(case.multiply(floats)[0])
     plain, exact = median(plains), case.multiply(floats)[1]
-    best = sorted(runs, key=Counter.total)[len(runs) // 2]
+    best = sorted(runs, key=lambda steps: sum(steps.values()))[len(runs) // 2]
+    seconds = sum(best.values())
     error = opened - np.concatenate([case.spec.gain * part.ravel() for part in exact])
     return {
         "n": n, "d": d, "parties": parties, "product": product, "bound": bound,
         "modulus_bits": case.spec.modulus_bits, "gain": case.spec.gain,
-        "cpu_seconds": best.total(), "plain_cpu_seconds": plain, "ratio": best.total() / plain,
+        "cpu_seconds": seconds, "plain_cpu_seconds": plain, "ratio": seconds / plain,
         "bytes": sent, "own_mb": max(data.nbytes for data in case.data) / 1e6, "peak_mb": peak.megabytes,
-        "rms_error": float(np.sqrt(np.mean(np.square(error.astype(np.float64))))), "max_error": int(np.abs(error).max()),
-        "steps": dict(best),
+        "rms_error": float(np.sqrt(np.mean(np.square(error, dtype=np.float64)))), "max_error": int(np.abs(error).max()),
+        "steps": best,
     }  # fmt: skip
 
 

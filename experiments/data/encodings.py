@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.foundation.errors import StudyError
-from colonnade.foundation.schema import Column, Numeric, codes_of, column_from
+from colonnade.foundation.errors import SchemaError, StudyError
+from colonnade.foundation.schema import Column, Numeric, column_from
 from experiments.data.dataset import Dataset
 
 Matrix = NDArray[np.float64]
@@ -63,7 +63,11 @@ def _encode_column(name: str, declared: dict[str, object], values: pl.Series) ->
             return column.signed(numbers)[:, None], [name]
         codes, levels = column.codes(numbers), column.levels_of(name)
     else:
-        codes = codes_of(name, column, values.cast(pl.String).to_list())
+        index = {level: i for i, level in enumerate(column.all_levels)}
+        unknown = set(values.cast(pl.String).unique()) - set(index)
+        if unknown:
+            raise SchemaError(f"column {name}: level {min(unknown)!r} is not among the declared levels {list(index)}")
+        codes = values.cast(pl.String).replace_strict(index, return_dtype=pl.Int32).to_numpy()
         levels = tuple(f"{name}={level}" for level in column.all_levels)
     indicators = codes[:, None] == np.arange(1, len(levels))
     return indicators.astype(np.float64), list(levels[1:])

@@ -1,4 +1,4 @@
-"""One replicate of a data set, and our own fit on it through the real protocol: parties, server, messages, noise shares.
+"""One replicate of a data set, and our own fit on it through the real protocol: parties, server, messages, noise.
 
 Nothing is computed beside the protocol: a fit is `run_embedded` on the parties' tables, `solve` on the release, and a
 score on the test rows as `Table.coordinates` encodes them. The product "plain" has the same roles, messages, noise

@@ -1,7 +1,7 @@
 """scikit-learn front door: a vertical regression on one data frame whose columns belong to several parties.
 
 All parties run in this process, through the same protocol as anywhere else. Every `fit` is a session of its own and
-spends its whole epsilon: `cross_val_score` with k folds spends k times, `GridSearchCV` once for each candidate and fold.
+spends its whole epsilon: `cross_val_score` with k folds spends k times, `GridSearchCV` once per candidate and fold.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -23,9 +24,10 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema, column_from
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
-from colonnade.mechanism.solve import Model, solve
+from colonnade.mechanism.solve import METHODS, Model, solve
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import Session
+from colonnade.protocol.session import open_session
+from colonnade.scoring import coordinate_names, partial_scores
 from colonnade.table import table_from
 from colonnade.transport.embedded import run_embedded
 
@@ -76,14 +78,18 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Run one session on these records and spend its epsilon."""
+        self._check_solver()
         X, y = self._validated(X, y=y)
         label, target = self._target(y)
         schema, owner = self._declare(label)
         agreement = self._agreement(schema, f"{owner}.{self._label_name}")
+        # Whatever the plan refuses or warns of is said before anything is spent.
+        session = open_session(agreement, len(X), bytes(32))
+        for sentence in [*self._assumed(), *session.warnings()]:
+            warnings.warn(sentence, UserWarning, stacklevel=2)
         frame = self._frame(X, schema).with_columns(pl.Series(self._label_name, target))
         tables = {party: table_from(party, frame, columns) for party, columns in schema.parties.items()}
-        warned = _WarnOnce()
-        outcome = run_embedded(agreement, tables, "none", self._randomness(), consent=warned)
+        outcome = run_embedded(agreement, tables, "none", self._randomness())
         self.schema_ = schema
         self.plan_ = outcome.session.describe()
         self.release_ = outcome.release
@@ -93,12 +99,27 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         self._describe()
         return self
 
+    def _check_solver(self) -> None:
+        """Refuse what the solver would refuse, before the spend rather than after it."""
+        if self.method not in METHODS:
+            raise StudyError(f"method must be one of {', '.join(METHODS)}, got method={self.method!r}")
+        if self.ridge is not None and not self.ridge >= 0:
+            raise StudyError(f"ridge must be at least 0, got ridge={self.ridge}")
+
+    def _assumed(self) -> list[str]:
+        """What is taken for granted where nothing was declared."""
+        bounds = f"[{ASSUMED.low:g}, {ASSUMED.high:g}] and is clipped to it"
+        out = [] if self.schema is not None else [f"no schema: every feature is taken to lie in {bounds}"]
+        if self.label is None and self._task is Task.LINEAR:
+            out.append(f"no label bounds: y is taken to lie in {bounds}")
+        return out
+
     def _validated(self, X: Any, **y: Any) -> Any:
         """scikit-learn's checks; columns that are not plain numbers are checked against the schema afterwards."""
-        plain = not any(
-            isinstance(c, (Categorical, Binary)) or c.fill is not None for c in self._declarations().values()
-        )
-        kept = {"dtype": np.float64} if plain else {"dtype": None, "ensure_all_finite": False}
+        if y:
+            features = [column for name, column in self._declarations().items() if name != self.label]
+            self._plain = all(isinstance(column, Numeric) and column.fill is None for column in features)
+        kept = {"dtype": np.float64} if self._plain else {"dtype": None, "ensure_all_finite": False}
         if not y:
             return validate_data(self, X, reset=False, **kept)
         return validate_data(
@@ -129,15 +150,16 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         """Every party's columns, label included, and the label's owner."""
         names = self._names
         declared = self._declarations()
-        if self.schema is None:
-            _warn(
-                f"no schema: every feature is taken to lie in [{ASSUMED.low:g}, {ASSUMED.high:g}] and is clipped to it"
-            )
         if self.schema is None or isinstance(self.schema, Numeric):
             declared = dict.fromkeys(names, self.schema or ASSUMED)
         for name in names:
             if name not in declared:
                 raise SchemaError(f"the schema must declare every column of X, got none for {name!r}")
+        if self.label in names:
+            raise StudyError(f"X must not hold the label, got column {self.label!r}")
+        encoded = [c for name in names for c in coordinate_names(name, declared[name])]
+        if len(set(encoded)) < len(encoded):
+            raise SchemaError(f"the names of encoded columns must be distinct, got {encoded}")
         self._label_name = self.label if isinstance(self.label, str) else LABEL
         while self._label_name in names:
             self._label_name += "_"
@@ -201,27 +223,26 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         columns = {name: column for own in schema.parties.values() for name, column in own.items()}
         return pl.DataFrame([_series(name, columns[name], X[:, i]) for i, name in enumerate(self._names)])
 
-    def _encoded(self, X: Any) -> Floats:
-        """The model's features of raw records."""
+    def _score(self, X: Any) -> Floats:
+        """The model's value for raw records: the sum of the parties' partial scores."""
         check_is_fitted(self)
         frame = self._frame(self._validated(X), self.schema_)
-        found: dict[str, Floats] = {}
+        score: Floats = np.full(frame.height, self.model_.intercept)
         for party, columns in self.schema_.parties.items():
             own = {name: column for name, column in columns.items() if name != self._label_name}
-            found |= table_from(party, frame, own).coordinates()
-        return np.column_stack([found[name] for name in self.model_.features])
+            if own:
+                score += partial_scores(table_from(party, frame, own), self.model_)
+        return score
 
     def _describe(self) -> None:
         """Coefficients in the data's units, in the order of X's columns."""
         weights = dict(zip(self.model_.features, self.model_.coefficients, strict=True))
         columns = {name: column for own in self.schema_.parties.values() for name, column in own.items()}
-        coordinates = [(name, columns[name], c) for name in self._names for c in _coordinates(name, columns[name])]
-        if len({c for *_, c in coordinates}) < len(coordinates):
-            raise SchemaError(f"encoded names must be distinct, got {[c for *_, c in coordinates]}")
+        coordinates = [(columns[name], c) for name in self._names for c in coordinate_names(name, columns[name])]
         half, middle = self._units()
         intercept = middle + half * self.model_.intercept
         coefficients: dict[str, float] = {}
-        for _, column, coordinate in coordinates:
+        for column, coordinate in coordinates:
             if coordinate not in weights:
                 continue
             weight = half * weights[coordinate]
@@ -277,10 +298,7 @@ class VerticalLinearRegression(RegressorMixin, _Vertical):  # type: ignore[misc]
     _task = Task.LINEAR
 
     def _target(self, y: Any) -> tuple[Column, Any]:
-        label = self._declared_label()
-        if label is None:
-            _warn(f"no label bounds: y is taken to lie in [{ASSUMED.low:g}, {ASSUMED.high:g}] and is clipped to it")
-        return label or ASSUMED, np.asarray(y, dtype=np.float64)
+        return self._declared_label() or ASSUMED, np.asarray(y, dtype=np.float64)
 
     def _units(self) -> tuple[float, float]:
         column = self.schema_.parties[self.schema_.find(self._label_name)[0]][self._label_name]
@@ -292,9 +310,9 @@ class VerticalLinearRegression(RegressorMixin, _Vertical):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Floats:
         """The label in its own units, clipped to its declared range."""
-        encoded = self._encoded(X)
+        score = np.clip(self._score(X), -1.0, 1.0)
         half, middle = self._units()
-        result: Floats = middle + half * self.model_.predict(encoded)
+        result: Floats = middle + half * score
         return result
 
 
@@ -341,41 +359,23 @@ class VerticalLogisticRegression(ClassifierMixin, _Vertical):  # type: ignore[mi
 
     def decision_function(self, X: Any) -> Floats:
         """The log-odds of the second class."""
-        encoded = self._encoded(X)
-        return self.model_.decision(encoded)
+        return self._score(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The likelier class."""
-        likelier: NDArray[Any] = self.classes_[(self.decision_function(X) > 0).astype(np.intp)]
+        positive = self.decision_function(X) > 0
+        likelier: NDArray[Any] = self.classes_[positive.astype(np.intp)]
         return likelier
 
     def predict_proba(self, X: Any) -> Floats:
         """The probability of each class, in the order of `classes_`."""
-        encoded = self._encoded(X)
-        positive = self.model_.predict(encoded)
-        return np.column_stack([1.0 - positive, positive])
+        decision = self.decision_function(X)
+        return np.column_stack([expit(-decision), expit(decision)])
 
     def predict_log_proba(self, X: Any) -> Floats:
         """The logarithms of `predict_proba`."""
         decision = self.decision_function(X)
         return -np.logaddexp(0.0, np.column_stack([decision, -decision]))
-
-
-class _WarnOnce:
-    """Consent of every party that tells a person once what the plan warns of, before anything is spent."""
-
-    def __init__(self) -> None:
-        self._told = False
-
-    def __call__(self, session: Session) -> None:
-        if not self._told:
-            self._told = True
-            for sentence in session.warnings():
-                _warn(sentence)
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence, UserWarning, stacklevel=3)
 
 
 def _column(name: str, declared: Declared) -> Column:
@@ -384,12 +384,6 @@ def _column(name: str, declared: Declared) -> Column:
     if not isinstance(declared, Mapping):
         raise SchemaError(f"column {name} must be declared by a column or a mapping, got {declared!r}")
     return column_from(name, declared)
-
-
-def _coordinates(name: str, column: Column) -> tuple[str, ...]:
-    if isinstance(column, Numeric):
-        return column.levels_of(name) if column.bins else (name,)
-    return tuple(f"{name}={level}" for level in column.all_levels)
 
 
 def _calibration(name: str) -> Calibration:
@@ -404,8 +398,11 @@ def _classes(label: Binary, y: NDArray[Any]) -> NDArray[Any]:
     """The declared classes as values of y's type, sorted."""
     if y.dtype.kind == "b":
         return np.array([False, True])
+    if y.dtype.kind == "O":
+        seen = {str(value): value for value in y}
+        return np.sort(np.array([seen.get(level, level) for level in label.levels], dtype=object))
     if y.dtype.kind not in "iuf":
-        return np.sort(np.array(label.levels, dtype=object))
+        return np.sort(np.array(label.levels))
     try:
         return np.sort(np.array(label.levels, dtype=np.float64).astype(y.dtype))
     except ValueError:

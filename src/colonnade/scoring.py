@@ -122,9 +122,7 @@ def _parse(content: Mapping[str, Any]) -> PublicModel:
     model = Model(**fields)
     if len(model.features) != len(model.coefficients):
         raise ValueError("as many coefficients as features")
-    return PublicModel(
-        model, content["study"], Schema.of(content["schema"]), content["declared"], content["release"]
-    )
+    return PublicModel(model, content["study"], Schema.of(content["schema"]), content["declared"], content["release"])
 
 
 def partial_scores(table: Table, model: Model) -> Floats:
@@ -172,7 +170,7 @@ def score_files(public: PublicModel, files: Sequence[str], id_column: str | None
         parts.append((table.ids, partial_scores(table, public.model)))
     if not parts:
         raise StudyError(f"the model of {public.model.label} has no feature to score")
-    if id_column is not None and len(set(places[p] for p in public.needs())) > 1:
+    if id_column is not None and len({places[p] for p in public.needs()}) > 1:
         ids = _common([part[0] or () for part in parts])
         total = sum((_by_id(i or (), s, ids) for i, s in parts), np.zeros(len(ids)))
         return Scores(ids, predict(public, total))

@@ -91,12 +91,15 @@ class Adversary:
     def climb(self, starts: int) -> tuple[float, Floats, Floats]:
         """The best of several climbs: its change, and the two records."""
         best = (0.0, np.zeros(0), np.zeros(0))
-        for _ in range(starts):
+        for start in range(starts):
             z, w = np.ones(self.layout.width), np.ones(self.layout.width)
             for a in range(len(self.layout.attributes)):
                 one, two = self.candidates(a, (z[self.layout.span(a)], w[self.layout.span(a)]))
                 pick = int(self.generator.integers(len(one)))
-                z[self.layout.span(a)], w[self.layout.span(a)] = one[pick], two[pick]
+                # Every second climb starts from mirrored signs and equal levels, far from the random ones.
+                opposite = -one[pick] if self.layout.attributes[a].kind is Kind.SIGNED else one[pick]
+                mirrored = opposite if self.moves[a] else one[pick]
+                z[self.layout.span(a)], w[self.layout.span(a)] = one[pick], mirrored if start % 2 else two[pick]
             value, stale = float(self.change(z[None], w[None])[0]), 0
             while stale < 3:
                 before = value

@@ -119,7 +119,7 @@ class ServerProduct(ABC):
     @abstractmethod
     def __init__(self, spec: ProductSpec) -> None: ...
 
-    def receive(self, round: str, sender: str, payload: bytes) -> None:
+    def receive(self, round: str, sender: str, payload: bytes) -> None:  # noqa: B027 (most products send it nothing)
         """Take a parcel addressed to the server."""
 
     def send(self, round: str) -> Iterator[Parcel]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hmac import compare_digest
 
-import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from colonnade.crypto.product import ProductSpec
@@ -18,14 +17,17 @@ from colonnade.foundation.randomness import derive
 BLOCK = 2048
 """Rows of a block: the degree of the ring."""
 COLUMNS_PER_PARCEL = 1024
-WORDS_PER_PARCEL = 1 << 18
-PIECE = 16
+WORDS_PER_PARCEL = 1 << 21
+BLOCKS_PER_PARCEL = 16
+PIECE = 24
 """Ring elements worked on at once: what a second-level cache holds."""
 
 _MAGIC = b"CLa1"
 _HEADER = struct.Struct("<4s16sBBHIIIII4x")
 _FIELDS = ("format", "session", "round", "modulus_bits", "sender", "index", "block", "column", "columns", "rows")
 _TAG = 16
+START = _HEADER.size + _TAG
+"""Where a parcel's words begin."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def slots(columns: int, rows: int) -> list[Slot]:
     """The parcels of `rows` rows, then those of one block more, which holds a key; each under 32 MB."""
     if columns == 0:
         return []
-    per = max(1, WORDS_PER_PARCEL // (BLOCK * columns))
+    per = min(BLOCKS_PER_PARCEL, max(1, WORDS_PER_PARCEL // (BLOCK * columns)))
     total = -(-rows // BLOCK)
     spans = [(block, min(per, total - block)) for block in range(0, total, per)] + [(total, 1)]
     found: list[Slot] = []
@@ -61,56 +63,55 @@ def slots(columns: int, rows: int) -> list[Slot]:
 
 def pieces(columns: int, blocks: int) -> Iterator[tuple[slice, slice]]:
     """Columns and blocks of about PIECE ring elements at a time."""
-    wide = min(columns, PIECE)
-    long = PIECE // wide
+    wide = -(-columns // max(1, round(columns / PIECE)))
+    long = max(1, PIECE // wide)
     for column in range(0, columns, wide):
         for block in range(0, blocks, long):
             yield slice(column, min(column + wide, columns)), slice(block, min(block + long, blocks))
 
 
-def wrap(spec: ProductSpec, round: int, sender: int, slot: Slot, planes: Planes) -> bytes:
-    """Header, tag, words."""
-    header = _header(spec, round, sender, slot)
-    arrays = [np.ascontiguousarray(plane).data.cast("B") for plane in planes.arrays]
-    return b"".join([header, _tag(spec, header, arrays), *arrays])
+class Frames:
+    """Puts words into parcels of one session, and takes them out of the one parcel that is expected."""
 
+    def __init__(self, spec: ProductSpec) -> None:
+        self._spec = spec
+        self._session = derive(spec.session, "lattice session", 16)
+        self._key = algorithms.AES256(derive(spec.session, "lattice parcels"))
 
-def unwrap(spec: ProductSpec, round: int, sender: int, slot: Slot, payload: bytes) -> Planes:
-    """The words of the parcel that belongs in this slot; anything else raises."""
-    name = spec.parties[sender]
-    size = _HEADER.size + _TAG + slot.rows * slot.columns * width(spec.modulus_bits)
-    expected = _header(spec, round, sender, slot)
-    if len(payload) < _HEADER.size + _TAG:
-        raise MessageError(
-            f"a parcel from {name!r} must have a header of {_HEADER.size + _TAG} bytes, got {len(payload)}"
-        )
-    header = payload[: _HEADER.size]
-    for field, got, wanted in zip(_FIELDS, _HEADER.unpack(header), _HEADER.unpack(expected), strict=True):
-        if got != wanted:
-            shown = f"{field}={wanted}, got {got}" if isinstance(wanted, int) else f"this {field}"
-            raise MessageError(f"parcel {slot.index} from {name!r} must have {shown}")
-    if len(payload) != size:
-        raise MessageError(f"parcel {slot.index} from {name!r} must have {size} bytes, got {len(payload)}")
-    body = memoryview(payload)[_HEADER.size + _TAG :]
-    if header != expected or not compare_digest(
-        _tag(spec, expected, [body]), payload[_HEADER.size : _HEADER.size + _TAG]
-    ):
-        raise MessageError(f"parcel {slot.index} from {name!r} was altered: its tag does not match")
-    return Planes.read(body, (slot.columns, slot.rows), spec.modulus_bits)
+    def wrap(self, round: int, sender: int, slot: Slot, planes: Planes) -> bytes:
+        """Header, tag, words."""
+        header = self._header(round, sender, slot)
+        arrays = [plane.data.cast("B") for plane in planes.arrays]
+        return b"".join([header, self._tag(header, arrays), *arrays])
 
+    def unwrap(self, round: int, sender: int, slot: Slot, payload: bytes) -> Planes:
+        """The words of the parcel that belongs in this slot; anything else raises."""
+        what = f"parcel {slot.index} from {self._spec.parties[sender]!r}"
+        expected, got = self._header(round, sender, slot), payload[: _HEADER.size]
+        if len(got) < _HEADER.size:
+            raise MessageError(f"{what} must have a header of {_HEADER.size} bytes, got {len(got)}")
+        for field, is_, must in zip(_FIELDS, _HEADER.unpack(got), _HEADER.unpack(expected), strict=True):
+            if is_ != must:
+                shown = f"{field}={must}, got {field}={is_}" if isinstance(must, int) else f"this {field}, got another"
+                raise MessageError(f"{what} must have {shown}")
+        size = START + slot.rows * slot.columns * width(self._spec.modulus_bits)
+        if len(payload) != size:
+            raise MessageError(f"{what} must have {size} bytes, got {len(payload)}")
+        body = memoryview(payload)[START:]
+        if got != expected or not compare_digest(self._tag(expected, [body]), payload[_HEADER.size : START]):
+            raise MessageError(f"{what} must be as it was sent, got altered bytes")
+        return Planes.read(body, (slot.columns, slot.rows), self._spec.modulus_bits)
 
-def _header(spec: ProductSpec, round: int, sender: int, slot: Slot) -> bytes:
-    session = derive(spec.session, "lattice session", 16)
-    place = slot.index, slot.block, slot.column, slot.columns, slot.rows
-    return _HEADER.pack(_MAGIC, session, round, spec.modulus_bits, sender, *place)
+    def _header(self, round: int, sender: int, slot: Slot) -> bytes:
+        place = slot.index, slot.block, slot.column, slot.columns, slot.rows
+        return _HEADER.pack(_MAGIC, self._session, round, self._spec.modulus_bits, sender, *place)
 
-
-def _tag(spec: ProductSpec, header: bytes, body: list[memoryview]) -> bytes:
-    """GMAC under a key of the session: it finds accidents and mix-ups; who may speak is the protocol's matter."""
-    nonce = header[20:32]  # round, modulus_bits, sender, index, block: unique in a session
-    mac = Cipher(algorithms.AES256(derive(spec.session, "lattice parcels")), modes.GCM(nonce)).encryptor()
-    mac.authenticate_additional_data(header)
-    for part in body:
-        mac.authenticate_additional_data(part)
-    mac.finalize()
-    return mac.tag
+    def _tag(self, header: bytes, body: list[memoryview]) -> bytes:
+        """GMAC under a key of the session: it finds accidents and mix-ups; who may speak is the protocol's matter."""
+        nonce = header[20:32]  # round, modulus_bits, sender, index, block: unique in a session
+        mac = Cipher(self._key, modes.GCM(nonce)).encryptor()
+        mac.authenticate_additional_data(header)
+        for part in body:
+            mac.authenticate_additional_data(part)
+        mac.finalize()
+        return mac.tag

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from colonnade.crypto.product import Integers, Words
 
 Floats = NDArray[np.float64]
-Plane = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32]
+Plane = NDArray[Any]
+"""Of uint32, uint16 or uint8."""
 
 EXACT_BITS = 53
 """Integers up to 2^53 add and multiply exactly in float64, in any order and with or without fused operations."""
@@ -76,7 +77,7 @@ class Planes:
         message: NDArray[np.int32] | None = None,
         upper: NDArray[np.uint32] | None = None,
     ) -> None:
-        """Keep the low modulus_bits of words + message + 2^32 upper; rows that do not fit are left out; spoils words."""
+        """Keep the low modulus_bits of words + message + 2^32 upper, of the rows that fit; overwrites its arguments."""
         fit = slice(0, rows.stop - rows.start)
         words, message, upper = words[:, fit], _cut(message, fit), _cut(upper, fit)
         halves = words.view(np.uint32).reshape(*words.shape, 2)
@@ -108,7 +109,7 @@ class Planes:
         return words
 
     def times(self, small: Floats, bound: int, scratch: Scratch) -> Words:
-        """This matrix times the transpose of one of integers of absolute value at most `bound`, modulo 2^64."""
+        """This matrix times one of integers of absolute value at most `bound`, modulo 2^64."""
         shape, chunk = self.arrays[0].shape, rows_per_chunk(self.modulus_bits, bound)
         if chunk >= SHORTEST_CHUNK:
             floats: Floats = scratch("words", shape, np.float64)
@@ -156,16 +157,14 @@ def _cut(array: NDArray[Any] | None, fit: slice) -> NDArray[Any] | None:
 
 
 def _chunked(words: Floats, small: Floats, chunk: int) -> Words:
-    """words @ small.T as a sum of products over chunks of rows that float64 holds exactly."""
-    total: Integers = np.zeros((len(words), len(small)), dtype=np.int64)
-    even = words.shape[1] // chunk * chunk
-    if even > chunk:
+    """words @ small as a sum of products over chunks of rows that float64 holds exactly."""
+    total: Integers = np.zeros((len(words), small.shape[1]), dtype=np.int64)
+    start = 0
+    if len(small) >= 2 * chunk:
         # One call for all whole chunks: narrow matrices would else spend their time on calls.
-        parts = (matrix[:, :even].reshape(len(matrix), -1, chunk).swapaxes(0, 1) for matrix in (words, small))
-        left, right = parts
-        total += np.matmul(left, right.swapaxes(1, 2)).astype(np.int64).sum(axis=0)
-    else:
-        even = 0
-    for start in range(even, words.shape[1], chunk):
-        total += (words[:, start : start + chunk] @ small[:, start : start + chunk].T).astype(np.int64)
+        start = len(small) // chunk * chunk
+        left = words[:, :start].reshape(len(words), -1, chunk).swapaxes(0, 1)
+        total += np.matmul(left, small[:start].reshape(-1, chunk, small.shape[1])).astype(np.int64).sum(axis=0)
+    for first in range(start, len(small), chunk):
+        total += (words[:, first : first + chunk] @ small[first : first + chunk]).astype(np.int64)
     return total.view(np.uint64)

@@ -39,7 +39,7 @@ class Stream:
 
 
 class Randomness:
-    """Secret random bytes. `Randomness()` is the operating system's; `Randomness(seed=...)` is for tests and simulations."""
+    """Secret random bytes: the operating system's, or with `seed` those of tests and simulations."""
 
     def __init__(self, seed: bytes | None = None) -> None:
         self._seed = seed

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ OTHER = "other"
 
 @dataclass(frozen=True)
 class Numeric:
-    """A number clipped to [low, high]; with `bins` (inner cut points) it is encoded as the indicator of its interval."""
+    """A number clipped to [low, high]; `bins` (inner cut points) encode it as the indicator of its interval."""
 
     low: float
     high: float
@@ -31,7 +32,7 @@ class Numeric:
         if not self.low < self.high:
             raise SchemaError(f"low must be below high, got low={self.low}, high={self.high}")
         edges = (self.low, *self.bins, self.high)
-        if not all(a < b for a, b in zip(edges, edges[1:], strict=False)):
+        if not all(a < b for a, b in pairwise(edges)):
             raise SchemaError(f"bins must increase strictly between low and high, got bins={list(self.bins)}")
         if self.fill is not None and not self.low <= self.fill <= self.high:
             raise SchemaError(f"fill must lie between low and high, got fill={self.fill}")
@@ -39,7 +40,7 @@ class Numeric:
     def levels_of(self, name: str) -> tuple[str, ...]:
         """Coordinate names of the binned encoding."""
         edges = [f"{v:g}" for v in self.bins]
-        inner = [f"{a}<={name}<{b}" for a, b in zip(edges, edges[1:], strict=False)]
+        inner = [f"{a}<={name}<{b}" for a, b in pairwise(edges)]
         return (f"{name}<{edges[0]}", *inner, f"{name}>={edges[-1]}")
 
     def signed(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -196,14 +197,3 @@ class Schema:
 
     def to(self) -> dict[str, dict[str, dict[str, Any]]]:
         return {party: {n: column_to(c) for n, c in columns.items()} for party, columns in self.parties.items()}
-
-
-def codes_of(name: str, column: Categorical | Binary, values: Sequence[str]) -> NDArray[np.int32]:
-    """The index of each value's level; an undeclared level is "other" where declared, otherwise an error."""
-    index = {level: i for i, level in enumerate(column.all_levels)}
-    missing = index.get(OTHER, -1) if isinstance(column, Categorical) and column.other else -1
-    codes = np.fromiter((index.get(v, missing) for v in values), dtype=np.int32, count=len(values))
-    if codes.size and int(codes.min()) < 0:
-        bad = values[int(np.argmin(codes))]
-        raise SchemaError(f"column {name}: level {bad!r} is not among the declared levels {list(column.all_levels)}")
-    return codes

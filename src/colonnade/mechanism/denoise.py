@@ -35,7 +35,8 @@ class Estimate:
     @property
     def margin(self) -> Floats:
         """Sums of every coordinate."""
-        return self.value[0]
+        sums: Floats = self.value[0]
+        return sums
 
     @property
     def covariance(self) -> Floats:
@@ -124,6 +125,12 @@ def _copies(moments: Moments, i: int) -> list[tuple[Floats, Floats]]:
     copies = []
     if np.all(np.isfinite(moments.std[0, span])):
         copies.append((moments.value[0, span], np.maximum(moments.std[0, span], 1e-9) ** 2))
+    elif layout.attributes[i].size == 2 and np.any(np.isfinite(moments.std[0, span])):
+        # Two halves sum to one in every record: the sum of one gives the other's.
+        known = span.start + int(np.argmax(np.isfinite(moments.std[0, span])))
+        sums = np.full(2, moments.n - moments.value[0, known])
+        sums[known - span.start] = moments.value[0, known]
+        copies.append((sums, np.full(2, max(float(moments.std[0, known]), 1e-9) ** 2)))
     if holds_indicators(moments, i):
         squares = np.diag(moments.std)[span]
         if np.all(np.isfinite(squares)) and np.all(squares > 0):

@@ -50,7 +50,7 @@ def parties_of(layout: Layout) -> tuple[str, ...]:
     return tuple(dict.fromkeys(a.owner for a in layout.attributes))
 
 
-def dissect(objective: Objective) -> tuple[Block, ...]:
+def dissect(objective: Objective) -> tuple[Block, ...]:  # Alg. 1, line 1
     """All blocks of an objective, single-party ones first. A public constant belongs to the other factor's owner."""
     layout = objective.layout
     parties = parties_of(layout)
@@ -82,7 +82,7 @@ def _distinct(owners: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(ordered == last, -1, ordered)
 
 
-def allocate(blocks: tuple[Block, ...], party: str) -> tuple[Block, ...]:
+def allocate(blocks: tuple[Block, ...], party: str) -> tuple[Block, ...]:  # Alg. 1, line 2
     """The blocks that party k computes or helps to compute: lambda^k and lambda^{k*}."""
     return tuple(b for b in blocks if party in b.owners)
 

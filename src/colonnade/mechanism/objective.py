@@ -1,4 +1,4 @@
-"""The objective f_D(w) as a polynomial in w whose coefficients are sums over records of products of coordinates."""
+"""Alg. 1, line 1: f_D(w) as a polynomial in w whose coefficients are sums over records of products of coordinates."""
 
 from __future__ import annotations
 
@@ -47,8 +47,11 @@ class Objective:
         return len(self.weights)
 
 
-def layout_of(schema: Schema, label: str, task: Task, calibration: Calibration) -> Layout:
-    """The coordinates of a record; the label stands last among its owner's."""
+def layout_of(schema: Schema, label: str, task: Task, calibration: Calibration, *, split: bool = True) -> Layout:
+    """The coordinates of a record; the label stands last among its owner's.
+
+    `split` gives the exact calibration's label two coordinates, so that products with it are class-split sums.
+    """
     owner, name = schema.find(label)
     column = schema.parties[owner][name]
     if task is Task.LOGISTIC and not isinstance(column, Binary):
@@ -61,7 +64,8 @@ def layout_of(schema: Schema, label: str, task: Task, calibration: Calibration) 
             if (party, other) != (owner, name):
                 attributes += _feature(f"{party}.{other}", party, other, kind, calibration)
         if party == owner:
-            attributes.append(_label(f"{owner}.{name}", owner, name, column, calibration))
+            halves = split and calibration is Calibration.EXACT
+            attributes.append(_label(f"{owner}.{name}", owner, name, column, halves))
     layout = Layout(tuple(attributes))
     if not layout.features:
         raise StudyError(f"a regression needs a feature besides its label {label}")
@@ -82,8 +86,8 @@ def _feature(full: str, party: str, name: str, column: Column, calibration: Cali
     return [Attribute(f"{full}={i}", party, Kind.SIGNED, (level,)) for i, level in enumerate(levels) if i != drop]
 
 
-def _label(full: str, owner: str, name: str, column: Column, calibration: Calibration) -> Attribute:
-    if calibration is Calibration.PAPER:
+def _label(full: str, owner: str, name: str, column: Column, split: bool) -> Attribute:
+    if not split:
         return Attribute(full, owner, Kind.SIGNED, (name,), Role.LABEL)
     if isinstance(column, Binary):
         return Attribute(full, owner, Kind.SIMPLEX, tuple(f"{name}={v}" for v in column.levels), Role.LABEL, drop=0)

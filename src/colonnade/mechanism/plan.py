@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
-from math import ceil, isfinite, log2, sqrt
+from math import ceil, inf, isfinite, log2, sqrt
 
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.proof import proven
-from colonnade.mechanism.accounting import epsilon_of_gaussian, gaussian_rho
+from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho
 from colonnade.mechanism.dissection import Block, allocate, parties_of, require_two_owners
 from colonnade.mechanism.moments import Law, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task
@@ -143,7 +143,7 @@ def plan_top_down(layout: Layout, blocks: tuple[Block, ...], epsilon: float, ter
         total = _joint(layout, blocks, [float(w) for w in weights], terms)
         allowed = Fraction(epsilon) if terms.law is Law.LAPLACE else _root_below(2 * gaussian_rho(epsilon, terms.delta))
         scales = [_coarse(Fraction(total) / (allowed * w)) for w in weights]
-    return _finish(layout, blocks, scales, terms)
+    return _finish(layout, blocks, scales, terms, dict.fromkeys((None, *parties_of(layout)), epsilon))
 
 
 @proven("bottom_up")
@@ -163,7 +163,7 @@ def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[st
             continue
         moved = Fraction(_joint(layout, (block,), [1.0], terms))
         scales.append(_coarse(moved / (budget if terms.law is Law.LAPLACE else _root_below(2 * budget))))
-    return _finish(layout, blocks, scales, terms)
+    return _finish(layout, blocks, scales, terms, {party: offers[party].total for party in parties_of(layout)})
 
 
 class _Split:
@@ -172,6 +172,9 @@ class _Split:
     def __init__(self, layout: Layout, blocks: tuple[Block, ...], party: str, offer: Offer, terms: Terms) -> None:
         self.terms, self.party, self.offer = terms, party, offer
         self.total = self._budget(check_epsilon(offer.total, f"party {party}: epsilon"))
+        for partner in offer.pairs:
+            if partner == party or partner not in parties_of(layout):
+                raise PrivacyError(f"party {party}: a split must name another party of the study, got {partner!r}")
         mine = allocate(blocks, party)
         heavier = label_weight(layout, terms.law)
         # sum of cost / budget^2 (or 1 / budget for rho) is least where budgets go with the cube (square) root of cost.
@@ -185,8 +188,8 @@ class _Split:
         spent = sum((b for b in self.budgets if b is not None), Fraction(0))
         if spent > self.total:
             raise PrivacyError(
-                f"party {party}: the parts of its offer must add up to at most epsilon={offer.total}, got {float(spent):.6g}"
-                + ("" if terms.law is Law.LAPLACE else " as rho")
+                f"party {party}: the parts of its offer must add up to at most epsilon={offer.total}, "
+                f"got {float(spent):.6g}" + ("" if terms.law is Law.LAPLACE else " as rho")
             )
 
     def _budget(self, epsilon: float) -> Fraction:
@@ -234,7 +237,14 @@ def _joint(
     return sensitivity(layout, _rates(blocks, rates, terms.error_factor, crossed), terms.law, owner)
 
 
-def _finish(layout: Layout, blocks: tuple[Block, ...], scales: Sequence[Fraction], terms: Terms) -> PrivacyPlan:
+def _finish(
+    layout: Layout,
+    blocks: tuple[Block, ...],
+    scales: Sequence[Fraction],
+    terms: Terms,
+    promised: Mapping[str | None, float],
+) -> PrivacyPlan:
+    """`promised` are epsilons that the scales keep by construction, so that rounding cannot print a larger one."""
     parties = parties_of(layout)
     alone = [
         paper_sensitivity([b])
@@ -243,7 +253,7 @@ def _finish(layout: Layout, blocks: tuple[Block, ...], scales: Sequence[Fraction
         for b in blocks
     ]
     items = tuple(BlockPlan(b, s, scale) for b, s, scale in zip(blocks, alone, scales, strict=True))
-    record = _views(layout, items, terms, None)
+    record = _views(layout, items, terms, None, promised.get(None, inf))
     return PrivacyPlan(
         layout,
         terms.task,
@@ -254,12 +264,14 @@ def _finish(layout: Layout, blocks: tuple[Block, ...], scales: Sequence[Fraction
         items,
         terms.error_factor,
         record,
-        {party: _views(layout, items, terms, party) for party in parties},
+        {party: _views(layout, items, terms, party, promised.get(party, inf)) for party in parties},
     )
 
 
 @proven("views")
-def _views(layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: str | None) -> dict[View, float | None]:
+def _views(
+    layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: str | None, promised: float = inf
+) -> dict[View, float | None]:
     """The epsilon of the record (owner None) or of one party's part against each view.
 
     A coalition is the server with up to c parties; a single party is covered when c >= 1. With c = 0 a party knows a
@@ -267,6 +279,8 @@ def _views(layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: st
     """
     parties = len(parties_of(layout))
     whole = _epsilon(layout, items, terms, owner, 1.0)
+    if terms.calibration is Calibration.EXACT:
+        whole = min(whole, promised)
     party: float | None = None
     if parties > 1:
         if terms.collusion > 0:
@@ -287,19 +301,21 @@ def _epsilon(layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: 
     blocks = [i.block for i in items]
     if terms.calibration is Calibration.PAPER:
         # Theorems 1 and 2: every block has its own scale in the bottom-up case, so the sum is taken block by block.
-        factor = terms.error_factor
-        total = sum(
-            (paper_sensitivity([i.block], owner) / i.scale * (1 if i.block.single else factor) for i in items),
-            Fraction(0),
-        )
-        return float(total)
+        total = float(sum((paper_sensitivity([i.block], owner) / i.scale for i in items), Fraction(0)))
+        if terms.error_factor == 1:
+            return total
     rates = [1 / float(i.scale) for i in items]
     joint = _joint(layout, blocks, rates, terms, owner, crossed)
+    if terms.calibration is Calibration.PAPER:
+        # The paper's 2 max leaves room for the product's own error, unless a party holds very little.
+        return max(total, joint)
     touched = [i for i in items if owner is None or owner in i.block.owners]
     if terms.law is Law.LAPLACE:
         return min(joint, float(sum((i.sensitivity / i.scale for i in touched), Fraction(0))))
     composed = sum((float(i.sensitivity / i.scale) * (1.0 if i.block.single else crossed)) ** 2 for i in touched)
-    return epsilon_of_gaussian(Fraction(min(joint**2, composed) / 2), terms.delta)
+    rho = Fraction(min(joint**2, composed) / 2)
+    # Fewer shares than planned have less than the variance that rounding takes, which only zCDP does without.
+    return epsilon_of_gaussian(rho, terms.delta) if crossed == 1 else epsilon_of_rho(rho, terms.delta, SLACK)
 
 
 def _coarse(value: Fraction) -> Fraction:

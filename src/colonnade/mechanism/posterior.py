@@ -10,12 +10,13 @@ known, and t -> 0 when it drowns the signal, which leaves the trivial model.
 
 P is the inverse root of each attribute's own covariance: half way between equal weights (ridge in the units of the
 encoding) and equal explained variance (Zellner's g-prior), so that rare levels may weigh more, but not without limit.
+Half of the variance of an ordered attribute's weights (bins of a number) is shared by neighbouring levels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import eigh
@@ -50,22 +51,29 @@ class NoisyEquations:
     """Variance of the target over the number of records: the sampling noise of c is at most this times C."""
     groups: tuple[int, ...]
     """The attribute of each column."""
+    ordered: frozenset[int] = frozenset()
+    """Attributes whose levels have an order."""
 
 
 def posterior(equations: NoisyEquations) -> Fit:
     """The posterior mean of w at the spread that makes c most likely."""
     gram, right = equations.gram, equations.right
-    prior = prior_shape(gram, equations.groups)
+    prior = prior_shape(gram, equations.groups, equations.ordered)
     signal = gram @ prior @ gram
     fit = Fit(np.zeros_like(right), 0.0, 0.0)
+    squares = np.zeros_like(right)
     for _ in range(ROUNDS):
-        noise = equations.right_noise + equations.gram_noise @ fit.weights**2
+        noise = equations.right_noise + equations.gram_noise @ squares
         spread, dual, freedom = _most_likely(signal, equations.sampling * gram, noise, right)
         fit = Fit(spread**2 * prior @ (gram @ dual), spread, freedom)
+        if not equations.gram_noise.any():
+            break
+        # Half a step: a whole one may swing between too large and too small weights.
+        squares = 0.5 * (squares + fit.weights**2)
     return fit
 
 
-def prior_shape(gram: Floats, groups: Sequence[int]) -> Floats:
+def prior_shape(gram: Floats, groups: Sequence[int], ordered: frozenset[int] = frozenset()) -> Floats:
     """P: the inverse square root of each attribute's own block of C, zero where the block is."""
     shape = np.zeros_like(gram)
     member = np.asarray(groups)
@@ -76,11 +84,16 @@ def prior_shape(gram: Floats, groups: Sequence[int]) -> Floats:
         usable = values > NEGLIGIBLE * scale
         root = np.where(usable, 1.0 / np.sqrt(np.where(usable, values, 1.0)), 0.0)
         shape[at] = (vectors * root) @ vectors.T
+        if int(group) in ordered:
+            level = np.arange(len(values))
+            near = np.exp(-np.abs(level[:, None] - level) * 2.0 / len(values))
+            own = np.sqrt(np.diag(shape[at]))
+            shape[at] = 0.5 * np.outer(own, own) * (near + np.eye(len(values)))
     return shape
 
 
 def _most_likely(signal: Floats, sampling: Floats, noise: Floats, right: Floats) -> tuple[float, Floats, float]:
-    """The spread t of largest evidence, (t^2 signal + sampling + noise)^-1 c, and the effective number of parameters."""
+    """The spread t of largest evidence, (t^2 signal + sampling + noise)^-1 c, and the number of effective weights."""
     base = sampling + np.diag(noise)
     floor = NEGLIGIBLE * max(float(np.trace(base)), float(np.trace(signal)) * NEGLIGIBLE, 1e-200) / len(base)
     values, vectors = eigh(signal, base + floor * np.eye(len(base)))
@@ -91,6 +104,23 @@ def _most_likely(signal: Floats, sampling: Floats, noise: Floats, right: Floats)
     best = int(np.argmax(evidence))
     spread = float(SPREADS[best - 1]) if best else 0.0
     return spread, vectors @ (rotated / total[best]), float((1.0 - 1.0 / total[best]).sum())
+
+
+def widened(equations: NoisyEquations, fit: Fit, raw: Floats, raw_noise: Floats) -> NoisyEquations:
+    """C stretched along Cw where the raw, unbiased C says that w'Cw is larger than the shrunk one does.
+
+    Shrinkage forgets that features which follow the target follow each other; a single number, w'Cw, can still be read
+    from the raw C. Its excess is believed by positive-part James-Stein.
+    """
+    w = fit.weights
+    direction = equations.gram @ w
+    modelled = float(w @ direction)
+    variance = 2.0 * float(w**2 @ raw_noise @ w**2)
+    excess = float(w @ raw @ w) - modelled
+    if modelled <= 0 or excess <= 0 or excess**2 <= variance:
+        return equations
+    believed = excess - variance / excess
+    return replace(equations, gram=equations.gram + (believed / modelled**2) * np.outer(direction, direction))
 
 
 def ridge_weights(gram: Floats, right: Floats, ridge: float) -> Floats:

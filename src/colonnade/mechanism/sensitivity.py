@@ -45,6 +45,8 @@ def sensitivity(layout: Layout, blocks: Sequence[Weighted], law: Law, owner: str
     """
     require_two_owners(tuple(block for block, _ in blocks))
     families = _Families(layout, blocks, law)
+    if owner is None:
+        families.forget_owners()
     scope = np.array([owner is None or f[0] == owner for f in families.keys], dtype=bool)
     if law is Law.LAPLACE:
         return families.l1(scope)
@@ -74,7 +76,6 @@ class _Families:
         self.square = np.zeros(size)
         self.sums = np.zeros(size)
         self.touches: list[_Touch] = []
-        self.traces: list[tuple[Floats, float]] = []
         for block, rate in blocks:
             self._add(layout, family, block, float(rate) ** self.power)
 
@@ -87,13 +88,6 @@ class _Families:
         same = (left == right) & ~constant
         other = ~same & ~constant
         own = family[right]
-        if block.summed:
-            # |sum of changes| <= number of squares of one family, and twice that for other products.
-            reach = np.zeros(self.count.size)
-            np.add.at(reach, own, np.where(same, 1.0, 2.0))
-            np.add.at(reach, family[left], np.where(other, 2.0, 0.0))
-            self.traces.append((reach, float(weight.max())))
-            return
         pair = np.zeros_like(self.pair)
         np.maximum.at(pair, (family[left[other]], own[other]), weight[other])
         self.pair += np.maximum(pair, pair.T)
@@ -116,6 +110,28 @@ class _Families:
             rows = inner & (right == a)
             self.touches.append(_Touch(int(family[a]), float((weight * width)[rows].sum())))
 
+    def forget_owners(self) -> None:
+        """Join families that differ in their owner only, where they are weighted alike: then K does not matter."""
+        kinds = list(dict.fromkeys(k[1:] for k in self.keys))
+        group = np.array([kinds.index(k[1:]) for k in self.keys])
+        size = len(kinds)
+        pair, square, sums = np.zeros((size, size)), np.zeros(size), np.zeros(size)
+        exists = ~np.eye(len(self.keys), dtype=bool) | (self.count > 1)[:, None]
+        for g in range(size):
+            for h in range(size):
+                found = self.pair[np.ix_(group == g, group == h)][exists[np.ix_(group == g, group == h)]]
+                pair[g, h] = found[0] if found.size else 0.0
+                if not np.all(found == pair[g, h]):
+                    return
+            square[g], sums[g] = self.square[group == g][0], self.sums[group == g][0]
+            if not (np.all(self.square[group == g] == square[g]) and np.all(self.sums[group == g] == sums[g])):
+                return
+        self.keys = [("", *k) for k in kinds]
+        self.count = np.bincount(group, self.count, minlength=size).astype(np.float64)
+        self.signed = np.array([k[1] is Kind.SIGNED for k in self.keys])
+        self.pair, self.square, self.sums = pair, square, sums
+        self.touches = [_Touch(int(group[t.family]), t.amount) for t in self.touches]
+
     def _pairs(self) -> Floats:
         """How many attribute pairs there are between families."""
         total = np.outer(self.count, self.count)
@@ -123,8 +139,7 @@ class _Families:
         return total
 
     def _touched(self, scope: Mask) -> float:
-        traces = sum(weight * float(reach[scope].sum()) ** self.power for reach, weight in self.traces)
-        return sum(t.amount for t in self.touches if scope[t.family]) + traces
+        return sum(t.amount for t in self.touches if scope[t.family])
 
     def l1(self, scope: Mask) -> float:
         signed, simplex = self.signed, ~self.signed
@@ -166,13 +181,15 @@ class _Families:
 
 
 def _merged(block: Block, power: int) -> tuple[NDArray[np.int64], Floats]:
-    """Each product once, smaller coordinate first; the (powers of) weights of a product that is named twice add up."""
+    """Each product once, smaller coordinate first; the (powers of) weights of a product that is named twice add up.
+
+    The change of a sum is at most the sum of N changes, and its square at most N times the sum of their squares.
+    """
     factors = np.sort(block.factors, axis=1)
-    weight = np.abs(block.weights) ** power
-    if block.summed:
-        return factors, weight
+    weight = np.abs(block.weights) ** power * (float(len(block.weights)) ** (power - 1) if block.summed else 1.0)
     key = factors[:, 0] * (int(factors.max(initial=0)) + 1) + factors[:, 1]
     distinct, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     if distinct.size == key.size:
         return factors, weight
-    return factors[first], np.bincount(inverse.ravel(), weight)
+    total: Floats = np.bincount(inverse.ravel(), weights=weight).astype(np.float64)
+    return factors[first], total

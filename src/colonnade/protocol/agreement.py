@@ -9,7 +9,7 @@ from typing import Any
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.objective import Calibration, Task
-from colonnade.mechanism.plan import Offer
+from colonnade.mechanism.plan import Offer, check_epsilon
 
 PRODUCTS = ("lattice", "bgn", "plain")
 RELEASES = ("auto", "full", "trace")
@@ -37,15 +37,23 @@ class Agreement:
             raise StudyError(f"product must be one of {', '.join(PRODUCTS)}, got product={self.product!r}")
         if self.release not in RELEASES:
             raise StudyError(f"release must be one of {', '.join(RELEASES)}, got release={self.release!r}")
+        for name, value in (("delta", self.delta), ("collusion", self.collusion)):
+            if isinstance(value, bool) or not isinstance(value, int if name == "collusion" else (int, float)):
+                raise StudyError(f"{name} must be a number, got {name}={value!r}")
+        if not isinstance(self.label, str):
+            raise StudyError(f"label must be the name of a column, got label={self.label!r}")
         self.schema.find(self.label)
         if (self.epsilon is None) == (not self.offers):
             raise StudyError(
                 "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
                 f"got {'neither' if self.epsilon is None else 'both'}"
             )
-        for party in self.offers:
+        if self.epsilon is not None:
+            check_epsilon(self.epsilon)
+        for party, offer in self.offers.items():
             if party not in self.schema.parties:
                 raise StudyError(f"an offer must come from a party of the study, got {party!r}")
+            check_epsilon(offer.total, f"party {party}: epsilon")
 
     def to(self) -> dict[str, Any]:
         """The form that travels and is digested."""
@@ -76,7 +84,7 @@ class Agreement:
                 label=content["label"],
                 task=Task(content["task"]),
                 epsilon=content["epsilon"],
-                offers={p: Offer(o["total"], o["own"], o["pairs"]) for p, o in content["offers"].items()},
+                offers={p: Offer(o["total"], o["own"], dict(o["pairs"])) for p, o in content["offers"].items()},
                 delta=content["delta"],
                 collusion=content["collusion"],
                 calibration=Calibration(content["calibration"]),

@@ -15,6 +15,8 @@ from colonnade.mechanism.blocks import NoisyBlock
 from colonnade.mechanism.release import Release, write_release
 
 MAGIC = b"CLN1"
+SUBMIT = "submit"
+"""The last round of every session, after the product's own."""
 PIECE = 16 << 20
 LARGEST = (32 << 20) + (1 << 16)
 """A message above this is refused before it is decoded."""
@@ -59,7 +61,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
             raise MessageError(f"a message must start with {MAGIC!r}, got {data[:4]!r}")
         try:
             return _envelope_decoder.decode(data[4:])
-        except (msgspec.DecodeError, msgspec.ValidationError, ValueError):
+        except (msgspec.DecodeError, msgspec.ValidationError, ValueError, RecursionError, MemoryError):
             raise MessageError(f"a message of {len(data)} bytes cannot be decoded") from None
 
 
@@ -147,7 +149,7 @@ def body_of(envelope: Envelope, kind: type[B]) -> B:
     """The typed body of an envelope."""
     try:
         body = _decoders[envelope.step].decode(envelope.body)
-    except (msgspec.DecodeError, msgspec.ValidationError, ValueError):
+    except (msgspec.DecodeError, msgspec.ValidationError, ValueError, RecursionError, MemoryError):
         raise MessageError(f"the body of a {envelope.step.value} message cannot be decoded") from None
     if not isinstance(body, kind):
         raise MessageError(f"a {envelope.step.value} message must carry a {kind.__name__}")

@@ -31,6 +31,7 @@ from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.release import Release, read_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import (
+    SUBMIT,
     Abort,
     Accept,
     Assembly,
@@ -52,7 +53,6 @@ from colonnade.protocol.messages import (
 from colonnade.protocol.products import party_product
 from colonnade.protocol.session import Session, open_session
 
-SUBMIT = "submit"
 LARGEST_RELEASE = 1 << 32
 GRAM_ROWS = 1 << 15
 NOTHING = Contribution(np.zeros(0, dtype=np.uint64))
@@ -73,7 +73,7 @@ TRANSITIONS: Mapping[State, frozenset[Step]] = {
     State.ACCEPTED: frozenset({Step.GO, Step.PARCEL, Step.ABORT}),
     State.SUBMITTED: frozenset({Step.GO, Step.OPENED, Step.ABORT}),
     State.RELEASED: frozenset(),
-    State.ENDED: frozenset(),
+    State.ENDED: frozenset({Step.ABORT}),
 }
 
 Encode = Callable[[Layout, Grid], Columns]
@@ -219,7 +219,7 @@ class Party:
         yield self._to_server(Step.DONE, Done(round))
 
     def _submit(self) -> Iterator[Envelope]:
-        """One masked message; asked again, the same bytes again. Alg. 1, lines 8 and 13."""
+        """One masked message; asked again, the same bytes again. Alg. 1, lines 8 and 13-15."""
         session = self.session
         assert session is not None
         if self.state is State.ACCEPTED:

@@ -25,6 +25,7 @@ from colonnade.foundation.schema import column_to
 from colonnade.mechanism.release import Release, ReleasedBlock
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import (
+    SUBMIT,
     Abort,
     Accept,
     Assembly,
@@ -44,7 +45,6 @@ from colonnade.protocol.messages import (
     opened,
     total_of,
 )
-from colonnade.protocol.party import SUBMIT
 from colonnade.protocol.products import party_product, server_product
 from colonnade.protocol.session import Session, open_session
 
@@ -270,7 +270,9 @@ class Server:
 
     def _to_all(self, step: Step, body: bytes) -> Iterator[Envelope]:
         for name in self.parties:
-            yield self._make(name, step, body)
+            # An answer to the first of these messages may have ended the session.
+            if self.state is not State.FAILED or step is Step.ABORT:
+                yield self._make(name, step, body)
 
     def _make(self, recipient: str, step: Step, body: bytes) -> Envelope:
         digest = "" if self.session is None else self.session.digest

@@ -1,4 +1,4 @@
-"""One session: from the public agreement, n and the session id to every number of the plan. All sides compute it alike."""
+"""One session: from agreement, n and session id, all public, to every number of the plan. All sides compute it alike."""
 
 from __future__ import annotations
 
@@ -192,7 +192,11 @@ def open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
     if rows < 2:
         raise StudyError(f"a regression needs at least 2 common records, got n={rows}")
     layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
-    blocks, released = _blocks(agreement, layout, rows)
+    released = _release(agreement, layout, rows)
+    if released == "trace":
+        # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
+        layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
+    blocks = _blocks(agreement, layout, released)
     terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion)
     plan = _plan(agreement, layout, blocks, terms)
     grid = Grid(_bound(plan, rows))
@@ -212,18 +216,23 @@ def open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
     return Session(agreement, rows, identity, plan, grid, spec, released)
 
 
-def _blocks(agreement: Agreement, layout: Layout, rows: int) -> tuple[tuple[Block, ...], str]:
+def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
+    """All products, or where these would drown in noise the products with the label and a trace."""
     if agreement.calibration is Calibration.PAPER:
-        return dissect(paper_objective(layout, agreement.task)), "full"
-    released = agreement.release
-    if released == "auto":
-        law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
-        released = choose_release(
-            layout, rows, law, agreement.epsilon or min(o.total for o in agreement.offers.values()), agreement.delta
-        )
-    objective = exact_objective(layout, products=released == "full", label_square=agreement.label_square)
-    blocks = dissect(objective)
-    return (blocks, "full") if released == "full" else (blocks + traces(layout), "trace")
+        return "full"
+    if agreement.release != "auto":
+        return agreement.release
+    law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
+    epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
+    return choose_release(layout, rows, law, epsilon, agreement.delta)
+
+
+def _blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block, ...]:
+    if agreement.calibration is Calibration.PAPER:
+        return dissect(paper_objective(layout, agreement.task))
+    if released == "full":
+        return dissect(exact_objective(layout, label_square=agreement.label_square))
+    return dissect(exact_objective(layout, products=False, label_square=agreement.label_square)) + traces(layout)
 
 
 def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:
@@ -257,7 +266,7 @@ def _span(layout: Layout, party: str) -> slice:
 
 
 def _crosses(layout: Layout, released: str) -> tuple[Cross, ...]:
-    """For each pair of parties the columns to multiply; the narrower side seals, since sealed columns are what travels."""
+    """For each pair of parties the columns to multiply; the narrower side seals, for sealed columns are what travels."""
     parties = parties_of(layout)
     owner = layout.attributes[layout.label].owner
     label = layout.span(layout.label)

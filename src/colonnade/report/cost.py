@@ -1,22 +1,76 @@
-"""Bytes and CPU time that a plan expects, from sizes that are public and costs measured on one core."""
+"""Bytes and CPU time that a plan expects, from public sizes and from costs measured on one core."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from colonnade.crypto.bgn import planned_bytes
 from colonnade.crypto.bgn_cost import predicted_seconds
-from colonnade.crypto.lattice import N
+from colonnade.crypto.product import ProductSpec
+from colonnade.crypto.slots import BLOCK
+from colonnade.crypto.words import width
 from colonnade.protocol.session import Session
 
-# docs/alignment.md: X25519 multiplications, and the hashing, checks and tables around them.
+# docs/alignment.md: one multiplication on the curve with the hashing, checks and tables around it.
 SECONDS_A_POINT = 50e-6
-ALIGNMENT_BYTES_A_POINT = 32
-TABLE_BYTES_AN_ID = 21
+BYTES_A_POINT = 32
+BYTES_OF_TABLE = 21
+# Sealing one word, and one term of the matrix product, as measured in embedded runs (benchmarks/product.py).
+SECONDS_A_WORD = 100e-9
+SECONDS_A_TERM = 1.5e-9
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run will take: bytes that each party sends, CPU seconds of each step, all parties together."""
+    """What a run will take: bytes that each party sends, and CPU seconds of each step, all parties together."""
 
     sent: dict[str, int]
     seconds: dict[str, float]
+
+
+def expected_cost(session: Session, alignment: str) -> Cost:
+    """A rough forecast; alignment is counted as if every party held just the common records."""
+    spec, rows, parties = session.spec, session.rows, len(session.parties)
+    sent = {name: 8 * session.length + _product_bytes(session, k) for k, name in enumerate(session.parties)}
+    seconds: dict[str, float] = {}
+    if alignment == "psi" and parties > 1:
+        points = rows * parties + (rows if parties > 2 else 0)
+        seconds["align"] = parties * points * SECONDS_A_POINT
+        sent = {name: count + rows * (BYTES_A_POINT * parties + BYTES_OF_TABLE) for name, count in sent.items()}
+    if spec.crosses:
+        seconds["products"] = _product_seconds(session)
+    return Cost(sent, seconds)
+
+
+def _product_seconds(session: Session) -> float:
+    spec = session.spec
+    if session.agreement.product == "bgn":
+        return predicted_seconds(spec)
+    sealed = sum(_columns(spec, k, left=True) for k in range(len(spec.parties)))
+    terms = sum(c.shape[0] * c.shape[1] for c in spec.crosses)
+    return spec.rows * (sealed * SECONDS_A_WORD + terms * SECONDS_A_TERM)
+
+
+def _product_bytes(session: Session, party: int) -> int:
+    spec = session.spec
+    if not spec.crosses:
+        return 0
+    if session.agreement.product == "bgn":
+        return planned_bytes(spec, party)
+    to_right = len({c.right for c in spec.crosses if c.left == party})
+    to_left = len({c.left for c in spec.crosses if c.right == party})
+    left, right = _columns(spec, party, left=True), _columns(spec, party, left=False)
+    if session.agreement.product == "plain":
+        return 2 * to_right * left * spec.rows
+    # Sealed columns with one block more for the key, and one ring element for each multiplied column.
+    return width(spec.modulus_bits) * (to_right * left * (spec.rows + BLOCK) + to_left * right * BLOCK)
+
+
+def _columns(spec: ProductSpec, party: int, *, left: bool) -> int:
+    """The distinct columns of a party that it seals, or that it multiplies."""
+    spans = [
+        (c.left_start, c.left_stop) if left else (c.right_start, c.right_stop)
+        for c in spec.crosses
+        if (c.left if left else c.right) == party
+    ]
+    return len({i for start, stop in spans for i in range(start, stop)})

@@ -11,12 +11,11 @@ from pathlib import Path
 from colonnade.foundation.errors import StudyError
 
 
-class Draft:
-    """A file to be: a place beside it that is held until the content is known. Without a path it is nothing."""
+class Place:
+    """Where a file will appear, held by an empty one beside it. Without a path it is nowhere."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self._content: bytes | None = None
         self._held: str | None = None
 
     def hold(self) -> None:
@@ -29,46 +28,37 @@ class Draft:
             handle, self._held = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
             os.close(handle)
 
-    def fill(self, data: bytes) -> None:
-        self._content = data
-
-    def store(self) -> None:
-        if self.path is None or self._held is None or self._content is None:
-            return
-        with _told(self.path), open(self._held, "wb") as file:
-            file.write(self._content)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def appear(self) -> None:
-        if self.path is None or self._held is None or self._content is None:
+    def write(self, data: bytes) -> None:
+        """The file appears, whole."""
+        if self.path is None or self._held is None:
             return
         mask = os.umask(0)
         os.umask(mask)
         with _told(self.path):
+            with open(self._held, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
             os.chmod(self._held, 0o666 & ~mask)
             os.replace(self._held, self.path)
+        self._held = None
 
-    def forget(self) -> None:
+    def free(self) -> None:
         if self._held is not None:
             Path(self._held).unlink(missing_ok=True)
 
 
 @contextmanager
-def drafts(*paths: Path | None) -> Iterator[tuple[Draft, ...]]:
-    """Files to fill; all of them appear at the end, and none when anything fails before."""
-    places = tuple(Draft(path) for path in paths)
+def places(*paths: Path | None) -> Iterator[tuple[Place, ...]]:
+    """Places for files, all held before the work starts; those not written to are given up at the end."""
+    held = tuple(Place(path) for path in paths)
     try:
-        for place in places:
+        for place in held:
             place.hold()
-        yield places
-        for place in places:
-            place.store()
-        for place in places:
-            place.appear()
+        yield held
     finally:
-        for place in places:
-            place.forget()
+        for place in held:
+            place.free()
 
 
 @contextmanager

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from colonnade.foundation.schema import Binary, Categorical, Numeric
-from colonnade.mechanism.solve import Model
-from colonnade.scoring import PublicModel
+
+if TYPE_CHECKING:
+    from colonnade.mechanism.solve import Model
+    from colonnade.scoring import PublicModel
 
 VIEWS = {"outsider": "outsider", "server": "server", "party": "another party", "coalition": "coalition"}
 SHOWN = 16
@@ -45,11 +46,19 @@ def time_text(seconds: float) -> str:
     return f"{seconds / 3600:.0f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"
 
 
-def _table(title: str, *columns: str, right: Sequence[int] = ()) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+def _table(*columns: str, right: Sequence[int] = (), narrow: int = 0) -> Table:
+    """In a narrow terminal texts fold and numbers stay whole."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i in right else "left", no_wrap=i in right)
+        if i in right:
+            table.add_column(column, justify="right", no_wrap=True, min_width=max(narrow, len(column)))
+        else:
+            table.add_column(column, overflow="fold")
     return table
+
+
+def _titled(title: str, *parts: RenderableType) -> RenderableType:
+    return Group(Text(title, style="bold"), *parts)
 
 
 def heading(plan: Mapping[str, Any], label: str, assumed: bool = False) -> Text:
@@ -72,57 +81,46 @@ def heading(plan: Mapping[str, Any], label: str, assumed: bool = False) -> Text:
     return out
 
 
-def columns_table(plan: Mapping[str, Any], label: str) -> Table:
+def columns_table(plan: Mapping[str, Any], label: str) -> RenderableType:
     """Whose columns are used."""
-    table = _table("Whose columns", "party", "columns")
+    table = _table("party", "columns")
     for name, party in plan["parties"].items():
         shown = [f"{c} (label)" if label in (c, f"{name}.{c}") else c for c in party["columns"]]
         if len(shown) > 24:
             shown = [*shown[:20], f"and {len(shown) - 20} more"]
         table.add_row(Text(name), Text(", ".join(shown)))
-    return table
+    return _titled("Whose columns", table)
 
 
-def epsilon_table(plan: Mapping[str, Any]) -> Table:
+def epsilon_table(plan: Mapping[str, Any]) -> RenderableType:
     """The epsilon of each party's data and of the record, against every view."""
-    table = _table(
-        "Epsilon, by whose data and who looks", "data of", *VIEWS.values(), right=range(1, 1 + len(VIEWS))
-    )
+    table = _table("data of", *VIEWS.values(), right=range(1, 1 + len(VIEWS)))
     for name, party in plan["parties"].items():
         table.add_row(Text(name), *(_epsilon(party["epsilon"][view]) for view in VIEWS))
     table.add_section()
     table.add_row(Text("all parties", style="bold"), *(_epsilon(plan["record"][view]) for view in VIEWS))
-    return table
+    return _titled("Epsilon, by whose data and who looks", table)
 
 
 def _epsilon(value: float | None) -> Text:
     return Text(epsilon_text(value), style="red" if value is None else "")
 
 
-def blocks_table(plan: Mapping[str, Any]) -> Table:
+def blocks_table(plan: Mapping[str, Any]) -> RenderableType:
     """What is released and how much noise is on it."""
     scale = {"laplace": "scale b", "gaussian": "sigma"}[plan["law"]]
-    table = _table(
-        "Blocks of the release",
-        "block",
-        "computed by",
-        "numbers",
-        "sensitivity",
-        scale,
-        "noise (std)",
-        right=(2, 3, 4, 5),
-    )
+    table = _table("block", "made", "numbers", "sensitivity", scale, "noise std", right=(2, 3, 4, 5))
     for block in plan["blocks"]:
         alone = len(block["owners"]) == 1
         table.add_row(
             Text(block["name"]),
-            Text(f"{block['owners'][0]} alone" if alone else "secure product"),
+            "alone" if alone else "product",
             f"{block['terms']:,}",
             f"{block['sensitivity']:.4g}",
             f"{block['scale']:.4g}",
             f"{block['noise_std']:.4g}",
         )
-    return table
+    return _titled("Blocks of the release, made by the owner alone or by a secure product", table)
 
 
 def forecast_text(plan: Mapping[str, Any]) -> Text:
@@ -153,11 +151,14 @@ def plan_report(
         heading(plan, label, assumed),
         "",
         columns_table(plan, label),
+        "",
         epsilon_table(plan),
+        "",
         blocks_table(plan),
+        "",
         forecast_text(plan),
     ]
-    return Group(*parts, *([] if cost is None else [cost]))
+    return Group(*parts, *([] if cost is None else [cost]), "")
 
 
 def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
@@ -167,19 +168,20 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
     if model.task == "logistic":
         what = f"Model: log-odds of {name} = {level}"
     elif level is None and isinstance(column, Numeric):
-        what = f"Model: {name}, with {column.low:g} as -1 and {column.high:g} as 1"
+        what = f"Model: {name}, -1 at {column.low:g} and 1 at {column.high:g}"
     else:
         what = f"Model: share of {name} = {level}"
-    table = _table(what, "feature", "party", "coefficient", "coded as", right=(2,))
+    table = _table("feature", "party", "coefficient", "range or base", right=(2,))
     ordered = sorted(zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1]))
     for feature, coefficient in ordered[:shown]:
         party, owner = public.owner(feature)
-        table.add_row(Text(feature), Text(party), f"{coefficient:+.4f}", Text(_coded(public, party, owner, feature)))
+        table.add_row(Text(feature), Text(party), f"{coefficient:+z.4f}", Text(_base(public, party, owner, feature)))
     if len(ordered) > shown:
         table.add_row(Text(f"and {len(ordered) - shown} smaller ones", style="dim"), "", "", "")
     table.add_section()
-    table.add_row(Text("intercept"), "", f"{model.intercept:+.4f}", "")
-    return Group(table, _quality(model))
+    table.add_row(Text("intercept"), "", f"{model.intercept:+z.4f}", "")
+    note = "A number counts from -1 to 1 over its range; a level counts 1, against its column's base."
+    return _titled(what, table, Text(note, style="dim"), _quality(model), "")
 
 
 def _quality(model: Model) -> Text:
@@ -191,49 +193,51 @@ def _quality(model: Model) -> Text:
     return Text("; ".join(parts), style="dim")
 
 
-def _coded(public: PublicModel, party: str, name: str, feature: str) -> str:
+def _base(public: PublicModel, party: str, name: str, feature: str) -> str:
     column = public.schema.parties[party][name]
     if isinstance(column, Numeric) and not column.bins:
-        return f"{column.low:g} is -1, {column.high:g} is 1"
+        return f"{column.low:g} to {column.high:g}"
     if isinstance(column, Binary):
-        return f"1, against {column.levels[0]}"
+        return column.levels[0]
     if isinstance(column, Categorical):
-        return f"1, against {column.drop or column.all_levels[0]}"
-    return f"1, against {column.levels_of(name)[0]}"
+        return column.drop or column.all_levels[0]
+    return column.levels_of(name)[0]
 
 
-def path_table(models: Sequence[PublicModel]) -> Table:
-    """One line for each ridge: how the largest coefficients shrink."""
-    first = models[0].model
-    largest = sorted(range(len(first.features)), key=lambda i: -abs(first.coefficients[i]))[:5]
+def path_table(models: Sequence[PublicModel]) -> RenderableType:
+    """How coefficients shrink: one column for each ridge, the largest in the middle of the path first."""
+    path = [public.model for public in models]
+    middle = path[len(path) // 2]
+    largest = sorted(range(len(middle.features)), key=lambda i: -abs(middle.coefficients[i]))[:SHOWN]
+    ridges = [f"{model.ridge:.1g}" for model in path]
     table = _table(
-        f"Ridge path of {first.label}",
-        "ridge",
-        "effective parameters",
-        "R²",
-        *(first.features[i] for i in largest),
-        right=range(3 + len(largest)),
+        f"Ridge path of {middle.label}, ridge per record", "ridge", *ridges, right=range(1, 1 + len(path)), narrow=6
     )
-    for public in models:
-        model = public.model
-        known = model.r_squared == model.r_squared
-        table.add_row(
-            f"{model.ridge:.3g}",
-            f"{model.freedom:.3g}",
-            f"{model.r_squared:.3f}" if known else "unknown",
-            *(f"{model.coefficients[i]:+.4f}" for i in largest),
-        )
-    return table
+    table.add_row("effective parameters", *(f"{model.freedom:.3g}" for model in path))
+    table.add_section()
+    for i in largest:
+        table.add_row(Text(middle.features[i]), *(f"{model.coefficients[i]:+z.2g}" for model in path))
+    if len(middle.features) > len(largest):
+        table.add_row(Text(f"and {len(middle.features) - len(largest)} smaller ones", style="dim"))
+    return _titled(f"Ridge path of {middle.label}, ridge per record", table)
 
 
-def traffic_table(sent: Mapping[str, int], received: Mapping[str, int], seconds: Mapping[str, float]) -> RenderableType:
-    """What a run took."""
-    table = _table("Traffic of the session", "party", "sent", "received", right=(1, 2))
+def traffic_table(
+    sent: Mapping[str, int], received: Mapping[str, int], seconds: Mapping[str, float], matched: bool
+) -> RenderableType:
+    """What a run took; `matched` says that ids were matched before."""
+    table = _table("party", "sent", "received", right=(1, 2), narrow=7)
     for name in sent:
         table.add_row(Text(name), size_text(sent[name]), size_text(received[name]))
     took = ", ".join(f"{step} {value:.2f} s" for step, value in seconds.items())
-    total = f"{sum(seconds.values()):.1f} seconds: {took}."
-    return Group(table, Text(f"{total} The private matching of ids is timed, but its bytes are not in the table."))
+    note = " The bytes of matching ids are not in the table." if matched else ""
+    return _titled("Traffic of the session", table, Text(f"{sum(seconds.values()):.1f} seconds: {took}.{note}"), "")
+
+
+def spent_text(plan: Mapping[str, Any]) -> Text:
+    """What the run cost."""
+    parts = ", ".join(f"{name} {epsilon_text(p['epsilon']['outsider'])}" for name, p in plan["parties"].items())
+    return Text(f"Spent: epsilon {epsilon_text(plan['epsilon'])} of every record ({parts}), by views as planned above.")
 
 
 def provenance_report(provenance: Mapping[str, Any]) -> RenderableType:
@@ -256,5 +260,6 @@ def flaws(provenance: Mapping[str, Any]) -> list[str]:
     return out
 
 
-def caution(note: str) -> Padding:
-    return Padding(Text.assemble(("warning: ", "bold yellow"), note), 0)
+def caution(note: str) -> Text:
+    """A warning, as all commands print it."""
+    return Text.assemble(("warning: ", "bold yellow"), note)

@@ -25,8 +25,23 @@ def align_in_process(
     session = randomness.bytes(SESSION_BYTES)
     names = tuple(ids)
     server = AlignmentServer(session, names)
+    told: dict[str, tuple[int, int]] = {}
+
+    def of_all(name: str) -> Callable[[int, int], None] | None:
+        """A party tells its own part; what is shown is the whole, with parties not heard yet taken as the others."""
+        if progress is None:
+            return None
+
+        def tell(done: int, total: int) -> None:
+            told[name] = (done, total)
+            progress(sum(d for d, _ in told.values()), sum(t for _, t in told.values()) * len(names) // len(told))
+
+        return tell
+
     parties = {
-        name: AlignmentParty(session, names, k, ids[name], randomness.child(f"alignment {name}"), executor, progress)
+        name: AlignmentParty(
+            session, names, k, ids[name], randomness.child(f"alignment {name}"), executor, of_all(name)
+        )
         for k, name in enumerate(names)
     }
     for round in server.rounds:

@@ -1,0 +1,80 @@
+"""Writes docs/cli.md from the commands themselves; with --check it says whether the page is up to date."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from colonnade.cli import app
+
+PAGE = Path(__file__).resolve().parent / "cli.md"
+
+HEAD = """# The command line
+
+This page is written by `python docs/write_cli.py`; a test compares it with the commands.
+
+| | |
+|---|---|
+| `--json` | one JSON object on standard output and nothing else |
+| progress | on standard error, and only where that is a terminal |
+| exit code 0 | done |
+| exit code 1 | refused or failed: one sentence on standard error, nothing written |
+| exit code 2 | wrong usage |
+
+A file appears whole or not at all: it is written beside its place and then renamed. Whether the place can be written to
+is tried before data is read, and so before a budget is spent. What should never happen is reported as a bug; with
+`COLONNADE_TRACEBACK=1` in the environment the traceback is shown.
+"""
+
+JSON = """
+## Keys of `--json`
+
+| command | keys |
+|---|---|
+| `plan`, `fit`, `report` | `study`, `task`, `n`, `epsilon`, `delta`, `collusion`, `calibration`, `product`, `law`, `neighbours`, `released` (full or trace), `record` and `parties` with `epsilon` by view (null: no guarantee), `blocks` with `owners`, `role`, `name`, `terms`, `sensitivity`, `scale`, `scale_exact`, `noise_std`; `grid`, `error_factor`, `forecast` |
+| `plan` | also `rows_assumed`, `expected` (bytes that each party `sent`, CPU `seconds` by step), `warnings` |
+| `fit` | also `coefficients`, `intercept`, `label`, `method`, `ridge`, `effective_parameters`, `r_squared` of the model; `seconds` in all and by `steps`; `bytes` with `sent` and `received` by party; `seeded`, `release` and `model` (paths), `warnings` |
+| `report` | also the model's keys, `provenance`, `digest`, `flaws` (why no epsilon holds, if none does), `release` (path) |
+| `solve` | `study`, `n`, the model's keys, `model` (path); with `--path` a list `path` of models |
+| `predict` | `study`, `task`, `label`, `rows`, and `ids` and `scores`, or with `--out` the path as `scores` |
+
+A number that is not finite is null. Coefficients apply to coded features: a numeric column is -1 at its lower and 1 at its upper bound, an indicator is 0 or 1.
+"""  # noqa: E501
+
+
+def page() -> str:
+    """The whole page."""
+    group: Any = get_command(app)
+    parts = [HEAD]
+    for name, command in group.commands.items():
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        options = [p for p in command.params if p.param_type_name == "option"]
+        usage = " ".join([f"colonnade {name}", *(str(p.metavar) for p in arguments), *map(_usage, options)])
+        parts.append(f"\n## `{name}`\n\n{command.help.strip()}\n\n```text\n{usage}\n```\n\n| | |\n|---|---|\n")
+        parts += [f"| `{p.metavar}` | {p.help} |\n" for p in arguments]
+        parts += [f"| `{_option(p)}` | {p.help} |\n".replace("linear|", "linear\\|") for p in options]
+    return "".join([*parts, JSON])
+
+
+def _option(parameter: Any) -> str:
+    return str(parameter.opts[0]) if parameter.is_flag else f"{parameter.opts[0]} {parameter.metavar}"
+
+
+def _usage(parameter: Any) -> str:
+    text = _option(parameter) + (" ..." if parameter.multiple else "")
+    return text if parameter.required else f"[{text}]"
+
+
+def main() -> None:
+    if "--check" in sys.argv[1:]:
+        if not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != page():
+            sys.exit("docs/cli.md is not what the commands say: run python docs/write_cli.py")
+        return
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

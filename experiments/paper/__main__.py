@@ -1,0 +1,141 @@
+"""The evidence from one command: `python -m experiments.paper {utility,tables,overhead}`."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+os.environ["POLARS_MAX_THREADS"] = "1"
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from experiments.paper import catalogue, grid, overhead, tables
+from experiments.paper.document import Document, Row
+from experiments.paper.grid import Extent
+from experiments.paper.plots import utility_plot
+from experiments.paper.runner import Settings
+from experiments.paper.store import DEFAULT, SEED
+
+REPORTED = ("data", "method", "privacy", "epsilon", "parties", "collusion", "metric", "mean", "std", "runs")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    result: int = options.act(options)
+    return result
+
+
+def _utility(options: argparse.Namespace) -> int:
+    extent = Extent(options.epsilon, options.parties, options.collusion)
+    if options.quick:
+        extent = Extent(options.epsilon, grid.QUICK.parties, options.collusion)
+    data = tuple(options.data or (key + catalogue.SMALL * (options.quick and "synth" in key) for key in catalogue.KEYS))
+    document = tables.utility(data, extent, _settings(options), "python -m experiments.paper utility --write")
+    if options.write:
+        document.write(tables.RESULTS / "utility.csv")
+        _plots([document], tables.RESULTS)
+    _print(document, options.json)
+    return 0
+
+
+def _tables(options: argparse.Namespace) -> int:
+    folder = Path(tempfile.mkdtemp(prefix="colonnade-tables-")) if options.quick else tables.RESULTS
+    extent = grid.QUICK if options.quick else grid.FULL
+    documents = []
+    for number in options.table:
+        spec = tables.TABLES[number]
+        if options.quick:
+            data = tuple(key + catalogue.SMALL * key.startswith("synthetic") for key in spec.data)
+            spec = tables.TableSpec(number, f"{spec.title} (quick)", data, spec.epsilons)
+        document = tables.table(spec, extent, _settings(options), "python -m experiments.paper tables")
+        document.write(tables.path_of(number, folder))
+        documents.append(document)
+        sys.stderr.write(f"wrote {tables.path_of(number, folder)}\n")
+    _plots(documents, folder)
+    return 0
+
+
+def _plots(documents: list[Document], folder: Path) -> None:
+    rows = [row for document in documents for row in document.rows if row.source == "run"]
+    for data in dict.fromkeys(row.data for row in rows):
+        own = [row for row in rows if row.data == data]
+        if any(row.mean is not None for row in own):
+            utility_plot(own, folder / f"utility_{data}.png")
+
+
+def _overhead(options: argparse.Namespace) -> int:
+    folder = Path(tempfile.mkdtemp(prefix="colonnade-overhead-")) if options.quick else tables.RESULTS
+    overhead.study(folder, quick=options.quick)
+    sys.stderr.write(f"wrote {folder / 'overhead.json'}\n")
+    return 0
+
+
+def _print(document: Document, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([_reported(row) for row in document.rows if row.runs], indent=1))
+        return
+    for row in document.rows:
+        told = f"{row.mean:.4f} ± {row.std:.4f}" if row.mean is not None else f"not run: {row.note}"
+        place = (
+            f"{row.data:16s} {row.method:14s} {row.privacy:15s} {'' if row.epsilon is None else f'{row.epsilon:g}':5s}"
+        )
+        print(f"{place} K={row.parties} c={row.collusion} {row.metric} {told}")
+
+
+def _reported(row: Row) -> dict[str, object]:
+    return {name: getattr(row, name) for name in REPORTED}
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    return Settings(2 if options.quick else options.runs, options.workers, options.seed, options.store)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m experiments.paper", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--runs", type=int, default=10, help="random 80/20 splits")
+    shared.add_argument("--workers", type=int, default=2, help="processes")
+    shared.add_argument("--seed", type=int, default=SEED)
+    shared.add_argument("--store", type=Path, default=DEFAULT, help="where finished fits are kept")
+    shared.add_argument("--quick", action="store_true", help="2 splits, K = 1 and 2, small synthetic data")
+
+    utility = commands.add_parser("utility", parents=[shared], help="ours against epsilon, parties and collusion")
+    utility.add_argument("--data", type=_words, help=f"some of {', '.join(catalogue.KEYS)}")
+    utility.add_argument("--parties", type=_whole, default=grid.PARTIES)
+    utility.add_argument("--epsilon", type=_numbers, default=grid.EPSILONS)
+    utility.add_argument("--collusion", type=_whole, default=grid.COLLUSIONS)
+    utility.add_argument("--json", action="store_true", help="rows as one JSON list on standard output")
+    utility.add_argument(
+        "--write", action="store_true", help="write docs/results/utility.csv, .md and the plots as well"
+    )
+    utility.set_defaults(act=_utility)
+
+    tabled = commands.add_parser("tables", parents=[shared], help="Tables 1-3 beside the printed cells")
+    tabled.add_argument("--table", type=_whole, default=tuple(tables.TABLES), help="some of 1,2,3")
+    tabled.set_defaults(act=_tables)
+
+    costs = commands.add_parser("overhead", help="time and bytes of bgn and lattice against n, d and K")
+    costs.add_argument("--quick", action="store_true", help="few small sizes, written to a temporary folder")
+    costs.set_defaults(act=_overhead)
+    return parser
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(","))
+
+
+def _whole(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

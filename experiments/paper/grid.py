@@ -1,0 +1,88 @@
+"""Which cells the tables and the utility study consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from experiments.paper import catalogue
+from experiments.paper.methods import (
+    APPROXIMATE,
+    FM_PROTOCOL,
+    FM_REPAIRED_PROTOCOL,
+    OURS,
+    OURS_LATTICE,
+    PURE,
+    Cell,
+)
+
+EPSILONS = (0.1, 1.0, 10.0)
+PARTIES = (1, 2, 4, 8)
+COLLUSIONS = (0, 1)
+LATTICE_PARTIES = 4
+"""K of the one row per table that is run again with the product "lattice"."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How far a grid goes."""
+
+    epsilons: tuple[float, ...] = EPSILONS
+    parties: tuple[int, ...] = PARTIES
+    collusions: tuple[int, ...] = COLLUSIONS
+
+
+FULL = Extent()
+QUICK = Extent(parties=(1, 2))
+
+
+def ours(data: str, extent: Extent) -> Iterator[Cell]:
+    """Our fits, both kinds of privacy; one party has nobody to collude with."""
+    for privacy in (PURE, APPROXIMATE):
+        for collusion in extent.collusions:
+            for parties in extent.parties:
+                if collusion < max(parties, 2) and (parties > 1 or collusion == min(extent.collusions)):
+                    for epsilon in extent.epsilons:
+                        yield Cell(data, OURS, privacy, epsilon, parties, collusion if parties > 1 else 0)
+
+
+def references(data: str) -> Iterator[Cell]:
+    """The models that look at no feature, and the one without privacy."""
+    if catalogue.task_of(data) == "logistic":
+        yield Cell(data, "majority")
+    else:
+        yield Cell(data, "w = 0")
+        yield Cell(data, "mean")
+    yield Cell(data, "non-private")
+
+
+def utility(data: Sequence[str], extent: Extent) -> list[Cell]:
+    """The utility study: references and ours."""
+    return [cell for key in data for cell in (*references(key), *ours(key, extent))]
+
+
+def rows_of(data: str, extent: Extent) -> list[Cell]:
+    """Every row of a data set's table (EXPERIMENTS.md, "Rows of each table"), one cell for each epsilon."""
+    logistic, wide = catalogue.task_of(data) == "logistic", data.startswith("synthetic")
+    out = list(references(data))
+    if not wide:
+        out.append(Cell(data, "non-private, no intercept"))
+    each = extent.epsilons
+    for method in ("FM printed", "FM repaired"):
+        out += [Cell(data, method, PURE, e) for e in each]
+    if not wide:
+        for method in (FM_PROTOCOL, FM_REPAIRED_PROTOCOL):
+            out += [Cell(data, method, PURE, e, k) for k in extent.parties if k > 1 for e in each]
+    if logistic:
+        out += [Cell(data, "DPSGD", PURE, e) for e in each]
+    else:
+        out += [Cell(data, "DPFW-C", APPROXIMATE, e) for e in each]
+        out += [Cell(data, f"DPFW-{k}", APPROXIMATE, e, k) for k in extent.parties if k > 1 for e in each]
+        out += [Cell(data, "AdaSSP", APPROXIMATE, e) for e in each]
+    out += [Cell(data, "diffprivlib", PURE, e) for e in each]
+    out += ours(data, extent)
+    most = max(k for k in extent.parties if k <= LATTICE_PARTIES)
+    if most > 1:
+        for privacy in (PURE, APPROXIMATE):
+            out += [Cell(data, OURS_LATTICE, privacy, e, most, min(1, max(extent.collusions))) for e in each]
+    return out

@@ -1,0 +1,59 @@
+"""Utility against epsilon, one picture for each data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from experiments.paper.document import Row
+from experiments.paper.methods import APPROXIMATE, OURS, PURE
+
+COMPARED = ("FM repaired", "DPSGD", "DPFW-C", "AdaSSP", "diffprivlib")
+LEVELS = ("non-private", "majority", "mean", "w = 0")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Without a time stamp or a version, so that equal figures are equal bytes."""
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+    plt.close(figure)
+
+
+def utility_plot(rows: Sequence[Row], path: Path, wide_scale: float = 5.0) -> None:
+    """Mean and deviation of every method against epsilon; a level for each method without privacy."""
+    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    levels = {row.method: row.mean for row in rows if row.method in LEVELS and row.mean is not None}
+    for style, (method, mean) in zip(("-", ":", "-.", "--"), levels.items(), strict=False):
+        axes.axhline(mean, color="grey", linestyle=style, linewidth=1, label=method)
+    most = max((row.parties for row in rows if row.method == OURS), default=1)
+    shown = [(OURS, privacy, most, collusion) for privacy in (PURE, APPROXIMATE) for collusion in (0, 1)]
+    shown += [(method, row.privacy, 1, 0) for method in COMPARED for row in rows if row.method == method]
+    for key in dict.fromkeys(shown):
+        own = sorted(
+            (r.epsilon, r.mean, r.std)
+            for r in rows
+            if (r.method, r.privacy, r.parties, r.collusion) == key
+            and r.epsilon is not None and r.mean is not None and r.std is not None
+        )  # fmt: skip
+        if own:
+            ours = key[0] == OURS
+            label = f"ours, {key[1]}, K={key[2]}, c={key[3]}" if ours else f"{key[0]}, {key[1]}"
+            x, y, error = zip(*own, strict=True)
+            axes.errorbar(
+                x, y, yerr=error, marker="o" if ours else "x", linewidth=2 if ours else 1, capsize=2, label=label
+            )
+    axes.set_xscale("log")
+    axes.set_xlabel("ε")
+    axes.set_ylabel(rows[0].metric)
+    axes.set_title(rows[0].data)
+    if rows[0].metric == "MSE" and levels:
+        # Methods without a repair leave the picture; the table has their numbers.
+        low, high = min(levels.values()), max(levels.values())
+        axes.set_ylim(low - 0.1 * (high - low), high + wide_scale * max(0.2 * high, high - low) / 5)
+    axes.legend(fontsize=7)
+    save(figure, path)

@@ -1,0 +1,421 @@
+"""The command line: parse, call, print. Everything heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from colonnade.foundation.randomness import Randomness
+    from colonnade.mechanism.release import Release
+    from colonnade.protocol.session import Session
+    from colonnade.report.progress import Steps
+    from colonnade.study import Study
+    from colonnade.table import Table
+
+app = typer.Typer(
+    name="colonnade",
+    help="One differentially private regression over columns that different organisations hold about the same people.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.",
+)
+
+TRACEBACK = "COLONNADE_TRACEBACK"
+DEFAULT_RELEASE = Path("release.json")
+PATH_RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+
+
+class TaskName(StrEnum):
+    """Which regression."""
+
+    LINEAR = "linear"
+    LOGISTIC = "logistic"
+
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (TOML).")]
+ReleaseFile = Annotated[Path, typer.Argument(metavar="RELEASE", help="Release file that fit wrote.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"colonnade {version('colonnade')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(short_help="What a study would release, with how much noise; touches no data.")
+def plan(
+    study: StudyFile,
+    rows: Annotated[
+        int | None,
+        typer.Option("--rows", metavar="N", min=2, help="Number of common records; [study] rows if not given."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show what a study would release, to whom, with how much noise. No data is touched and nothing is spent."""
+    from colonnade.protocol.session import TYPICAL_ROWS
+    from colonnade.report.cost import expected_cost
+    from colonnade.report.machine import plan_json
+    from colonnade.report.text import caution, cost_text, plan_report
+    from colonnade.study import read_study
+
+    checked = read_study(study)
+    assumed = rows is None and checked.rows is None
+    session = checked.session(TYPICAL_ROWS if assumed else rows)
+    cost = expected_cost(session, checked.alignment)
+    if json:
+        expected = {"sent": cost.sent, "seconds": cost.seconds}
+        _print_json({**plan_json(session.describe()), "rows_assumed": assumed, "expected": expected}, session)
+        return
+    label = checked.agreement.label
+    _stdout().print(plan_report(session.describe(), label, cost_text(cost.sent, cost.seconds), assumed))
+    for note in session.warnings():
+        _stderr().print(caution(note))
+
+
+@app.command(short_help="Run a study on all parties' files in this process.")
+def fit(
+    study: StudyFile,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help=f"Release file to write; {DEFAULT_RELEASE} if not given."),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="FILE", help="Model file to write, for predict.")
+    ] = None,
+    json: Json = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse a plan that comes with a warning.")] = False,
+    seed: Annotated[
+        str | None, typer.Option("--seed", metavar="HEX", help="For simulations only; the release says so.")
+    ] = None,
+) -> None:
+    """Run a study with all parties in this process, on their files, and spend its epsilon once."""
+    from colonnade.mechanism.release import write_release
+    from colonnade.mechanism.solve import solve
+    from colonnade.report.machine import model_json, plan_json
+    from colonnade.report.output import places
+    from colonnade.report.progress import Steps
+    from colonnade.report.text import caution, flaws, model_report, plan_report, spent_text, traffic_table
+    from colonnade.scoring import publish, write_model
+    from colonnade.study import read_study
+    from colonnade.transport.embedded import run_embedded
+
+    randomness = _randomness(seed)
+    checked = read_study(study)
+    agreement = checked.agreement
+    place = _release_place(out)
+    if model is not None and model.absolute() == place.absolute():
+        raise typer.BadParameter("--out and --model must name two files")
+    asked: list[str] = []
+
+    def consent(session: Session) -> None:
+        """The first party that is asked shows the plan: nothing is spent yet."""
+        if not asked:
+            parts = [] if json else [plan_report(session.describe(), agreement.label)]
+            steps.aside(_stdout(), *parts)
+            steps.aside(_stderr(), *(caution(note) for note in session.warnings()))
+        asked.append(agreement.name)
+        if strict and session.warnings():
+            raise PolicyError(f"--strict refuses this plan: {session.warnings()[0]}")
+
+    with places(place, model) as (release_file, model_file):
+        with Steps(_stderr()) as steps:
+            tables = _tables(checked, steps)
+            outcome = run_embedded(agreement, tables, checked.alignment, randomness, steps, consent)
+        # The budget is spent: whatever happens next, the release is kept.
+        release_file.write(write_release(outcome.release))
+        public = publish(outcome.release, solve(outcome.release.moments(), agreement.task))
+        model_file.write(write_model(public))
+    sent, received = outcome.traffic.sent, outcome.traffic.received
+    if json:
+        content = {
+            **plan_json(outcome.session.describe()),
+            **model_json(public),
+            "seconds": sum(outcome.seconds.values()),
+            "steps": dict(outcome.seconds),
+            "bytes": {"sent": sent, "received": received},
+            "seeded": outcome.release.provenance["seeded"],
+            "release": str(place),
+            "model": None if model is None else str(model),
+        }
+        _print_json(content, outcome.session)
+        return
+    screen = _stdout()
+    screen.print(model_report(public))
+    screen.print(spent_text(outcome.session.describe()))
+    screen.print()
+    matched = checked.alignment == "psi" and len(tables) > 1
+    screen.print(traffic_table(sent, received, outcome.seconds, matched))
+    for note in flaws(outcome.release.provenance):
+        screen.print(caution(note))
+    screen.print(f"Release written to {place}" + ("" if model is None else f", model to {model}") + ".")
+
+
+@app.command(short_help="Draft a party's part of a study file.")
+def schema(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A party's CSV or Parquet file.")],
+    party: Annotated[
+        str | None, typer.Option("--party", metavar="NAME", help="The party's name; the file's if not given.")
+    ] = None,
+    public_data: Annotated[
+        bool, typer.Option("--public-data", help="The file is public: take bounds and levels from it.")
+    ] = False,
+) -> None:
+    """Draft a party's part of a study file, with a "?" wherever a person has to write what is publicly known."""
+    from colonnade.report.drafts import draft_columns
+
+    typer.echo(draft_columns(data, party, public_data), nl=False)
+
+
+@app.command(short_help="Score records by a model.")
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that fit or solve wrote.")],
+    data: Annotated[
+        list[str],
+        typer.Option(
+            "--data", metavar="[PARTY=]FILE", help="One wide file, or one file for each party: repeat the option."
+        ),
+    ],
+    id_column: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="Match files by this column; row by row if not given.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="CSV file to write; standard output if not given.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Score records. Each party adds up its own columns, and only the sum over parties is shown."""
+    from colonnade.report.machine import scores_csv
+    from colonnade.report.output import places, read_whole
+    from colonnade.scoring import read_model, score_files
+
+    public = read_model(read_whole(model, "model"))
+    with places(out) as (file,):
+        scores = score_files(public, data, id_column)
+        content = scores_csv(public, scores, id_column)
+        file.write(content.encode())
+    if json:
+        rows = {"ids": None if scores.ids is None else list(scores.ids), "scores": [float(v) for v in scores.values]}
+        shown = rows if out is None else {"scores": str(out)}
+        known = {"study": public.study, "task": public.model.task, "label": public.model.label}
+        _print_json({**known, "rows": len(scores.values), **shown})
+    elif out is None:
+        typer.echo(content, nl=False)
+    else:
+        _stderr().print(f"{len(scores.values):,} scores written to {out}.")
+
+
+@app.command(short_help="Another model from a release, at no cost.")
+def solve(
+    release: ReleaseFile,
+    task: Annotated[
+        TaskName | None, typer.Option("--task", metavar="linear|logistic", help="The study's if not given.")
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            "--label", metavar="COLUMN", help="A column, or a level such as sex=Male; the study's if not given."
+        ),
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option("--features", metavar="A,B,...", help="Columns to use; all if not given.")
+    ] = None,
+    ridge: Annotated[
+        float | None,
+        typer.Option("--ridge", metavar="X", help="Penalty per record; chosen from the noise if not given."),
+    ] = None,
+    method: Annotated[
+        str, typer.Option("--method", metavar="NAME", help="default, zhang (regularise and trim) or raw.")
+    ] = "default",
+    path: Annotated[bool, typer.Option("--path", help="One model for each of several ridges from 0.003 to 1.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Model file to write.")] = None,
+    json: Json = False,
+) -> None:
+    """Compute another model from a release. It costs no privacy."""
+    from colonnade.mechanism.objective import Task
+    from colonnade.mechanism.solve import ridge_path
+    from colonnade.mechanism.solve import solve as solved
+    from colonnade.report.machine import model_json
+    from colonnade.report.output import places
+    from colonnade.report.text import caution, flaws, model_report, path_table
+    from colonnade.scoring import publish, write_model
+
+    if path and (ridge is not None or out is not None or method != "default"):
+        raise typer.BadParameter("--path goes without --ridge, --method and --out")
+    opened = _release(release)
+    moments, asked = opened.moments(), Task(task or opened.plan["task"])
+    columns = None if features is None else [f.strip() for f in features.split(",")]
+    if path:
+        found = ridge_path(moments, asked, PATH_RIDGES, features=columns, label=label)
+        models = [publish(opened, m) for m in found]
+        if json:
+            _print_json({"study": opened.plan["study"], "task": asked.value, "path": [model_json(m) for m in models]})
+        else:
+            _stdout().print(path_table(models))
+        return
+    with places(out) as (file,):
+        answer = solved(moments, asked, method=method, ridge=ridge, features=columns, label=label)
+        public = publish(opened, answer)
+        file.write(write_model(public))
+    if json:
+        written = None if out is None else str(out)
+        _print_json(
+            {"study": opened.plan["study"], "n": opened.n, **model_json(public), "model": written},
+        )
+        return
+    _stdout().print(model_report(public))
+    for note in flaws(opened.provenance):
+        _stderr().print(caution(note))
+    if out is not None:
+        _stdout().print(f"Model written to {out}.")
+
+
+@app.command(short_help="What a release holds.")
+def report(release: ReleaseFile, json: Json = False) -> None:
+    """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
+    from colonnade.mechanism.objective import Task
+    from colonnade.mechanism.solve import solve
+    from colonnade.report.machine import model_json, plan_json
+    from colonnade.report.text import flaws, model_report, plan_report, provenance_report
+    from colonnade.scoring import publish
+
+    opened = _release(release)
+    public = publish(opened, solve(opened.moments(), Task(opened.plan["task"])))
+    if json:
+        known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
+        content = {**plan_json(opened.plan), **model_json(public), "provenance": known, "digest": public.release}
+        _print_json({**content, "label": public.declared, "flaws": flaws(opened.provenance), "release": str(release)})
+        return
+    screen = _stdout()
+    screen.print(plan_report(opened.plan, public.declared))
+    screen.print(model_report(public))
+    screen.print(provenance_report(opened.provenance))
+
+
+def _tables(study: Study, watch: Steps) -> dict[str, Table]:
+    """Every party's table, read and checked."""
+    from colonnade.table import read_table
+
+    out = {}
+    for k, (name, source) in enumerate(study.sources.items()):
+        watch("read", k / len(study.sources))
+        if source.data is None:
+            raise StudyError(f"[party.{name}] needs data, the path of its file, for a run in one process")
+        out[name] = read_table(name, source.data, study.agreement.schema.parties[name], source.id)
+        for column, count in (out[name].clipped or {}).items():
+            if count:
+                watch.aside(
+                    _stderr(), f"{name} (for its own eyes): {count} values of {column} were clipped to its bounds"
+                )
+    return out
+
+
+def _randomness(seed: str | None) -> Randomness:
+    from colonnade.foundation.randomness import Randomness
+
+    if seed is None:
+        return Randomness()
+    try:
+        key = bytes.fromhex(seed)
+    except ValueError:
+        raise typer.BadParameter(f"--seed must be hexadecimal, got {seed!r}") from None
+    if not key:
+        raise typer.BadParameter("--seed must not be empty")
+    return Randomness(seed=key)
+
+
+def _release_place(out: Path | None) -> Path:
+    """A release costs budget: one that lies at the default place is not overwritten."""
+    if out is None and DEFAULT_RELEASE.exists():
+        raise StudyError(f"{DEFAULT_RELEASE} is here already and is not overwritten unless --out names it")
+    return out or DEFAULT_RELEASE
+
+
+def _release(path: Path) -> Release:
+    from colonnade.mechanism.release import read_release
+    from colonnade.report.output import read_whole
+
+    return read_release(read_whole(path, "release"))
+
+
+def _print_json(content: dict[str, Any], session: Session | None = None) -> None:
+    import json
+
+    from colonnade.report.machine import finite
+
+    if session is not None:
+        content = {**content, "warnings": session.warnings()}
+    typer.echo(json.dumps(finite(content), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _stdout() -> Console:
+    return _console(False)
+
+
+def _stderr() -> Console:
+    return _console(True)
+
+
+def _console(errors: bool) -> Console:
+    from rich.console import Console
+
+    console = Console(stderr=errors, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        # A log keeps a warning on one line; tables need a width.
+        console.width = 1000 if errors else 110
+    return console
+
+
+def main() -> None:
+    """The entry point: refusals become one sentence and exit code 1."""
+    try:
+        try:
+            app(prog_name="colonnade")
+        finally:
+            sys.stdout.flush()
+    except ColonnadeError as error:
+        _fail(str(error))
+    except OSError as error:
+        # Whatever is left in the buffer has nowhere to go; without this the interpreter complains once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _fail(f"{error.filename or 'the output'}: {(error.strerror or str(error)).lower()}")
+    except MemoryError:
+        _fail("there is not enough memory for this study")
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        _fail(f"this is a bug in colonnade, {TRACEBACK}=1 shows where: {type(error).__name__}: {error}")
+
+
+def _fail(sentence: str) -> None:
+    typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+    typer.echo(" ".join(sentence.split()), err=True)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

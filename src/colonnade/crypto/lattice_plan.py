@@ -1,0 +1,156 @@
+"""How large the lattice product's ring words must be, what its errors cost, and why its transforms are exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, expm1, log1p, sqrt
+
+from colonnade.crypto.slots import BLOCK
+from colonnade.foundation.errors import ProductError
+from colonnade.foundation.proof import proven
+
+N = BLOCK
+MODULUS_BITS = range(32, 52)
+"""At most 51, so that adding 1.5 * 2^52 rounds a float64 and leaves its integer in the low bits."""
+SECURITY = {40: 173, 44: 157, 48: 143, 53: 129}
+"""Bits for N = 2048, ternary secret, error 3.2: lattice-estimator, least of uSVP, BDD, dual-hybrid, MATZOV model."""
+SECURITY_FLOOR = 128
+ERROR_STD = 3.2
+"""The error width for which SECURITY was computed; every error here is at least as wide."""
+
+TAU = 7
+"""No error of a sealed word exceeds this; its variance is ERROR_VARIANCE."""
+ERROR_VARIANCE = 10.5
+SECRET_BOUND, SECRET_VARIANCE = 2, 1.0
+WIDE_BOUND, WIDE_VARIANCE = 15, 42.5
+HINT_BOUND, HINT_VARIANCE = 2 * 4095, 4 * (4096**2 - 1) / 12
+FACTOR_SLACK = Fraction(1, 256)
+"""The most that the lattice error may add to the epsilon of a block, relatively."""
+ERROR_SHARE = Fraction(1, 100)
+"""The most that the lattice error's standard deviation may be of the noise's."""
+
+NORM_SLACK = 1.25
+"""Squared norms of random ring elements stay under this many times their mean (9 standard deviations), checked."""
+UNIT, UNIT32 = 2.0**-53, 2.0**-24
+LOW_BITS, SINGLE_BITS = 35, 6
+LARGEST_MESSAGE = 1 << 30
+"""gain * bound, so that what is sealed fits 32 bits."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a plan needs to know of the lattice product at its size."""
+
+    modulus_bits: int
+    gain: int
+    tau: int
+    reach: int
+    """No opened value exceeds this unless the noise exceeds its own reach."""
+    error_std: float
+    """Standard deviation, at most, of what the lattice adds to an opened value."""
+    security: int
+
+
+def security(modulus_bits: int) -> int:
+    """Bits of security at the next larger tabulated modulus.
+
+    One bit of modulus is set aside for the hints that opened values give about the errors (docs/security.md).
+    """
+    larger = [bits for bits in SECURITY if bits >= modulus_bits + 1]
+    return SECURITY[min(larger)] if larger else 0
+
+
+def hint_error_std(columns: int) -> float:
+    """The error width that remains to u when a coalition knows the hints of that many sealed columns.
+
+    Kim, Lee, Seo, Song (CRYPTO 2023), Theorem 1: 1/s^2 = 2 (1/s1^2 + B/s2^2), with B the squared spectral norm of
+    the hints' coefficients, here the ep_j and -s_j of all j: two random matrices, each of a squared norm of about
+    variance * (sqrt(N) + sqrt(columns))^2.
+    """
+    norm = (ERROR_VARIANCE + SECRET_VARIANCE) * (sqrt(N) + sqrt(columns)) ** 2
+    return 1 / sqrt(2 * (1 / WIDE_VARIANCE + norm / HINT_VARIANCE))
+
+
+def lattice_error(rows: int, bound: int) -> tuple[float, int]:
+    """Standard deviation and largest value of e'y + ep'rho - s'e1 + e2."""
+    variance = rows * bound**2 * ERROR_VARIANCE + HINT_VARIANCE
+    variance += N * (ERROR_VARIANCE + SECRET_VARIANCE) * WIDE_VARIANCE
+    return sqrt(variance), rows * bound * TAU + N * (TAU + SECRET_BOUND) * WIDE_BOUND + HINT_BOUND
+
+
+def choose_parameters(
+    rows: int, bound: int, noise_std: float, noise_reach: int, columns: int, *, levels: int = 1
+) -> Parameters:
+    """The smallest modulus that holds the products and the noise, and the largest gain that fits in it.
+
+    `noise_std` (the least of any cross) and `noise_reach` (passed with a probability under 2^-40) are in units of the
+    product before the gain; `columns` counts all parties' columns, `levels` the largest attribute's.
+    """
+    if hint_error_std(columns) < ERROR_STD:
+        raise ProductError(f"the lattice product serves fewer columns than this: its hints allow no columns={columns}")
+    error_std, error_reach = lattice_error(rows, bound)
+    least = max(ceil(error_std / (ERROR_SHARE * Fraction(noise_std))), ceil(levels * TAU / (FACTOR_SLACK * bound)))
+    span = rows * bound**2 + noise_reach
+    for modulus_bits in MODULUS_BITS:
+        room = (1 << (modulus_bits - 1)) - 1 - error_reach
+        gain = min(room // span, LARGEST_MESSAGE // bound)
+        if gain >= least and security(modulus_bits) >= SECURITY_FLOOR:
+            reach = gain * span + error_reach
+            return Parameters(modulus_bits, gain, TAU, reach, error_std, security(modulus_bits))
+    raise ProductError(
+        f"rows={rows}, bound={bound}, noise_std={noise_std}, noise_reach={noise_reach} need a modulus above "
+        f"2^{MODULUS_BITS[-1]}, which would leave fewer than {SECURITY_FLOOR} bits of security"
+    )
+
+
+@proven("lattice_error")
+def error_factor(parameters: Parameters, bound: int, levels: int, *, joint: bool = True) -> Fraction:
+    """By how much, at most, the lattice error multiplies an epsilon (proofs/lattice_error.md).
+
+    `joint=False` is for an epsilon that adds up single blocks, or for two parties; it is then half as much above 1.
+    """
+    return 1 + (2 if joint else 1) * Fraction(levels * parameters.tau, parameters.gain * bound)
+
+
+def fft_error(left_norm: float, right_norm: float, terms: int = 1, unit: float = UNIT) -> float:
+    """A bound on the distance of any coefficient of a sum of `terms` computed products from the true one.
+
+    Percival (Math. Comp. 72, 2003), Theorem 5.1: |x| |y| ((1+u)^3a (1+u sqrt 5)^(3m+1) (1+b)^3m - 1) for three
+    transforms with a levels of additions and m of multiplications by roots of error b. 2^10 points have a = 10;
+    pocketfft's radices of 4 and 8 leave m <= 6. The twist is one multiplication more on each of the three ways, and a
+    sum of products adds (1+u)^terms. A root is a product of two rounded table entries in double precision, b <= 4u,
+    and rounded from double precision in single.
+    """
+    root = 4 * unit if unit == UNIT else unit
+    grown = (3 * 10 + terms) * log1p(unit) + (3 * 7 + 1) * log1p(unit * sqrt(5)) + 3 * 7 * log1p(root)
+    return left_norm * right_norm * expm1(grown)
+
+
+def uniform_norm(bits: int, count: int) -> float:
+    """A bound on the norm of `count` centred uniform limbs; it is checked when they are made."""
+    return sqrt(NORM_SLACK * count * (4.0**bits + 2) / 12)
+
+
+def seal_limbs(modulus_bits: int) -> tuple[int, ...]:
+    """Bits of the limbs of a_r in a_r s: a second one is transformed in single precision where it is short enough."""
+    limbs = (modulus_bits,) if modulus_bits <= LOW_BITS else (LOW_BITS, modulus_bits - LOW_BITS)
+    secret = sqrt(NORM_SLACK * N * SECRET_VARIANCE)
+    for bits in limbs:
+        unit = UNIT32 if bits <= SINGLE_BITS else UNIT
+        assert fft_error(uniform_norm(bits, N), secret, unit=unit) < 0.5
+    return limbs
+
+
+def multiply_limbs(modulus_bits: int, bound: int) -> tuple[tuple[int, ...], int]:
+    """Bits of the limbs of a_r in sums of a_r y_r, and the number of blocks that may be summed before rounding."""
+    for count in (2, 3, 4):
+        bits = ceil(modulus_bits / count)
+
+        def error(blocks: int, bits: int = bits) -> float:
+            return fft_error(uniform_norm(bits, blocks * N), bound * sqrt(blocks * N), blocks)
+
+        blocks = next((blocks for blocks in (1024, 512, 256, 128, 64, 32, 16, 8) if error(blocks) < 0.5), 0)
+        if blocks:
+            return (bits,) * (count - 1) + (modulus_bits - (count - 1) * bits,), blocks
+    raise ProductError(f"entries of the lattice product must be small enough for exact transforms, got bound={bound}")

@@ -1,0 +1,119 @@
+"""A first draft of a party's part of a study file, for a person to fill in.
+
+Bounds and levels are public facts. Taken from the data they would tell about single people (the oldest, the only one
+with a rare occupation), so the draft has a "?" there, which no study file passes with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from colonnade.foundation.errors import DataError
+
+UNKNOWN = '"?"'
+MOST_LEVELS = 64
+PEEK_ROWS = 1000
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_ID = re.compile(r"(^|_)(id|ids|uuid|guid|key)$|^(person|patient|customer|client|user|record|subject)$")
+
+
+def draft_columns(path: Path, party: str | None = None, public: bool = False) -> str:
+    """The draft as TOML; `public` says that the file is public, so that bounds and levels may come from it."""
+    kinds = _kinds(path)
+    name = _key(party or path.name.partition(".")[0])
+    ids = [column for column in kinds if _ID.search(column.lower())]
+    lines = [
+        "# Bounds and levels were taken from the data, which was declared public."
+        if public
+        else '# Replace every "?" by what is publicly known of the column, never by what the data shows.',
+        "# Kinds are guesses from the header and the types. Leave out columns that the study does not need.",
+        f"[party.{name}]",
+        f"data = {_text(path.name)}",
+        f"id = {_text(ids[0])}  # a guess from the header"
+        if ids
+        else f"id = {UNKNOWN}  # the column that names a person, or leave this line out",
+        "",
+        f"[party.{name}.columns]",
+    ]
+    taken = _observed(path, kinds, ids[:1]) if public else {}
+    for column, kind in kinds.items():
+        if column not in ids[:1]:
+            lines.append(f"{_key(column)} = {{ {taken.get(column) or _open(kind)} }}")
+    return "\n".join(lines) + "\n"
+
+
+def _open(kind: str) -> str:
+    if kind == "numeric":
+        return f'kind = "numeric", low = {UNKNOWN}, high = {UNKNOWN}'
+    if kind == "binary":
+        return f'kind = "binary", levels = [{UNKNOWN}, {UNKNOWN}]'
+    return f'kind = "categorical", levels = [{UNKNOWN}]'
+
+
+def _scan(path: Path, *, typed: bool) -> pl.LazyFrame:
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return pl.scan_parquet(path)
+    return pl.scan_csv(path, infer_schema=typed, infer_schema_length=PEEK_ROWS if typed else None)
+
+
+def _kinds(path: Path) -> dict[str, str]:
+    """Each column's kind by its type."""
+    if not path.is_file():
+        raise DataError(f"there is no data file {path}")
+    try:
+        types = _scan(path, typed=True).collect_schema()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path.name} cannot be read: {first}") from None
+    if not types:
+        raise DataError(f"{path.name} has no columns")
+    return {
+        name: "numeric" if kind.is_numeric() else "binary" if kind == pl.Boolean else "categorical"
+        for name, kind in types.items()
+    }
+
+
+def _observed(path: Path, kinds: dict[str, str], ids: list[str]) -> dict[str, str]:
+    """Columns of a public file as it shows them; a column with very many levels stays open."""
+    out: dict[str, str] = {}
+    for name, series in _series(path, [n for n in kinds if n not in ids]):
+        levels = sorted(v for v in series.unique().to_list() if v)
+        if len(levels) == 2:
+            out[name] = f'kind = "binary", levels = [{_text(levels[0])}, {_text(levels[1])}]'
+        elif kinds[name] == "numeric":
+            numbers = series.cast(pl.Float64, strict=False).drop_nulls().drop_nans()
+            low, high = numbers.min(), numbers.max()
+            if isinstance(low, float) and isinstance(high, float) and low < high:
+                out[name] = f'kind = "numeric", low = {_number(low)}, high = {_number(high)}'
+        elif 2 < len(levels) <= MOST_LEVELS:
+            out[name] = f'kind = "categorical", levels = [{", ".join(map(_text, levels))}]'
+    return out
+
+
+def _series(path: Path, names: list[str]) -> Iterator[tuple[str, pl.Series]]:
+    """Each column as the text that a study's reader compares with its levels."""
+    try:
+        frame = _scan(path, typed=False).select(pl.col(n).cast(pl.String).str.strip_chars() for n in names).collect()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path.name} cannot be read: {first}") from None
+    for name in names:
+        yield name, frame.get_column(name)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _text(name)
+
+
+def _text(value: str) -> str:
+    """A TOML basic string."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04X}" for c in escaped) + '"'

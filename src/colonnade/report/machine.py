@@ -1,0 +1,56 @@
+"""A plan, a model and scores in the forms that programs read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from colonnade.foundation.schema import Binary
+
+if TYPE_CHECKING:
+    from colonnade.scoring import PublicModel, Scores
+
+
+def plan_json(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan for --json, where "release" is the path of a file."""
+    return {("released" if key == "release" else key): value for key, value in plan.items()}
+
+
+def model_json(public: PublicModel) -> dict[str, Any]:
+    """A model with its coefficients by feature."""
+    model = public.model
+    return {
+        "task": model.task,
+        "label": model.label,
+        "coefficients": dict(zip(model.features, model.coefficients, strict=True)),
+        "intercept": model.intercept,
+        "method": model.method,
+        "ridge": model.ridge,
+        "effective_parameters": model.freedom,
+        "r_squared": model.r_squared,
+    }
+
+
+def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> str:
+    """One line for each record: its id, and the probability and level or the value that the model gives it."""
+    import polars as pl
+
+    columns: dict[str, Any] = {} if scores.ids is None or id_column is None else {id_column: list(scores.ids)}
+    if public.model.task == "logistic":
+        _, column, level = public.label
+        no = column.levels[0] if isinstance(column, Binary) and level == column.levels[1] else f"not {level}"
+        columns["probability"] = scores.values
+        columns["predicted"] = [level if p >= 0.5 else no for p in scores.values]
+    else:
+        columns["predicted"] = scores.values
+    return pl.DataFrame(columns).write_csv()
+
+
+def finite(value: Any) -> Any:
+    """JSON has no nan and no infinity: both become null."""
+    if isinstance(value, dict):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

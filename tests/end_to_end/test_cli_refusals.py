@@ -1,0 +1,225 @@
+"""Bad input: one sentence on the error stream, exit code 1, nothing written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.cli_study import STUDY, Run, runner, write_study
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    return runner(monkeypatch, capfd)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_study(tmp_path, people=40)
+    return tmp_path
+
+
+def refuse(run: Run, folder: Path, *arguments: object, says: str) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    answer = run(*arguments)
+    assert answer.code == 1, answer.out
+    assert answer.err.startswith("error: ")
+    assert answer.err.count("\n") == 1
+    assert "Traceback" not in answer.err
+    assert says in answer.err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def refuse_fit(run: Run, folder: Path, says: str) -> None:
+    out, model = folder / "release.json", folder / "model.json"
+    refuse(run, folder, "fit", folder / "study.toml", "--out", out, "--model", model, "--json", says=says)
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+STUDIES = {
+    "epsilon 0": ("epsilon = 40.0", "epsilon = 0", "epsilon must be a positive number, got epsilon=0"),
+    "epsilon -1": ("epsilon = 40.0", "epsilon = -1", "epsilon must be a positive number, got epsilon=-1"),
+    "epsilon nan": ("epsilon = 40.0", "epsilon = nan", "epsilon must be a positive number, got epsilon=nan"),
+    "no epsilon": ("epsilon = 40.0", "", "give either epsilon of the study"),
+    "delta 1": ("delta = 0", "delta = 1.0", "delta must lie in [0, 1), got delta=1.0"),
+    "delta nan": ("delta = 0", "delta = nan", "delta must lie in [0, 1), got delta=nan"),
+    "nan bound": ("low = 0, high = 80", "low = nan, high = 80", "column hours: low must be a finite number"),
+    "infinite bound": ("high = 80", "high = inf", "column hours: high must be a finite number, got high=inf"),
+    "inverted bounds": ("low = 0, high = 80", "low = 80, high = 0", "column hours: low must be below high"),
+    "label nowhere": ('label = "works.rich"', 'label = "works.richer"', "column works.richer is declared by no party"),
+    "column twice": ("savings = {", "hours = {", "column hours is declared by two parties, works and bank"),
+    "typo in [study]": ("epsilon =", "epsilom =", "[study] has no key 'epsilom'; did you mean 'epsilon'?"),
+    "typo in [party]": ('id = "person"', 'idd = "person"', "[party.works] has no key 'idd'; did you mean 'id'?"),
+    "typo in a column": ("high = 80", "hihg = 80", "column hours: a numeric column has no key 'hihg'"),
+    "party without columns": (
+        "savings = { kind = \"numeric\", low = 0, high = 1000 }", "", "party bank declares no column"
+    ),
+    "one level": ('["no", "yes"]', '["no"]', "column rich: a binary column needs 2 distinct levels"),
+    "numeric label": ("works.rich", "works.hours", "the label of a logistic regression must be binary"),
+    "unknown product": ('"lattice"', '"lettuce"', "product must be one of lattice, bgn, plain"),
+    "unknown task": ('"logistic"', '"logic"', "task must be one of linear, logistic"),
+    "collusion of all": ("collusion = 1", "collusion = 2", "collusion must lie between 0 and K-1=1"),
+    "not TOML": ("[study]", "[study", "study.toml is not valid TOML"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_bad_study(name: str, run: Run, folder: Path) -> None:
+    old, new, says = STUDIES[name]
+    edit(folder / "study.toml", old, new)
+    refuse(run, folder, "plan", folder / "study.toml", says=says)
+    refuse_fit(run, folder, says)
+
+
+def _short(folder: Path) -> None:
+    lines = (folder / "bank.csv").read_text().splitlines()
+    (folder / "bank.csv").write_text("\n".join(lines[:-3]) + "\n")
+    edit(folder / "study.toml", '"psi"', '"none"')
+
+
+def _keep(count: int) -> Callable[[Path], None]:
+    def keep(folder: Path) -> None:
+        lines = (folder / "bank.csv").read_text().splitlines()
+        (folder / "bank.csv").write_text("\n".join(lines[: 1 + count]) + "\n")
+
+    return keep
+
+
+def _row(name: str, line: str) -> Callable[[Path], None]:
+    """One more row."""
+    return lambda folder: (folder / name).write_text((folder / name).read_text() + line + "\n") and None
+
+
+DATA: dict[str, tuple[Callable[[Path], None], str]] = {
+    "missing file": (lambda f: (f / "bank.csv").unlink(), "party bank: there is no data file"),
+    "missing column": (lambda f: edit(f / "bank.csv", "savings", "saving"), "bank.csv has no column 'savings'"),
+    "missing id column": (lambda f: edit(f / "bank.csv", "person", "name"), "bank.csv has no column 'person'"),
+    "unknown level": (_row("works.csv", "q1,30,tailor,yes"), "column job: level 'tailor' is not among the declared"),
+    "NaN": (_row("bank.csv", "q1,nan"), "party bank: column savings misses 1 values"),
+    "empty value": (_row("bank.csv", "q1,"), "party bank: column savings misses 1 values"),
+    "text for a number": (_row("bank.csv", "q1,much"), "party bank: column savings must hold numbers"),
+    "duplicate ids": (_row("works.csv", "p7,30,clerk,yes"), "party works: ids must be unique"),
+    "missing id": (_row("works.csv", ",30,clerk,yes"), "the id column person has 1 missing values"),
+    "different n": (_short, "without alignment all parties must hold the same number of records"),
+    "empty party": (_keep(0), "party bank: bank.csv holds no records"),
+    "1 record": (_keep(1), "a regression needs at least 2 common records, got n=1"),
+    "empty file": (lambda f: (f / "bank.csv").write_text("") and None, "party bank: bank.csv cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_bad_data(name: str, run: Run, folder: Path) -> None:
+    spoil, says = DATA[name]
+    spoil(folder)
+    refuse_fit(run, folder, says)
+
+
+def test_no_common_ids(run: Run, folder: Path) -> None:
+    path = folder / "bank.csv"
+    path.write_text(path.read_text().replace("\np", "\nx"))
+    refuse_fit(run, folder, "must have ids in common, got none")
+
+
+def test_missing_study_and_missing_data_path(run: Run, folder: Path) -> None:
+    refuse(run, folder, "plan", folder / "nothing.toml", says="there is no study file")
+    edit(folder / "study.toml", 'data = "bank.csv"\n', "")
+    refuse_fit(run, folder, "[party.bank] needs data")
+
+
+def test_place_that_cannot_be_written_is_noticed_before_data_is_read(run: Run, folder: Path) -> None:
+    (folder / "works.csv").unlink()
+    study = folder / "study.toml"
+    refuse(run, folder, "fit", study, "--out", folder / "none" / "r.json", says="no such file or directory")
+    other = folder.parent / "a-folder"
+    other.mkdir(exist_ok=True)
+    refuse(run, folder, "fit", study, "--out", other, says="it is a folder")
+
+
+def test_full_disk_is_one_sentence(run: Run, folder: Path) -> None:
+    """Standard output that cannot be written to is a failure, not a traceback."""
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "colonnade.cli", "schema", folder / "works.csv"],
+            stdout=full, stderr=subprocess.PIPE, text=True, env=os.environ,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_altered_release_and_model(run: Run, folder: Path) -> None:
+    edit(folder / "study.toml", '"lattice"', '"plain"')
+    release, model = folder / "release.json", folder / "model.json"
+    assert run("fit", folder / "study.toml", "--out", release, "--model", model).code == 0
+    whole, scores = release.read_bytes(), folder / "scores.csv"
+    for place in (0, 1, len(whole) // 3, len(whole) // 2, len(whole) - 2, len(whole) - 1):
+        spoilt = bytearray(whole)
+        spoilt[place] ^= 1
+        release.write_bytes(spoilt)
+        refuse(run, folder, "report", release, says="the release file")
+        refuse(run, folder, "solve", release, "--out", folder / "other.json", says="the release file")
+    whole = model.read_bytes()
+    for place in range(0, len(whole), 97):
+        spoilt = bytearray(whole)
+        spoilt[place] ^= 1
+        model.write_bytes(spoilt)
+        data = ("--data", folder / "works.csv", "--data", folder / "bank.csv", "--id", "person")
+        refuse(run, folder, "predict", model, *data, "--out", scores, says="model file")
+    refuse(run, folder, "predict", release, *data, says="model file")
+    refuse(run, folder, "report", model, says="release file")
+
+
+def test_bad_scoring_data(run: Run, folder: Path) -> None:
+    edit(folder / "study.toml", '"lattice"', '"plain"')
+    model, scores = folder / "model.json", folder / "scores.csv"
+    assert run("fit", folder / "study.toml", "--out", folder / "release.json", "--model", model).code == 0
+    works, bank = folder / "works.csv", folder / "bank.csv"
+    refuse(
+        run, folder, "predict", model, "--data", works, "--out", scores, says="no data file has its column 'savings'"
+    )
+    refuse(run, folder, "predict", model, "--data", folder / "x.csv", "--out", scores, says="there is no data file")
+    refuse(run, folder, "predict", model, "--data", works, "--data", bank, says="must hold the same records row by row")
+    bank.write_text(bank.read_text().replace("\np", "\nx"))
+    files = ("--data", works, "--data", bank, "--id", "person")
+    refuse(run, folder, "predict", model, *files, "--out", scores, says="no id in common")
+
+
+def test_bad_options_are_wrong_usage(run: Run, folder: Path) -> None:
+    same = folder / "r.json"
+    assert run("fit", folder / "study.toml", "--out", same, "--model", same).code == 2
+    assert run("fit", folder / "study.toml", "--seed", "xyz").code == 2
+
+
+def test_the_study_itself_is_fine(run: Run, folder: Path) -> None:
+    """Every refusal above comes from its one change."""
+    assert (folder / "study.toml").read_text() == STUDY
+    assert run("fit", folder / "study.toml", "--out", folder / "release.json").code == 0
+
+
+def test_a_release_that_was_paid_for_is_kept(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The budget is spent when the release is open: an error after that must not lose it."""
+    from colonnade.mechanism import solve
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(solve, "solve", fail)
+    answer = run("fit", folder / "study.toml", "--out", folder / "r.json", "--model", folder / "m.json", "--json")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.count("\n") == 1
+    assert "this is a bug in colonnade" in answer.err
+    assert "RuntimeError: planted" in answer.err
+    assert (folder / "r.json").exists()
+    assert not (folder / "m.json").exists()

@@ -1,0 +1,99 @@
+"""What a plan promises, checked on random schemas: by its own numbers and by an adversary who looks for more."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from adversary import Adversary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_sensitivity_search import random_layout
+
+from colonnade.mechanism.dissection import Block, dissect, parties_of
+from colonnade.mechanism.moments import Law, Layout
+from colonnade.mechanism.objective import Task, exact_objective
+from colonnade.mechanism.plan import Offer, PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
+from colonnade.mechanism.sensitivity import sensitivity
+
+
+def case(seed: int) -> tuple[Layout, tuple[Block, ...], np.random.Generator]:
+    generator = np.random.default_rng(seed)
+    layout = random_layout(generator)
+    return layout, dissect(exact_objective(layout)), generator
+
+
+def terms_for(layout: Layout, delta: float = 0.0, factor: Fraction = Fraction(1)) -> Terms:
+    return Terms(Task.LINEAR, delta=delta, collusion=min(1, len(parties_of(layout)) - 1), error_factor=factor)
+
+
+def spent(plan: PrivacyPlan, owner: str | None, generator: np.random.Generator) -> float:
+    """The largest epsilon (Laplace) that an adversary can realise against the release."""
+    rates = [(i.block, 1 / float(i.scale)) for i in plan.blocks]
+    return Adversary(plan.layout, rates, plan.law, owner, generator).climb(2)[0]
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), epsilon=st.floats(0.01, 20.0), stretch=st.sampled_from([0, 1, 7]))
+def test_top_down_laplace(seed: int, epsilon: float, stretch: int) -> None:
+    layout, blocks, generator = case(seed)
+    plan = plan_top_down(layout, blocks, epsilon, terms_for(layout, factor=1 + Fraction(stretch, 1000)))
+    assert epsilon * (1 - 1e-2) <= plan.epsilon <= epsilon
+    for party in parties_of(layout):
+        mine = plan.parties[party][View.OUTSIDER]
+        assert mine is not None and 0 < mine <= plan.epsilon * (1 + 1e-9)
+    for owner in (None, parties_of(layout)[-1]):
+        told = (plan.record if owner is None else plan.parties[owner])[View.OUTSIDER]
+        assert told is not None and spent(plan, owner, generator) <= told * (1 + 1e-9)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), epsilon=st.floats(0.05, 5.0), delta=st.sampled_from([1e-9, 1e-5]))
+def test_top_down_gaussian(seed: int, epsilon: float, delta: float) -> None:
+    layout, blocks, _ = case(seed)
+    plan = plan_top_down(layout, blocks, epsilon, terms_for(layout, delta))
+    assert plan.law is Law.GAUSSIAN
+    assert epsilon * 0.95 <= plan.epsilon <= epsilon
+    assert all((plan.parties[p][View.OUTSIDER] or 0) <= plan.epsilon * (1 + 1e-6) for p in parties_of(layout))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), data=st.data())
+def test_bottom_up_laplace(seed: int, data: st.DataObject) -> None:
+    layout, blocks, generator = case(seed)
+    parties = parties_of(layout)
+    offers = {p: Offer(data.draw(st.floats(0.05, 5.0))) for p in parties}
+    plan = plan_bottom_up(layout, blocks, offers, terms_for(layout))
+    summed = 0.0
+    for item in plan.blocks:
+        alone = sensitivity(layout, [(item.block, 1.0)], Law.LAPLACE) / float(item.scale)
+        summed += alone
+        assert all(alone <= offers[p].total * (1 + 1e-9) for p in item.block.owners)
+    for party in parties:
+        mine = plan.parties[party][View.OUTSIDER]
+        assert mine is not None and 0 < mine <= offers[party].total
+        assert spent(plan, party, generator) <= mine * (1 + 1e-9)
+    joint = sensitivity(layout, [(i.block, 1 / float(i.scale)) for i in plan.blocks], Law.LAPLACE)
+    assert plan.epsilon == pytest.approx(min(joint, summed), rel=1e-6)
+
+
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), offer=st.floats(0.2, 3.0))
+def test_bottom_up_gaussian(seed: int, offer: float) -> None:
+    layout, blocks, _ = case(seed)
+    offers = {p: Offer(offer * (1 + k)) for k, p in enumerate(parties_of(layout))}
+    plan = plan_bottom_up(layout, blocks, offers, terms_for(layout, 1e-6))
+    for party in parties_of(layout):
+        mine = plan.parties[party][View.OUTSIDER]
+        assert mine is not None and 0 < mine <= offers[party].total
+
+
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), epsilon=st.floats(0.1, 5.0))
+def test_scales_are_short_rationals(seed: int, epsilon: float) -> None:
+    """Every machine writes the same 24 bits, whatever its linear algebra library rounds."""
+    layout, blocks, _ = case(seed)
+    for item in plan_top_down(layout, blocks, epsilon, terms_for(layout)).blocks:
+        assert item.scale.numerator.bit_length() <= 25 or item.scale.denominator == 1
+        assert item.scale.denominator & (item.scale.denominator - 1) == 0

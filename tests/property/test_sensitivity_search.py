@@ -1,0 +1,266 @@
+"""No search may exceed a sensitivity, and one must come within its stated slack: random schemas, all scopes, L1 and L2.
+
+Stated slack. L1: the bound is reached within 3%, besides the products inside a simplex (label squares), which are
+counted apart. L2: within 15%, since a handful of signs cannot balance as the relaxation does. Closed forms: exact.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from adversary import Adversary, layout_from, signed_layout
+
+from colonnade.foundation.errors import PrivacyError
+from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
+from colonnade.mechanism.moments import Kind, Law, Layout, Role
+from colonnade.mechanism.objective import Objective, Task, exact_objective, paper_objective, polynomial
+from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
+
+ROUNDING = 1 + 1e-12
+CLOSE = 1e-7
+SLACK = {Law.LAPLACE: 0.97, Law.GAUSSIAN: 0.85}
+
+
+def random_layout(generator: np.random.Generator) -> Layout:
+    """One to four parties with signed and simplex attributes; the label is either kind."""
+    count = int(generator.integers(1, 5))
+    owner = int(generator.integers(count))
+    parts = []
+    for k in range(count):
+        name = chr(65 + k)
+        for _ in range(int(generator.integers(0, 3)) + (k != owner or count == 1)):
+            levels = 1 if generator.random() < 0.5 else int(generator.integers(2, 4))
+            parts.append((name, Kind.SIGNED if levels == 1 else Kind.SIMPLEX, levels, Role.FEATURE))
+        if k == owner:
+            simplex = generator.random() < 0.7
+            parts.append((name, Kind.SIMPLEX if simplex else Kind.SIGNED, 1 + simplex, Role.LABEL))
+    return layout_from(parts)
+
+
+def weighted(layout: Layout, generator: np.random.Generator) -> tuple[list[tuple[Block, float]], float]:
+    """Blocks of a random release at random rates, and the rate of products inside the label."""
+    full, square = generator.random() < 0.7, generator.random() < 0.3
+    blocks = dissect(exact_objective(layout, products=full, label_square=square))
+    if not full:
+        blocks += traces(layout)
+    out = [(block, float(generator.choice([1.0, 1.0, 0.3, 2.5, 0.05 + generator.random()]))) for block in blocks]
+    inner = layout.attributes[layout.label].kind is Kind.SIMPLEX and square
+    rate = max((r for b, r in out if inner and b.owners == (layout.attributes[layout.label].owner,)), default=0.0)
+    return out, rate
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("law", list(Law))
+def test_search_never_exceeds_and_comes_close(seed: int, law: Law) -> None:
+    generator = np.random.default_rng(seed)
+    layout = random_layout(generator)
+    blocks, inner = weighted(layout, generator)
+    for owner in (None, *parties_of(layout)):
+        bound = sensitivity(layout, blocks, law, owner)
+        found, z, w = Adversary(layout, blocks, law, owner, generator).climb(3)
+        assert found <= bound * ROUNDING, (seed, law, owner, z, w)
+        if law is Law.LAPLACE:
+            assert found >= SLACK[law] * (bound - inner / 4)
+        else:
+            assert found >= SLACK[law] * np.sqrt(max(0.0, bound**2 - inner**2 / 16))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("law", list(Law))
+def test_block_scope(seed: int, law: Law) -> None:
+    generator = np.random.default_rng(1000 + seed)
+    layout = random_layout(generator)
+    for block in dissect(exact_objective(layout)):
+        bound = sensitivity(layout, [(block, 1.0)], law)
+        found, _, _ = Adversary(layout, [(block, 1.0)], law, None, generator).climb(5)
+        assert SLACK[law] * bound <= found <= bound * ROUNDING
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("law", list(Law))
+def test_any_polynomial_of_degree_two(seed: int, law: Law) -> None:
+    """Terms in any order, named twice, with the constant on either side, squares of indicators: never exceeded."""
+    generator = np.random.default_rng(2000 + seed)
+    layout = random_layout(generator)
+    names = layout.names
+    terms = []
+    for _ in range(int(generator.integers(2, 9))):
+        one, two = generator.integers(0, layout.width), generator.integers(1, layout.width)
+        factors = [names[one], names[two]]
+        generator.shuffle(factors)
+        terms.append((float(generator.normal()), factors))
+    terms += terms[:2]
+    blocks = [(b, float(generator.random() + 0.1)) for b in dissect(polynomial(layout, terms))]
+    for owner in (None, *parties_of(layout)):
+        bound = sensitivity(layout, blocks, law, owner)
+        found, z, w = Adversary(layout, blocks, law, owner, generator).climb(2)
+        assert found <= bound * ROUNDING, (seed, law, owner, z, w)
+
+
+def test_a_product_named_twice_counts_twice() -> None:
+    layout = signed_layout([3])
+    a, b, _ = layout.names[1:]
+    once = dissect(polynomial(layout, [(1.0, (a, b))]))
+    twice = dissect(polynomial(layout, [(1.0, (a, b)), (1.0, (b, a))]))
+    assert sensitivity(layout, [(twice[0], 1.0)], Law.LAPLACE) == pytest.approx(
+        2 * sensitivity(layout, [(once[0], 1.0)], Law.LAPLACE), rel=CLOSE
+    )
+
+
+def test_a_constant_may_stand_on_either_side() -> None:
+    layout = signed_layout([2])
+    y = layout.names[-1]
+    left, right = (dissect(polynomial(layout, [(1.0, factors)])) for factors in (("1", y), (y, "1")))
+    assert sensitivity(layout, [(left[0], 1.0)], Law.LAPLACE) == pytest.approx(2.0, rel=CLOSE)
+    assert sensitivity(layout, [(right[0], 1.0)], Law.LAPLACE) == pytest.approx(2.0, rel=CLOSE)
+
+
+def test_degree_three_has_no_sensitivity_here() -> None:
+    layout = signed_layout([3])
+    blocks = dissect(polynomial(layout, [(1.0, layout.names[1:])]))
+    with pytest.raises(PrivacyError, match="degree 3"):
+        sensitivity(layout, [(b, 1.0) for b in blocks], Law.LAPLACE)
+
+
+def distinct(layout: Layout, *, label_square: bool) -> list[tuple[Block, float]]:
+    """Every product of two signed coordinates once."""
+    upper, lower = np.triu_indices(layout.width - 1)
+    label = layout.starts[layout.label] - 1
+    keep = label_square | ~((upper == label) & (lower == label))
+    factors = np.stack([upper, lower], axis=1)[keep] + 1
+    return [(b, 1.0) for b in dissect(Objective(layout, factors, np.ones(len(factors))))]
+
+
+def paper(layout: Layout, task: Task) -> list[tuple[Block, float]]:
+    return [(b, 1.0) for b in dissect(paper_objective(layout, task))]
+
+
+def attains(layout: Layout, blocks: list[tuple[Block, float]], owner: str | None, value: float) -> None:
+    """The bound is this value, and some pair of records reaches it."""
+    assert sensitivity(layout, blocks, Law.LAPLACE, owner) == pytest.approx(value, rel=CLOSE)
+    found, _, _ = Adversary(layout, blocks, Law.LAPLACE, owner, np.random.default_rng(5)).climb(6)
+    assert found == pytest.approx(value, rel=2e-3)
+    assert found <= value * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 6])
+def test_closed_forms_of_the_record(d: int) -> None:
+    m = d + 1
+    layout = signed_layout([m])
+    attains(layout, paper(layout, Task.LINEAR), None, m**2)
+    attains(layout, distinct(layout, label_square=True), None, m * (m + 1) / 2)
+    attains(layout, distinct(layout, label_square=False), None, d * (d + 2) ** 2 / (2 * (d + 1)))
+    if d >= 2:
+        attains(layout, paper(layout, Task.LOGISTIC), None, (d + 2) ** 2 / 8)
+
+
+@pytest.mark.parametrize("d", [14, 41, 104, 800])
+def test_closed_forms_of_large_records(d: int) -> None:
+    m = d + 1
+    layout = signed_layout([m])
+    for blocks, value in (
+        (paper(layout, Task.LINEAR), m**2),
+        (distinct(layout, label_square=True), m * (m + 1) / 2),
+        (distinct(layout, label_square=False), d * (d + 2) ** 2 / (2 * (d + 1))),
+        (paper(layout, Task.LOGISTIC), (d + 2) ** 2 / 8),
+    ):
+        assert sensitivity(layout, blocks, Law.LAPLACE) == pytest.approx(value, rel=CLOSE)
+
+
+@pytest.mark.parametrize("counts", [(1, 3), (2, 2), (3, 2, 2), (4, 1, 1), (2, 3, 2, 1)])
+def test_closed_form_of_a_party(counts: tuple[int, ...]) -> None:
+    """Ordered pairs: 4q(m - q) with q = min(m_k, m/2), the label counted for its owner."""
+    layout, m = signed_layout(counts), sum(counts)
+    for k, mine in enumerate(counts):
+        q = min(mine, m / 2)
+        attains(layout, paper(layout, Task.LINEAR), chr(65 + k), 4 * q * (m - q))
+
+
+@pytest.mark.parametrize("m", [2, 4, 6, 14])
+def test_l2_of_ordered_and_distinct_pairs(m: int) -> None:
+    """||zz' - ww'||_F^2 <= 2 m^2, reached at orthogonal sign vectors; half of it for distinct pairs."""
+    layout = signed_layout([m])
+    assert sensitivity(layout, distinct(layout, label_square=True), Law.GAUSSIAN) == pytest.approx(m, rel=CLOSE)
+    z, w = np.ones((1, m + 1)), np.ones((1, m + 1))
+    w[0, 1 : 1 + m // 2] = -1
+    adversary = Adversary(layout, distinct(layout, label_square=True), Law.GAUSSIAN, None, np.random.default_rng(1))
+    assert adversary.change(z, w)[0] == pytest.approx(m)
+
+
+def test_contingency_tables_move_two_however_many_cells() -> None:
+    for levels in (2, 5, 40):
+        layout = layout_from(
+            [("A", Kind.SIMPLEX, levels, Role.FEATURE), ("B", Kind.SIMPLEX, levels, Role.LABEL)],
+        )
+        table = [(b, 1.0) for b in dissect(exact_objective(layout)) if not b.single]
+        assert sensitivity(layout, table, Law.LAPLACE) == pytest.approx(2.0, rel=CLOSE)
+        assert sensitivity(layout, table, Law.GAUSSIAN) == pytest.approx(np.sqrt(2.0), rel=CLOSE)
+
+
+def test_the_trap_between_the_corners() -> None:
+    """Three numerics with label-split sums: corners {-1, 0, 1} give 10, the truth is 31/3, the bound 10.5."""
+    layout = layout_from([("A", Kind.SIGNED, 1, Role.FEATURE)] * 3 + [("A", Kind.SIMPLEX, 2, Role.LABEL)])
+    objective = exact_objective(layout)
+    keep = objective.factors[:, 0] > 0
+    blocks = [(b, 1.0) for b in dissect(Objective(layout, objective.factors[keep], objective.weights[keep]))]
+    adversary = Adversary(layout, blocks, Law.LAPLACE, None, np.random.default_rng(0))
+    corners = np.array(np.meshgrid(*[[-1.0, 0.0, 1.0]] * 6)).reshape(6, -1).T
+    ones, zeros = np.ones((len(corners), 1)), np.zeros((len(corners), 1))
+    z = np.concatenate([ones, corners[:, :3], ones, zeros], axis=1)
+    w = np.concatenate([ones, corners[:, 3:], zeros, ones], axis=1)
+    assert adversary.change(z, w).max() == pytest.approx(10.0)
+    told = adversary.change(np.array([[1, 1, 1, -1, 1, 0.0]]), np.array([[1, 0.65, -1, -0.65, 0, 1.0]]))[0]
+    assert told >= 10.33
+    found, _, _ = adversary.climb(6)
+    bound = sensitivity(layout, blocks, Law.LAPLACE)
+    assert 10.33 <= found <= bound <= 10.5 * (1 + CLOSE)
+
+
+@pytest.mark.parametrize("counts", [(15,), (3, 5, 7), (5, 5, 5)])
+def test_paper_calibration(counts: tuple[int, ...]) -> None:
+    layout, d = signed_layout(counts), sum(counts) - 1
+    linear, logistic = (dissect(paper_objective(layout, task)) for task in (Task.LINEAR, Task.LOGISTIC))
+    assert paper_sensitivity(linear) == 2 * (1 + 2 * d + d * d)
+    assert paper_sensitivity(logistic) * 4 == d * d + 4 * d
+    for k, count in enumerate(counts):
+        own = count - (k == 0)
+        party = chr(65 + k)
+        pairs = own * (2 * d - own)
+        assert paper_sensitivity(linear, party) == 2 * ((1 + 2 * d if k == 0 else 2 * own) + pairs)
+        assert paper_sensitivity(logistic, party) * 4 == 4 * (d if k == 0 else own) + pairs
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_paper_sensitivity_is_never_exceeded(seed: int) -> None:
+    """2 max ||lambda_t|| is an upper bound in every scope; the search reaches half of it for the record."""
+    generator = np.random.default_rng(seed)
+    counts = generator.integers(1, 4, size=int(generator.integers(1, 4)))
+    counts[0] += 1
+    layout = signed_layout([int(c) for c in counts])
+    for task in Task:
+        blocks = paper(layout, task)
+        for owner in (None, *parties_of(layout)):
+            whole = float(paper_sensitivity([b for b, _ in blocks], owner))
+            found, _, _ = Adversary(layout, blocks, Law.LAPLACE, owner, generator).climb(2)
+            assert found <= sensitivity(layout, blocks, Law.LAPLACE, owner) * ROUNDING <= whole * (1 + 1e-9)
+
+
+def test_a_bound_that_is_too_small_would_be_caught() -> None:
+    """The search is strong enough to notice a sensitivity that is 3% too small."""
+    caught = 0
+    for seed in range(8):
+        generator = np.random.default_rng(seed)
+        layout = signed_layout([int(c) for c in generator.integers(2, 4, size=2)])
+        blocks = distinct(layout, label_square=bool(seed % 2))
+        found, _, _ = Adversary(layout, blocks, Law.LAPLACE, None, generator).climb(4)
+        caught += found > 0.97 * sensitivity(layout, blocks, Law.LAPLACE)
+    assert caught == 8
+
+
+def test_rates_scale_the_bound() -> None:
+    layout = signed_layout([2, 2])
+    blocks = dissect(exact_objective(layout))
+    values = [sensitivity(layout, [(b, rate) for b in blocks], Law.LAPLACE) for rate in (0.5, 1.0, 2.0)]
+    assert all(b == pytest.approx(2 * a, rel=CLOSE) for a, b in pairwise(values))

@@ -1,0 +1,365 @@
+"""The lattice product: right sums, uniform words, exact transforms, and nothing that is not re-randomised."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from hashlib import sha256
+from itertools import combinations, product
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from product_sessions import ArrayColumns, Relay, Sent, Session, run
+from scipy import stats
+
+from colonnade.crypto import lattice, lattice_plan
+from colonnade.crypto.lattice import LatticeParty, LatticeServer, choose_parameters, error_factor
+from colonnade.crypto.lattice_plan import ERROR_VARIANCE, MODULUS_BITS, TAU, N, fft_error, lattice_error
+from colonnade.crypto.product import Cross
+from colonnade.crypto.slots import START, slots
+from colonnade.crypto.words import Planes, Scratch, rows_per_chunk, width
+from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.randomness import Randomness
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "lattice.json"
+
+
+def relay(session: Session, seed: bytes = b"relay", **settings: object) -> Relay:
+    return Relay(session, LatticeParty, LatticeServer, seed=seed, **settings)  # type: ignore[arg-type]
+
+
+def session(parties: int = 2, rows: int = 3000, **settings: object) -> Session:
+    chosen = {"bound": 7, "modulus_bits": 40, "gain": 600, "noise": 0} | settings
+    return Session.make(parties=parties, rows=rows, **chosen)  # type: ignore[arg-type]
+
+
+def sealed_words(made: Relay) -> NDArray[np.uint64]:
+    """All words that travel in round seal, without the key's."""
+    made.rounds()
+    spec, found = made.session.spec, []
+    for parcel in made.sent:
+        if parcel.round == "seal":
+            rows = (len(parcel.payload) - START) // width(spec.modulus_bits)
+            found.append(Planes.read(memoryview(parcel.payload)[START:], (1, rows), spec.modulus_bits).words())
+    return np.concatenate([words.ravel() for words in found])
+
+
+@pytest.mark.parametrize("parties", [2, 3, 5])
+@pytest.mark.parametrize(("bound", "bits"), [(7, 40), (127, 44)])
+def test_the_sum_of_shares_is_the_product_within_the_stated_error(parties: int, bound: int, bits: int) -> None:
+    given = session(parties, rows=4500, bound=bound, modulus_bits=bits, widths=tuple(range(2, parties + 2)), noise=9)
+    error = run(given, LatticeParty, LatticeServer) - given.expected()
+    std, most = lattice_error(4500, bound)
+    assert np.abs(error).max() <= min(most, 5 * std)
+    # The statement is not idle: half of it would be passed.
+    assert np.sqrt(np.mean(np.square(error))) > 0.25 * std
+
+
+@pytest.mark.parametrize("bits", MODULUS_BITS)
+def test_every_modulus_opens_right(bits: int) -> None:
+    bound = 2 if bits < 36 else 2**10
+    given = session(rows=2100, bound=bound, modulus_bits=bits, gain=100 if bits < 36 else 1, widths=(3, 2))
+    error = run(given, LatticeParty, LatticeServer) - given.expected()
+    assert np.abs(error).max() <= 5 * lattice_error(2100, bound)[0]
+
+
+@pytest.mark.parametrize("rows", [1, 2047, 2048, 2049, 4096])
+def test_any_number_of_rows(rows: int) -> None:
+    given = session(3, rows=rows)
+    error = run(given, LatticeParty, LatticeServer) - given.expected()
+    assert np.abs(error).max() <= 5 * lattice_error(rows, 7)[0]
+
+
+def test_crosses_of_some_columns_in_any_direction() -> None:
+    given = session(3, rows=2500, widths=(6, 5, 4))
+    crosses = (Cross(0, 1, 1, 3, 2, 5), Cross(0, 1, 4, 6, 0, 1), Cross(2, 0, 0, 4, 5, 6), Cross(1, 2, 3, 4, 1, 3))
+    noise = [{cross: np.full(cross.shape, 1000) for cross in crosses} for _ in range(3)]
+    given = Session(replace(given.spec, crosses=crosses), given.data, list(noise))
+    error = run(given, LatticeParty, LatticeServer) - given.expected()
+    assert np.abs(error).max() <= 5 * lattice_error(2500, 7)[0]
+
+
+def test_sealed_words_and_shares_are_uniform() -> None:
+    given = session(rows=20_000, widths=(60, 60), bound=1, gain=1)
+    made = relay(given)
+    words = sealed_words(made)
+    assert len(words) > 1_200_000
+    shares = [relay(given, seed=b"%d" % i).contributions() for i in range(3)]
+    for found in (words, *(np.concatenate([parts[k].vector for parts in shares]) for k in range(2))):
+        for shift in (0, 8, 16, 24, 32):
+            byte = (found >> np.uint64(shift)) & np.uint64(255)
+            assert stats.chisquare(np.bincount(byte.astype(np.int64), minlength=256)).pvalue > 1e-6
+
+
+def test_sealed_words_without_secrets_would_not_be_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lattice, "draw_secrets", lambda randomness, columns: np.zeros((columns, N), np.int8))
+    words = sealed_words(relay(session(rows=5000, bound=1, gain=1)))
+    top = (words >> np.uint64(32)) & np.uint64(255)
+    assert stats.chisquare(np.bincount(top.astype(np.int64), minlength=256)).pvalue < 1e-100
+
+
+def test_the_same_columns_sealed_twice_differ_everywhere() -> None:
+    given = session(rows=5000, widths=(4, 1))
+    one, two = sealed_words(relay(given, seed=b"one")), sealed_words(relay(given, seed=b"two"))
+    assert np.mean(one == two) < 1e-3
+
+
+def multiply_parcels(given: Session, seed: bytes) -> list[bytes]:
+    made = relay(given, seed=seed)
+    made.rounds()
+    return [parcel.payload for parcel in made.sent if parcel.round == "multiply"]
+
+
+def test_u_is_fresh_though_its_columns_and_elements_are_the_same() -> None:
+    given = session(rows=3000, widths=(1, 3))
+    assert multiply_parcels(given, b"one") != multiply_parcels(given, b"two")
+
+
+def test_u_without_re_randomisation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lattice, "draw_wide", lambda randomness, count: np.zeros(count, np.int8))
+    # Without rho and e1, u is a function of y and public elements: the test above must fail on it.
+    given = session(rows=3000, widths=(1, 3))
+    assert multiply_parcels(given, b"one") == multiply_parcels(given, b"two")
+
+
+def test_u_is_exact() -> None:
+    given = session(rows=5000, widths=(1, 2), bound=127, modulus_bits=44)
+    party = relay(given).parties[1]
+    assert isinstance(party, LatticeParty)
+    rho, e1 = party._rho.copy(), lattice.draw_wide(party._randomness["multiply"], 2 * N).reshape(2, N)
+    party._randomness["multiply"] = Randomness(b"relay1").child(f"lattice multiply {given.spec.session.hex()}")
+    lattice.draw_wide(party._randomness["multiply"], 2 * N)
+    (parcel,) = list(party.send("multiply"))
+    words = Planes.read(memoryview(parcel.payload)[START:], (2, N), 44).words()
+    a = lattice.Stream(lattice.derive(given.spec.session, "lattice elements")).words(4 * N).reshape(4, N)
+    padded = np.zeros((4 * N, 2), np.int64)
+    padded[:5000], padded[3 * N :] = given.data[1], rho.T
+    order = np.arange(N).reshape(2, N // 2).T.ravel()
+    place = np.argsort(order)
+    for column in range(2):
+        total = np.zeros(N, np.uint64)
+        for block in range(4):
+            natural, y = a[block][place], padded[block * N : (block + 1) * N, column][place].view(np.uint64)
+            for i in np.flatnonzero(y):
+                turned = np.concatenate([natural[i:], np.uint64(0) - natural[:i]])
+                total += turned * y[i]
+        expected = total[order] + e1[column].astype(np.int64).view(np.uint64)
+        assert np.array_equal(words[column], expected & np.uint64(2**44 - 1))
+
+
+def test_observed_distances_to_integers_stay_under_the_bound() -> None:
+    randomness = Randomness(b"distances")
+    s = lattice.draw_secrets(randomness, 40)
+    for bits, unit in ((lattice_plan.LOW_BITS, 2.0**-53), (lattice_plan.SINGLE_BITS, 2.0**-24)):
+        limb = lattice._limbs(randomness.words(8 * N).reshape(8, N), (bits,))[0]
+        values = lattice.transform(limb)[:, None] * lattice.transform(s.astype(np.float64)).conj()
+        if unit > 2.0**-53:
+            values = values.astype(np.complex64)
+        pairs = lattice.scipy.fft.ifft(values, axis=-1) * (lattice._UNTWIST if unit < 2**-30 else lattice._UNTWIST32)
+        floats = pairs.view(np.float64 if unit < 2**-30 else np.float32)
+        distance = np.abs(floats - np.rint(floats)).max()
+        bound = fft_error(lattice_plan.uniform_norm(bits, N), sqrt(1.25 * N), unit=unit)
+        assert 0 < distance < bound / 4
+        assert bound < 0.5
+
+
+def test_a_priori_bounds_grow_with_what_they_bound() -> None:
+    assert fft_error(1e12, 50) == pytest.approx(1e12 * 50 * 163 * 2.0**-53, rel=0.02)
+    assert fft_error(1e12, 50, terms=100) > fft_error(1e12, 50)
+    one_bit_more = fft_error(lattice_plan.uniform_norm(lattice_plan.LOW_BITS + 1, N), sqrt(1.25 * N))
+    assert one_bit_more > 0.5
+    for bits in MODULUS_BITS:
+        assert sum(lattice_plan.seal_limbs(bits)) == bits
+        for bound in (1, 7, 127, 2047):
+            limbs, blocks = lattice_plan.multiply_limbs(bits, bound)
+            assert sum(limbs) == bits
+            assert fft_error(lattice_plan.uniform_norm(max(limbs), blocks * N), bound * sqrt(blocks * N), blocks) < 0.5
+
+
+def test_distributions_are_as_stated() -> None:
+    randomness, count = Randomness(b"draws"), 1 << 20
+    cases = [
+        (lattice.draw_errors(randomness, count), TAU, ERROR_VARIANCE),
+        (lattice.draw_wide(randomness, count), lattice_plan.WIDE_BOUND, lattice_plan.WIDE_VARIANCE),
+        (lattice.draw_secrets(randomness, count // N).ravel(), lattice_plan.SECRET_BOUND, 1.0),
+        (lattice.draw_hints(randomness, count), lattice_plan.HINT_BOUND, lattice_plan.HINT_VARIANCE),
+    ]
+    for drawn, most, variance in cases:
+        values = drawn.astype(np.float64)
+        assert np.abs(values).max() <= most
+        assert abs(values.mean()) < 5 * sqrt(variance / count)
+        assert values.var() == pytest.approx(variance, rel=0.01)
+        # A planted 2% error of the variance would be seen.
+        assert values.var() != pytest.approx(1.02 * variance, rel=0.01)
+    assert ERROR_VARIANCE >= lattice_plan.ERROR_STD**2
+    assert {*np.unique(cases[0][0]).tolist()} == {*range(-TAU, TAU + 1)}
+
+
+@pytest.mark.parametrize(("bits", "bound"), [(32, 7), (40, 7), (40, 127), (44, 2047), (51, 2047), (51, 1)])
+def test_exact_products_at_the_worst_case(bits: int, bound: int) -> None:
+    rows = 6000
+    words = np.full((3, rows), 1 << (bits - 1), np.uint64)
+    words[1], words[2] = (1 << (bits - 1)) - 1, (1 << bits) - 1
+    planes = Planes.empty((3, rows), bits, Scratch())
+    planes.write(slice(None), slice(0, rows), words.copy())
+    assert np.array_equal(planes.words(), words)
+    small = np.full((rows, 2), bound)
+    small[:, 1] = -bound
+    product = planes.times(small.astype(np.float64), bound, Scratch())
+    expected = [[sum(int(w) for w in row) * int(y) % 2**bits for y in small[0]] for row in words]
+    assert (product & np.uint64(2**bits - 1)).tolist() == expected
+    assert rows_per_chunk(bits, bound) * bound << (bits - 1) <= 2**53
+
+
+def test_parameters_hold_what_they_promise() -> None:
+    for rows, bound, noise, columns in ((80_000, 7, 1.6e5, 800), (45_000, 127, 2e6, 41), (370_000, 127, 9e5, 14)):
+        chosen = choose_parameters(rows, bound, noise, int(10 * noise), columns)
+        assert chosen.error_std <= 0.01 * chosen.gain * noise
+        assert error_factor(chosen, bound, 1, joint=False) <= 1 + Fraction(1, 256)
+        assert error_factor(chosen, bound, 1) == 1 + Fraction(2 * chosen.tau, chosen.gain * bound)
+        assert chosen.gain * (rows * bound**2 + int(10 * noise)) < chosen.reach < 1 << (chosen.modulus_bits - 1)
+        assert chosen.security >= 128
+        # A smaller modulus would not do.
+        smaller = (1 << (chosen.modulus_bits - 2)) // (rows * bound**2 + int(10 * noise))
+        assert chosen.modulus_bits == 32 or smaller < max(TAU * 256 / bound, 100 * chosen.error_std / noise)
+    many = choose_parameters(10_000, 127, 1e6, 10**7, 50, levels=40)
+    assert error_factor(many, 127, 40, joint=False) <= 1 + Fraction(1, 256)
+
+
+def sensitivity(owners: list[NDArray[np.float64]], error: float) -> float:
+    """The largest L1 change of all products of two parties, over records from the rows given and errors at corners."""
+    places = np.cumsum([0] + [rows.shape[1] for rows in owners])
+    records = np.array([np.concatenate(choice) for choice in product(*owners)])
+    largest = 0.0
+    for signs in product((-error, error), repeat=places[-1]) if error else [(0.0,) * places[-1]]:
+        total = np.zeros((len(records), len(records)))
+        for k, m in combinations(range(len(owners)), 2):
+            for i, j in product(range(places[k], places[k + 1]), range(places[m], places[m + 1])):
+                entry = (records[:, i] + signs[i]) * records[:, j]
+                total += np.abs(entry[:, None] - entry)
+        largest = max(largest, total.max())
+    return largest
+
+
+@pytest.mark.parametrize(
+    ("levels", "growth"),
+    [((1, 1), 1.0), ((3, 1), 1.0), ((1, 3), 1.0), ((3, 3), 1.0), ((1, 1, 1), 1.5), ((1,) * 4, 1.25)],
+)
+def test_error_factor_bounds_moved_data(levels: tuple[int, ...], growth: float) -> None:
+    # Entries are linear in each coordinate, so corners suffice: a number at -1 or 1, or one level of several.
+    owners = [np.array([[-1.0], [1.0]]) if count == 1 else np.eye(count) for count in levels]
+    chosen = lattice.Parameters(40, 1000, TAU, 1, 1.0, 173)
+    error = chosen.tau / chosen.gain
+    ratio = sensitivity(owners, error) / sensitivity(owners, 0.0)
+    sealed = max(levels[:-1])
+    assert ratio <= error_factor(chosen, 1, sealed)
+    assert ratio == pytest.approx(1 + growth * sealed * error)
+    if len(levels) == 2:
+        assert ratio <= error_factor(chosen, 1, sealed, joint=False) * (1 + 1e-12)
+
+
+def test_what_cannot_be_secure_is_refused() -> None:
+    with pytest.raises(ProductError, match="128 bits"):
+        choose_parameters(10**7, 2047, 10.0, 100, 10)
+    with pytest.raises(ProductError, match="columns"):
+        choose_parameters(1000, 7, 1e6, 10**7, 20_000)
+    for bits in (31, 52, 60):
+        given = session(rows=10)
+        with pytest.raises(ProductError, match="modulus_bits"):
+            LatticeServer(replace(given.spec, modulus_bits=bits, reach=1000))
+    assert [lattice_plan.security(bits) for bits in (32, 39, 40, 44, 51, 53)] == [173, 173, 157, 143, 129, 0]
+
+
+def test_a_party_answers_once_and_keeps_no_secrets() -> None:
+    made = relay(session(rows=100, noise=50))
+    party = made.parties[0]
+    assert isinstance(party, LatticeParty)
+    made.rounds()
+    with pytest.raises(ProtocolError, match="once"):
+        party.send("seal")
+    assert party._secrets.any()
+    shown = repr(party)
+    party.contribute()
+    held = (party._secrets, party._rho, *party._kept.values(), *party._returned.values(), *party._noise.values())
+    assert not any(array.any() for array in held)
+    assert not party._randomness
+    assert "array" not in shown
+    with pytest.raises(ProductError):
+        party.contribute()
+
+
+def test_header_fields_are_named_when_they_are_wrong() -> None:
+    given = session(rows=5000, widths=(2, 2))
+    made = relay(given)
+    made.rounds()
+    seal = next(parcel for parcel in made.sent if parcel.round == "seal")
+    multiply = next(parcel for parcel in made.sent if parcel.round == "multiply")
+    other = relay(session(rows=5000, widths=(2, 2), modulus_bits=44))
+    other.session.spec = replace(other.session.spec, session=given.spec.session)
+    other = relay(other.session)
+    other.rounds()
+    fresh = relay(given).parties[1]
+    for payload, match in (
+        (next(parcel.payload for parcel in other.sent if parcel.round == "seal"), "modulus_bits=40"),
+        (multiply.payload, "round=0"),
+        (seal.payload[:-1], "bytes"),
+        (seal.payload[:20], "header"),
+        (b"CLa0" + seal.payload[4:], "format"),
+    ):
+        with pytest.raises(MessageError, match=match):
+            fresh.receive("seal", seal.sender, payload)
+    fresh.receive("seal", seal.sender, seal.payload)
+
+
+def test_every_flipped_bit_raises() -> None:
+    given = session(rows=30, widths=(1, 1))
+
+    def flip(parcel: Sent) -> Iterator[Sent]:
+        if parcel.round == "seal" and len(parcel.payload) < 400:
+            for place in range(8 * len(parcel.payload)):
+                changed = bytearray(parcel.payload)
+                changed[place // 8] ^= 1 << place % 8
+                yield replace(parcel, payload=bytes(changed), bad=True)
+        yield parcel
+
+    made = relay(given, tamper=flip)
+    error = made.open(made.contributions()) - given.expected()
+    assert np.abs(error).max() <= 5 * lattice_error(30, 7)[0]
+
+
+def test_parcels_stay_small_and_take_the_planned_bytes() -> None:
+    for columns, rows in ((1, 10**6), (7, 370_000), (400, 80_000), (3000, 10_000)):
+        found = slots(columns, rows)
+        assert sum(slot.rows * slot.columns for slot in found) == (rows + N) * columns
+        assert max(slot.rows * slot.columns * 7 + START for slot in found) <= 32_000_000
+    given = session(3, rows=5000, widths=(2, 3, 4))
+    made = relay(given)
+    made.rounds()
+    for me, name in enumerate(given.spec.parties):
+        sent = sum(len(parcel.payload) for parcel in made.sent if parcel.sender == name)
+        assert sent == lattice.planned_bytes(given.spec, me)
+
+
+def test_vectors() -> None:
+    """What a seeded session sends and opens has not changed: `tests/vectors/lattice.json`."""
+    for case in json.loads(VECTORS.read_text())["cases"]:
+        given = session(**case["session"])
+        made = relay(given, seed=case["seed"].encode())
+        contributions = made.contributions()
+        assert [sha256(parcel.payload).hexdigest() for parcel in made.sent] == case["parcels"]
+        assert [sha256(part.vector.astype("<u8").tobytes()).hexdigest() for part in contributions] == case["shares"]
+        assert made.open(contributions).tolist() == case["opened"]
+
+
+def test_columns_that_do_not_fit_are_refused() -> None:
+    given = session(rows=50)
+    with pytest.raises(ProductError, match="rows"):
+        LatticeParty(given.spec, 0, ArrayColumns(given.data[0][1:]), given.noise[0], Randomness(b"x"))
+    large = replace(given.spec, gain=1 << 29, modulus_bits=51, reach=1 << 49)
+    with pytest.raises(ProductError, match="gain"):
+        LatticeParty(large, 0, ArrayColumns(given.data[0]), given.noise[0], Randomness(b"x"))

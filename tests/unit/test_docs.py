@@ -1,0 +1,142 @@
+"""Every code block of README and docs runs: python, shell with the demo's files, and study files."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from colonnade.foundation.schema import column_from
+from colonnade.study import study_from
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "proofs").glob("*.md")])
+PEOPLE = 900
+"""As many people of the demo stay in its files, so that a block takes a second."""
+SHELLS = ("bash", "sh", "console")
+LANGUAGES = (*SHELLS, "python", "toml", "json", "text")
+
+_BLOCK = re.compile(r"^```(?P<language>\S*)[^\n]*\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?!https?:|mailto:|#)(?P<target>[^)#\s]+)")
+
+
+@dataclass(frozen=True)
+class CodeBlock:
+    document: Path
+    line: int
+    language: str
+    body: str
+
+
+def blocks_of(document: Path) -> Iterator[CodeBlock]:
+    text = document.read_text(encoding="utf-8")
+    for match in _BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield CodeBlock(document, line, match["language"], match["body"])
+
+
+def name_of(value: CodeBlock | Path) -> str:
+    if isinstance(value, Path):
+        return value.relative_to(ROOT).as_posix()
+    return f"{name_of(value.document)}:{value.line}"
+
+
+BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
+
+
+def of(*languages: str) -> list[Path]:
+    """The documents that have a block in one of these languages."""
+    return sorted({block.document for block in BLOCKS if block.language in languages})
+
+
+@pytest.fixture(scope="session")
+def small_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of demo/ with fewer people."""
+    folder = tmp_path_factory.mktemp("docs") / "demo"
+    folder.mkdir()
+    frames = {path.name: pl.read_csv(path, infer_schema=False) for path in sorted((ROOT / "demo").glob("*.csv"))}
+    everyone = sorted(set().union(*(frame.get_column("person").to_list() for frame in frames.values())))[:PEOPLE]
+    for name, frame in frames.items():
+        frame.filter(pl.col("person").is_in(everyone)).write_csv(folder / name)
+    for name in ("study.toml",):
+        shutil.copy(ROOT / "demo" / name, folder / name)
+    return folder
+
+
+@pytest.fixture
+def place(small_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that looks like the repository's root to a document's blocks."""
+    shutil.copytree(small_demo, tmp_path / "demo")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def commands(block: CodeBlock) -> str:
+    """What a reader would type."""
+    if block.language != "console":
+        return block.body
+    lines = re.findall(r"^\$ ((?:[^\n]*\\\n)*[^\n]*)$", block.body, re.MULTILINE)
+    assert lines, f"{name_of(block)}: a console block needs a line that starts with '$ '"
+    return "\n".join(lines)
+
+
+def test_blocks_are_found() -> None:
+    found = {block.language for block in blocks_of(ROOT / "README.md")}
+    assert {"python", "bash"} <= found
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=name_of)
+def test_language_is_known(block: CodeBlock) -> None:
+    assert block.language in LANGUAGES, f"{name_of(block)}: name the block's language, one of {', '.join(LANGUAGES)}"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("document", of("python"), ids=name_of)
+def test_python_runs(document: Path, place: Path) -> None:
+    """A document's blocks share one namespace, as a reader's session would."""
+    session: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks_of(document):
+        if block.language == "python":
+            # Leading newlines put the block's own line number into a traceback.
+            exec(compile("\n" * block.line + block.body, str(document), "exec"), session)
+
+
+@pytest.mark.parametrize("document", of(*SHELLS), ids=name_of)
+def test_shell_runs(document: Path, place: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for block in blocks_of(document):
+        if block.language in SHELLS:
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", commands(block)],
+                env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src")},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, f"{name_of(block)}: {done.stderr}"
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "toml"], ids=name_of)
+def test_toml_is_accepted(block: CodeBlock, tmp_path: Path) -> None:
+    content = tomllib.loads(block.body)
+    if "study" in content and "party" in content:
+        study_from(content, tmp_path)
+    for party in content.get("party", {}).values():
+        for name, column in party.get("columns", {}).items():
+            column_from(name, column)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_links_lead_somewhere(document: Path) -> None:
+    text = _BLOCK.sub("", document.read_text(encoding="utf-8"))
+    for match in _LINK.finditer(text):
+        assert (document.parent / match["target"]).exists(), f"{name_of(document)} links to {match['target']}"

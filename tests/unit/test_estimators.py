@@ -1,0 +1,332 @@
+"""The scikit-learn contract of the estimators, and what they add to it: parties, public bounds, spending."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from colonnade import estimators
+from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression
+from colonnade.foundation.errors import ColonnadeError, DataError, PrivacyError, SchemaError, StudyError
+from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
+from colonnade.mechanism.release import read_release, write_release
+
+# Simulations on few rows: the plan has much to warn of. Tests of warnings catch their own.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+# A large epsilon: these checks are about the contract, and sklearn's data has some 200 rows.
+CHECKED = [VerticalLinearRegression(epsilon=100.0), VerticalLogisticRegression(epsilon=100.0)]
+EXPECTED_FAILURES: dict[str, str] = {}
+
+LINEAR: dict[str, Any] = {"epsilon": 1e6, "product": "plain", "ridge": 0.0, "random_state": 1}
+BOUNDS = {"age": Numeric(0, 100), "income": Numeric(0, 5000)}
+JOBS = ("clerk", "smith", "baker")
+
+
+@parametrize_with_checks(CHECKED, expected_failed_checks=lambda _: EXPECTED_FAILURES)
+def test_scikit_learn_contract(estimator: Any, check: Callable[[Any], None]) -> None:
+    check(estimator)
+
+
+def test_fewer_than_five_checks_may_fail() -> None:
+    assert len(EXPECTED_FAILURES) < 5
+    assert all(EXPECTED_FAILURES.values())
+
+
+def _people(n: int = 400) -> tuple[pd.DataFrame, NDArray[np.float64]]:
+    draw = np.random.default_rng(7)
+    frame = pd.DataFrame(
+        {
+            "age": draw.uniform(20, 70, n),
+            "job": draw.choice(JOBS, n),
+            "income": draw.uniform(500, 4500, n),
+            "owner": draw.integers(0, 2, n),
+        }
+    )
+    rent = 200 + 3.0 * frame["age"] + 0.1 * frame["income"] + 90.0 * (frame["job"] == "smith") - 50.0 * frame["owner"]
+    return frame, rent.to_numpy()
+
+
+SCHEMA: dict[str, Any] = {
+    "income": {"kind": "numeric", "low": 0, "high": 5000},
+    "age": Numeric(0, 100),
+    "job": Categorical(JOBS),
+    "owner": {"kind": "binary", "levels": [0, 1]},
+    "rent": {"kind": "numeric", "low": 0, "high": 2000},
+}
+PARTIES = {"bank": ["income", "owner"], "town": ["job", "age"]}
+
+
+def _rent(**changed: Any) -> VerticalLinearRegression:
+    return VerticalLinearRegression(**{**LINEAR, "parties": PARTIES, "schema": SCHEMA, "label": "rent", **changed})
+
+
+def test_coefficients_are_in_the_units_of_the_data_and_the_order_of_its_columns() -> None:
+    frame, rent = _people()
+    model = _rent(collusion=0).fit(frame, rent)
+    assert list(model.encoded_feature_names_) == ["age", "job=smith", "job=baker", "income", "owner=1"]
+    # The grid has 11 bits, so coefficients come back to some 1e-3 of the label's range.
+    assert model.coef_ == pytest.approx([3.0, 90.0, 0.0, 0.1, -50.0], abs=0.5)
+    assert model.intercept_ == pytest.approx(200, abs=2)
+    assert model.predict(frame) == pytest.approx(rent, abs=2)
+    by_hand = model.intercept_ + frame["age"] * model.coef_[0] + (frame["job"] == "smith") * model.coef_[1]
+    by_hand += (frame["job"] == "baker") * model.coef_[2] + frame["income"] * model.coef_[3]
+    by_hand += frame["owner"] * model.coef_[4]
+    assert model.predict(frame) == pytest.approx(by_hand.to_numpy(), abs=1e-8)
+
+
+def test_pandas_polars_and_numpy_give_the_same_model() -> None:
+    frame, rent = _people()
+    expected = _rent().fit(frame, rent)
+    polars = pl.DataFrame({name: frame[name].tolist() for name in frame})
+    from_polars = _rent().fit(polars, pl.Series(rent))
+    assert np.array_equal(from_polars.coef_, expected.coef_)
+    assert list(from_polars.feature_names_in_) == list(frame)
+    assert np.array_equal(from_polars.predict(polars), expected.predict(frame))
+    by_position = {f"x{i}": SCHEMA[name] for i, name in enumerate(frame)}
+    array = frame.to_numpy(dtype=object)
+    plain = _rent(schema=by_position, parties={"bank": [2, 3], "town": [1, 0]}, label=SCHEMA["rent"]).fit(array, rent)
+    assert plain.coef_ == pytest.approx(expected.coef_, abs=1e-9)
+    assert not hasattr(plain, "feature_names_in_")
+    coded = frame.assign(job=frame["job"].map({job: i for i, job in enumerate(JOBS)})).to_numpy(dtype=np.float64)
+    floats = _rent(
+        schema=by_position | {"x1": Categorical(("0", "1", "2"))},
+        parties={"bank": [2, 3], "town": [1, 0]},
+        label=Numeric(0, 2000),
+    ).fit(coded, rent)
+    assert floats.coef_ == pytest.approx(expected.coef_, abs=1e-9)
+
+
+def test_a_schema_object_brings_its_parties_and_the_owner_of_the_label() -> None:
+    frame, rent = _people()
+    schema = Schema.of(
+        {
+            "bank": {"income": SCHEMA["income"], "rent": SCHEMA["rent"], "owner": SCHEMA["owner"]},
+            "town": {"age": SCHEMA["age"], "job": SCHEMA["job"]},
+        }
+    )
+    model = _rent(schema=schema, parties=None).fit(frame, rent)
+    assert model.plan_["parties"]["bank"]["columns"] == ["income", "owner", "rent"]
+    assert model.schema_.find("rent") == ("bank", "rent")
+    moved = _rent(label_party="town").fit(frame, rent)
+    assert moved.schema_.find("rent") == ("town", "rent")
+
+
+def test_a_party_may_hold_nothing_but_the_label() -> None:
+    frame, rent = _people()
+    model = _rent(parties={"landlord": [], "town": list(frame)}).fit(frame, rent)
+    assert model.schema_.find("rent")[0] == "landlord"
+    assert model.score(frame, rent) > 0.99
+
+
+def test_lattice_product_gives_the_model_of_the_plain_one() -> None:
+    frame, rent = _people()
+    plain = _rent(epsilon=100.0).fit(frame, rent)
+    lattice = _rent(epsilon=100.0, product="lattice").fit(frame, rent)
+    assert lattice.release_.plan["product"] == "lattice"
+    assert lattice.coef_ == pytest.approx(plain.coef_, rel=0.2, abs=20)
+
+
+@pytest.mark.parametrize("classes", [("no", "yes"), (0, 1), (-1.0, 1.0), (False, True)])
+def test_classes_keep_their_type_and_the_second_is_the_positive_one(classes: tuple[Any, Any]) -> None:
+    frame, rent = _people()
+    doubt = np.random.default_rng(8).normal(0, 50, len(rent))
+    y = np.array(classes)[(rent + doubt > np.median(rent)).astype(int)]
+    schema = {name: column for name, column in SCHEMA.items() if name != "rent"}
+    model = VerticalLogisticRegression(epsilon=1e5, schema=schema, random_state=0).fit(frame, y)
+    assert model.classes_.tolist() == list(classes)
+    assert model.score(frame, y) > 0.8
+    assert set(model.predict(frame)) == set(classes)
+    chances = model.predict_proba(frame)
+    assert np.array_equal(chances[:, 1] > 0.5, model.predict(frame) == classes[1])
+    assert np.exp(model.predict_log_proba(frame)) == pytest.approx(chances)
+    declared = VerticalLogisticRegression(
+        epsilon=1e5, schema=schema, random_state=0, label=Binary((str(classes[1]), str(classes[0])))
+    ).fit(frame, y)
+    assert declared.classes_.tolist() == list(classes)
+    assert np.array_equal(declared.coef_, model.coef_)
+
+
+def test_classes_that_a_line_separates_can_be_fitted() -> None:
+    frame, rent = _people()
+    schema = {name: column for name, column in SCHEMA.items() if name != "rent"}
+    model = VerticalLogisticRegression(epsilon=1e5, schema=schema, random_state=0).fit(frame, rent > np.median(rent))
+    assert model.score(frame, rent > np.median(rent)) > 0.9
+    assert np.isfinite(model.coef_).all()
+
+
+def test_declared_classes_need_not_occur() -> None:
+    frame, _ = _people(20)
+    schema = {name: column for name, column in SCHEMA.items() if name != "rent"}
+    label = {"kind": "binary", "levels": ["no", "yes"]}
+    model = VerticalLogisticRegression(epsilon=100.0, schema=schema, label=label).fit(frame, ["no"] * 20)
+    assert model.classes_.tolist() == ["no", "yes"]
+    with pytest.raises(DataError, match="declared classes"):
+        model.fit(frame, ["maybe"] * 20)
+
+
+def test_bounds_come_from_nowhere_but_the_declaration() -> None:
+    draw = np.random.default_rng(1)
+    X = draw.uniform(-1, 1, (300, 2))
+    y = X @ [0.3, -0.2]
+    with pytest.warns(UserWarning, match=r"\[-1, 1\]"):
+        near = VerticalLinearRegression(**LINEAR).fit(X, y)
+    with pytest.warns(UserWarning, match=r"\[-1, 1\]"):
+        far = VerticalLinearRegression(**LINEAR).fit(1e6 * X, y)
+    assert near.plan_ == far.plan_
+    assert near.schema_ == far.schema_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        VerticalLinearRegression(**LINEAR, schema=Numeric(-1, 1), label=Numeric(-1, 1)).fit(X, y)
+
+
+def test_a_hopeless_plan_warns_before_the_spend() -> None:
+    X = np.random.default_rng(2).uniform(-1, 1, (50, 3))
+    model = VerticalLinearRegression(epsilon=0.01, schema=Numeric(-1, 1), label=Numeric(-1, 1))
+    with pytest.warns(UserWarning, match="trivial"):
+        model.fit(X, X[:, 0])
+    with warnings.catch_warnings(), pytest.raises(UserWarning, match="trivial"):
+        warnings.simplefilter("error")
+        fresh = clone(model)
+        fresh.fit(X, X[:, 0])
+    assert not hasattr(fresh, "release_")
+
+
+def test_only_a_seeded_release_repeats_and_it_says_so() -> None:
+    X = np.random.default_rng(3).uniform(-1, 1, (100, 2))
+    fits = [VerticalLinearRegression(random_state=state).fit(X, X[:, 0]) for state in (5, 5, 6, None, None)]
+    assert np.array_equal(fits[0].coef_, fits[1].coef_)
+    assert len({fit.release_.blocks[0].values.tobytes() for fit in fits}) == 4
+    assert [fit.release_.provenance["seeded"] for fit in fits] == [True, True, True, False, False]
+
+
+def test_every_fold_and_candidate_is_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(4).uniform(-1, 1, (200, 2))
+    y = X @ [0.5, 0.4]
+    sessions: list[str] = []
+    run = estimators.run_embedded
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        outcome = run(*args, **kwargs)
+        sessions.append(outcome.session.digest)
+        return outcome
+
+    monkeypatch.setattr(estimators, "run_embedded", counted)
+    model = VerticalLinearRegression(epsilon=1000.0, ridge=0.0)
+    assert cross_val_score(model, X, y, cv=4).min() > 0.9
+    assert len(set(sessions)) == 4
+    search = GridSearchCV(model, {"ridge": [0.0, 10.0]}, cv=3, refit=False).fit(X, y)
+    assert search.best_params_ == {"ridge": 0.0}
+    assert len(set(sessions)) == 4 + 6
+
+
+def test_pipeline_and_clone() -> None:
+    frame, rent = _people()
+    numbers = frame[["age", "income"]]
+    model = VerticalLinearRegression(
+        **LINEAR, schema=Numeric(-3, 3), label=Numeric(0, 2000), parties={"a": [0], "b": [1]}
+    )
+    assert clone(model).get_params() == model.get_params()
+    piped = make_pipeline(StandardScaler(), model).fit(numbers, rent)
+    assert piped.score(numbers, rent) == pytest.approx(
+        LinearRegression().fit(numbers, rent).score(numbers, rent), abs=1e-3
+    )
+    piped.set_params(verticallinearregression__parties=None).fit(numbers, rent)
+    assert list(piped[-1].plan_["parties"]) == ["data"]
+
+
+def test_without_intercept_the_model_passes_through_the_middle_of_the_ranges() -> None:
+    frame, rent = _people()
+    numbers = frame[["age", "income"]]
+    model = VerticalLinearRegression(**LINEAR, schema=BOUNDS, label=Numeric(0, 2000), fit_intercept=False)
+    model.fit(numbers, rent)
+    assert model.model_.intercept == 0
+    assert model.predict(pd.DataFrame({"age": [50.0], "income": [2500.0]})) == pytest.approx([1000.0])
+
+
+def test_parties_may_state_what_they_allow() -> None:
+    frame, rent = _people()
+    model = _rent(epsilon={"bank": 50.0, "town": 80.0}, product="plain").fit(frame, rent)
+    for party, offered in (("bank", 50.0), ("town", 80.0)):
+        assert model.plan_["parties"][party]["epsilon"]["outsider"] <= offered
+
+
+def test_the_release_can_be_written_and_read() -> None:
+    frame, rent = _people()
+    model = _rent().fit(frame, rent)
+    assert read_release(write_release(model.release_)).plan["epsilon"] == model.plan_["epsilon"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "words"),
+    [
+        ({"epsilon": -1.0}, PrivacyError, "epsilon must be"),
+        ({"delta": 1.0}, PrivacyError, "delta must"),
+        ({"collusion": 2}, PrivacyError, "collusion must"),
+        ({"product": "paillier"}, StudyError, "product must"),
+        ({"calibration": "loose"}, StudyError, "calibration must"),
+        ({"method": "magic"}, StudyError, "method must"),
+        ({"ridge": -1.0}, StudyError, "ridge must"),
+        ({"parties": {"bank": ["income"], "town": ["job", "age"]}}, StudyError, "'owner'"),
+        ({"parties": {"bank": ["income", "owner", "age"], "town": ["job", "age"]}}, SchemaError, "two parties"),
+        ({"parties": {**PARTIES, "ghost": []}}, SchemaError, "declares no column"),
+        ({"parties": {**PARTIES, "ghost": ["soul"]}}, StudyError, "'soul'"),
+        ({"label": "wage"}, SchemaError, "'wage'"),
+        ({"label": "age"}, StudyError, "must not hold the label"),
+        ({"label": Categorical(JOBS)}, StudyError, "must be numeric"),
+        ({"label_party": "ghost"}, StudyError, "'ghost'"),
+        ({"schema": {"job": Categorical(JOBS), "rent": Numeric(0, 2000)}}, SchemaError, "must declare every column"),
+        ({"schema": {**SCHEMA, "job": Categorical(JOBS[:2])}}, DataError, "baker"),
+        ({"schema": {**SCHEMA, "job": Numeric(0, 1)}}, DataError, "numbers"),
+        ({"schema": {**SCHEMA, "job": 3}}, SchemaError, "declared by"),
+    ],
+)
+def test_wrong_settings_are_named_and_nothing_is_spent(
+    changed: dict[str, Any], error: type[ColonnadeError], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spend(*_: Any, **__: Any) -> None:
+        raise AssertionError("a session was opened")
+
+    monkeypatch.setattr(estimators, "run_embedded", spend)
+    frame, rent = _people(30)
+    model = _rent(**changed)
+    with pytest.raises(error, match=words):
+        model.fit(frame, rent)
+    assert not hasattr(model, "model_")
+
+
+@pytest.mark.parametrize("value", [None, np.nan, np.inf, "much"])
+def test_a_value_that_is_no_number_is_refused_unless_a_fill_is_declared(value: Any) -> None:
+    frame, rent = _people(30)
+    broken = frame.astype({"age": object})
+    broken.loc[3, "age"] = value
+    with pytest.raises(DataError, match="age"):
+        _rent().fit(broken, rent)
+    filled = _rent(schema={**SCHEMA, "age": Numeric(0, 100, fill=40.0)})
+    if value is None or value is np.nan:
+        filled.fit(broken, rent)
+        assert np.isfinite(filled.predict(broken)).all()
+    else:
+        with pytest.raises(DataError, match="age"):
+            filled.fit(broken, rent)
+
+
+def test_a_regression_needs_two_classes() -> None:
+    X = np.zeros((6, 1))
+    with pytest.raises(ValueError, match="1 class"):
+        VerticalLogisticRegression().fit(X, np.ones(6))
+    with pytest.raises(ValueError, match="Only binary"):
+        VerticalLogisticRegression().fit(X, [0, 1, 2, 0, 1, 2])

@@ -1,0 +1,176 @@
+"""The house's own rules: floors that can fall, one door to randomness, small rooms, a silent library, clean files."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "colonnade"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+DOOR = PACKAGE / "foundation" / "randomness.py"
+SILENT = [path for path in MODULES if path != PACKAGE / "cli.py" and PACKAGE / "report" not in path.parents]
+LARGEST_ROOM = 500
+LARGER_FOR_A_REASON: dict[str, str] = {}
+BUILT = {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache", "build"}
+
+# Split, so that this file does not hold what it forbids.
+FORBIDDEN_TEXT = {
+    "a path of one machine": r"(?<![\w.$}])/(?:work|root|home|opt)" + r"/\w",
+    "a registry's host": r"(?:pypi" + r"\.org|python" + r"hosted\.org|files\.python)",
+    "a folder outside the repository": r"\.\./" + "shared",
+    "work left over": r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b",
+}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Every text file that a clone would have, but for data."""
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = sorted(f for f in folders if f not in BUILT and not f.endswith(".egg-info"))
+        for name in sorted(files):
+            if Path(name).suffix in {".py", ".md", ".toml", ".lock", ".json", ""}:
+                path = Path(folder, name)
+                yield path, path.read_text(encoding="utf-8")
+
+
+def dotted(node: ast.AST) -> str:
+    """a.b.c of an attribute chain, else an empty text."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = dotted(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return ""
+
+
+def randomness_in(source: str) -> list[str]:
+    """Uses of a generator other than the door's."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [a.name for a in node.names if a.name.split(".")[0] in ("secrets", "random")]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{a.name}" for a in node.names]
+            found += [n for n in names if re.match(r"(secrets|random|numpy\.random|os\.urandom|os\.getrandom)\b", n)]
+        elif isinstance(node, ast.Attribute):
+            found += [dotted(node)] if re.match(r"(np|numpy)\.random\b|os\.(urandom|getrandom)$", dotted(node)) else []
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_one_door_to_randomness(path: Path) -> None:
+    found = randomness_in(path.read_text(encoding="utf-8"))
+    assert found == (["secrets"] if path == DOOR else []), f"{name_of(path)} draws randomness by {found}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import secrets",
+        "from os import urandom",
+        "import os\nos.urandom(8)",
+        "import numpy as np\nnp.random.default_rng()",
+    ],
+)
+def test_other_doors_are_noticed(source: str) -> None:
+    assert randomness_in(source)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_module_is_a_small_room(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    assert not tree.body or ast.get_docstring(tree), f"{name_of(path)} says nowhere what it is"
+    limit = 10 * LARGEST_ROOM if name_of(path) in LARGER_FOR_A_REASON else LARGEST_ROOM
+    assert source.count("\n") <= limit, f"{name_of(path)} has more than {LARGEST_ROOM} lines"
+
+
+@pytest.mark.parametrize("path", SILENT, ids=name_of)
+def test_library_is_silent(path: Path) -> None:
+    """Only the command line and its reports speak, and they do so through their consoles."""
+    calls = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
+    assert not [n.lineno for n in calls if dotted(n.func) in ("print", "sys.stdout.write", "sys.stderr.write", "input")]
+
+
+def test_files_are_clean() -> None:
+    found = [
+        f"{name_of(path)} holds {what}: {match[0]!r}"
+        for path, text in texts()
+        for what, pattern in FORBIDDEN_TEXT.items()
+        for match in re.finditer(pattern, text)
+    ]
+    assert not found, "\n".join(found)
+
+
+def locked() -> dict[str, list[str]]:
+    """Package -> hashes, from requirements.lock."""
+    out: dict[str, list[str]] = {}
+    for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"([A-Za-z0-9._-]+)==\S+", line):
+            out[match[1].lower()] = last = []
+        elif match := re.match(r"\s+--hash=sha256:([0-9a-f]{64})", line):
+            last.append(match[1])
+        else:
+            assert line.startswith("#"), f"requirements.lock holds {line!r}"
+    return out
+
+
+def test_lock_covers_what_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    for extra in project["project"]["optional-dependencies"].values():
+        declared += extra
+    pinned = locked()
+    assert all(pinned.values()), "every pinned package needs a hash"
+    names = {re.match(r"[A-Za-z0-9._-]+", text)[0].lower() for text in declared}  # type: ignore[index]
+    assert names <= set(pinned), f"run make lock: {sorted(names - set(pinned))}"
+
+
+def lint_with(tmp_path: Path, planted: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """import-linter's verdict on a copy of the package with planted lines."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(PACKAGE, tmp_path / "src" / "colonnade", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, line in planted.items():
+        with (tmp_path / "src" / "colonnade" / name).open("a", encoding="utf-8") as file:
+            file.write(f"\n{line}\n")
+    linter = "import sys; sys.path.insert(0, 'src'); from importlinter.cli import lint_imports_command as run; run()"
+    return subprocess.run(
+        [sys.executable, "-c", linter, "--no-cache"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("planted", "broken"),
+    [
+        ({}, None),
+        ({"utils.py": '"""A drawer."""'}, "Imports point down only"),
+        ({"mechanism/plan.py": "from colonnade.protocol import messages"}, "Imports point down only"),
+        ({"crypto/masks.py": "from colonnade.mechanism import moments"}, "Imports point down only"),
+        ({"crypto/plain.py": "from colonnade.crypto import bgn"}, "Backends do not know each other"),
+        ({"mechanism/solve.py": "from colonnade.mechanism import blocks"}, "Making models is post-processing"),
+        ({"protocol/party.py": "import sqlite3"}, "No input, output, clock"),
+        ({"table.py": "import secrets"}, "One door to randomness"),
+    ],
+    ids=lambda value: next(iter(value), "as it is") if isinstance(value, dict) else "",
+)
+def test_floors_hold_and_can_fall(tmp_path: Path, planted: dict[str, str], broken: str | None) -> None:
+    verdict = lint_with(tmp_path, planted)
+    if broken is None:
+        assert verdict.returncode == 0, verdict.stdout
+    else:
+        assert verdict.returncode != 0
+        # Long names are wrapped, so that the verdict may stand on the next line.
+        assert re.search(rf"{broken}(?:(?!KEPT).)*BROKEN", verdict.stdout, re.DOTALL), verdict.stdout

@@ -1,0 +1,451 @@
+"""The ledger: caps, chain, two processes, and kill -9 at any line."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import polars as pl
+import pytest
+
+from colonnade import ledger as module
+from colonnade.foundation.errors import DataError, LedgerError
+from colonnade.foundation.schema import Numeric, Schema
+from colonnade.ledger import GENESIS, Booking, DataSet, Kind, Ledger
+from colonnade.mechanism.composition import (
+    Cap,
+    Charge,
+    Rule,
+    charge_of,
+    record_epsilon,
+    rho_of_pure,
+    rho_of_stated,
+)
+from colonnade.mechanism.objective import Task
+from colonnade.mechanism.plan import View
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.session import Session
+from colonnade.table import table_from
+from colonnade.transport.embedded import Outcome, run_embedded
+
+FORK = multiprocessing.get_context("fork")
+DATA = DataSet("bank.csv", "d" * 64)
+CAP = Cap(1.0)
+
+
+def pure(epsilon: float) -> Charge:
+    return Charge(epsilon, 0.0, rho_of_pure(epsilon))
+
+
+def booking(session: str = "s1", epsilon: float = 0.25, data: DataSet = DATA, party: str = "bank") -> Booking:
+    return Booking(session, party, "income", "p" * 64, data, pure(epsilon), 1.0)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.sqlite", lambda: datetime(2026, 1, 2, tzinfo=UTC))
+
+
+def test_a_spend_counts_from_its_booking_until_it_is_void(book: Ledger) -> None:
+    book.book(booking("s1"), CAP)
+    assert book.spent(DATA, CAP).epsilon == 0.25
+    book.settle("s1", "bank", Kind.RELEASED)
+    book.book(booking("s2"), CAP)
+    assert book.spent(DATA, CAP).epsilon == 0.5
+    book.settle("s2", "bank", Kind.VOID, "the server ended the session")
+    assert book.spent(DATA, CAP).epsilon == 0.25
+    assert [e.kind for e in book.entries()] == [Kind.BOOKED, Kind.RELEASED, Kind.BOOKED, Kind.VOID]
+    assert book.entries()[-1].reason == "the server ended the session"
+
+
+def test_the_cap_is_reached_exactly_and_not_passed(book: Ledger) -> None:
+    for i in range(10):
+        book.check(DATA, pure(0.1), CAP)
+        book.book(booking(f"s{i}", 0.1), CAP)
+    head = book.verify()
+    for refused in (lambda: book.check(DATA, pure(1e-9), CAP), lambda: book.book(booking("more", 1e-9), CAP)):
+        with pytest.raises(LedgerError, match=r"bank\.csv may spend at most epsilon=1 in total, epsilon=1 is spent"):
+            refused()
+    assert book.verify() == head
+
+
+def test_a_first_session_above_the_cap_is_refused_and_leaves_no_entry(book: Ledger) -> None:
+    with pytest.raises(LedgerError, match=r"at most epsilon=1 in total, this session alone asks epsilon=1\.5"):
+        book.book(booking(epsilon=1.5), CAP)
+    gaussian = Charge(0.5, 1e-6, rho_of_stated(0.5, 1e-6))
+    with pytest.raises(LedgerError, match=r"asks epsilon=0\.5 at delta=1e-06"):
+        book.book(replace(booking(), charge=gaussian), CAP)
+    assert book.entries() == []
+
+
+def test_a_gaussian_account_holds_more_sessions_than_the_sum_of_its_epsilons(book: Ledger) -> None:
+    charge = Charge(0.25, 1e-6, rho_of_stated(0.25, 1e-6))
+    cap = Cap(1.0, 1e-6)
+    booked = 0
+    with pytest.raises(LedgerError, match='by rule "rho"'):
+        for booked in range(100):
+            book.book(replace(booking(f"s{booked}"), charge=charge), cap)
+    assert booked > 8
+    assert 0.9 < book.spent(DATA, cap).epsilon <= 1.0
+    with pytest.raises(LedgerError, match='by rule "sum"'):
+        book.check(DATA, charge, replace(cap, rule=Rule.SUM))
+
+
+def test_a_session_is_booked_once(book: Ledger) -> None:
+    first = book.book(booking(), CAP)
+    assert book.book(booking(), CAP) == first
+    assert len(book.entries()) == 1
+    with pytest.raises(LedgerError, match="session s1 of party bank is booked with other terms in entry 1"):
+        book.book(booking(epsilon=0.3), CAP)
+    book.book(booking(party="shop", data=DataSet("shop.csv", "e" * 64)), CAP)
+    book.settle("s1", "bank", Kind.VOID)
+    with pytest.raises(LedgerError, match="has ended: it is void by entry 3"):
+        book.book(booking(), CAP)
+
+
+def test_settling_follows_booking_and_never_takes_a_release_back(book: Ledger) -> None:
+    with pytest.raises(LedgerError, match="session s1 of party bank was never booked"):
+        book.settle("s1", "bank", Kind.VOID)
+    book.book(booking(), CAP)
+    with pytest.raises(LedgerError, match="released or void, got booked"):
+        book.settle("s1", "bank", Kind.BOOKED)
+    void = book.settle("s1", "bank", Kind.VOID)
+    assert book.settle("s1", "bank", Kind.VOID) == void
+    assert book.spent(DATA, CAP).sessions == 0
+    book.settle("s1", "bank", Kind.RELEASED, "the release appeared after all")
+    assert book.spent(DATA, CAP).epsilon == 0.25
+    with pytest.raises(LedgerError, match="is released and cannot become void"):
+        book.settle("s1", "bank", Kind.VOID)
+    book.verify()
+
+
+def test_a_renamed_copy_and_an_edited_file_share_the_budget(book: Ledger) -> None:
+    book.book(booking("s1", 0.5), CAP)
+    book.book(booking("s2", 0.25, DataSet("bank.csv", "e" * 64)), CAP)
+    renamed = DataSet("copy.csv", "e" * 64)
+    with pytest.raises(LedgerError, match=r"epsilon=0\.75 is spent"):
+        book.book(booking("s3", 0.5, renamed), CAP)
+    assert book.spent(renamed, CAP).epsilon == 0.75
+    assert book.spent(DataSet("other.csv", "f" * 64), CAP).sessions == 0
+    book.book(booking("s4", 1.0, DataSet("other.csv", "f" * 64)), CAP)
+    accounts = book.accounts()
+    assert [(len(a.data), a.spent.epsilon, a.pending) for a in accounts] == [(2, 0.75, 2), (1, 1.0, 1)]
+
+
+def test_a_data_set_is_named_and_digested_by_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x\n1\n")
+    one = DataSet.of_file(path)
+    path.write_bytes(b"x\n2\n")
+    assert one.name == "a.csv" and one.digest != DataSet.of_file(path).digest
+    assert DataSet.of_file(path, "patients").name == "patients"
+    with pytest.raises(DataError, match="cannot be read"):
+        DataSet.of_file(tmp_path / "none.csv")
+
+
+def test_export_can_be_verified_by_anyone_with_a_hash_function(book: Ledger) -> None:
+    import hashlib
+    import json
+
+    book.book(booking("s1"), CAP)
+    book.settle("s1", "bank", Kind.RELEASED)
+    previous = GENESIS
+    for line in json.loads(json.dumps(book.export())):
+        number, digest = line.pop("number"), line.pop("hash")
+        text = json.dumps(line, sort_keys=True, separators=(",", ":"))
+        previous = hashlib.sha256(f"{previous}\n{number}\n{text}".encode()).hexdigest()
+        assert previous == digest
+    assert book.verify() == previous
+
+
+def test_the_file_refuses_updates_and_deletions(book: Ledger) -> None:
+    book.book(booking(), CAP)
+    connection = sqlite3.connect(book.path)
+    for statement in ("UPDATE entries SET content = '{}'", "DELETE FROM entries"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            connection.execute(statement)
+    connection.close()
+    assert book.path.stat().st_mode & 0o077 == 0
+
+
+def _tamper(book: Ledger, *statements: str) -> None:
+    connection = sqlite3.connect(book.path)
+    connection.execute("DROP TRIGGER no_update")
+    connection.execute("DROP TRIGGER no_delete")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (
+            "UPDATE entries SET content = replace(content, '0.25', '0.05') WHERE number = 2",
+            "broken at entry 2: its hash",
+        ),
+        ("UPDATE entries SET hash = replace(hash, 'a', 'b') WHERE number = 3", "broken at entry 3"),
+        ("DELETE FROM entries WHERE number = 1", "broken at entry 1: the next entry has number 2"),
+        ("DELETE FROM entries WHERE number = 2", "broken at entry 2: the next entry has number 3"),
+        ("DELETE FROM entries WHERE number = 3", "lacks the entry with hash"),
+    ],
+)
+def test_tampering_is_found_and_named(book: Ledger, statement: str, message: str) -> None:
+    for i in range(3):
+        book.book(booking(f"s{i}"), CAP)
+    head = book.verify()
+    assert "a" in head
+    _tamper(book, statement)
+    with pytest.raises(LedgerError, match=message):
+        book.verify(head)
+    if "broken" in message:
+        with pytest.raises(LedgerError, match=message):
+            book.book(booking("s9"), CAP)
+
+
+def test_a_chain_that_is_hashed_anew_must_still_make_sense(book: Ledger) -> None:
+    book.book(booking("s1"), CAP)
+    entry = book.entries()[0]
+    content = module._content(Kind.RELEASED, entry.time, booking("s2"), CAP, "")
+    text = module._canonical(content)
+    link = module._link(entry.hash, 2, text)
+    connection = sqlite3.connect(book.path)
+    connection.execute("INSERT INTO entries VALUES (2, ?, ?)", (text, link))
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError, match="entry 2: session s2 is released out of turn"):
+        book.verify()
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        Ledger(tmp_path / "none").verify()
+    assert Ledger(tmp_path / "none").entries() == [] and not (tmp_path / "none").exists()
+    text = tmp_path / "text"
+    text.write_text("no database at all, but long enough to be looked at" * 20)
+    with pytest.raises(LedgerError, match="cannot be used"):
+        Ledger(text).book(booking(), CAP)
+    foreign = tmp_path / "foreign"
+    connection = sqlite3.connect(foreign)
+    connection.execute("CREATE TABLE entries (number)")
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError, match="is an SQLite file but no ledger"):
+        Ledger(foreign).book(booking(), CAP)
+    future = Ledger(tmp_path / "future")
+    future.book(booking(), CAP)
+    connection = sqlite3.connect(future.path)
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    with pytest.raises(LedgerError, match="must have version 1, got version 2"):
+        future.verify()
+
+
+ROUNDS = 25
+
+
+def _compete(path: Path, who: str, barrier: Any, pipe: Any) -> None:
+    done = 0
+    for i in range(ROUNDS):
+        barrier.wait()
+        try:
+            Ledger(path).book(booking(f"{who}{i}", 1.0, DataSet(f"data{i}", f"{i}")), CAP)
+            done += 1
+        except LedgerError as error:
+            assert "in total" in str(error)  # refused by the cap, not by a lock
+    pipe.send(done)
+
+
+def test_two_processes_share_one_cap(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    barrier = FORK.Barrier(2)
+    pipes, children = [], []
+    for who in "ab":
+        ours, theirs = FORK.Pipe()
+        child = FORK.Process(target=_compete, args=(path, who, barrier, theirs))
+        child.start()
+        pipes.append(ours)
+        children.append(child)
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0, 0]
+    assert sum(pipe.recv() for pipe in pipes) == ROUNDS
+    Ledger(path).verify()
+    assert [a.spent.epsilon for a in Ledger(path).accounts()] == [1.0] * ROUNDS
+
+
+def _run(path: Path, work: Callable[[Path, int], None], seconds: float | None = None) -> list[str]:
+    """Fork and let the child work until it dies, by its own hand or ours; the sessions whose booking it confirmed."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        try:
+            work(path, writer)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    with os.fdopen(reader) as confirmed:
+        lines = confirmed.read().split()
+    os.waitpid(child, 0)
+    return lines
+
+
+def _consistent(path: Path, confirmed: list[str], before: int) -> int:
+    """The ledger is whole, holds all that was confirmed, and at most one booking more."""
+    book = Ledger(path)
+    if path.exists():
+        book.verify()
+    entries = book.entries()
+    new = [e.booking.session for e in entries[before:]]
+    assert new[: len(confirmed)] == confirmed
+    assert len(new) <= len(confirmed) + 1
+    return len(entries)
+
+
+def test_kill_9_at_every_line_of_a_booking(tmp_path: Path) -> None:
+    source = module.__file__
+
+    def lines(limit: int) -> tuple[Callable[[Path, int], None], Callable[[], int]]:
+        count = 0
+
+        def trace(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal count
+            if frame.f_code.co_filename != source:
+                return None
+            if event == "line":
+                count += 1
+                if count == limit:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return trace
+
+        def work(path: Path, writer: int) -> None:
+            sys.settrace(trace)
+            Ledger(path).book(booking("first"), CAP)
+            os.write(writer, b"first\n")
+            Ledger(path).book(booking("second"), CAP)
+            os.write(writer, b"second\n")
+            sys.settrace(None)
+
+        return work, lambda: count
+
+    work, counted = lines(0)
+    reader, writer = os.pipe()
+    old = sys.gettrace()
+    try:
+        work(tmp_path / "whole", writer)
+    finally:
+        sys.settrace(old)
+        os.close(reader)
+        os.close(writer)
+    steps = counted()
+    assert steps > 50
+    seen = set()
+    for limit in range(1, steps + 1):
+        path = tmp_path / f"killed{limit}"
+        confirmed = _run(path, lines(limit)[0])
+        left = _consistent(path, confirmed, 0)
+        seen.add((len(confirmed), left))
+        if limit % 8 == 0:  # A killed booking can be repeated, and then stands once.
+            Ledger(path).book(booking("first"), CAP)
+            assert Ledger(path).spent(DATA, CAP).sessions == max(left, 1)
+    assert {(0, 0), (0, 1), (1, 1), (1, 2)} <= seen
+
+
+def test_kill_9_at_random_instants(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    cap = Cap(1e9)
+    chance = random.Random(5)
+    entries = lives = 0
+    while lives < 10 or entries < 10:
+
+        def work(path: Path, writer: int, life: int = lives) -> None:
+            for i in range(10_000):
+                Ledger(path).book(booking(f"{life}-{i}"), cap)
+                os.write(writer, f"{life}-{i}\n".encode())
+
+        entries = _consistent(path, _run(path, work, chance.uniform(0.005, 0.1)), entries)
+        lives += 1
+        assert lives < 200
+
+
+AGREEMENT = Agreement(
+    name="income",
+    schema=Schema({"bank": {"gain": Numeric(0, 9)}, "shop": {"spend": Numeric(0, 5)}}),
+    label="spend",
+    task=Task.LINEAR,
+    epsilon=1.0,
+    product="plain",
+)
+
+
+def _study(folder: Path, caps: dict[str, Cap], watch: Callable[[str, float], None] | None = None) -> Outcome:
+    """An embedded run in which each party books in its own ledger, and settles by how the run ended."""
+    tables, books = {}, {}
+    sessions: dict[str, str] = {}
+    for party, columns in AGREEMENT.schema.parties.items():
+        frame = pl.DataFrame({name: [0.5, 1.0, 2.0, 4.0] for name in columns})
+        tables[party] = table_from(party, frame, columns)
+
+        def book(session: Session, party: str = party) -> None:
+            spend = charge_of(session.plan, party)
+            data = DataSet(f"{party}.csv", party)
+            name = session.identity.hex()
+            entry = Booking(
+                name, party, session.agreement.name, session.digest, data, spend, record_epsilon(session.plan)
+            )
+            Ledger(folder / party).book(entry, caps[party])
+            sessions[party] = name
+
+        books[party] = book
+    kind = Kind.VOID
+    try:
+        outcome = run_embedded(AGREEMENT, tables, "none", watch=watch, book=books)
+        kind = Kind.RELEASED
+    finally:
+        for party, name in sessions.items():
+            Ledger(folder / party).settle(name, party, kind)
+    return outcome
+
+
+def test_a_session_is_booked_by_every_party_before_its_submission_leaves(tmp_path: Path) -> None:
+    seen: list[list[int]] = []
+
+    def watch(step: str, _: float) -> None:
+        if step == "submit":
+            seen.append([len(Ledger(tmp_path / party).entries()) for party in ("bank", "shop")])
+
+    outcome = _study(tmp_path, {"bank": CAP, "shop": CAP}, watch)
+    # A party's own booking is there when its message arrives; which party comes first does not matter.
+    assert seen and all(max(counts) >= 1 for counts in seen) and seen[-1] == [1, 1]
+    for party in ("bank", "shop"):
+        entries = Ledger(tmp_path / party).entries()
+        assert [e.kind for e in entries] == [Kind.BOOKED, Kind.RELEASED]
+        assert entries[0].booking.plan == outcome.session.digest
+        assert entries[0].booking.charge.epsilon == outcome.session.plan.parties[party][View.OUTSIDER]
+
+
+def test_a_second_session_beyond_the_budget_is_refused_and_nobody_spends(tmp_path: Path) -> None:
+    caps = {"bank": Cap(5.0), "shop": CAP}
+    first = _study(tmp_path, caps).session.plan
+    with pytest.raises(LedgerError, match=r"data set shop\.csv may spend at most epsilon=1 in total"):
+        _study(tmp_path, caps)
+    for party, cap in caps.items():
+        spent = Ledger(tmp_path / party).spent(DataSet(f"{party}.csv", party), cap)
+        assert spent.sessions == 1 and spent.epsilon == first.parties[party][View.OUTSIDER]
+        Ledger(tmp_path / party).verify()
