@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,16 @@ JSON = """
 
 | command | keys |
 |---|---|
-| `plan`, `fit`, `report` | `study`, `task`, `n`, `epsilon`, `delta`, `collusion`, `calibration`, `product`, `law`, `neighbours`, `released` (full or trace), `record` and `parties` with `epsilon` by view (null: no guarantee), `blocks` with `owners`, `role`, `name`, `terms`, `sensitivity`, `scale`, `scale_exact`, `noise_std`; `grid`, `error_factor`, `forecast` |
-| `plan` | also `rows_assumed`, `expected` (bytes that each party `sent`, CPU `seconds` by step), `warnings` |
-| `fit` | also `coefficients`, `intercept`, `label`, `method`, `ridge`, `effective_parameters`, `r_squared` of the model; `seconds` in all and by `steps`; `bytes` with `sent` and `received` by party; `seeded`, `release` and `model` (paths), `warnings` |
+| `plan`, `fit`, `report` | `study`, `task`, `n`, `epsilon`, `delta`, `collusion`, `calibration`, `product`, `law`, `neighbours`, `released` (full or trace), `record` and `parties` with `epsilon` by view (null: no guarantee, or no such view with one party), `blocks` with `owners`, `role`, `name`, `terms`, `sensitivity`, `scale`, `scale_exact`, `noise_std`; `grid`, `error_factor`, `forecast` |
+| `plan` | also `rows_assumed`, `expected` (bytes that each party `sent`, CPU `seconds` by step), `terms_digest` (for `--approve`), `warnings` |
+| `fit` | also `coefficients`, `intercept`, `label`, `method`, `ridge`, `effective_parameters`, `r_squared` of the model; `seconds` in all and by `steps`; `bytes` with `sent` and `received` by party; `seeded`, `release` and `model` (paths), `ledger` (null if no party keeps one; else by party `file`, `data`, `cap`, `spent`), `terms_digest`, `warnings` |
 | `report` | also the model's keys, `provenance`, `digest`, `flaws` (why no epsilon holds, if none does), `release` (path) |
 | `solve` | `study`, `n`, the model's keys, `model` (path); with `--path` a list `path` of models |
 | `predict` | `study`, `task`, `label`, `rows`, and `ids` and `scores`, or with `--out` the path as `scores` |
+| `ledger show` | `ledger` (path), `accounts` with `data`, `cap`, `spent`, `pending`, and `entries` ([what an entry says](ledger.md)) |
+| `ledger verify` | `ledger`, `entries` (how many), `head` (the last hash) |
+| `ledger export` | `ledger`, `head`, `entries`; with `--out` the number of entries and the `file` |
+| `ledger settle` | `ledger`, `entry` |
 
 A number that is not finite is null. Coefficients apply to coded features: a numeric column is -1 at its lower and 1 at its upper bound, an indicator is 0 or 1.
 """  # noqa: E501
@@ -49,14 +54,23 @@ def page() -> str:
     """The whole page."""
     group: Any = get_command(app)
     parts = [HEAD]
-    for name, command in group.commands.items():
+    for name, command in _commands(group):
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         options = [p for p in command.params if p.param_type_name == "option"]
         usage = " ".join([f"colonnade {name}", *(str(p.metavar) for p in arguments), *map(_usage, options)])
         parts.append(f"\n## `{name}`\n\n{command.help.strip()}\n\n```text\n{usage}\n```\n\n| | |\n|---|---|\n")
         parts += [f"| `{p.metavar}` | {p.help} |\n" for p in arguments]
-        parts += [f"| `{_option(p)}` | {p.help} |\n".replace("linear|", "linear\\|") for p in options]
+        parts += [f"| `{_option(p).replace('|', chr(92) + '|')}` | {p.help} |\n" for p in options]
     return "".join([*parts, JSON])
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command, those of a group under its name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before}{name} ")
+        else:
+            yield before + name, command
 
 
 def _option(parameter: Any) -> str:

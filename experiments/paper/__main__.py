@@ -1,4 +1,4 @@
-"""The evidence from one command: `python -m experiments.paper {utility,tables,overhead}`."""
+"""The evidence from one command: `python -m experiments.paper {utility,tables,overhead,errata}`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from experiments.paper import catalogue, grid, overhead, tables
+from experiments.paper import catalogue, comparison, errata, grid, overhead, tables
 from experiments.paper.document import Document, Row
 from experiments.paper.grid import Extent
+from experiments.paper.methods import METHODS
 from experiments.paper.plots import utility_plot
-from experiments.paper.runner import Settings
+from experiments.paper.runner import Settings, finish
 from experiments.paper.store import DEFAULT, SEED
 
 REPORTED = ("data", "method", "privacy", "epsilon", "parties", "collusion", "metric", "mean", "std", "runs")
@@ -43,6 +44,8 @@ def _utility(options: argparse.Namespace) -> int:
 
 
 def _tables(options: argparse.Namespace) -> int:
+    if options.only:
+        return _fill(options)
     folder = Path(tempfile.mkdtemp(prefix="colonnade-tables-")) if options.quick else tables.RESULTS
     extent = grid.QUICK if options.quick else grid.FULL
     documents = []
@@ -55,7 +58,19 @@ def _tables(options: argparse.Namespace) -> int:
         document.write(tables.path_of(number, folder))
         documents.append(document)
         sys.stderr.write(f"wrote {tables.path_of(number, folder)}\n")
+    if set(options.table) == set(tables.TABLES):
+        (folder / "comparison.md").write_text(comparison.markdown(documents), encoding="utf-8")
     _plots(documents, folder)
+    return 0
+
+
+def _fill(options: argparse.Namespace) -> int:
+    """Put one method's fits in the store, for a method that needs an environment of its own."""
+    wanted = [tables.cells(tables.TABLES[number], grid.FULL) for number in options.table]
+    cells = [cell for table in wanted for cell in table if cell.method == options.only]
+    for done in finish(cells, _settings(options)):
+        told = done.reason or f"{done.mean:.4f} ± {done.std:.4f}"
+        sys.stderr.write(f"{done.cell.data} {done.cell.method} {done.cell.epsilon}: {told}\n")
     return 0
 
 
@@ -71,6 +86,12 @@ def _overhead(options: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="colonnade-overhead-")) if options.quick else tables.RESULTS
     overhead.study(folder, quick=options.quick)
     sys.stderr.write(f"wrote {folder / 'overhead.json'}\n")
+    return 0
+
+
+def _errata(options: argparse.Namespace) -> int:
+    for line in errata.report():
+        print(line)
     return 0
 
 
@@ -117,11 +138,15 @@ def _parser() -> argparse.ArgumentParser:
 
     tabled = commands.add_parser("tables", parents=[shared], help="Tables 1-3 beside the printed cells")
     tabled.add_argument("--table", type=_whole, default=tuple(tables.TABLES), help="some of 1,2,3")
+    tabled.add_argument("--only", choices=METHODS, help="fill the store for this method and write no file")
     tabled.set_defaults(act=_tables)
 
     costs = commands.add_parser("overhead", help="time and bytes of bgn and lattice against n, d and K")
     costs.add_argument("--quick", action="store_true", help="few small sizes, written to a temporary folder")
     costs.set_defaults(act=_overhead)
+
+    checks = commands.add_parser("errata", help="the numbers behind the errata of the paper's tables")
+    checks.set_defaults(act=_errata)
     return parser
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -154,10 +154,10 @@ def _section(rows: Sequence[Row], beside: Sequence[Row]) -> list[str]:
     for (method, privacy, parties, collusion), group in groups.items():
         cells = {row.epsilon: row for row in group}
         line = [method, privacy, str(parties), str(collusion)]
-        line += [_cell(cells.get(e, cells.get(None))) for e in epsilons]
+        line += [cell_text(cells.get(e, cells.get(None))) for e in epsilons]
         for source in sources:
             own = {row.epsilon: row for row in beside if row.data == source and row.method == _printed_name(method)}
-            line += [_cell(own.get(e, own.get(None))) for e in epsilons]
+            line += [cell_text(own.get(e, own.get(None))) for e in epsilons]
             notes |= {
                 f"printed {source} {r.method}, ε = {_text(r.epsilon)}: {r.note}": None for r in own.values() if r.note
             }
@@ -175,7 +175,8 @@ def _printed_name(method: str) -> str:
     return method
 
 
-def _cell(row: Row | None) -> str:
+def cell_text(row: Row | None) -> str:
+    """A cell as people read it."""
     if row is None:
         return ""
     if row.mean is None or row.std is None:
@@ -185,8 +186,3 @@ def _cell(row: Row | None) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.4f}" if value == 0 or not math.isfinite(value) or abs(value) < 10 else f"{value:.4g}"
-
-
-def rows_of(finished: Iterable[Finished], metric: Mapping[str, str]) -> list[Row]:
-    """Rows of a grid's cells; `metric` by data set."""
-    return [Row.of(f, metric[f.cell.data]) for f in finished]

@@ -107,5 +107,7 @@ def _work(job: Job) -> Job:
     store = Store(job.path)
     replicate = catalogue.replicate(job.data, job.number)
     for name, cell in job.cells:
-        store.put(name, run(cell, replicate, seed_of(cell, job.number, job.seed)))
+        start = time.process_time()
+        result = run(cell, replicate, seed_of(cell, job.number, job.seed))
+        store.put(name, result | {"cpu_seconds": time.process_time() - start})
     return job

@@ -44,7 +44,7 @@ TABLES = {
         2,
         "Table 2: mean squared error of linear regression on synthetic data of 800 features",
         catalogue.SYNTHETIC,
-        (1.0,),
+        (grid.WIDE_EPSILON,),
     ),
     3: TableSpec(
         3, "Table 3: accuracy of logistic regression on Adult and Dutch", ("adult-41", "dutch-36"), grid.EPSILONS

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
+from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, StudyError
+from colonnade.report.book import app as ledger_app
+from colonnade.report.screen import print_json, stderr, stdout
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from colonnade.foundation.randomness import Randomness
+    from colonnade.mechanism.composition import Spent
     from colonnade.mechanism.release import Release
     from colonnade.protocol.session import Session
     from colonnade.report.progress import Steps
-    from colonnade.study import Study
+    from colonnade.study import Source, Study
     from colonnade.table import Table
+    from colonnade.transport.keeper import Keeper
 
 app = typer.Typer(
     name="colonnade",
@@ -32,6 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.",
 )
+app.add_typer(ledger_app, name="ledger", short_help="What a party's data has spent: show, verify, export, settle.")
 
 TRACEBACK = "COLONNADE_TRACEBACK"
 DEFAULT_RELEASE = Path("release.json")
@@ -48,6 +53,7 @@ class TaskName(StrEnum):
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (TOML).")]
 ReleaseFile = Annotated[Path, typer.Argument(metavar="RELEASE", help="Release file that fit wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Page to write, readable offline.")]
 
 
 def _version(wanted: bool) -> None:
@@ -74,12 +80,14 @@ def plan(
         int | None,
         typer.Option("--rows", metavar="N", min=2, help="Number of common records; [study] rows if not given."),
     ] = None,
+    html: Html = None,
     json: Json = False,
 ) -> None:
     """Show what a study would release, to whom, with how much noise. No data is touched and nothing is spent."""
     from colonnade.protocol.session import TYPICAL_ROWS
+    from colonnade.report.commands import plan_html
     from colonnade.report.cost import expected_cost
-    from colonnade.report.machine import plan_json
+    from colonnade.report.output import places
     from colonnade.report.text import caution, cost_text, plan_report
     from colonnade.study import read_study
 
@@ -87,14 +95,19 @@ def plan(
     assumed = rows is None and checked.rows is None
     session = checked.session(TYPICAL_ROWS if assumed else rows)
     cost = expected_cost(session, checked.alignment)
+    with places(html) as (page,):
+        if html is not None:
+            page.write(plan_html(session, cost, assumed))
     if json:
         expected = {"sent": cost.sent, "seconds": cost.seconds}
-        _print_json({**plan_json(session.describe()), "rows_assumed": assumed, "expected": expected}, session)
+        told = {**session.describe(), "rows_assumed": assumed, "expected": expected}
+        print_json({**told, "terms_digest": session.terms, "warnings": session.warnings()})
         return
     label = checked.agreement.label
-    _stdout().print(plan_report(session.describe(), label, cost_text(cost.sent, cost.seconds), assumed))
+    stdout().print(plan_report(session.describe(), label, cost_text(cost.sent, cost.seconds), assumed))
+    stdout().print(_terms(session))
     for note in session.warnings():
-        _stderr().print(caution(note))
+        stderr().print(caution(note))
 
 
 @app.command(short_help="Run a study on all parties' files in this process.")
@@ -109,6 +122,12 @@ def fit(
     ] = None,
     json: Json = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a plan that comes with a warning.")] = False,
+    approve: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--approve", metavar="DIGEST", help="A plan that a person has approved, by the digest of its terms."
+        ),
+    ] = None,
     seed: Annotated[
         str | None, typer.Option("--seed", metavar="HEX", help="For simulations only; the release says so.")
     ] = None,
@@ -116,7 +135,8 @@ def fit(
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
     from colonnade.mechanism.release import write_release
     from colonnade.mechanism.solve import solve
-    from colonnade.report.machine import model_json, plan_json
+    from colonnade.report.book import keeper_json, spent_line
+    from colonnade.report.machine import model_json
     from colonnade.report.output import places
     from colonnade.report.progress import Steps
     from colonnade.report.text import caution, flaws, model_report, plan_report, spent_text, traffic_table
@@ -132,28 +152,45 @@ def fit(
         raise typer.BadParameter("--out and --model must name two files")
     asked: list[str] = []
 
-    def consent(session: Session) -> None:
+    def consent(party: str, session: Session) -> None:
         """The first party that is asked shows the plan: nothing is spent yet."""
         if not asked:
-            parts = [] if json else [plan_report(session.describe(), agreement.label)]
-            steps.aside(_stdout(), *parts)
-            steps.aside(_stderr(), *(caution(note) for note in session.warnings()))
-        asked.append(agreement.name)
+            parts = [] if json else [plan_report(session.describe(), agreement.label), _terms(session)]
+            steps.aside(stdout(), *parts)
+            steps.aside(stderr(), *(caution(note) for note in session.warnings()))
+        asked.append(party)
         if strict and session.warnings():
             raise PolicyError(f"--strict refuses this plan: {session.warnings()[0]}")
+        if party in keepers:
+            keepers[party].consent(session)
+
+    def ask(question: str) -> bool:
+        with steps.pause():
+            return typer.confirm(f"{question}\nIs it approved?", err=True)
 
     with places(place, model) as (release_file, model_file):
-        with Steps(_stderr()) as steps:
+        with Steps(stderr()) as steps:
+            keepers = _keepers(checked, randomness.seeded, approve or [], None if json else ask)
             tables = _tables(checked, steps)
-            outcome = run_embedded(agreement, tables, checked.alignment, randomness, steps, consent)
+            outcome = run_embedded(
+                agreement,
+                tables,
+                checked.alignment,
+                randomness,
+                steps,
+                consent={name: partial(consent, name) for name in tables},
+                book={name: keeper.book for name, keeper in keepers.items()},
+                void={name: keeper.void for name, keeper in keepers.items()},
+            )
         # The budget is spent: whatever happens next, the release is kept.
         release_file.write(write_release(outcome.release))
+        spent = _released(keepers)
         public = publish(outcome.release, solve(outcome.release.moments(), agreement.task))
         model_file.write(write_model(public))
     sent, received = outcome.traffic.sent, outcome.traffic.received
     if json:
         content = {
-            **plan_json(outcome.session.describe()),
+            **outcome.session.describe(),
             **model_json(public),
             "seconds": sum(outcome.seconds.values()),
             "steps": dict(outcome.seconds),
@@ -161,12 +198,20 @@ def fit(
             "seeded": outcome.release.provenance["seeded"],
             "release": str(place),
             "model": None if model is None else str(model),
+            "ledger": {name: keeper_json(keeper, spent.get(name)) for name, keeper in keepers.items()} or None,
+            "terms_digest": outcome.session.terms,
+            "warnings": outcome.session.warnings(),
         }
-        _print_json(content, outcome.session)
+        print_json(content)
         return
-    screen = _stdout()
+    screen = stdout()
     screen.print(model_report(public))
     screen.print(spent_text(outcome.session.describe()))
+    for name, total in spent.items():
+        screen.print(spent_line(keepers[name], total))
+    if unkept := [name for name in tables if name not in keepers]:
+        whose = f" for {', '.join(unkept)}" if keepers else ""
+        screen.print(f"There was no ledger kept{whose}: [party.NAME] may name a policy and a ledger.")
     screen.print()
     matched = checked.alignment == "psi" and len(tables) > 1
     screen.print(traffic_table(sent, received, outcome.seconds, matched))
@@ -222,11 +267,11 @@ def predict(
         rows = {"ids": None if scores.ids is None else list(scores.ids), "scores": [float(v) for v in scores.values]}
         shown = rows if out is None else {"scores": str(out)}
         known = {"study": public.study, "task": public.model.task, "label": public.model.label}
-        _print_json({**known, "rows": len(scores.values), **shown})
+        print_json({**known, "rows": len(scores.values), **shown})
     elif out is None:
         typer.echo(content, nl=False)
     else:
-        _stderr().print(f"{len(scores.values):,} scores written to {out}.")
+        stderr().print(f"{len(scores.values):,} scores written to {out}.")
 
 
 @app.command(short_help="Another model from a release, at no cost.")
@@ -273,9 +318,9 @@ def solve(
         found = ridge_path(moments, asked, PATH_RIDGES, features=columns, label=label)
         models = [publish(opened, m) for m in found]
         if json:
-            _print_json({"study": opened.plan["study"], "task": asked.value, "path": [model_json(m) for m in models]})
+            print_json({"study": opened.plan["study"], "task": asked.value, "path": [model_json(m) for m in models]})
         else:
-            _stdout().print(path_table(models))
+            stdout().print(path_table(models))
         return
     with places(out) as (file,):
         answer = solved(moments, asked, method=method, ridge=ridge, features=columns, label=label)
@@ -283,37 +328,84 @@ def solve(
         file.write(write_model(public))
     if json:
         written = None if out is None else str(out)
-        _print_json(
+        print_json(
             {"study": opened.plan["study"], "n": opened.n, **model_json(public), "model": written},
         )
         return
-    _stdout().print(model_report(public))
+    stdout().print(model_report(public))
     for note in flaws(opened.provenance):
-        _stderr().print(caution(note))
+        stderr().print(caution(note))
     if out is not None:
-        _stdout().print(f"Model written to {out}.")
+        stdout().print(f"Model written to {out}.")
 
 
 @app.command(short_help="What a release holds.")
-def report(release: ReleaseFile, json: Json = False) -> None:
+def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
     """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
     from colonnade.mechanism.objective import Task
     from colonnade.mechanism.solve import solve
-    from colonnade.report.machine import model_json, plan_json
+    from colonnade.report.commands import release_html
+    from colonnade.report.machine import model_json
+    from colonnade.report.output import places
     from colonnade.report.text import flaws, model_report, plan_report, provenance_report
     from colonnade.scoring import publish
 
     opened = _release(release)
+    with places(html) as (page,):
+        if html is not None:
+            page.write(release_html(opened))
     public = publish(opened, solve(opened.moments(), Task(opened.plan["task"])))
     if json:
         known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
-        content = {**plan_json(opened.plan), **model_json(public), "provenance": known, "digest": public.release}
-        _print_json({**content, "label": public.declared, "flaws": flaws(opened.provenance), "release": str(release)})
+        content = {**opened.plan, **model_json(public), "provenance": known, "digest": public.release}
+        print_json({**content, "label": public.declared, "flaws": flaws(opened.provenance), "release": str(release)})
         return
-    screen = _stdout()
+    screen = stdout()
     screen.print(plan_report(opened.plan, public.declared))
     screen.print(model_report(public))
     screen.print(provenance_report(opened.provenance))
+
+
+def _terms(session: Session) -> str:
+    return f"Digest of these terms, for --approve: {session.terms}"
+
+
+def _keepers(study: Study, seeded: bool, approved: list[str], ask: Callable[[str], bool] | None) -> dict[str, Keeper]:
+    """For each party with a policy and a ledger, who agrees and books on its behalf."""
+    from colonnade.ledger import DataSet, Ledger
+    from colonnade.policy import read_policy
+    from colonnade.transport.keeper import Keeper
+
+    out = {}
+    for name, source in study.sources.items():
+        if source.policy is None or source.ledger is None:
+            continue
+        if seeded:
+            raise StudyError(f"--seed is for simulations, whose noise no ledger can book, and party {name} keeps one")
+        policy, data = read_policy(source.policy), DataSet.of_file(_data(name, source))
+        someone = ask if sys.stdin.isatty() else None
+        out[name] = Keeper(name, policy, Ledger(source.ledger), data, approved, someone)
+    return out
+
+
+def _released(keepers: dict[str, Keeper]) -> dict[str, Spent]:
+    """Settle what was booked, and tell what each data set has spent; a book that fails now still counts the session."""
+    from colonnade.report.text import caution
+
+    out = {}
+    for name, keeper in keepers.items():
+        try:
+            keeper.release()
+            out[name] = keeper.spent()
+        except LedgerError as error:
+            stderr().print(caution(f"the session of {name} stays booked: {error}"))
+    return out
+
+
+def _data(name: str, source: Source) -> Path:
+    if source.data is None:
+        raise StudyError(f"[party.{name}] needs data, the path of its file, for a run in one process")
+    return source.data
 
 
 def _tables(study: Study, watch: Steps) -> dict[str, Table]:
@@ -323,13 +415,11 @@ def _tables(study: Study, watch: Steps) -> dict[str, Table]:
     out = {}
     for k, (name, source) in enumerate(study.sources.items()):
         watch("read", k / len(study.sources))
-        if source.data is None:
-            raise StudyError(f"[party.{name}] needs data, the path of its file, for a run in one process")
-        out[name] = read_table(name, source.data, study.agreement.schema.parties[name], source.id)
+        out[name] = read_table(name, _data(name, source), study.agreement.schema.parties[name], source.id)
         for column, count in (out[name].clipped or {}).items():
             if count:
                 watch.aside(
-                    _stderr(), f"{name} (for its own eyes): {count} values of {column} were clipped to its bounds"
+                    stderr(), f"{name} (for its own eyes): {count} values of {column} were clipped to its bounds"
                 )
     return out
 
@@ -360,34 +450,6 @@ def _release(path: Path) -> Release:
     from colonnade.report.output import read_whole
 
     return read_release(read_whole(path, "release"))
-
-
-def _print_json(content: dict[str, Any], session: Session | None = None) -> None:
-    import json
-
-    from colonnade.report.machine import finite
-
-    if session is not None:
-        content = {**content, "warnings": session.warnings()}
-    typer.echo(json.dumps(finite(content), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def _stdout() -> Console:
-    return _console(False)
-
-
-def _stderr() -> Console:
-    return _console(True)
-
-
-def _console(errors: bool) -> Console:
-    from rich.console import Console
-
-    console = Console(stderr=errors, markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        # A log keeps a warning on one line; tables need a width.
-        console.width = 1000 if errors else 110
-    return console
 
 
 def main() -> None:

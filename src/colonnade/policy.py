@@ -59,6 +59,7 @@ class Proposed(Protocol):
     def rows(self) -> int: ...
     @property
     def plan(self) -> PrivacyPlan: ...
+    def views(self, party: str | None = None) -> Mapping[View, float | None]: ...
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Policy:
             if plan.collusion < self.smallest_collusion:
                 raise PolicyError(f"smallest_collusion is {self.smallest_collusion}, the plan has {plan.collusion}")
             for view in self.views:
-                if plan.parties[party][view] is None:
+                if session.views(party)[view] is None:
                     raise PolicyError(f"views asks for a guarantee against {view.value}, the plan has none")
         charge = charge_of(plan, party)
         _at_most("session.epsilon", charge.epsilon, self.epsilon)

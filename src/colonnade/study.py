@@ -31,16 +31,18 @@ STUDY_KEYS = (
     "label_square",
     "rows",
 )
-PARTY_KEYS = ("data", "id", "epsilon", "split", "columns")
+PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns")
 LARGEST_STUDY = 16 << 20
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a party's data lies, on the party's own machine."""
+    """Where a party's data lies on its own machine, and what it agrees to and has spent; none of it is sent."""
 
     data: Path | None
     id: str | None
+    policy: Path | None = None
+    ledger: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def study_from(content: Mapping[str, Any], folder: Path) -> Study:
     for key in ("name", "task", "label"):
         if key not in terms:
             raise StudyError(f"[study] needs {key!r}")
-    schema, sources, offers = {}, {}, {}
+    schema, sources, offers, norms = {}, {}, {}, {}
     for name, party in parties.items():
         if not isinstance(party, Mapping):
             raise StudyError(f"[party.{name}] must be a table")
@@ -92,7 +94,14 @@ def study_from(content: Mapping[str, Any], folder: Path) -> Study:
         if not isinstance(columns, Mapping):
             raise StudyError(f"[party.{name}.columns] must be a table")
         schema[name] = {c: column_from(c, _table(d, f"column {c}")) for c, d in columns.items()}
-        sources[name] = Source(_path(party.get("data"), folder, name), party.get("id"))
+        data, policy, ledger = (_path(party, key, folder, name) for key in ("data", "policy", "ledger"))
+        if (policy is None) != (ledger is None):
+            raise StudyError(
+                f"[party.{name}] needs policy and ledger together: the policy has the cap, the ledger what is spent"
+            )
+        sources[name] = Source(data, party.get("id"), policy, ledger)
+        if "norm" in party:
+            norms[name] = _number(party, "norm", 0.0)
         if "epsilon" in party:
             offers[name] = _offer(name, party)
         elif "split" in party:
@@ -102,7 +111,7 @@ def study_from(content: Mapping[str, Any], folder: Path) -> Study:
         raise StudyError(f"in the bottom-up case every party gives its epsilon, party {missing} gives none")
     agreement = Agreement(
         name=_text(terms, "name"),
-        schema=Schema(schema),
+        schema=Schema(schema, norms),
         label=_text(terms, "label"),
         task=Task(_choice(terms, "task", [t.value for t in Task])),
         epsilon=None if "epsilon" not in terms else check_epsilon(terms["epsilon"]),
@@ -169,11 +178,12 @@ def _whole(terms: Mapping[str, Any], key: str, default: int) -> int:
     return value
 
 
-def _path(value: Any, folder: Path, party: str) -> Path | None:
+def _path(terms: Mapping[str, Any], key: str, folder: Path, party: str) -> Path | None:
+    value = terms.get(key)
     if value is None:
         return None
-    if not isinstance(value, str):
-        raise StudyError(f"[party.{party}] data must be a path, got {value!r}")
+    if not isinstance(value, str) or not value:
+        raise StudyError(f"[party.{party}] {key} must be a path, got {value!r}")
     return folder / value
 
 

@@ -14,7 +14,7 @@ from colonnade.crypto.product import Columns
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
-from colonnade.mechanism.moments import Attribute, Layout, Role
+from colonnade.mechanism.moments import Attribute, Kind, Layout, Role
 from colonnade.spool import Spool, Stored, Values, part, taken
 
 ROW_BLOCK = 1 << 17
@@ -43,6 +43,8 @@ class EncodedColumns:
     table: Table
     attributes: tuple[Attribute, ...]
     grid: Grid
+    norm: float | None = None
+    """The declared L2 norm of the signed features in each record, in [-1, 1] units."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -54,7 +56,19 @@ class EncodedColumns:
         for attribute in self.attributes:
             out[:, place : place + attribute.size] = self.table.encoded(attribute, self.grid, start, stop)
             place += attribute.size
-        return out
+        return out if self.norm is None else self._within(out, self.norm * self.grid.bound)
+
+    def _within(self, rows: NDArray[np.int16], reach: float) -> NDArray[np.int16]:
+        """Records whose signed features are longer than `reach` are shortened and cut towards zero, so as to fit."""
+        sizes = [a.size for a in self.attributes]
+        signed = [a.kind is Kind.SIGNED and a.role is Role.FEATURE for a in self.attributes]
+        own = np.repeat(signed, sizes)
+        part = rows[:, own].astype(np.float64)
+        length = np.sqrt(np.square(part).sum(axis=1))
+        long = length > reach
+        part[long] = np.trunc(part[long] * (reach / length[long])[:, None])
+        rows[:, own] = part.astype(np.int16)
+        return rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,7 +89,8 @@ class Table:
 
     def encode(self, layout: Layout, grid: Grid) -> Columns:
         """The party's coordinates in the layout's order, as integers."""
-        columns = EncodedColumns(self, tuple(a for a in layout.attributes if a.owner == self.party), grid)
+        own = tuple(a for a in layout.attributes if a.owner == self.party)
+        columns = EncodedColumns(self, own, grid, dict(layout.norms).get(self.party))
         if 2 * self.rows * columns.shape[1] > CACHE_BYTES:
             return columns
         return IntegerColumns(columns.rows(0, self.rows))

@@ -1,4 +1,4 @@
-"""Nobody ever holds an exact cross-party product: every array that any role can reach is searched after every message."""
+"""Nobody ever holds an exact cross-party product: all arrays that a role can reach are searched after each message."""
 
 from __future__ import annotations
 

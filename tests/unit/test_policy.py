@@ -26,9 +26,9 @@ AGREEMENT = Agreement(
     label="income",
     task=Task.LOGISTIC,
     epsilon=1.0,
-    product="plain",
+    product="lattice",
 )
-POLICY = Policy("bank", ("employer",), 1.0, Cap(3.0), delta=1e-6, products=("plain",))
+POLICY = Policy("bank", ("employer",), 1.0, Cap(3.0), delta=1e-6)
 
 
 def session(rows: int = 5000, **changes: Any) -> Session:
@@ -57,7 +57,13 @@ def test_a_session_within_every_rule_passes() -> None:
         ({"labels": ("bank.loss",)}, {}, 5000, "labels allows bank.loss, the session has employer.income"),
         ({"columns": ("gain",)}, {}, 5000, "columns allows gain, the session has loss"),
         ({"tasks": ("linear",)}, {}, 5000, "tasks allows linear, the session has logistic"),
-        ({"products": ("lattice", "bgn")}, {}, 5000, "products allows lattice, bgn, the session has plain"),
+        ({}, {"product": "plain"}, 5000, "products allows lattice, bgn, the session has plain"),
+        (
+            {"products": ("plain",)},
+            {"product": "plain"},
+            5000,
+            "views asks for a guarantee against server, the plan has none",
+        ),
         (
             {"calibrations": ("exact",)},
             {"calibration": Calibration.PAPER},

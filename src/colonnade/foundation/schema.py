@@ -156,8 +156,15 @@ class Schema:
     """Every party's columns, in order. This is all that the plan is computed from."""
 
     parties: Mapping[str, Mapping[str, Column]] = field(default_factory=dict)
+    norms: Mapping[str, float] = field(default_factory=dict)
+    """A public L2 norm to which a party clips its numeric features, scaled to [-1, 1], in every record."""
 
     def __post_init__(self) -> None:
+        for party, norm in self.norms.items():
+            if party not in self.parties:
+                raise SchemaError(f"a norm must be declared by a party of the schema, got party {party!r}")
+            if isinstance(norm, bool) or not isinstance(norm, (int, float)) or not 0 < norm < math.inf:
+                raise SchemaError(f"party {party}: norm must be a positive number, got norm={norm!r}")
         if not self.parties:
             raise SchemaError("a schema needs at least one party")
         owners: dict[str, str] = {}
@@ -172,7 +179,9 @@ class Schema:
                 owners[name] = party
 
     @classmethod
-    def of(cls, declared: Mapping[str, Mapping[str, Mapping[str, Any] | Column]]) -> Schema:
+    def of(
+        cls, declared: Mapping[str, Mapping[str, Mapping[str, Any] | Column]], norms: Mapping[str, float] | None = None
+    ) -> Schema:
         """A schema from declared forms: {party: {column: {"kind": ...}}}."""
         parties = {
             party: {
@@ -181,7 +190,7 @@ class Schema:
             }
             for party, columns in declared.items()
         }
-        return cls(parties)
+        return cls(parties, dict(norms or {}))
 
     @property
     def names(self) -> tuple[str, ...]:

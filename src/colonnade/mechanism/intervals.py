@@ -73,13 +73,15 @@ def intervals(
     centre = _coefficients(moments, raw, question)
     truth = _truth(moments, clean, question)
     scatter = np.array([_coefficients(m, complete(m), question) for m in _draws(truth, clean, question, draws)])
+    error = scatter - _coefficients(truth, complete(truth), question)
     # Half the central 68% is the standard deviation of a normal law, and stays finite when a draw is nearly singular.
-    low, high = np.quantile(scatter, [0.15865525, 0.84134475], axis=0)
-    std = 0.5 * (high - low)
-    reach = float(ndtri(0.5 * (1.0 + level)))
+    below, above = np.quantile(error, [0.15865525, 0.84134475], axis=0)
+    std = 0.5 * (above - below)
+    # The errors of the draws stand for the error of the release: subtract their quantiles (basic bootstrap).
+    worst, best = np.quantile(error, [0.5 * (1.0 + level), 0.5 * (1.0 - level)], axis=0)
     return tuple(
-        Interval(layout.names[k], float(w), float(s), float(w - reach * s), float(w + reach * s))
-        for k, w, s in zip(question.columns, centre, std, strict=True)
+        Interval(layout.names[k], float(w), float(s), float(w - top), float(w - bottom))
+        for k, w, s, top, bottom in zip(question.columns, centre, std, worst, best, strict=True)
     )
 
 

@@ -27,6 +27,10 @@ CERTAIN = 0.99
 """The same for the linear discriminant itself."""
 
 
+WIDEST = 10.0
+"""Largest standard deviation of the log-odds: beyond it every record is certain."""
+
+
 @dataclass(frozen=True)
 class LogOdds:
     """Log-odds = intercept + coefficients'(x - means), and the linear system of the last step."""
@@ -54,6 +58,8 @@ def log_odds(equations: NoisyEquations, share: float, records: Floats, weights: 
         system = _linearised(equations, centred, weights, sample, score, constant, odds, n)
         fit = posterior(system)
         odds = odds + (1.0 if i < FULL_STEPS else 0.5) * (fit.weights - odds)
+        # Classes that a line separates have no finite maximum: the steps would run away.
+        odds *= min(1.0, WIDEST / max(float(odds @ sample @ odds), 1e-300) ** 0.5)
         step = LogOdds(constant, replace(fit, weights=odds), system)
     return replace(step, intercept=_intercept(centred @ odds, weights, share, constant))
 

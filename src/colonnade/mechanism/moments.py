@@ -62,6 +62,8 @@ class Layout:
     """Where each attribute's coordinates stand in the record's vector; index 0 is the constant 1."""
 
     attributes: tuple[Attribute, ...]
+    norms: tuple[tuple[str, float], ...] = ()
+    """Parties whose signed features are clipped to a declared L2 norm in every record, with that norm."""
 
     @cached_property
     def starts(self) -> tuple[int, ...]:

@@ -66,7 +66,8 @@ def layout_of(schema: Schema, label: str, task: Task, calibration: Calibration, 
         if party == owner:
             halves = split and calibration is Calibration.EXACT
             attributes.append(_label(f"{owner}.{name}", owner, name, column, halves))
-    layout = Layout(tuple(attributes))
+    # Norms serve releases of products with an unsplit label alone.
+    layout = Layout(tuple(attributes), () if split else tuple(sorted(schema.norms.items())))
     if not layout.features:
         raise StudyError(f"a regression needs a feature besides its label {label}")
     return layout

@@ -106,6 +106,8 @@ class Terms:
     delta: float = 0.0
     collusion: int = 1
     error_factor: Fraction = Fraction(1)
+    rows: int | None = None
+    """n, where it is known: the weights of blocks are chosen for it."""
 
     @property
     def law(self) -> Law:
@@ -138,10 +140,10 @@ def plan_top_down(layout: Layout, blocks: tuple[Block, ...], epsilon: float, ter
     if terms.calibration is Calibration.PAPER:
         scales = [paper_sensitivity(blocks) / Fraction(epsilon)] * len(blocks)  # Alg. 1, line 3
     else:
-        heavier = Fraction(label_weight(layout, terms.law)).limit_denominator(64)
-        weights = [heavier if b.role is Role.LABEL else Fraction(1) for b in blocks]
+        budget = Fraction(epsilon) if terms.law is Law.LAPLACE else gaussian_rho(epsilon, terms.delta)
+        weights = _weights(layout, blocks, budget, terms)
         total = _joint(layout, blocks, [float(w) for w in weights], terms)
-        allowed = Fraction(epsilon) if terms.law is Law.LAPLACE else _root_below(2 * gaussian_rho(epsilon, terms.delta))
+        allowed = budget if terms.law is Law.LAPLACE else _root_below(2 * budget)
         scales = [_coarse(Fraction(total) / (allowed * w)) for w in weights]
     return _finish(layout, blocks, scales, terms, dict.fromkeys((None, *parties_of(layout)), epsilon))
 
@@ -166,6 +168,19 @@ def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[st
     return _finish(layout, blocks, scales, terms, {party: offers[party].total for party in parties_of(layout)})
 
 
+def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms: Terms) -> list[Fraction]:
+    """How much less noise each block gets. A trace sums many squares: all of them move by 1/16 of the label blocks."""
+    heavier = Fraction(label_weight(layout, terms.law, terms.rows, budget)).limit_denominator(64)
+    traces = [b for b in blocks if b.summed]
+    coarse = Fraction(1)
+    if traces:
+        labels = [b for b in blocks if b.role is Role.LABEL]
+        label = _joint(layout, labels, [float(heavier)] * len(labels), terms)
+        summed = _joint(layout, traces, [1.0] * len(traces), terms)
+        coarse = Fraction(label / (16 * summed)).limit_denominator(2**16)
+    return [coarse if b.summed else heavier if b.role is Role.LABEL else Fraction(1) for b in blocks]
+
+
 class _Split:
     """One party's offer spread over its blocks; where it names no parts, so as to minimise the noise that matters."""
 
@@ -176,7 +191,7 @@ class _Split:
             if partner == party or partner not in parties_of(layout):
                 raise PrivacyError(f"party {party}: a split must name another party of the study, got {partner!r}")
         mine = allocate(blocks, party)
-        heavier = label_weight(layout, terms.law)
+        heavier = label_weight(layout, terms.law, terms.rows)
         # sum of cost / budget^2 (or 1 / budget for rho) is least where budgets go with the cube (square) root of cost.
         power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
         self.wish = {

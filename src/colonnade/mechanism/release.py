@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.foundation.errors import ReleaseError
+from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import Integers
 from colonnade.mechanism.moments import Attribute, Floats, Kind, Law, Layout, Moments, Role, Trace
 
@@ -128,6 +129,7 @@ def write_sealed(content: Mapping[str, Any]) -> bytes:
     return (_canonical({**content, "digest": digest(content)}) + "\n").encode()
 
 
+@proven("release_canonical")
 def read_sealed(data: bytes, form: str, name: str) -> dict[str, Any]:
     """What `write_sealed` wrote, without the digest; `name` says what kind of file an error is about."""
     try:

@@ -11,7 +11,7 @@ An attribute that does not change has s = 1 (r = 1). The maximum over s is bound
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.boxbound import Floats, box_bound
 from colonnade.mechanism.dissection import Block, require_two_owners
-from colonnade.mechanism.moments import Kind, Law, Layout
+from colonnade.mechanism.moments import Kind, Law, Layout, Role
 
 Mask = NDArray[np.bool_]
 Weighted = tuple[Block, float]
@@ -78,6 +78,8 @@ class _Families:
         self.touches: list[_Touch] = []
         for block, rate in blocks:
             self._add(layout, family, block, float(rate) ** self.power)
+        if law is Law.GAUSSIAN:
+            self._apply_norms(dict(layout.norms))
 
     def _add(self, layout: Layout, family: NDArray[np.int64], block: Block, rate: float) -> None:
         factors, weight = _merged(block, self.power)
@@ -109,6 +111,19 @@ class _Families:
         for a in np.unique(right[inner]):
             rows = inner & (right == a)
             self.touches.append(_Touch(int(family[a]), float((weight * width)[rows].sum())))
+
+    def _apply_norms(self, norms: Mapping[str, float]) -> None:
+        """Signed features within L2 norm R count as R^2 of them, where only products with the label are released.
+
+        ||xy - x'y'|| <= 2R, which is what R^2 coordinates may move, and a sum of squares moves by at most R^2.
+        """
+        features = np.array([k[2] is Role.FEATURE for k in self.keys])
+        if self.pair[np.ix_(features, features)].any() or self.sums[features].any():
+            return
+        for i, (owner, kind, role) in enumerate(self.keys):
+            if owner in norms and kind is Kind.SIGNED and role is Role.FEATURE and norms[owner] ** 2 < self.count[i]:
+                self.square[i] *= norms[owner] ** 2 / self.count[i]
+                self.count[i] = norms[owner] ** 2
 
     def forget_owners(self) -> None:
         """Join families that differ in their owner only, where they are weighted alike: then K does not matter."""

@@ -60,6 +60,7 @@ class Agreement:
         return {
             "name": self.name,
             "schema": self.schema.to(),
+            "norms": dict(sorted(self.schema.norms.items())),
             "label": self.label,
             "task": self.task.value,
             "epsilon": self.epsilon,
@@ -80,7 +81,7 @@ class Agreement:
         try:
             return cls(
                 name=str(content["name"]),
-                schema=Schema.of(content["schema"]),
+                schema=Schema.of(content["schema"], content["norms"]),
                 label=content["label"],
                 task=Task(content["task"]),
                 epsilon=content["epsilon"],

@@ -257,7 +257,7 @@ class Server:
             "transcript_digest": transcript.hexdigest(),
             "agreement": self.agreement.to(),
             "seeded": self._seeded,
-            "simulation": self.agreement.product == "plain" and len(self.parties) > 1,
+            "simulation": session.in_the_clear,
             "colonnade": version("colonnade"),
         }
 

@@ -1,4 +1,4 @@
-"""One session: from agreement, n and session id, all public, to every number of the plan. All sides compute it alike."""
+"""One session: from the public agreement, n and the session id to all numbers of the plan, alike at all sides."""
 
 from __future__ import annotations
 
@@ -94,6 +94,16 @@ class Session:
         """The coordinates that a party's integer columns fill, in order."""
         return _span(self.plan.layout, party)
 
+    @property
+    def in_the_clear(self) -> bool:
+        """Whether columns pass between the roles as they are, so that an outsider alone sees just the release."""
+        return self.agreement.product == "plain" and len(self.parties) > 1
+
+    def views(self, party: str | None = None) -> dict[View, float | None]:
+        """The epsilon of a party's part, or of the whole record, against each view; None where nothing is promised."""
+        planned = self.plan.record if party is None else self.plan.parties[party]
+        return {view: None if self.in_the_clear and view is not View.OUTSIDER else planned[view] for view in View}
+
     @cached_property
     def forecast(self) -> Forecast:
         return forecast(self.plan, self.rows)
@@ -112,12 +122,12 @@ class Session:
             "product": self.agreement.product,
             "law": plan.law.value,
             "neighbours": plan.neighbours.value,
-            "release": self.released,
-            "record": {view.value: plan.record[view] for view in View},
+            "released": self.released,
+            "record": _named(self.views()),
             "parties": {
                 name: {
                     "columns": list(self.agreement.schema.parties[name]),
-                    "epsilon": {view.value: plan.parties[name][view] for view in View},
+                    "epsilon": _named(self.views(name)),
                 }
                 for name in self.parties
             },
@@ -163,16 +173,21 @@ class Session:
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @cached_property
+    def terms(self) -> str:
+        """The digest under the session id of zeros: what a person can approve before there is a session."""
+        return self.digest if not any(self.identity) else replace(self, identity=bytes(32)).digest
+
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
         out = []
         if self.forecast.hopeless:
             out.append(
-                f"the noise on the products with the label is {self.forecast.noise_to_signal:.3g} times the largest possible "
-                f"signal at n={self.rows}: the model is not expected to beat the trivial one; about "
+                f"the noise on the products with the label is {self.forecast.noise_to_signal:.3g} times the largest "
+                f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; about "
                 f"{self.forecast.rows_needed} rows, a larger epsilon or fewer columns would"
             )
-        if self.agreement.product == "plain" and len(self.parties) > 1:
+        if self.in_the_clear:
             out.append('product "plain" shows columns in the clear: it is for simulation only')
         if (
             self.plan.collusion == 0
@@ -187,6 +202,10 @@ class Session:
         return out
 
 
+def _named(views: dict[View, float | None]) -> dict[str, float | None]:
+    return {view.value: epsilon for view, epsilon in views.items()}
+
+
 def open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
     """Compute the plan of a session; the server proposes it and every party computes it again."""
     if rows < 2:
@@ -197,7 +216,7 @@ def open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
         layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
     blocks = _blocks(agreement, layout, released)
-    terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion)
+    terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
     plan = _plan(agreement, layout, blocks, terms)
     grid = Grid(_bound(plan, rows))
     crosses = _crosses(layout, released)
@@ -266,7 +285,7 @@ def _span(layout: Layout, party: str) -> slice:
 
 
 def _crosses(layout: Layout, released: str) -> tuple[Cross, ...]:
-    """For each pair of parties the columns to multiply; the narrower side seals, for sealed columns are what travels."""
+    """For each pair of parties the columns to multiply; the narrower side seals, for sealed columns travel."""
     parties = parties_of(layout)
     owner = layout.attributes[layout.label].owner
     label = layout.span(layout.label)

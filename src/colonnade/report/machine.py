@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from colonnade.foundation.schema import Binary
 
 if TYPE_CHECKING:
     from colonnade.scoring import PublicModel, Scores
-
-
-def plan_json(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan for --json, where "release" is the path of a file."""
-    return {("released" if key == "release" else key): value for key, value in plan.items()}
 
 
 def model_json(public: PublicModel) -> dict[str, Any]:

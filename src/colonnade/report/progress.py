@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console, RenderableType
@@ -67,14 +69,20 @@ class Steps:
         """Print between the bars of steps so far and those to come; the stream may be another one of the terminal."""
         if not parts:
             return
+        with self.pause():
+            for part in parts:
+                console.print(part)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Leave the terminal to others; steps so far stay as they stand."""
         self._finish()
         self._progress.stop()
         for task in self._tasks.values():
             self._progress.remove_task(task)
         self._shown |= set(self._tasks)
         self._tasks.clear()
-        for part in parts:
-            console.print(part)
+        yield
         self._progress.start()
 
     def _finish(self) -> None:

@@ -46,7 +46,7 @@ def time_text(seconds: float) -> str:
     return f"{seconds / 3600:.0f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"
 
 
-def _table(*columns: str, right: Sequence[int] = (), narrow: int = 0) -> Table:
+def tidy_table(*columns: str, right: Sequence[int] = (), narrow: int = 0) -> Table:
     """In a narrow terminal texts fold and numbers stay whole."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for i, column in enumerate(columns):
@@ -57,7 +57,7 @@ def _table(*columns: str, right: Sequence[int] = (), narrow: int = 0) -> Table:
     return table
 
 
-def _titled(title: str, *parts: RenderableType) -> RenderableType:
+def titled(title: str, *parts: RenderableType) -> RenderableType:
     return Group(Text(title, style="bold"), *parts)
 
 
@@ -76,40 +76,47 @@ def heading(plan: Mapping[str, Any], label: str, assumed: bool = False) -> Text:
         f"\nepsilon {epsilon_text(plan['epsilon'])} for a whole record, {pure}, {noise} noise; "
         f"neighbours: {plan['neighbours']}"
         f"\nproduct {plan['product']}, collusion {plan['collusion']}, calibration {plan['calibration']}, "
-        f"release {plan['release']}"
+        f"release {plan['released']}"
     )
     return out
 
 
 def columns_table(plan: Mapping[str, Any], label: str) -> RenderableType:
     """Whose columns are used."""
-    table = _table("party", "columns")
+    table = tidy_table("party", "columns")
     for name, party in plan["parties"].items():
         shown = [f"{c} (label)" if label in (c, f"{name}.{c}") else c for c in party["columns"]]
         if len(shown) > 24:
             shown = [*shown[:20], f"and {len(shown) - 20} more"]
         table.add_row(Text(name), Text(", ".join(shown)))
-    return _titled("Whose columns", table)
+    return titled("Whose columns", table)
 
 
 def epsilon_table(plan: Mapping[str, Any]) -> RenderableType:
     """The epsilon of each party's data and of the record, against every view."""
-    table = _table("data of", *VIEWS.values(), right=range(1, 1 + len(VIEWS)))
+    table = tidy_table("data of", *VIEWS.values(), right=range(1, 1 + len(VIEWS)))
     for name, party in plan["parties"].items():
-        table.add_row(Text(name), *(_epsilon(party["epsilon"][view]) for view in VIEWS))
+        table.add_row(Text(name), *_epsilons(plan, party["epsilon"]))
     table.add_section()
-    table.add_row(Text("all parties", style="bold"), *(_epsilon(plan["record"][view]) for view in VIEWS))
-    return _titled("Epsilon, by whose data and who looks", table)
+    table.add_row(Text("all parties", style="bold"), *_epsilons(plan, plan["record"]))
+    return titled("Epsilon, by whose data and who looks", table)
 
 
-def _epsilon(value: float | None) -> Text:
-    return Text(epsilon_text(value), style="red" if value is None else "")
+def _epsilons(plan: Mapping[str, Any], by_view: Mapping[str, float | None]) -> list[Text]:
+    """A party that is alone has no other party to look: that is no missing guarantee."""
+    out = []
+    for view in VIEWS:
+        if len(plan["parties"]) == 1 and view in ("party", "coalition"):
+            out.append(Text("-", style="dim"))
+        else:
+            out.append(Text(epsilon_text(by_view[view]), style="red" if by_view[view] is None else ""))
+    return out
 
 
 def blocks_table(plan: Mapping[str, Any]) -> RenderableType:
     """What is released and how much noise is on it."""
     scale = {"laplace": "scale b", "gaussian": "sigma"}[plan["law"]]
-    table = _table("block", "made", "numbers", "sensitivity", scale, "noise std", right=(2, 3, 4, 5))
+    table = tidy_table("block", "made", "numbers", "sensitivity", scale, "noise std", right=(2, 3, 4, 5))
     for block in plan["blocks"]:
         alone = len(block["owners"]) == 1
         table.add_row(
@@ -120,7 +127,7 @@ def blocks_table(plan: Mapping[str, Any]) -> RenderableType:
             f"{block['scale']:.4g}",
             f"{block['noise_std']:.4g}",
         )
-    return _titled("Blocks of the release, made by the owner alone or by a secure product", table)
+    return titled("Blocks of the release, made by the owner alone or by a secure product", table)
 
 
 def forecast_text(plan: Mapping[str, Any]) -> Text:
@@ -171,7 +178,7 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
         what = f"Model: {name}, -1 at {column.low:g} and 1 at {column.high:g}"
     else:
         what = f"Model: share of {name} = {level}"
-    table = _table("feature", "party", "coefficient", "range or base", right=(2,))
+    table = tidy_table("feature", "party", "coefficient", "range or base", right=(2,))
     ordered = sorted(zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1]))
     for feature, coefficient in ordered[:shown]:
         party, owner = public.owner(feature)
@@ -181,7 +188,7 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
     table.add_section()
     table.add_row(Text("intercept"), "", f"{model.intercept:+z.4f}", "")
     note = "A number counts from -1 to 1 over its range; a level counts 1, against its column's base."
-    return _titled(what, table, Text(note, style="dim"), _quality(model), "")
+    return titled(what, table, Text(note, style="dim"), _quality(model), "")
 
 
 def _quality(model: Model) -> Text:
@@ -210,28 +217,26 @@ def path_table(models: Sequence[PublicModel]) -> RenderableType:
     middle = path[len(path) // 2]
     largest = sorted(range(len(middle.features)), key=lambda i: -abs(middle.coefficients[i]))[:SHOWN]
     ridges = [f"{model.ridge:.1g}" for model in path]
-    table = _table(
-        f"Ridge path of {middle.label}, ridge per record", "ridge", *ridges, right=range(1, 1 + len(path)), narrow=6
-    )
+    table = tidy_table("ridge", *ridges, right=range(1, 1 + len(path)), narrow=6)
     table.add_row("effective parameters", *(f"{model.freedom:.3g}" for model in path))
     table.add_section()
     for i in largest:
         table.add_row(Text(middle.features[i]), *(f"{model.coefficients[i]:+z.2g}" for model in path))
     if len(middle.features) > len(largest):
         table.add_row(Text(f"and {len(middle.features) - len(largest)} smaller ones", style="dim"))
-    return _titled(f"Ridge path of {middle.label}, ridge per record", table)
+    return titled(f"Ridge path of {middle.label}, ridge per record", table)
 
 
 def traffic_table(
     sent: Mapping[str, int], received: Mapping[str, int], seconds: Mapping[str, float], matched: bool
 ) -> RenderableType:
     """What a run took; `matched` says that ids were matched before."""
-    table = _table("party", "sent", "received", right=(1, 2), narrow=7)
+    table = tidy_table("party", "sent", "received", right=(1, 2), narrow=7)
     for name in sent:
         table.add_row(Text(name), size_text(sent[name]), size_text(received[name]))
     took = ", ".join(f"{step} {value:.2f} s" for step, value in seconds.items())
     note = " The bytes of matching ids are not in the table." if matched else ""
-    return _titled("Traffic of the session", table, Text(f"{sum(seconds.values()):.1f} seconds: {took}.{note}"), "")
+    return titled("Traffic of the session", table, Text(f"{sum(seconds.values()):.1f} seconds: {took}.{note}"), "")
 
 
 def spent_text(plan: Mapping[str, Any]) -> Text:

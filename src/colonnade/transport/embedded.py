@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 from colonnade.crypto.alignment import align_in_process
-from colonnade.foundation.errors import StudyError
+from colonnade.crypto.alignment.party import BATCH
+from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import Release
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.party import Consent, Party
+from colonnade.protocol.party import Consent, Party, State
 from colonnade.protocol.server import Server
 from colonnade.protocol.session import Session
 from colonnade.table import Table
@@ -19,6 +26,11 @@ from colonnade.transport.in_process import InProcess, Traffic
 
 Watch = Callable[[str, float], None]
 """Called with a step's name and the share of it that is done."""
+Void = Callable[[str], None]
+"""Called with the reason when a session ended before all parties had submitted: nothing was opened."""
+NO_WORKERS = (BrokenProcessPool, OSError, NotImplementedError, AssertionError)
+"""A killed worker, no process or semaphore left, a platform without them, a program that may have no children."""
+HANDED_IN = (State.SUBMITTED, State.RELEASED)
 
 
 @dataclass(frozen=True)
@@ -47,8 +59,39 @@ def align(
             raise StudyError(f"party {name} has no ids to align by")
         ids[name] = table.ids
     progress = None if watch is None else lambda done, total: watch("align", done / max(1, total))
-    rows_of = align_in_process(ids, randomness.child("alignment"), progress=progress)
+    executor = _workers(max(map(len, ids.values())))
+    try:
+        rows_of = align_in_process(ids, randomness.child("alignment"), executor, progress)
+    except NO_WORKERS:
+        if executor is None:
+            raise
+        # No process could be started, or one was killed: the same once more, on this core.
+        rows_of = align_in_process(ids, randomness.child("alignment"), None, progress)
+    finally:
+        if executor is not None:
+            executor.shutdown(cancel_futures=True)
     return {name: table.take(rows_of[name]) for name, table in tables.items()}
+
+
+def _workers(most: int) -> Executor | None:
+    """Processes that multiply points, where there are several cores and a list of ids is more than one job.
+
+    They are forked, whatever the start method of the program is: the others run its main module anew, which a script
+    need not be made for. A worker calls the curve alone, so that it needs no lock that another thread may hold.
+    """
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+    if cores == 1 or most <= BATCH:
+        return None
+    try:
+        return ProcessPoolExecutor(
+            min(cores, -(-most // BATCH)),
+            multiprocessing.get_context("fork"),
+            # An interrupt reaches the whole group; the main process alone tells of it.
+            signal.signal,
+            (signal.SIGINT, signal.SIG_IGN),
+        )
+    except NO_WORKERS:
+        return None
 
 
 def run_embedded(
@@ -57,10 +100,14 @@ def run_embedded(
     alignment: str = "psi",
     randomness: Randomness | None = None,
     watch: Watch | None = None,
-    consent: Consent | None = None,
+    consent: Mapping[str, Consent] | None = None,
     book: Mapping[str, Consent] | None = None,
+    void: Mapping[str, Void] | None = None,
 ) -> Outcome:
-    """All parties and the server in this process; `consent` sees the plan before anything is spent."""
+    """All parties and the server in this process; by party, `consent` sees the plan before anything is spent.
+
+    `book` is called before a submission leaves, and `void` if the session ends without any chance of a release.
+    """
     source = Randomness() if randomness is None else randomness
     seconds: dict[str, float] = {}
     start = time.perf_counter()
@@ -74,14 +121,21 @@ def run_embedded(
             table.rows,
             table.encode,
             source.child(f"party {name}"),
-            **({} if consent is None else {"consent": consent}),
+            **({} if consent is None or name not in consent else {"consent": consent[name]}),
             **({} if book is None or name not in book else {"book": book[name]}),
         )
         for name, table in aligned.items()
     }
     meter = _Meter(server, seconds, watch)
     transport = InProcess(server, parties, meter)
-    release = transport.run()
+    try:
+        release = transport.run()
+    except BaseException as error:
+        # Where all have submitted the server could open: what was booked then stays booked.
+        if not all(party.state in HANDED_IN for party in parties.values()):
+            for settle in (void or {}).values():
+                settle(str(error) if isinstance(error, ColonnadeError) else type(error).__name__)
+        raise
     meter.close()
     assert server.session is not None
     return Outcome(release, server.session, transport.traffic, seconds)

@@ -56,7 +56,7 @@ def make_records(n: int, seed: int, *, logistic: bool, strength: float = 1.0) ->
     if logistic:
         positive = (rng.random(n) < 1 / (1 + np.exp(-2.0 * score - 0.2))).astype(float)
     else:
-        positive = 0.5 * (1 + np.clip(0.35 * score + 0.15 * rng.standard_normal(n), -1, 1))
+        positive = 0.5 * (1 + np.clip(0.25 * score + 0.1 * rng.standard_normal(n), -1, 1))
     columns = [np.ones((n, 1)), np.eye(4)[colour], height[:, None], np.eye(3)[size], income[:, None]]
     label = ("no", "yes") if logistic else ("y-", "y+")
     return Records(layout_with(label), np.hstack([*columns, np.stack([1 - positive, positive], axis=1)]))

@@ -1,0 +1,36 @@
+"""Pages for the command line, and one sentence where what they need is not installed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from colonnade.foundation.errors import StudyError
+
+if TYPE_CHECKING:
+    from colonnade.mechanism.release import Release
+    from colonnade.protocol.session import Session
+    from colonnade.report.cost import Cost
+
+
+def require(*modules: str) -> None:
+    """Refuse where the extra "page" is not installed."""
+    for module in modules:
+        if find_spec(module) is None:
+            raise StudyError(f"a page needs {module}, which is not installed: pip install 'colonnade[page]'")
+
+
+def plan_html(session: Session, cost: Cost, assumed: bool = False) -> bytes:
+    """The bytes of a plan's page."""
+    require("jinja2")
+    from colonnade.report.html import plan_page
+
+    return plan_page(session, cost, assumed).encode()
+
+
+def release_html(release: Release) -> bytes:
+    """The bytes of a release's page."""
+    require("jinja2")
+    from colonnade.report.html import release_page
+
+    return release_page(release).encode()

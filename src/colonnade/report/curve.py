@@ -1,0 +1,44 @@
+"""The privacy-utility curve that a plan foretells: the same study planned at smaller and larger epsilons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from colonnade.foundation.errors import ColonnadeError
+from colonnade.mechanism.plan import Offer
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.session import open_session
+
+FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+def scaled(agreement: Agreement, factor: float) -> Agreement:
+    """The agreement with its epsilon, or every party's offer with its parts, times a factor."""
+    if agreement.epsilon is not None:
+        return replace(agreement, epsilon=agreement.epsilon * factor)
+    offers = {
+        party: Offer(
+            o.total * factor,
+            None if o.own is None else o.own * factor,
+            {other: part * factor for other, part in o.pairs.items()},
+        )
+        for party, o in agreement.offers.items()
+    }
+    return replace(agreement, offers=offers)
+
+
+def forecast_curve(agreement: Agreement, rows: int) -> list[tuple[float, float]]:
+    """(epsilon of a record, share of what could be explained that survives the noise), from public facts alone.
+
+    An epsilon that the secure product cannot serve is left out.
+    """
+    out = []
+    for factor in FACTORS:
+        try:
+            session = open_session(scaled(agreement, factor), rows, bytes(32))
+        except ColonnadeError:
+            continue
+        share = session.forecast.explained
+        if share is not None:
+            out.append((session.plan.epsilon, share))
+    return out

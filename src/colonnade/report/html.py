@@ -1,0 +1,269 @@
+"""One self-contained page about a plan or a release, for a person who has to agree to it. No script, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from functools import cache
+from importlib.metadata import version
+from math import exp
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from colonnade.foundation.errors import ReleaseError
+from colonnade.foundation.schema import Binary, Column, Numeric
+from colonnade.mechanism.intervals import Interval, intervals
+from colonnade.mechanism.objective import Task
+from colonnade.mechanism.release import Release
+from colonnade.mechanism.solve import solve
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.session import Session
+from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
+from colonnade.report.cost import Cost
+from colonnade.report.curve import forecast_curve
+from colonnade.report.text import VIEWS, epsilon_text, flaws, size_text, time_text
+from colonnade.scoring import PublicModel, publish
+
+TEMPLATES = Path(__file__).parent / "templates"
+SHOWN_COEFFICIENTS = 24
+SHOWN_BLOCKS = 40
+LONGEST_LEVELS = 12
+LARGEST_FACTOR = 1e4
+"""A larger factor on someone's odds is no promise worth a number."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A coefficient as the page shows it."""
+
+    feature: str
+    party: str
+    base: str
+    coefficient: float
+    interval: Interval | None
+
+
+def odds_text(epsilon: float | None) -> str:
+    """By how much epsilon lets anyone's odds of a guess about one record grow, rounded up."""
+    if epsilon is None:
+        return "no limit"
+    factor = exp(min(epsilon, 700.0))
+    if factor > LARGEST_FACTOR:
+        return "more than 10,000"
+    return f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(factor)).normalize():f}"
+
+
+@cache
+def environment() -> Environment:
+    """Templates with every value escaped; an unknown name is an error."""
+    found = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters.update(
+        epsilon=epsilon_text, odds=odds_text, size=size_text, seconds=time_text, number=_number, signed=_signed
+    )
+    found.globals.update(style=style())
+    return found
+
+
+def style() -> Markup:
+    """The page's style sheet."""
+    return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
+
+
+def plan_page(session: Session, cost: Cost, assumed: bool = False) -> str:
+    """The page of a plan: nothing has been computed yet."""
+    agreement = session.agreement
+    context = {
+        **plan_context(session.describe(), agreement),
+        "assumed": assumed,
+        "cost": cost,
+        "terms": session.terms,
+        "warnings": session.warnings(),
+        **curve_context(agreement, session.rows, session.plan.epsilon),
+    }
+    return environment().get_template("plan.html").render(context)
+
+
+def release_page(release: Release) -> str:
+    """The page of a release with its model."""
+    agreement = Agreement.of(release.provenance["agreement"])
+    public = publish(release, solve(release.moments(), Task(release.plan["task"])))
+    context = {
+        **plan_context(release.plan, agreement),
+        "provenance": release.provenance,
+        "flaws": flaws(release.provenance),
+        "digest": public.release,
+        **model_context(public, _intervals(release)),
+        **curve_context(agreement, release.n, float(release.plan["epsilon"])),
+    }
+    return environment().get_template("release.html").render(context)
+
+
+def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any]:
+    """What both pages say of a plan."""
+    owner, column = agreement.schema.find(agreement.label)
+    return {
+        "plan": plan,
+        "label": f"{owner}.{column}",
+        "columns": [
+            {"party": party, "name": name, "kind": kind_of(c), "declared": declared(c), "label": name == column}
+            for party, names in agreement.schema.parties.items()
+            for name, c in names.items()
+        ],
+        "several": len(plan["parties"]) > 1,
+        "views": views_of(plan),
+        "epsilon_picture": epsilon_picture(plan),
+        "noise_picture": noise_picture(plan),
+        "noise_shown": min(SHOWN_BLOCKS, len(plan["blocks"])),
+        "version": version("colonnade"),
+    }
+
+
+def views_of(plan: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Who may look, at what; with one party nobody else takes part."""
+    pooled = f"the server with {'one party' if plan['collusion'] == 1 else str(plan['collusion']) + ' parties'}"
+    hidden = "columns among them in the clear" if plan["product"] == "plain" else "all of them sealed or masked"
+    sees = {
+        "outsider": ("anyone with the release", "the released numbers and every model made from them"),
+        "server": ("who relays messages", f"every message, {hidden}, then the release"),
+        "party": ("who holds other columns", "its own columns, keys and noise, the messages sent to it, the release"),
+        "coalition": (pooled if plan["collusion"] else "the server alone", "all of the above, pooled"),
+    }
+    views = VIEWS if len(plan["parties"]) > 1 else ("outsider", "server")
+    return [{"view": view, "name": VIEWS[view], "who": sees[view][0], "sees": sees[view][1]} for view in views]
+
+
+def kind_of(column: Column) -> str:
+    if isinstance(column, Numeric):
+        return "numeric, binned" if column.bins else "numeric"
+    return "binary" if isinstance(column, Binary) else "categorical"
+
+
+def declared(column: Column) -> str:
+    """The public facts that were declared of a column."""
+    if isinstance(column, Numeric):
+        cuts = f", cut at {', '.join(f'{b:g}' for b in column.bins)}" if column.bins else ""
+        return f"{column.low:g} to {column.high:g}{cuts}"
+    levels = column.all_levels
+    more = f" and {len(levels) - LONGEST_LEVELS} more" if len(levels) > LONGEST_LEVELS else ""
+    return ", ".join(levels[:LONGEST_LEVELS]) + more
+
+
+def epsilon_picture(plan: Mapping[str, Any]) -> Markup:
+    """Epsilon by whose data and who looks."""
+
+    def group(name: str, epsilons: Mapping[str, float | None], strong: bool) -> tuple[str, list[Bar]]:
+        return name, [
+            Bar(
+                VIEWS[view],
+                epsilons[view],
+                "no guarantee" if epsilons[view] is None else epsilon_text(epsilons[view]),
+                f"{name}, seen by {VIEWS[view]}: epsilon {epsilon_text(epsilons[view])}",
+                strong,
+            )
+            for view in views
+        ]
+
+    views = [v["view"] for v in views_of(plan)]
+    groups = [group(f"data of {name}", party["epsilon"], False) for name, party in plan["parties"].items()]
+    groups.append(group("a whole record, all parties", plan["record"], True))
+    told = "; ".join(f"{name}: {', '.join(f'{b.name} {b.told}' for b in group)}" for name, group in groups)
+    return bars(groups, "Epsilon by whose data and who looks", told)
+
+
+def noise_picture(plan: Mapping[str, Any]) -> Markup:
+    """Noise of each block against the largest sum that n records can have."""
+    n = plan["n"]
+    largest = sorted(plan["blocks"], key=lambda b: -b["noise_std"])[:SHOWN_BLOCKS]
+    items = [
+        Bar(
+            b["name"],
+            b["noise_std"] / n,
+            f"{100 * b['noise_std'] / n:.3g}%",
+            f"{b['name']}: noise of standard deviation {b['noise_std']:.4g} on {b['terms']} numbers of at most {n}",
+        )
+        for b in largest
+    ]
+    told = "; ".join(f"{b.name} {b.told}" for b in items)
+    return bars([("", items)], "Noise of each block, as a share of n", told)
+
+
+def model_context(public: PublicModel, found: Sequence[Interval]) -> dict[str, Any]:
+    """A model's coefficients, largest first, with intervals where the release allows them."""
+    model = public.model
+    by_feature = {interval.feature: interval for interval in found}
+    rows = [
+        Row(feature, public.owner(feature)[0], _base(public, feature), value, by_feature.get(feature))
+        for feature, value in sorted(
+            zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1])
+        )
+    ]
+    shown = rows[:SHOWN_COEFFICIENTS]
+    name, _, level = public.label
+    told_apart = [r for r in rows if r.interval is not None and r.interval.low * r.interval.high > 0]
+    target = f"log-odds of {name} = {level}" if model.task == Task.LOGISTIC.value else f"{name}, coded from -1 to 1"
+    items = [
+        Bar(r.feature, r.coefficient, f"{r.coefficient:+z.3f}", f"{r.feature} {r.coefficient:+z.4f}") for r in shown
+    ]
+    told = "; ".join(f"{b.name} {b.told}" for b in items)
+    return {
+        "model": model,
+        "target": target,
+        "rows": rows,
+        "shown": len(shown),
+        "has_intervals": bool(found),
+        "told_apart": len(told_apart),
+        "coefficient_picture": signed_bars(items, "Largest coefficients", told) if items else "",
+        "interval_picture": _interval_picture(shown) if told_apart else "",
+    }
+
+
+def _interval_picture(rows: Sequence[Row]) -> Markup:
+    items = []
+    for row in rows:
+        i = row.interval
+        if i is not None:
+            hint = f"{i.feature}: 95% interval {i.low:.3g} to {i.high:.3g}, model {row.coefficient:.3g}"
+            items.append(Whisker(i.feature, i.low, i.high, i.estimate, row.coefficient, hint))
+    return whiskers(items, "95% intervals", "; ".join(w.hint for w in items)) if items else Markup()
+
+
+def _intervals(release: Release) -> tuple[Interval, ...]:
+    """95% intervals; none where the release lacks the products that they need."""
+    try:
+        return intervals(release.moments(), Task(release.plan["task"]))
+    except ReleaseError:
+        return ()
+
+
+def _base(public: PublicModel, feature: str) -> str:
+    party, name = public.owner(feature)
+    column = public.schema.parties[party][name]
+    if isinstance(column, Numeric):
+        return f"{column.low:g} to {column.high:g}" if not column.bins else f"against {column.levels_of(name)[0]}"
+    return f"against {column.levels[0] if isinstance(column, Binary) else column.drop or column.all_levels[0]}"
+
+
+def curve_context(agreement: Agreement, rows: int, epsilon: float) -> dict[str, Any]:
+    """The forecast at other epsilons."""
+    points = forecast_curve(agreement, rows)
+    told = "; ".join(f"epsilon {e:.3g}: {100 * s:.0f}%" for e, s in points)
+    picture = curve(points, epsilon, "Predicted share that survives the noise", told) if len(points) > 1 else ""
+    return {"points": points, "curve_picture": picture}
+
+
+def _signed(value: float) -> str:
+    return f"{value:+,.0f}" if abs(value) >= 100 else f"{value:+z.3g}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.3g}"

@@ -1,0 +1,38 @@
+"""Where commands print: tables and sentences, or one JSON object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def stdout() -> Console:
+    return _console(False)
+
+
+def stderr() -> Console:
+    return _console(True)
+
+
+def _console(errors: bool) -> Console:
+    # Imported late, so that help and usage errors come at once.
+    from rich.console import Console
+
+    console = Console(stderr=errors, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        # A log keeps a warning on one line; tables need a width.
+        console.width = 1000 if errors else 110
+    return console
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """One JSON object on standard output."""
+    import json
+
+    from colonnade.report.machine import finite
+
+    typer.echo(json.dumps(finite(content), indent=2, ensure_ascii=False, allow_nan=False))

@@ -1,0 +1,332 @@
+"""A party's policy and ledger around `fit`, and the `ledger` commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colonnade.foundation.errors import ProtocolError
+from colonnade.ledger import Entry, Kind, Ledger
+from colonnade.protocol.server import Server
+from colonnade.study import read_study
+from tests.end_to_end.cli_study import Answer, Run, runner, write_study
+
+PEOPLE = 60
+COMMON = 54
+
+POLICY = """[policy]
+party = "{party}"
+partners = ["{partner}"]
+
+[session]
+epsilon = 40.0
+
+[total]
+epsilon = 50.0
+"""
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    return runner(monkeypatch, capfd)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A study in which both parties have a policy and keep a ledger."""
+    write_study(tmp_path, PEOPLE)
+    study = tmp_path / "study.toml"
+    text = study.read_text()
+    for party, partner in (("works", "bank"), ("bank", "works")):
+        (tmp_path / f"{party}.toml").write_text(POLICY.format(party=party, partner=partner))
+        data = f'data = "{party}.csv"\n'
+        text = text.replace(data, f'{data}policy = "{party}.toml"\nledger = "{party}.ledger"\n')
+    study.write_text(text)
+    return tmp_path
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def fit(run: Run, folder: Path, name: str = "r.json", *more: object) -> Answer:
+    return run("fit", folder / "study.toml", "--out", folder / name, "--json", *more)
+
+
+def entries(folder: Path, party: str) -> list[Entry]:
+    return Ledger(folder / f"{party}.ledger").entries()
+
+
+def refused(answer: Answer, says: str) -> None:
+    assert (answer.code, answer.out) == (1, "")
+    last = answer.err.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert says in last, last
+
+
+def test_a_run_is_booked_and_released_by_every_party(run: Run, folder: Path) -> None:
+    told = fit(run, folder).json
+    release = json.loads((folder / "r.json").read_text())
+    for party in ("works", "bank"):
+        booked, released = entries(folder, party)
+        assert (booked.kind, released.kind) == (Kind.BOOKED, Kind.RELEASED)
+        assert booked.booking.charge.epsilon == told["parties"][party]["epsilon"]["outsider"]
+        assert booked.booking.record_epsilon == told["epsilon"]
+        assert (booked.booking.party, booked.booking.study) == (party, "pay")
+        assert booked.booking.data.name == f"{party}.csv"
+        assert booked.booking.session == release["provenance"]["session"]
+        assert booked.booking.plan == release["provenance"]["plan_digest"]
+        kept = told["ledger"][party]
+        assert kept["spent"]["epsilon"] == booked.booking.charge.epsilon
+        assert (kept["spent"]["sessions"], kept["cap"]["epsilon"]) == (1, 50.0)
+        assert Path(kept["file"]) == folder / f"{party}.ledger"
+    assert ".ledger" not in (folder / "r.json").read_text()
+    assert ".toml" not in (folder / "r.json").read_text()
+
+
+def test_a_second_session_within_the_same_budget_is_refused_and_spends_nothing(run: Run, folder: Path) -> None:
+    first = fit(run, folder).json
+    before = {party: (folder / f"{party}.ledger").read_bytes() for party in ("works", "bank")}
+    spent = first["parties"]["works"]["epsilon"]["outsider"]
+    refused(
+        fit(run, folder, "again.json"),
+        f"works refuses: data set works.csv may spend at most epsilon=50 in total, epsilon={spent:.6g} is spent and "
+        f"with this session's epsilon={spent:.6g} it would be epsilon={2 * spent:.6g}",
+    )
+    assert not (folder / "again.json").exists()
+    # A copy under another name holds the same people.
+    (folder / "copy.csv").write_bytes((folder / "works.csv").read_bytes())
+    edit(folder / "study.toml", '"works.csv"', '"copy.csv"')
+    refused(fit(run, folder, "again.json"), "data set copy.csv may spend at most")
+    assert before == {party: (folder / f"{party}.ledger").read_bytes() for party in ("works", "bank")}
+    edit(folder / "works.toml", "50.0", "100.0")
+    edit(folder / "bank.toml", "50.0", "100.0")
+    assert fit(run, folder, "again.json").json["ledger"]["works"]["spent"]["sessions"] == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("epsilon = 40.0", "epsilon = 3.5", "bank refuses: session.epsilon is at most 3.5, the plan has "),
+        ('"works"', '"clinic"', "bank refuses: partners allows clinic, the session has works"),
+        (
+            "[session]",
+            "smallest_rows = 55\n[session]",
+            f"bank refuses: smallest_rows is 55, the session has n={COMMON}",
+        ),
+        ("epsilon = 50.0", "epsilon = 2.0", "bank refuses: data set bank.csv may spend at most epsilon=2 in total"),
+        ('party = "bank"', 'party = "shop"', "the policy is for party 'shop', the session has works, bank"),
+        ("partners", "partner", "[policy] has no key 'partner'; did you mean 'partners'?"),
+    ],
+)
+def test_a_policy_refuses_by_rule_and_number(run: Run, folder: Path, old: str, new: str, says: str) -> None:
+    edit(folder / "bank.toml", old, new)
+    refused(fit(run, folder), says)
+    assert not (folder / "r.json").exists()
+    assert entries(folder, "works") == entries(folder, "bank") == []
+
+
+def test_a_product_in_the_clear_is_refused_unless_its_views_are_waived(run: Run, folder: Path) -> None:
+    edit(folder / "study.toml", '"lattice"', '"plain"')
+    refused(fit(run, folder), "works refuses: products allows lattice, bgn, the session has plain")
+    for party in ("works", "bank"):
+        edit(folder / f"{party}.toml", "[session]", 'products = ["plain"]\n[session]')
+    refused(fit(run, folder), "works refuses: views asks for a guarantee against server, the plan has none")
+    for party in ("works", "bank"):
+        edit(folder / f"{party}.toml", "[session]", 'views = ["outsider"]\n[session]')
+    assert fit(run, folder).code == 0
+
+
+def test_a_run_that_fails_after_a_booking_leaves_it_void(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another session takes the rest of the bank's budget between its consent and its booking."""
+    monkeypatch.setattr(Ledger, "check", lambda *_: None)
+    edit(folder / "bank.toml", "epsilon = 50.0", "epsilon = 2.0")
+    refused(fit(run, folder), "data set bank.csv may spend at most epsilon=2 in total, this session alone asks")
+    booked, void = entries(folder, "works")
+    assert (booked.kind, void.kind) == (Kind.BOOKED, Kind.VOID)
+    assert "data set bank.csv" in void.reason
+    assert entries(folder, "bank") == []
+    monkeypatch.undo()
+
+
+def test_void_costs_nothing(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as planted:
+        planted.setattr(Ledger, "check", lambda *_: None)
+        edit(folder / "bank.toml", "epsilon = 50.0", "epsilon = 2.0")
+        assert fit(run, folder).code == 1
+    edit(folder / "bank.toml", "epsilon = 2.0", "epsilon = 50.0")
+    assert fit(run, folder).json["ledger"]["works"]["spent"]["sessions"] == 1
+
+
+def test_a_run_that_fails_after_all_have_submitted_stays_booked(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server holds all it needs to open: only its word can make the session void."""
+
+    def fail(*_: object) -> None:
+        raise ProtocolError("planted")
+
+    monkeypatch.setattr(Server, "_open", fail)
+    refused(fit(run, folder), "planted")
+    monkeypatch.undo()
+    for party in ("works", "bank"):
+        assert [e.kind for e in entries(folder, party)] == [Kind.BOOKED]
+    refused(fit(run, folder), "works refuses: data set works.csv may spend at most epsilon=50")
+    told = run("ledger", "show", folder / "works.ledger", "--json").json
+    assert told["accounts"][0]["pending"] == 1
+    session = told["entries"][0]["session"]
+    book = folder / "works.ledger"
+    refused(run("ledger", "settle", book, "--session", session, "--as", "void"), "with a reason")
+    refused(run("ledger", "settle", book, "--session", session[:8], "--as", "released"), "at least 16 characters")
+    refused(run("ledger", "settle", book, "--session", "0" * 16, "--as", "released"), "was never booked")
+    refused(
+        run("ledger", "settle", book, "--session", session, "--as", "released", "--party", "bank"),
+        "of party bank was never booked",
+    )
+    settled = run("ledger", "settle", book, "--session", session[:16], "--as", "void", "--reason", "server said so")
+    assert (settled.code, settled.out) == (0, f"Session {session[:16]} of works is void by entry 2.\n")
+    assert run("ledger", "show", book, "--json").json["accounts"][0]["spent"]["sessions"] == 0
+    edit(folder / "study.toml", 'ledger = "bank.ledger"', 'ledger = "other.ledger"')
+    assert fit(run, folder).code == 0
+
+
+def test_a_book_that_fails_after_the_release_does_not_lose_it(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from colonnade.foundation.errors import LedgerError
+
+    def fail(*_: object) -> None:
+        raise LedgerError("planted")
+
+    monkeypatch.setattr(Ledger, "settle", fail)
+    answer = fit(run, folder)
+    assert answer.code == 0
+    assert (folder / "r.json").exists()
+    assert "the session of works stays booked: planted" in answer.err
+    assert answer.json["ledger"]["works"]["spent"] is None
+    monkeypatch.undo()
+    assert [e.kind for e in entries(folder, "works")] == [Kind.BOOKED]
+
+
+def test_approval_by_the_digest_that_plan_prints(run: Run, folder: Path) -> None:
+    edit(folder / "bank.toml", "[session]", "require_approval = true\n[session]")
+    digest = run("plan", folder / "study.toml", "--rows", COMMON, "--json").json["terms_digest"]
+    assert digest in run("plan", folder / "study.toml", "--rows", COMMON).out
+    assert digest == read_study(folder / "study.toml").session(COMMON, bytes(range(32))).terms
+    refused(fit(run, folder), f"bank refuses: require_approval is set and nobody approved the plan {digest}")
+    refused(fit(run, folder, "r.json", "--approve", digest[:8]), "at least 16 characters of a digest")
+    other = run("plan", folder / "study.toml", "--rows", COMMON + 1, "--json").json["terms_digest"]
+    refused(fit(run, folder, "r.json", "--approve", other), "nobody approved the plan")
+    assert entries(folder, "works") == entries(folder, "bank") == []
+    told = fit(run, folder, "r.json", "--approve", other, "--approve", digest[:16]).json
+    assert told["terms_digest"] == digest
+    assert len(entries(folder, "bank")) == 2
+
+
+@pytest.mark.parametrize(("word", "code"), [("y", 0), ("n", 1)])
+def test_a_person_at_the_terminal_is_asked(folder: Path, word: str, code: int) -> None:
+    edit(folder / "bank.toml", "[session]", "require_approval = true\n[session]")
+    leader, terminal = pty.openpty()
+    os.write(leader, f"{word}\n".encode())
+    command = [sys.executable, "-m", "colonnade.cli", "fit", "study.toml", "--out", "r.json"]
+    done = subprocess.run(command, cwd=folder, stdin=terminal, capture_output=True, text=True, timeout=120)
+    os.close(leader)
+    os.close(terminal)
+    assert done.returncode == code, done.stderr
+    assert "bank: study pay with n=54 would spend epsilon=" in done.stderr
+    assert "Is it approved?" in done.stderr
+    assert (folder / "r.json").exists() == (code == 0)
+    assert [e.kind for e in entries(folder, "bank")] == ([Kind.BOOKED, Kind.RELEASED] if code == 0 else [])
+
+
+def test_without_a_ledger_fit_says_so_once(run: Run, folder: Path) -> None:
+    edit(folder / "study.toml", 'policy = "bank.toml"\nledger = "bank.ledger"\n', "")
+    shown = run("fit", folder / "study.toml", "--out", folder / "r.json").out
+    assert shown.count("no ledger kept for bank") == 1
+    assert "Ledger of works: works.csv has spent epsilon" in shown
+    assert "of 50 in 1 session" in shown
+    edit(folder / "study.toml", 'policy = "works.toml"\nledger = "works.ledger"\n', "")
+    shown = run("fit", folder / "study.toml", "--out", folder / "r.json").out
+    assert shown.count("no ledger kept:") == 1
+    assert fit(run, folder).json["ledger"] is None
+
+
+def test_a_policy_needs_its_ledger_and_no_ledger_books_a_seed(run: Run, folder: Path) -> None:
+    refused(fit(run, folder, "r.json", "--seed", "00"), "--seed is for simulations")
+    (folder / "works.toml").rename(folder / "moved.toml")
+    refused(fit(run, folder), "there is no policy file")
+    edit(folder / "study.toml", 'ledger = "bank.ledger"\n', "")
+    refused(fit(run, folder), "[party.bank] needs policy and ledger together")
+    edit(folder / "study.toml", 'policy = "bank.toml"\n', "policy = 3\n")
+    refused(fit(run, folder), "[party.bank] policy must be a path, got 3")
+    assert not (folder / "works.ledger").exists()
+
+
+@pytest.fixture
+def book(run: Run, folder: Path) -> Path:
+    """The bank's ledger after one session."""
+    assert fit(run, folder).code == 0
+    return folder / "bank.ledger"
+
+
+def test_show_verify_and_export(run: Run, folder: Path, book: Path) -> None:
+    shown = run("ledger", "show", book).out
+    for text in ("bank.csv", "booked", "released", "pay", "50"):
+        assert text in shown
+    checked = run("ledger", "verify", book, "--json").json
+    assert checked["entries"] == 2
+    assert checked["head"] in run("ledger", "verify", book).out
+    told = run("ledger", "export", book).json
+    assert told == run("ledger", "export", book, "--json").json
+    assert told["head"] == told["entries"][-1]["hash"] == checked["head"]
+    out = folder / "audit.json"
+    assert run("ledger", "export", book, "--out", out, "--json").json["file"] == str(out)
+    assert json.loads(out.read_text()) == told
+    first = told["entries"][0]["hash"]
+    assert run("ledger", "verify", book, "--head", first).code == 0
+    refused(run("ledger", "verify", book, "--head", "ab" * 32), "it was cut off or replaced")
+    assert run("ledger", "show", book, "--json").json["entries"] == told["entries"]
+
+
+def _alter(book: Path, change: str, *values: Any) -> None:
+    with sqlite3.connect(book) as connection:
+        connection.execute("DROP TRIGGER no_update")
+        connection.execute("DROP TRIGGER no_delete")
+        connection.execute(change, values)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("UPDATE entries SET content = replace(content, '\"pay\"', '\"gift\"') WHERE number = 1", "broken at entry 1"),
+        ("UPDATE entries SET content = replace(content, 'released', 'void') WHERE number = 2", "broken at entry 2"),
+        ("DELETE FROM entries WHERE number = 1", "broken at entry 1"),
+    ],
+)
+def test_an_altered_ledger_is_refused(run: Run, folder: Path, book: Path, change: str, says: str) -> None:
+    _alter(book, change)
+    for command in ("verify", "show", "export"):
+        refused(run("ledger", command, book), says)
+    edit(folder / "works.toml", "50.0", "500.0")
+    refused(fit(run, folder, "again.json"), says)
+    assert not (folder / "again.json").exists()
+
+
+def test_files_that_are_no_ledger(run: Run, folder: Path) -> None:
+    for command in ("show", "verify", "export"):
+        refused(run("ledger", command, folder / "none.ledger"), "there is no ledger")
+        refused(run("ledger", command, folder / "works.csv"), "cannot be used")
+    assert not (folder / "none.ledger").exists()
+    assert run("ledger", "settle", folder / "none.ledger").code == 2

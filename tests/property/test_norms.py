@@ -1,0 +1,108 @@
+"""A declared L2 norm: what a record of clipped features can move, and that the clipping is done on the grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from colonnade.foundation.grid import Grid
+from colonnade.foundation.schema import Numeric, Schema
+from colonnade.mechanism.dissection import dissect, traces
+from colonnade.mechanism.moments import Law, Layout
+from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of
+from colonnade.mechanism.sensitivity import sensitivity
+from colonnade.table import Table
+
+NORMS = {"a": 1.5, "b": 0.8}
+WIDTHS = {"a": 6, "b": 4}
+
+
+def _layout(norms: dict[str, float]) -> Layout:
+    parties: dict[str, dict[str, Numeric]] = {
+        party: {f"{party}{i}": Numeric(-1, 1) for i in range(width)} for party, width in WIDTHS.items()
+    }
+    parties["a"]["y"] = Numeric(-1, 1)
+    return layout_of(Schema(parties, norms), "y", Task.LINEAR, Calibration.EXACT, split=False)
+
+
+def _released(layout: Layout, record: np.ndarray, weight: dict[str, float]) -> np.ndarray:
+    """Every released number of one record, weighted: products with the label, its sum, and each party's trace."""
+    spans = {p: [i for i, a in enumerate(layout.attributes) if a.owner == p and a.name != "a.y"] for p in WIDTHS}
+    y = record[layout.label]
+    parts = [weight["label"] * record[spans[p]] * y for p in WIDTHS]
+    parts.append(np.array([weight["label"] * y]))
+    parts += [np.array([weight["trace"] * np.square(record[spans[p]]).sum()]) for p in WIDTHS]
+    return np.concatenate(parts)
+
+
+def _bound(layout: Layout, weight: dict[str, float], owner: str | None) -> float:
+    products = dissect(exact_objective(layout, products=False))
+    weighted = [(b, weight["label"]) for b in products] + [(b, weight["trace"]) for b in traces(layout)]
+    return sensitivity(layout, weighted, Law.GAUSSIAN, owner)
+
+
+def _draw(layout: Layout, generator: np.random.Generator) -> np.ndarray:
+    record = generator.uniform(-1, 1, len(layout.attributes))
+    if generator.random() < 0.5:
+        record = np.sign(record)
+    for party, norm in NORMS.items():
+        own = [i for i, a in enumerate(layout.attributes) if a.owner == party and a.name != "a.y"]
+        length = np.linalg.norm(record[own])
+        record[own] *= min(1.0, norm / length) if generator.random() < 0.5 else norm / length
+    return record
+
+
+@pytest.mark.parametrize("weight", [{"label": 1.0, "trace": 0.1}, {"label": 2.0, "trace": 1.0}])
+@pytest.mark.parametrize("owner", [None, "a", "b"])
+def test_no_pair_of_records_moves_more_than_the_bound(weight: dict[str, float], owner: str | None) -> None:
+    layout = _layout(NORMS)
+    bound = _bound(layout, weight, owner)
+    generator = np.random.default_rng(3)
+    most = 0.0
+    for _ in range(4000):
+        first, second = _draw(layout, generator), _draw(layout, generator)
+        if generator.random() < 0.5:
+            second = first * np.where(generator.random(first.size) < 0.5, 1, 1)
+            second = -first if generator.random() < 0.5 else second
+            second[layout.label] = first[layout.label] = np.sign(first[layout.label])
+        if owner is not None:
+            fixed = np.array([a.owner != owner for a in layout.attributes])
+            second = np.where(fixed, first, second)
+        most = max(most, float(np.linalg.norm(_released(layout, first, weight) - _released(layout, second, weight))))
+    assert most <= bound
+    assert most >= 0.6 * bound
+
+
+def test_the_label_products_alone_reach_the_bound() -> None:
+    layout = _layout(NORMS)
+    products = [(b, 1.0) for b in dissect(exact_objective(layout, products=False))]
+    bound = sensitivity(layout, products, Law.GAUSSIAN)
+    record = np.zeros(len(layout.attributes))
+    for party, norm in NORMS.items():
+        own = [i for i, a in enumerate(layout.attributes) if a.owner == party and a.name != "a.y"]
+        record[own] = norm / np.sqrt(len(own))
+    record[layout.label] = 1.0
+    other = record.copy()
+    other[layout.label] = -1.0
+    weight = {"label": 1.0, "trace": 0.0}
+    moved = float(np.linalg.norm(_released(layout, record, weight) - _released(layout, other, weight)))
+    assert moved == pytest.approx(bound, rel=1e-6)
+    assert bound < sensitivity(_layout({}), products, Law.GAUSSIAN)
+
+
+def test_a_norm_changes_nothing_where_feature_pairs_are_released() -> None:
+    layout = _layout(NORMS)
+    blocks = [(b, 1.0) for b in dissect(exact_objective(layout))]
+    assert sensitivity(layout, blocks, Law.GAUSSIAN) == sensitivity(_layout({}), blocks, Law.GAUSSIAN)
+
+
+def test_encoded_records_are_within_the_norm_on_the_grid() -> None:
+    layout = _layout(NORMS)
+    generator = np.random.default_rng(5)
+    columns = {f"b{i}": Numeric(-1, 1) for i in range(WIDTHS["b"])}
+    table = Table("b", columns, {name: generator.uniform(-1, 1, 500) for name in columns}, 500)
+    grid = Grid(63)
+    rows = table.encode(layout, grid).rows(0, 500).astype(np.float64)
+    lengths = np.linalg.norm(rows, axis=1)
+    assert lengths.max() <= NORMS["b"] * grid.bound
+    assert (lengths > 0.9 * NORMS["b"] * grid.bound).mean() > 0.2

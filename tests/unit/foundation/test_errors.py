@@ -1,0 +1,34 @@
+"""The tree of errors is the one that is drawn, and every refusal of the library comes from it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import colonnade
+from colonnade.foundation import errors
+
+SOURCE = Path(colonnade.__file__).parent
+TREE = {name: kind for name, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__}
+BUILT_IN = {"NotImplementedError", "AssertionError"}
+
+
+def test_every_error_is_drawn_and_documented() -> None:
+    for name, kind in TREE.items():
+        assert issubclass(kind, errors.ColonnadeError)
+        assert name in (errors.__doc__ or "")
+        assert kind.__doc__
+
+
+def test_the_library_raises_only_errors_of_the_tree() -> None:
+    """But for Python's own contracts: scikit-learn's estimators, a command line's exit, a module's missing name."""
+    outside = {"estimators.py", "cli.py", "__init__.py"}
+    for path in SOURCE.rglob("*.py"):
+        if path.name in outside:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
+                name = node.exc.func.id
+                if name[0].isupper():
+                    assert name in TREE or name in BUILT_IN, f"{path.name} raises {name}"

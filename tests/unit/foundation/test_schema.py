@@ -1,0 +1,107 @@
+"""Declared columns: what is accepted, what is refused with which sentence, and how values map."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.foundation.errors import SchemaError
+from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema, column_from, column_to
+
+COLUMNS = [
+    Numeric(0, 10),
+    Numeric(-1.5, 2.5, bins=(0.0, 1.0), fill=0.5),
+    Categorical(("a", "b")),
+    Categorical(("a",), other=True, drop="a", fill="other"),
+    Binary(("no", "yes"), fill="no"),
+]
+
+VALUES = st.sampled_from(
+    [None, True, 0, 3, -1, 10**30, 0.5, math.nan, math.inf, "", "a", [], ["a", "b"], [1, 2], [[1], {}], {}, b"a", (3,)]
+)
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_columns_travel(column: Any) -> None:
+    assert column_from("c", column_to(column)) == column
+
+
+@pytest.mark.parametrize(
+    ("declared", "sentence"),
+    [
+        ({"kind": "text"}, "column c: kind must be one of numeric, categorical, binary, got kind='text'"),
+        ({}, "kind must be one of"),
+        ({"kind": "numeric", "low": 0}, "a numeric column needs 'high'"),
+        ({"kind": "numeric", "low": 0, "high": 1, "hihg": 2}, "a numeric column has no key 'hihg'"),
+        ({"kind": "numeric", "low": 1, "high": 0}, "low must be below high, got low=1, high=0"),
+        ({"kind": "numeric", "low": 1, "high": 1}, "low must be below high"),
+        ({"kind": "numeric", "low": 0, "high": math.inf}, "high must be a finite number, got high=inf"),
+        ({"kind": "numeric", "low": math.nan, "high": 1}, "low must be a finite number, got low=nan"),
+        ({"kind": "numeric", "low": "0", "high": 1}, "low must be a finite number"),
+        ({"kind": "numeric", "low": True, "high": 2}, "low must be a finite number"),
+        ({"kind": "numeric", "low": 0, "high": 4, "bins": [3, 1]}, "bins must increase strictly between low and high"),
+        ({"kind": "numeric", "low": 0, "high": 4, "bins": [0, 1]}, "bins must increase strictly"),
+        ({"kind": "numeric", "low": 0, "high": 4, "fill": 9}, "fill must lie between low and high, got fill=9"),
+        ({"kind": "categorical", "levels": ["a"]}, "needs at least 2 levels"),
+        ({"kind": "categorical", "levels": ["a", "a"]}, "levels must be distinct"),
+        ({"kind": "categorical", "levels": ["a", "other"], "other": True}, "levels must be distinct"),
+        ({"kind": "categorical", "levels": ["a", "b"], "drop": "z"}, "drop must be one of the levels, got drop='z'"),
+        ({"kind": "categorical", "levels": 5}, "cannot read"),
+        ({"kind": "binary", "levels": ["a", "b", "c"]}, "a binary column needs 2 distinct levels"),
+        ({"kind": "binary", "levels": ["a", "a"]}, "a binary column needs 2 distinct levels"),
+        ({"kind": "binary", "levels": ["a", "b"], "fill": "z"}, "fill must be one of the levels"),
+    ],
+)
+def test_wrong_declarations(declared: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SchemaError, match=sentence):
+        column_from("c", declared)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    st.dictionaries(st.sampled_from(["kind", "low", "high", "bins", "levels", "fill", "drop"]), st.from_type(object))
+)
+def test_any_declaration_is_read_or_refused(declared: dict[str, Any]) -> None:
+    for kind in ("numeric", "categorical", "binary"):
+        try:
+            column_from("c", {**declared, "kind": kind})
+        except SchemaError:
+            continue
+
+
+def test_schemas() -> None:
+    number = Numeric(0, 1)
+    with pytest.raises(SchemaError, match="a schema needs at least one party"):
+        Schema({})
+    with pytest.raises(SchemaError, match="party a declares no column"):
+        Schema({"a": {}})
+    with pytest.raises(SchemaError, match=r"without a dot, got 'a\.b'"):
+        Schema({"a.b": {"x": number}})
+    with pytest.raises(SchemaError, match="column x is declared by two parties, a and b"):
+        Schema({"a": {"x": number}, "b": {"x": number}})
+    schema = Schema.of({"a": {"x": {"kind": "numeric", "low": 0, "high": 1}}, "b": {"y": number}})
+    assert schema.find("a.x") == schema.find("x") == ("a", "x")
+    assert Schema.of(schema.to()) == schema
+    for missing in ("b.x", "z", "a.z"):
+        with pytest.raises(SchemaError, match=f"column {missing} is declared by no party"):
+            schema.find(missing)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20))
+def test_signed_values_stay_in_the_box(low: float, width: float, values: list[float]) -> None:
+    column = Numeric(low, low + width) if low < low + width else Numeric(low, low + 1e3)
+    signed = column.signed(np.array([*values, column.low, column.high]))
+    assert np.abs(signed).max() <= 1.0
+    assert signed[-2] == -1.0 and signed[-1] == 1.0
+
+
+def test_bins() -> None:
+    column = Numeric(0, 10, bins=(2.0, 5.0))
+    assert column.codes(np.array([0, 1.99, 2, 4.99, 5, 10])).tolist() == [0, 0, 1, 1, 2, 2]
+    assert column.levels_of("x") == ("x<2", "2<=x<5", "x>=5")

@@ -1,0 +1,72 @@
+"""Exact blocks, their noise in integers, and the step from one to the other."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+import pytest
+from adversary import signed_layout
+
+from colonnade.foundation.randomness import Randomness
+from colonnade.mechanism.blocks import ExactBlock, IntegerNoise, exact_block, perturb
+from colonnade.mechanism.dissection import Block, dissect, traces
+from colonnade.mechanism.moments import Law, Role
+from colonnade.mechanism.objective import Task, exact_objective, paper_objective
+
+
+def test_exact_block_picks_the_owners_sums() -> None:
+    layout = signed_layout([3, 3])
+    generator = np.random.default_rng(0)
+    data = generator.integers(-7, 8, (50, 6)).astype(np.float64)
+    for party, columns in (("A", slice(0, 3)), ("B", slice(3, 6))):
+        own = np.concatenate([np.full((50, 1), 7.0), data[:, columns]], axis=1)
+        offset = 1 + columns.start
+        record = np.concatenate([np.full((50, 1), 7.0), data], axis=1)
+        for block in (b for b in dissect(exact_objective(layout)) + traces(layout) if b.owners == (party,)):
+            values = exact_block(block, own.T @ own, offset).values
+            truth = (record.T @ record)[block.factors[:, 0], block.factors[:, 1]]
+            assert values.tolist() == ([truth.sum()] if block.summed else truth.tolist())
+
+
+def test_noise_scales_with_unit_and_weight() -> None:
+    layout = signed_layout([3])
+    blocks = dissect(paper_objective(layout, Task.LINEAR))
+    block = next(b for b in blocks if set(np.abs(b.weights)) >= {1.0, 2.0})
+    noise = IntegerNoise.of(block, Fraction(5), Law.LAPLACE, 49)
+    spread = dict.fromkeys(range(block.size), Fraction(0))
+    for value, where in noise.spreads:
+        for i in where:
+            spread[int(i)] = value
+    assert all(spread[i] == Fraction(5 * 49) / Fraction(abs(float(w))) for i, w in enumerate(block.weights))
+    assert noise.stds() == pytest.approx(sqrt(2) * 245 / np.abs(block.weights))
+
+
+def test_gaussian_noise_leaves_room_for_rounding() -> None:
+    block = Block(("A",), Role.FEATURE, np.array([[1, 1]]), np.ones(1))
+    noise = IntegerNoise.of(block, Fraction(3), Law.GAUSSIAN, 10)
+    assert noise.spreads[0][0] > 900
+    assert noise.stds()[0] == pytest.approx(30, rel=0.01)
+
+
+def test_a_summed_block_gets_one_draw() -> None:
+    (trace,) = traces(signed_layout([5]))
+    noise = IntegerNoise.of(trace, Fraction(7), Law.LAPLACE, 9)
+    assert noise.size == 1 and noise.draw(1, Randomness(b"x")).shape == (1,)
+
+
+@pytest.mark.parametrize("law", list(Law))
+def test_shares_add_up_to_the_stated_spread(law: Law) -> None:
+    block = Block(("A", "B"), Role.FEATURE, np.ones((4000, 2), dtype=np.int64), np.ones(4000))
+    noise = IntegerNoise.of(block, Fraction(20), law, 16)
+    total = sum(noise.draw(3, Randomness(b"share %d" % k)).astype(np.float64) for k in range(3))
+    assert np.std(total) == pytest.approx(noise.stds()[0], rel=0.06)
+    assert np.abs(total).max() <= noise.reach(3, 3)
+
+
+def test_perturb_adds() -> None:
+    exact = ExactBlock(np.array([10, -3]))
+    assert perturb(exact, np.array([1, 2])).values.tolist() == [11, -1]
+    assert exact.values.tolist() == [10, -3]
+    assert "10" not in repr(exact)

@@ -1,0 +1,124 @@
+"""The release file: canonical, complete, and no byte of it can be changed unnoticed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from adversary import layout_from
+
+from colonnade.foundation.errors import ReleaseError
+from colonnade.mechanism.moments import Kind, Law, Layout, Role
+from colonnade.mechanism.release import (
+    FORMAT,
+    Release,
+    ReleasedBlock,
+    read_release,
+    read_sealed,
+    write_release,
+    write_sealed,
+)
+
+
+def layout() -> Layout:
+    return layout_from(
+        [
+            ("A", Kind.SIGNED, 1, Role.FEATURE),
+            ("B", Kind.SIMPLEX, 3, Role.FEATURE),
+            ("B", Kind.SIMPLEX, 2, Role.LABEL),
+        ]
+    )
+
+
+def release(task: str = "logistic") -> Release:
+    blocks = (
+        ReleasedBlock(
+            ("A", "B"),
+            Role.FEATURE,
+            False,
+            49,
+            np.array([[1, 2], [1, 3], [1, 4]]),
+            np.array([98, -49, 7]),
+            np.array([2.0, 2.0, 3.5]),
+        ),
+        ReleasedBlock(("A",), Role.FEATURE, True, 49, np.array([[1, 1]]), np.array([490]), np.array([1.5])),
+    )
+    return Release(100, layout(), Law.LAPLACE, blocks, {"task": task, "study": "größe"}, {"session": "ab"})
+
+
+def test_round_trip() -> None:
+    data = write_release(release())
+    back = read_release(data)
+    assert write_release(back) == data
+    assert back.layout == release().layout and back.n == 100 and back.law is Law.LAPLACE
+    for one, two in zip(back.blocks, release().blocks, strict=True):
+        assert np.array_equal(one.values, two.values) and np.array_equal(one.std, two.std)
+        assert np.array_equal(one.factors, two.factors) and one.owners == two.owners
+
+
+def test_equal_content_has_equal_bytes() -> None:
+    assert write_release(release()) == write_release(release())
+    assert write_sealed({"b": 1, "a": 2}) == write_sealed({"a": 2, "b": 1})
+
+
+def test_every_altered_byte_is_noticed() -> None:
+    data = write_release(release())
+    for at in range(len(data)):
+        for flip in (1, 2, 32):
+            altered = data[:at] + bytes([data[at] ^ flip]) + data[at + 1 :]
+            with pytest.raises(ReleaseError):
+                read_release(altered)
+
+
+def test_other_spellings_of_the_same_content_are_refused() -> None:
+    data = write_release(release())
+    content = json.loads(data)
+    for other in (
+        data + b"\n",
+        data[:-1],
+        b" " + data,
+        json.dumps(content, sort_keys=True).encode() + b"\n",
+        json.dumps(content, sort_keys=True, separators=(",", ":")).encode() + b"\n",
+        data.replace(b'"n":100', b'"n":100,"n":100'),
+        data.decode().encode("utf-16"),
+    ):
+        with pytest.raises(ReleaseError):
+            read_release(other)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"format":"colonnade-release/1"}\n', b"NaN"],
+)
+def test_rubbish_is_refused(data: bytes) -> None:
+    with pytest.raises(ReleaseError):
+        read_release(data)
+
+
+def test_a_sealed_file_that_lacks_a_part_is_no_release() -> None:
+    content = release().to()
+    for key in ("n", "law", "attributes", "blocks", "plan", "provenance"):
+        partial = {k: v for k, v in content.items() if k != key}
+        with pytest.raises(ReleaseError, match="not a complete release"):
+            read_release(write_sealed(partial))
+
+
+def test_another_format_is_named() -> None:
+    with pytest.raises(ReleaseError, match=f"a release file must have the format {FORMAT}"):
+        read_release(write_sealed({"format": "other/1"}))
+    assert read_sealed(write_sealed({"format": "other/1", "x": 1}), "other/1", "thing") == {"format": "other/1", "x": 1}
+
+
+def test_moments_know_what_is_known() -> None:
+    moments = release().moments()
+    assert moments.value[0, 0] == 100 and moments.std[0, 0] == 0
+    assert moments.value[1, 2] == moments.value[2, 1] == 2.0
+    assert moments.std[1, 4] == 3.5
+    # Two levels of one attribute multiply to 0; the same level is not known.
+    assert moments.std[2, 3] == 0 and moments.value[2, 3] == 0
+    assert np.isinf(moments.std[2, 2]) and np.isinf(moments.std[0, 1])
+    # Halves of a numeric label do not multiply to 0.
+    assert moments.std[5, 6] == 0 and np.isinf(release("linear").moments().std[5, 6])
+    (trace,) = moments.traces
+    assert trace.coordinates == (1,) and trace.value == 10.0 and trace.std == 1.5

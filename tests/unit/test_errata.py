@@ -1,0 +1,172 @@
+"""The numbers of docs/errata.md, each computed."""
+
+from __future__ import annotations
+
+import csv
+import re
+from fractions import Fraction
+from math import exp, log, sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from adversary import Adversary, signed_layout
+from scipy.stats import norm
+
+from colonnade.foundation.randomness import Randomness
+from colonnade.mechanism.accounting import gaussian_rho
+from colonnade.mechanism.dissection import dissect
+from colonnade.mechanism.moments import Law
+from colonnade.mechanism.noise import discrete_laplace, laplace_share
+from colonnade.mechanism.objective import Calibration, Task, exact_objective, paper_objective
+from colonnade.mechanism.plan import Offer, Terms, plan_bottom_up, plan_top_down
+from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
+
+ROOT = Path(__file__).parents[2]
+PAPER = Terms(Task.LINEAR, Calibration.PAPER)
+
+
+def test_every_erratum_has_a_check() -> None:
+    text = (ROOT / "docs" / "errata.md").read_text()
+    letters = re.findall(r"^\| ([a-z]) \|", text, re.MULTILINE)
+    assert letters == list("abcdefghijk")
+    assert all(f"test_{letter}" in globals() for letter in letters)
+
+
+def test_a() -> None:
+    """Party k of d^k = 3 out of d = 14: stated 0.213 epsilon, really 0.320."""
+    d, own = 14, 3
+    layout = signed_layout([d + 1 - own, own])
+    blocks = dissect(paper_objective(layout, Task.LINEAR))
+    whole = paper_sensitivity(blocks)
+    stated = Fraction(2 * (2 * own + own * d)) / whole
+    corrected = paper_sensitivity(blocks, "B") / whole
+    assert float(stated) == pytest.approx(0.213, abs=5e-4)
+    assert float(corrected) == pytest.approx(0.360, abs=5e-4)
+    rates = [(b, 1 / float(whole)) for b in blocks]
+    assert sensitivity(layout, rates, Law.LAPLACE, "B") == pytest.approx(0.320, abs=5e-4)
+    # A pair of records that breaks the printed promise.
+    found, _, _ = Adversary(layout, rates, Law.LAPLACE, "B", np.random.default_rng(0)).climb(2)
+    assert found > 1.4 * float(stated)
+
+
+@pytest.mark.parametrize(("parties", "factor"), [(2, 3), (8, 36)])
+def test_b(parties: int, factor: int) -> None:
+    """The same scale in every block: Theorem 1 gives epsilon, the corollary one epsilon for each block."""
+    layout = signed_layout([3] + [2] * (parties - 1))
+    # Products with the label belong to the block of their owners, as in the paper.
+    merged: dict[tuple[str, ...], Fraction] = {}
+    blocks = dissect(paper_objective(layout, Task.LINEAR))
+    for block in blocks:
+        merged[block.owners] = merged.get(block.owners, Fraction(0)) + paper_sensitivity([block])
+    delta_f = paper_sensitivity(blocks)
+    spent = {owners: moved / delta_f for owners, moved in merged.items()}
+    assert sum(spent.values()) == 1
+    corollary = sum(delta_f / merged[owners] * epsilon for owners, epsilon in spent.items())
+    assert corollary == factor == len(merged)
+    # Ours, on the same offers, is the sum.
+    offers = {p: Offer(1.0) for p in dict.fromkeys(o for owners in merged for o in owners)}
+    plan = plan_bottom_up(layout, blocks, offers, PAPER)
+    assert plan.epsilon == pytest.approx(sum(float(i.sensitivity / i.scale) for i in plan.blocks))
+
+
+def test_c() -> None:
+    """What is left after a party subtracts what it knows: nothing in the paper, the whole noise here."""
+    scale, count = Fraction(50), 4000
+    exact = np.arange(count)
+    added = discrete_laplace(scale, count, Randomness(b"pair"))
+    assert np.array_equal(exact + added - added, exact)
+    shares = [laplace_share(scale, 2, count, Randomness(b"share %d" % k)) for k in range(3)]
+    left = sum(shares) - shares[0]
+    whole = discrete_laplace(scale, count, Randomness(b"whole"))
+    assert np.std(left.astype(float)) == pytest.approx(np.std(whole.astype(float)), rel=0.1)
+    assert (left != 0).mean() > 0.9
+
+
+def test_d() -> None:
+    """The largest standard deviation of ten non-negative numbers of mean 1."""
+    runs = np.zeros(10)
+    runs[0] = 10.0
+    assert np.std(runs, ddof=1) == pytest.approx(sqrt(10)) and np.std(runs) == pytest.approx(3.0)
+    generator = np.random.default_rng(0)
+    tries = generator.pareto(0.3, (20_000, 10))
+    assert (np.std(tries, axis=1, ddof=1) / tries.mean(axis=1)).max() <= sqrt(10) * (1 + 1e-9)
+    table = {  # mean and standard deviation of FM and of the non-private model, as printed
+        (0.0044, 0.0132), (0.0101, 0.0305), (0.0087, 0.0261), (0.0086, 0.0259), (0.0045, 0.0136),
+        (0.0033, 0.0101), (0.0035, 0.0107), (0.0052, 0.0157), (0.0058, 0.0174), (0.0050, 0.0154), (0.0056, 0.0172),
+    }  # fmt: skip
+    assert all(2.9 < std / mean < 3.2 for mean, std in table)
+    assert (0.0230 - 0.00005) / (0.0070 + 0.00005) > 3.25 > sqrt(10)
+
+
+def test_e() -> None:
+    d, n, epsilon = 800, 64_000, 1.0
+    layout = signed_layout([d + 1])
+    blocks = dissect(paper_objective(layout, Task.LINEAR))
+    plan = plan_top_down(layout, blocks, epsilon, PAPER)
+    scale = float(plan.blocks[0].scale)
+    assert scale == 2 * (1 + d) ** 2 == 1_283_202
+    assert scale > 10 * (2 * n)
+
+
+def gaussian_delta(sigma: float, epsilon: float) -> float:
+    """Balle and Wang 2018, theorem 8, at sensitivity 1."""
+    return float(norm.cdf(0.5 / sigma - epsilon * sigma) - exp(epsilon) * norm.cdf(-0.5 / sigma - epsilon * sigma))
+
+
+def test_f() -> None:
+    sigma = log(1e5)
+    assert gaussian_delta(sigma, 1.0) < 1e-20
+    enough = 1 / sqrt(2 * float(gaussian_rho(1.0, 1e-5)))
+    assert gaussian_delta(enough, 1.0) == pytest.approx(1e-5, rel=1e-3)
+    assert 2.9 < sigma / enough < 3.2
+    assert gaussian_delta(log(2) / 10, 10.0) > 0.99
+
+
+def test_g() -> None:
+    """n = 1,000, d = 14, epsilon = 0.1: the noisy form has a negative eigenvalue and no minimum."""
+    d, n = 14, 1000
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-1, 1, (n, d))
+    scale = 2 * (1 + d) ** 2 / 0.1
+    noise = np.triu(generator.laplace(0, scale, (d, d)))
+    gram = x.T @ x + (noise + noise.T) / 2
+    values, vectors = np.linalg.eigh(gram)
+    assert values[0] < 0
+    along = [t * t * vectors[:, 0] @ gram @ vectors[:, 0] for t in (1.0, 10.0, 100.0)]
+    assert along[0] > along[1] > along[2]
+
+
+def test_h() -> None:
+    for d in (3, 14, 41):
+        layout = signed_layout([d + 1])
+        blocks = dissect(paper_objective(layout, Task.LINEAR))
+        exact = sensitivity(layout, [(b, 1.0) for b in blocks], Law.LAPLACE)
+        assert exact == pytest.approx(float(paper_sensitivity(blocks)) / 2, rel=1e-6)
+        assert exact == pytest.approx((1 + d) ** 2, rel=1e-6)
+
+
+def test_i() -> None:
+    """The mean of the noisy coefficients is the same at every epsilon; their spread goes with 1/epsilon."""
+    spread = {}
+    for epsilon in (Fraction(1, 10), Fraction(1), Fraction(10)):
+        noise = discrete_laplace(Fraction(1000) / epsilon, 40_000, Randomness(b"taylor")).astype(float)
+        assert abs(noise.mean()) < 5 * noise.std() / 200
+        spread[epsilon] = noise.std()
+    assert spread[Fraction(1, 10)] / spread[Fraction(10)] == pytest.approx(100, rel=0.05)
+
+
+def test_j() -> None:
+    with (ROOT / "demo" / "employer.csv").open() as file:
+        labels = [row["income"] for row in csv.DictReader(file)]
+    majority = labels.count("<=50K") / len(labels)
+    assert majority == pytest.approx(0.75, abs=0.01)
+    assert max(0.6412, 0.7315) < majority
+
+
+def test_k() -> None:
+    d, parties = 800, 2
+    layout = signed_layout([d // 2 + 1, d // 2])
+    crossed = sum(b.size for b in dissect(exact_objective(layout)) if not b.single)
+    assert crossed == (d // 2) ** 2 + d // 2 == 160_400
+    assert crossed > 50 * (d * 2 * parties)
