@@ -6,7 +6,7 @@ WORKERS ?= 2
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install demo test lint format bench lock clean
+.PHONY: help install demo test lint format bench tables overhead lock clean
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
@@ -14,6 +14,8 @@ help:
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make format  ruff format and its safe fixes"
 	@echo "make bench   CPU time of the secure products against the plain matrix product"
+	@echo "make tables  the paper's tables, from our own runs, into docs/results (long)"
+	@echo "make overhead  time and bytes of the secure products against n, d and K (long)"
 	@echo "make lock    resolve requirements.lock anew (asks the package index)"
 	@echo "make clean   remove everything that was built or written by a run"
 
@@ -50,6 +52,9 @@ format: $(READY)
 
 bench: $(READY)
 	$(ONE_THREAD) $(BIN)/python benchmarks/product.py --table
+
+tables overhead: $(READY)
+	$(ONE_THREAD) $(BIN)/python -m experiments.paper $@
 
 lock:
 	.ci/lock

@@ -18,6 +18,8 @@ class Dataset:
     columns: dict[str, ColumnSpec]
     label: str
     task: Task
+    norm: float | None = None
+    """Publicly known length of a record's numeric features, scaled to [-1, 1], for each square root of their number."""
 
     @property
     def features(self) -> list[str]:

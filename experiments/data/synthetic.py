@@ -17,6 +17,8 @@ from colonnade.foundation.errors import StudyError
 from experiments.data.dataset import Dataset, numeric
 
 NOISE_SHARE = 0.05
+NORM_MARGIN = 1.1
+"""A record is declared to be at most this much longer than the generator's expected length."""
 
 
 def signal_variance(d: int, s: float) -> float:
@@ -52,4 +54,5 @@ def synthetic(n: int = 80_000, d: int = 800, s: float = 0.1, seed: int = 0) -> D
     X, y, _ = synthetic_arrays(n, d, s, seed)
     names = [f"x{j:03d}" for j in range(d)]
     frame = pl.DataFrame({name: X[:, j] for j, name in enumerate(names)} | {"y": y})
-    return Dataset(f"Synthetic s={s}", frame, {name: numeric(-1, 1) for name in [*names, "y"]}, "y", "linear")
+    columns = {name: numeric(-1, 1) for name in [*names, "y"]}
+    return Dataset(f"Synthetic s={s}", frame, columns, "y", "linear", NORM_MARGIN * math.sqrt(s / 3))

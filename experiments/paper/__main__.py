@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from experiments.paper import catalogue, comparison, errata, grid, overhead, tables
+from experiments.paper import catalogue, comparison, errata, floors, grid, overhead, tables
 from experiments.paper.document import Document, Row
 from experiments.paper.grid import Extent
 from experiments.paper.methods import METHODS
@@ -38,6 +38,7 @@ def _utility(options: argparse.Namespace) -> int:
     document = tables.utility(data, extent, _settings(options), "python -m experiments.paper utility --write")
     if options.write:
         document.write(tables.RESULTS / "utility.csv")
+        (tables.RESULTS / "floors.md").write_text(floors.markdown(document), encoding="utf-8")
         _plots([document], tables.RESULTS)
     _print(document, options.json)
     return 0
@@ -54,7 +55,8 @@ def _tables(options: argparse.Namespace) -> int:
         if options.quick:
             data = tuple(key + catalogue.SMALL * key.startswith("synthetic") for key in spec.data)
             spec = tables.TableSpec(number, f"{spec.title} (quick)", data, spec.epsilons)
-        document = tables.table(spec, extent, _settings(options), "python -m experiments.paper tables")
+        command = "python -m experiments.paper tables" + " --quick" * options.quick
+        document = tables.table(spec, extent, _settings(options), command)
         document.write(tables.path_of(number, folder))
         documents.append(document)
         sys.stderr.write(f"wrote {tables.path_of(number, folder)}\n")
@@ -132,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     utility.add_argument("--collusion", type=_whole, default=grid.COLLUSIONS)
     utility.add_argument("--json", action="store_true", help="rows as one JSON list on standard output")
     utility.add_argument(
-        "--write", action="store_true", help="write docs/results/utility.csv, .md and the plots as well"
+        "--write", action="store_true", help="write docs/results/utility.*, floors.md and plots as well"
     )
     utility.set_defaults(act=_utility)
 

@@ -71,8 +71,9 @@ def _test(replicate: Replicate, w: Array, intercept: bool = True) -> Result:
 
 
 def _norm(replicate: Replicate) -> float:
-    """A record's L2 norm is at most this: one for every attribute and for the intercept."""
-    return math.sqrt(len(replicate.dataset.features) + 1)
+    """A record's L2 norm is at most this: one for every attribute, or the declared length, and one for the intercept."""
+    features, declared = len(replicate.dataset.features), replicate.dataset.norm
+    return math.sqrt(features * (1.0 if declared is None else declared**2) + 1)
 
 
 def _majority(cell: Cell, r: Replicate, seed: bytes) -> Result:
@@ -119,7 +120,11 @@ def _dpsgd(cell: Cell, r: Replicate, seed: bytes) -> Result:
 
 
 def _adassp(cell: Cell, r: Replicate, seed: bytes) -> Result:
-    return _test(r, adassp.fit(r.X, r.y, _epsilon(cell), 1 / r.n, _rng(seed), _norm(r)))
+    # Longer records than declared are shortened, as the parties of our protocol do.
+    bound = _norm(r)
+    shrink = np.minimum(1.0, bound / np.linalg.norm(r.X, axis=1))
+    X = r.X if shrink.min() == 1 else r.X * shrink[:, None]
+    return _test(r, adassp.fit(X, r.y, _epsilon(cell), 1 / r.n, _rng(seed), bound))
 
 
 def _diffprivlib(cell: Cell, r: Replicate, seed: bytes) -> Result:

@@ -2,12 +2,13 @@
 
 Each size runs in a process of its own (benchmarks/product.py, one BLAS thread, CPU time of all parties and the server
 together); a growth exponent is the slope of log time on log size over the larger half of the sizes, where fixed costs
-no longer show. The cost model is a non-negative least squares fit of relative errors to
+no longer show. The cost model is a non-negative least squares fit of relative errors to the terms below, for parties
+of nearly equal width and all pairs of parties crossed; `overhead.json` holds its coefficients.
 
-    seconds = fixed + (by word) n (sealed columns) + (by term) n (sum of d^k d^l)
-    bytes   = fixed + (by word) n (sealed columns, once for each receiver) + (by entry) sum of d^k d^l
-
-for parties of nearly equal width and all pairs of parties crossed; `overhead.json` holds its coefficients.
+lattice, seconds: fixed; n for each sealed column; n for each sealed column and receiver; n for each product of columns
+lattice, bytes:   words of sealed columns to every receiver and of ring elements back; entries for each party
+bgn, seconds:     n for each encrypted column; n for each product; products for each party, and for each pair of parties
+bgn, bytes:       n for each encrypted column; products for each party, and for each pair of parties
 """
 
 from __future__ import annotations
@@ -27,8 +28,16 @@ from scipy.optimize import nnls
 from experiments.paper.store import ROOT
 
 BENCHMARK = ROOT / "benchmarks" / "product.py"
-SECONDS_TERMS = ("fixed", "by_word", "by_term")
-BYTES_TERMS = ("fixed", "by_word", "by_entry")
+RING = 2048
+"""Rows in a ring element of the lattice product."""
+SECONDS_TERMS = {
+    "lattice": ("fixed", "by_sealed_word", "by_received_word", "by_term"),
+    "bgn": ("by_encryption", "by_term", "by_entry_and_party", "by_entry_and_pair"),
+}
+BYTES_TERMS = {
+    "lattice": ("by_word", "by_entry_and_party"),
+    "bgn": ("by_encryption", "by_entry_and_party", "by_entry_and_pair"),
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -50,14 +59,24 @@ class Size:
         w = self.widths
         return sum(w[k] * w[m] for k in range(len(w)) for m in range(k + 1, len(w)))
 
+    @property
+    def _received(self) -> int:
+        """Sealed columns, counted once for each party that they go to."""
+        w = self.widths
+        return sum(w[k] * (len(w) - 1 - k) for k in range(len(w)))
+
     def seconds_terms(self) -> list[float]:
-        sealed = self.d - self.widths[-1]
-        return [1.0, float(self.n * sealed), float(self.n * self.entries)]
+        n, K, w = float(self.n), self.parties, self.widths
+        if self.product == "bgn":
+            return [n * (2 * self.d - w[0] - w[-1]), n * self.entries, K * self.entries, K * K * self.entries]
+        return [1.0, n * (self.d - w[-1]), n * self._received, n * self.entries]
 
     def bytes_terms(self) -> list[float]:
-        w = self.widths
-        sealed = sum(w[k] * (len(w) - 1 - k) for k in range(len(w)))
-        return [1.0, float(self.n * sealed), float(self.entries)]
+        n, K, w = float(self.n), self.parties, self.widths
+        if self.product == "bgn":
+            return [n * (2 * self.d - w[0] - w[-1]), K * self.entries, K * K * self.entries]
+        back = sum(w[k] * k for k in range(K))
+        return [self._received * (n + RING) + back * RING, K * self.entries]
 
 
 @dataclass(frozen=True)
@@ -101,7 +120,7 @@ def measure(size: Size) -> Measured:
     """One session in a process of its own."""
     command = [sys.executable, str(BENCHMARK), "--json", "--product", size.product]
     command += ["--n", str(size.n), "--d", str(size.d), "--parties", str(size.parties)]
-    command += ["--bound", "127", "--repeat", "1" if size.product == "bgn" else "2"]
+    command += ["--bound", "127", "--repeat", "1" if size.product == "bgn" else "3"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     told = json.loads(done.stdout.splitlines()[-1])
     return Measured(size, told["cpu_seconds"], told["plain_cpu_seconds"], sum(told["bytes"]))
@@ -117,12 +136,13 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
 def fitted(measured: Iterable[Measured]) -> CostModel:
     """The cost model whose largest terms fit the relative errors best."""
     done = list(measured)
+    product = done[0].size.product
     seconds, seconds_error = _fit([m.size.seconds_terms() for m in done], [m.seconds for m in done])
     sent, bytes_error = _fit([m.size.bytes_terms() for m in done], [float(m.bytes) for m in done])
     return CostModel(
-        dict(zip(SECONDS_TERMS, seconds, strict=True)),
+        dict(zip(SECONDS_TERMS[product], seconds, strict=True)),
         seconds_error,
-        dict(zip(BYTES_TERMS, sent, strict=True)),
+        dict(zip(BYTES_TERMS[product], sent, strict=True)),
         bytes_error,
     )
 

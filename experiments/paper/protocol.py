@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,12 +111,19 @@ class Replicate:
             for k, part in enumerate(deal, start=1)
         }
 
+    def _norms(self, tables: dict[str, Table]) -> dict[str, float]:
+        """Where the data set's length is publicly known, each party's share of it."""
+        if self.dataset.norm is None:
+            return {}
+        width = {name: sum(column != self.dataset.label for column in table.columns) for name, table in tables.items()}
+        return {name: self.dataset.norm * sqrt(count) for name, count in width.items() if count}
+
     def run(self, terms: Terms, seed: bytes) -> Outcome:
         """One session of the protocol."""
         tables = self.tables(terms.parties)
         agreement = Agreement(
             name=self.dataset.name,
-            schema=Schema({name: table.columns for name, table in tables.items()}),
+            schema=Schema({name: table.columns for name, table in tables.items()}, self._norms(tables)),
             label=f"P1.{self.dataset.label}",
             task=Task(self.dataset.task),
             epsilon=terms.epsilon,

@@ -15,6 +15,7 @@ import typer
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, StudyError
 from colonnade.report.book import app as ledger_app
 from colonnade.report.screen import print_json, stderr, stdout
+from colonnade.studio.commands import studio
 
 if TYPE_CHECKING:
     from colonnade.foundation.randomness import Randomness
@@ -364,6 +365,9 @@ def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
     screen.print(plan_report(opened.plan, public.declared))
     screen.print(model_report(public))
     screen.print(provenance_report(opened.provenance))
+
+
+app.command(short_help="Plan, run and look, on a page of this machine.")(studio)
 
 
 def _terms(session: Session) -> str:

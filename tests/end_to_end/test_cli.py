@@ -83,6 +83,28 @@ def test_view_without_guarantee_is_none_and_null(tmp_path: Path, run: Run) -> No
     assert "no guarantee against a party" in shown.err
 
 
+def test_a_view_that_one_party_does_not_have_is_a_dash(tmp_path: Path, run: Run) -> None:
+    write_study(tmp_path)
+    study = tmp_path / "study.toml"
+    study.write_text(study.read_text().split("[party.bank]")[0].replace("collusion = 1\n", ""))
+    told = run("plan", study, "--rows", 230, "--json").json["parties"]["works"]["epsilon"]
+    assert told == {"outsider": 40.0, "server": 40.0, "party": None, "coalition": None}
+    shown = run("plan", study, "--rows", 230).out
+    assert "none" not in shown
+    assert [line.split() for line in shown.splitlines() if line.startswith("all parties")] == [
+        ["all", "parties", "40", "40", "-", "-"]
+    ]
+
+
+def test_columns_in_the_clear_print_none_for_all_but_outsiders(tmp_path: Path, run: Run) -> None:
+    write_study(tmp_path)
+    study = tmp_path / "study.toml"
+    study.write_text(study.read_text().replace('"lattice"', '"plain"'))
+    shown = run("plan", study, "--rows", 230).out
+    rows = [line.split() for line in shown.splitlines() if line.startswith("all parties")]
+    assert rows == [["all", "parties", "40", "none", "none", "none"]]
+
+
 def test_plan_warns_when_hopeless_and_strict_fit_refuses(tmp_path: Path, run: Run) -> None:
     write_study(tmp_path)
     study = tmp_path / "study.toml"

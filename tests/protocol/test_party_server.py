@@ -330,7 +330,10 @@ def other_columns(content: dict[str, Any]) -> dict[str, Any]:
         (lambda p: {"agreement": {**p.agreement, "task": "cubic"}}, "misstates a field"),
         (lambda p: {"agreement": {**p.agreement, "delta": "much"}}, "delta must be a number, got delta='much'"),
         (lambda p: {"agreement": {**p.agreement, "collusion": None}}, "collusion must be a number, got collusion=None"),
-        (lambda p: {"agreement": {**p.agreement, "epsilon": [1]}}, r"epsilon must be a positive number, got epsilon=\[1\]"),
+        (
+            lambda p: {"agreement": {**p.agreement, "epsilon": [1]}},
+            r"epsilon must be a positive number, got epsilon=\[1\]",
+        ),
         (lambda p: {"agreement": {**p.agreement, "schema": {"p0": 3}}}, "misstates a field"),
         (lambda p: {"agreement": {**p.agreement, "label": 7}}, "label must be the name of a column, got label=7"),
     ],

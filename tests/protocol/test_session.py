@@ -89,6 +89,31 @@ def test_describe_names_every_view_and_block() -> None:
     assert any('"plain"' in w for w in session.warnings())
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_columns_in_the_clear_leave_a_promise_to_outsiders_alone(delta: float) -> None:
+    clear, sealed = (open_session(agreement_of(2, product=p, delta=delta), 100, IDENTITY) for p in ("plain", "lattice"))
+    for party in (None, *clear.parties):
+        views = clear.views(party)
+        assert views.pop(View.OUTSIDER) is not None
+        assert set(views.values()) == {None}
+        assert None not in sealed.views(party).values()
+    assert clear.describe()["parties"]["p0"]["epsilon"]["server"] is None
+    assert clear.describe()["record"]["coalition"] is None
+    # A party that is alone shows its columns to nobody, whatever the product.
+    alone = open_session(agreement_of(1, product="plain", collusion=0), 100, IDENTITY)
+    assert alone.views()[View.SERVER] == alone.views()[View.OUTSIDER] == alone.plan.epsilon
+
+
+def test_terms_are_the_same_in_every_session() -> None:
+    one, other, longer = (
+        open_session(agreement_of(2), rows, identity)
+        for rows, identity in ((100, IDENTITY), (100, b"\1" * 32), (101, IDENTITY))
+    )
+    assert one.digest != other.digest
+    assert one.terms == other.terms == open_session(agreement_of(2), 100, bytes(32)).digest
+    assert one.terms != longer.terms
+
+
 def test_hopeless_plans_warn_before_anything_is_spent() -> None:
     poor = open_session(agreement_of(2, epsilon=0.01), 50, IDENTITY)
     rich = open_session(agreement_of(2, epsilon=5.0), 100_000, IDENTITY)

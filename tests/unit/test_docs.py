@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from colonnade.foundation.schema import column_from
-from colonnade.study import study_from
+from colonnade.study import PARTY_KEYS, STUDY_KEYS, study_from
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "proofs").glob("*.md")])
@@ -133,6 +133,12 @@ def test_toml_is_accepted(block: CodeBlock, tmp_path: Path) -> None:
     for party in content.get("party", {}).values():
         for name, column in party.get("columns", {}).items():
             column_from(name, column)
+
+
+@pytest.mark.parametrize("key", sorted({*STUDY_KEYS, *PARTY_KEYS}))
+def test_study_key_is_explained(key: str) -> None:
+    rows = re.findall(r"^\| ([^|]*)\|", (ROOT / "docs" / "study-file.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert any(f"`{key}`" in row for row in rows), f"docs/study-file.md must explain the key {key!r}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)

@@ -112,7 +112,10 @@ def _margins(work: _Work) -> None:
         values, variances = (np.array(part) for part in zip(*copies, strict=True))
         variance = 1.0 / (1.0 / variances).sum(axis=0)
         mean = variance * (values / variances).sum(axis=0)
-        if attribute.kind is Kind.SIMPLEX:
+        if attribute.kind is Kind.SIMPLEX and attribute.size == 2:
+            upper = bounded_mean(0.5 * (n + mean[1] - mean[0]), float(np.sqrt(0.25 * variance.sum())), 0.0, n)
+            mean = np.array([n - upper, upper])
+        elif attribute.kind is Kind.SIMPLEX:
             mean = onto_simplex(mean + (n - mean.sum()) / attribute.size, n)
         else:
             mean = np.clip(mean, -n, n)

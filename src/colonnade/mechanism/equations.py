@@ -11,7 +11,7 @@ from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.mechanism.denoise import Estimate
 from colonnade.mechanism.moments import Floats, Kind, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.posterior import NoisyEquations
+from colonnade.mechanism.posterior import NoisyEquations, ridge_weights
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,14 @@ def equations(
     noise = np.where(np.isfinite(estimate.std[grid]), estimate.std[grid], 0.0) ** 2
     inside = moments.layout.attribute_of[list(columns)]
     noise[inside[:, None] == inside[None, :]] = 0.0
-    variance = max(float(second[at, at]) / n, 0.0)
+    largest = variance = max(float(second[at, at]) / n, 0.0)
     if not np.isfinite(estimate.std[at, at]):
-        variance = mean * (1 - mean) if split else 1.0
+        # The label's square was not released: its variance is at least what the features explain.
+        largest = mean * (1 - mean) if split else 1.0
+        variance = min(largest, max(float(right @ ridge_weights(second[grid], right, 0.0)) / n, 0.0))
     right_noise = factor * right_std**2 / n**2
     # A covariance of one coordinate has a ceiling, so the noise that is left in it has one, too.
-    ceiling = np.maximum(_ceilings(estimate, columns, variance, split), 1e-300)
+    ceiling = np.maximum(_ceilings(estimate, columns, largest, split), 1e-300)
     right_noise = right_noise * ceiling / (right_noise + ceiling)
     return NoisyEquations(
         second[grid] / n,

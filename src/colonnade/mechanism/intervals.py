@@ -77,8 +77,11 @@ def intervals(
     # Half the central 68% is the standard deviation of a normal law, and stays finite when a draw is nearly singular.
     below, above = np.quantile(error, [0.15865525, 0.84134475], axis=0)
     std = 0.5 * (above - below)
-    # The errors of the draws stand for the error of the release: subtract their quantiles (basic bootstrap).
+    # The errors of the draws stand for the error of the release: subtract their quantiles (basic bootstrap), or those
+    # of a normal law where they are wider, since quantiles of few draws are drawn inwards.
+    reach = float(ndtri(0.5 * (1.0 + level))) * std
     worst, best = np.quantile(error, [0.5 * (1.0 + level), 0.5 * (1.0 - level)], axis=0)
+    worst, best = np.maximum(worst, reach), np.minimum(best, -reach)
     return tuple(
         Interval(layout.names[k], float(w), float(s), float(w - top), float(w - bottom))
         for k, w, s, top, bottom in zip(question.columns, centre, std, worst, best, strict=True)
@@ -164,7 +167,11 @@ def _rebalance(value: Floats, truth: Moments, question: _Question, moved: Floats
 def _sampling_root(truth: Moments, clean: Estimate, question: _Question) -> Floats:
     """A root of the covariance of the label's products that comes of drawing n records: residual variance times n C."""
     system = _system(truth, clean, question)
+    at = question.target.coordinate
     total = system.sampling * truth.n
+    if not np.isfinite(clean.std[at, at]):
+        mean = float(np.clip(clean.margin[at] / truth.n, 0.0, 1.0))
+        total = mean * (1.0 - mean) if truth.layout.attributes[question.target.attribute].kind is Kind.SIMPLEX else 1.0
     weights = ridge_weights(system.gram, system.right, 0.0)
     # Where the label's square was not released `total` is the largest it can be, and the intervals are too wide.
     residual = max(total - float(weights @ system.right), 0.01 * total)

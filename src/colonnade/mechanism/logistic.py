@@ -50,7 +50,7 @@ def log_odds(equations: NoisyEquations, share: float, records: Floats, weights: 
     odds = start.weights / (spread * (1.0 - explained))
     constant = float(logit(share))
     step = LogOdds(constant, Fit(odds, start.spread, start.freedom), equations)
-    if start.spread == 0:
+    if not odds.any():
         return step
     for i in range(STEPS):
         score = centred @ odds

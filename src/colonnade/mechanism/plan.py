@@ -234,6 +234,15 @@ class _Split:
         return whole * Fraction(int(share * 2**30), 2**30)
 
 
+def offered(
+    plan: PrivacyPlan, offers: Mapping[str, Offer], rows: int | None = None
+) -> dict[str, list[Fraction | None]]:
+    """What each party of a bottom-up plan offers for each block, epsilon or rho; the least offer was taken."""
+    terms = Terms(plan.task, plan.calibration, plan.delta, plan.collusion, plan.error_factor, rows)
+    blocks = tuple(item.block for item in plan.blocks)
+    return {name: _Split(plan.layout, blocks, name, offers[name], terms).budgets for name in plan.names}
+
+
 def _rates(
     blocks: Sequence[Block], rates: Sequence[float], factor: Fraction, crossed: float = 1.0
 ) -> list[tuple[Block, float]]:

@@ -5,8 +5,9 @@ variance. With w ~ N(0, t^2 P) the right-hand side is
 
     c = C w + e,   Var e = s^2 C / n (sampling) + diag(a) (noise on c) + diag(V w^2) (noise on C, times w)
 
-so t follows from the data by maximum marginal likelihood and w is its posterior mean. Nothing is tuned: the noise is
-known, and t -> 0 when it drowns the signal, which leaves the trivial model.
+and w is its posterior mean, averaged over t by the likelihood that each t gives to c (every order of magnitude counts
+the same beforehand). Nothing is tuned: the noise is known, and when it drowns the signal the small t, which leave the
+trivial model, weigh as much as the large ones.
 
 P is the inverse root of each attribute's own covariance: half way between equal weights (ridge in the units of the
 encoding) and equal explained variance (Zellner's g-prior), so that rare levels may weigh more, but not without limit.
@@ -24,7 +25,7 @@ from scipy.linalg import eigh
 from colonnade.mechanism.moments import Floats
 
 SPREADS = np.geomspace(1e-5, 1e3, 321)
-"""Grid of t."""
+"""Grid of t, and t = 0 besides."""
 ROUNDS = 6
 """Rounds of w -> noise of C w -> w."""
 NEGLIGIBLE = 1e-9
@@ -56,7 +57,7 @@ class NoisyEquations:
 
 
 def posterior(equations: NoisyEquations) -> Fit:
-    """The posterior mean of w at the spread that makes c most likely."""
+    """The posterior mean of w."""
     gram, right = equations.gram, equations.right
     prior = prior_shape(gram, equations.groups, equations.ordered)
     signal = gram @ prior @ gram
@@ -64,8 +65,8 @@ def posterior(equations: NoisyEquations) -> Fit:
     squares = np.zeros_like(right)
     for _ in range(ROUNDS):
         noise = equations.right_noise + equations.gram_noise @ squares
-        spread, dual, freedom = _most_likely(signal, equations.sampling * gram, noise, right)
-        fit = Fit(spread**2 * prior @ (gram @ dual), spread, freedom)
+        dual, spread, freedom = _average(signal, equations.sampling * gram, noise, right)
+        fit = Fit(prior @ (gram @ dual), spread, freedom)
         if not equations.gram_noise.any():
             break
         # Half a step: a whole one may swing between too large and too small weights.
@@ -92,18 +93,21 @@ def prior_shape(gram: Floats, groups: Sequence[int], ordered: frozenset[int] = f
     return shape
 
 
-def _most_likely(signal: Floats, sampling: Floats, noise: Floats, right: Floats) -> tuple[float, Floats, float]:
-    """The spread t of largest evidence, (t^2 signal + sampling + noise)^-1 c, and the number of effective weights."""
+def _average(signal: Floats, sampling: Floats, noise: Floats, right: Floats) -> tuple[Floats, float, float]:
+    """t^2 (t^2 signal + sampling + noise)^-1 c, t and the number of effective weights, averaged over t."""
     base = sampling + np.diag(noise)
     floor = NEGLIGIBLE * max(float(np.trace(base)), float(np.trace(signal)) * NEGLIGIBLE, 1e-200) / len(base)
     values, vectors = eigh(signal, base + floor * np.eye(len(base)))
     values = np.maximum(values, 0.0)
     rotated = vectors.T @ right
-    total = 1.0 + np.concatenate([[0.0], SPREADS])[:, None] ** 2 * values
+    spreads = np.concatenate([[0.0], SPREADS])
+    total = 1.0 + spreads[:, None] ** 2 * values
     evidence = -0.5 * (np.log(total) + rotated**2 / total).sum(axis=1)
-    best = int(np.argmax(evidence))
-    spread = float(SPREADS[best - 1]) if best else 0.0
-    return spread, vectors @ (rotated / total[best]), float((1.0 - 1.0 / total[best]).sum())
+    chance = np.exp(evidence - evidence.max())
+    chance /= chance.sum()
+    shrunk = chance @ (spreads[:, None] ** 2 / total) * rotated
+    freedom = float(chance @ (1.0 - 1.0 / total).sum(axis=1))
+    return vectors @ shrunk, float(chance @ spreads), freedom
 
 
 def widened(equations: NoisyEquations, fit: Fit, raw: Floats, raw_noise: Floats) -> NoisyEquations:

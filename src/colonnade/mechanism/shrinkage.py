@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
-from scipy.stats import truncnorm
+from scipy.special import log_ndtr, logsumexp
 
 from colonnade.mechanism.moments import Floats
 
@@ -65,10 +64,9 @@ def _log_likelihoods(block: Deviations) -> Floats:
 def _mixing_law(likelihood: Floats) -> Floats:
     """Maximum likelihood weights of the grid, by EM; a vanishing floor keeps logarithms finite."""
     law = np.full(likelihood.shape[1], 1.0 / likelihood.shape[1])
+    ratio = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
     for _ in range(EM_STEPS):
-        joint = likelihood + np.log(law)
-        law = np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).mean(axis=0)
-        law = np.maximum(law, 1e-12)
+        law = np.maximum(law * (ratio / (ratio @ law)[:, None]).mean(axis=0), 1e-12)
     result: Floats = law / law.sum()
     return result
 
@@ -92,8 +90,13 @@ def bounded_mean(value: float, std: float, low: float, high: float) -> float:
         return low
     if std <= 1e-9 * (high - low):
         return float(np.clip(value, low, high))
-    mean = float(truncnorm.mean((low - value) / std, (high - value) / std, loc=value, scale=std))
-    return mean if np.isfinite(mean) and low <= mean <= high else float(np.clip(value, low, high))
+    a, b = (low - value) / std, (high - value) / std
+    if a > 0:  # the far tail is computed on the left, where log_ndtr is exact
+        return low + high - bounded_mean(low + high - value, std, low, high)
+    log_mass = float(log_ndtr(b) + np.log1p(-np.exp(min(log_ndtr(a) - log_ndtr(b), -1e-15))))
+    densities = np.exp(-0.5 * np.array([a, b]) ** 2 - 0.5 * np.log(2 * np.pi) - log_mass)
+    mean = value + std * float(densities[0] - densities[1])
+    return float(np.clip(mean, low, high)) if np.isfinite(mean) else float(np.clip(value, low, high))
 
 
 def onto_simplex(value: Floats, total: float, high: Floats | None = None) -> Floats:

@@ -24,7 +24,7 @@ _ID = re.compile(r"(^|_)(id|ids|uuid|guid|key)$|^(person|patient|customer|client
 def draft_columns(path: Path, party: str | None = None, public: bool = False) -> str:
     """The draft as TOML; `public` says that the file is public, so that bounds and levels may come from it."""
     kinds = _kinds(path)
-    name = _key(party or path.name.partition(".")[0])
+    name = toml_key(party or path.name.partition(".")[0])
     ids = [column for column in kinds if _ID.search(column.lower())]
     lines = [
         "# Bounds and levels were taken from the data, which was declared public."
@@ -32,8 +32,8 @@ def draft_columns(path: Path, party: str | None = None, public: bool = False) ->
         else '# Replace every "?" by what is publicly known of the column, never by what the data shows.',
         "# Kinds are guesses from the header and the types. Leave out columns that the study does not need.",
         f"[party.{name}]",
-        f"data = {_text(path.name)}",
-        f"id = {_text(ids[0])}  # a guess from the header"
+        f"data = {toml_text(path.name)}",
+        f"id = {toml_text(ids[0])}  # a guess from the header"
         if ids
         else f"id = {UNKNOWN}  # the column that names a person, or leave this line out",
         "",
@@ -42,7 +42,7 @@ def draft_columns(path: Path, party: str | None = None, public: bool = False) ->
     taken = _observed(path, kinds, ids[:1]) if public else {}
     for column, kind in kinds.items():
         if column not in ids[:1]:
-            lines.append(f"{_key(column)} = {{ {taken.get(column) or _open(kind)} }}")
+            lines.append(f"{toml_key(column)} = {{ {taken.get(column) or _open(kind)} }}")
     return "\n".join(lines) + "\n"
 
 
@@ -83,14 +83,14 @@ def _observed(path: Path, kinds: dict[str, str], ids: list[str]) -> dict[str, st
     for name, series in _series(path, [n for n in kinds if n not in ids]):
         levels = sorted(v for v in series.unique().to_list() if v)
         if len(levels) == 2:
-            out[name] = f'kind = "binary", levels = [{_text(levels[0])}, {_text(levels[1])}]'
+            out[name] = f'kind = "binary", levels = [{toml_text(levels[0])}, {toml_text(levels[1])}]'
         elif kinds[name] == "numeric":
             numbers = series.cast(pl.Float64, strict=False).drop_nulls().drop_nans()
             low, high = numbers.min(), numbers.max()
             if isinstance(low, float) and isinstance(high, float) and low < high:
                 out[name] = f'kind = "numeric", low = {_number(low)}, high = {_number(high)}'
         elif 2 < len(levels) <= MOST_LEVELS:
-            out[name] = f'kind = "categorical", levels = [{", ".join(map(_text, levels))}]'
+            out[name] = f'kind = "categorical", levels = [{", ".join(map(toml_text, levels))}]'
     return out
 
 
@@ -109,11 +109,12 @@ def _number(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
 
 
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _text(name)
+def toml_key(name: str) -> str:
+    """A TOML key, bare where it may be."""
+    return name if _BARE.fullmatch(name) else toml_text(name)
 
 
-def _text(value: str) -> str:
+def toml_text(value: str) -> str:
     """A TOML basic string."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04X}" for c in escaped) + '"'

@@ -119,6 +119,7 @@ def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any
             for party, names in agreement.schema.parties.items()
             for name, c in names.items()
         ],
+        "norms": dict(agreement.schema.norms),
         "several": len(plan["parties"]) > 1,
         "views": views_of(plan),
         "epsilon_picture": epsilon_picture(plan),

@@ -11,7 +11,7 @@ from colonnade.foundation.errors import DataError, StudyError
 from experiments.data import Dataset
 from experiments.data.dataset import binary, categorical, numeric
 from experiments.paper import __main__ as command
-from experiments.paper import catalogue, comparison, errata, grid, printed, runner, store, tables
+from experiments.paper import catalogue, comparison, errata, floors, grid, overhead, printed, runner, store, tables
 from experiments.paper.document import FIELDS, Document, Row, markdown
 from experiments.paper.methods import (
     APPROXIMATE,
@@ -299,6 +299,17 @@ def test_gaps_are_counted_in_standard_errors():
     assert lines[-1] == "| K | adult-41 | pure | 1 | 2 | 1.0000 | 1.4 |"
 
 
+def test_a_floor_is_met_or_stands_in_brackets():
+    place = ("adult-hours", OURS, PURE, 1.0)
+    rows = [Row("run", *place, k, 0, "MSE", mean, 0.0, 10) for k, mean in ((1, 0.04), (2, 0.06))]
+    rows.append(Row("run", "adult-hours", "mean", "none", None, 1, 0, "MSE", 0.06, 0.0, 10))
+    told = floors.markdown(Document({"title": "", "command": "x"}, tuple(rows))).splitlines()
+    assert told[-1] == "| adult-hours | pure | 1 | 0.85 of mean | 0 | 0.6667 | (1.0000) |"
+    accuracy = [Row("run", "adult-41", OURS, PURE, 1.0, 1, 0, "accuracy", m, 0.0, 10) for m in (0.84, 0.82)]
+    for row, cell in zip(accuracy, ("0.8400", "(0.8200)"), strict=True):
+        assert floors.markdown(Document({"command": "x"}, (row,))).splitlines()[-1].endswith(f"| 0 | {cell} |")
+
+
 def test_the_errata_command_finds_what_the_page_says(monkeypatch):
     monkeypatch.delenv("COLONNADE_DUTCH", raising=False)
     lines = list(errata.report())
@@ -369,13 +380,29 @@ def test_the_cost_model_finds_the_coefficients_it_was_made_from():
         sealed = size.d - size.widths[-1]
         return 0.01 + 1e-7 * size.n * sealed + 2e-9 * size.n * size.entries
 
-    sizes = [Size("lattice", n, d, k) for n in (1000, 10_000, 100_000) for d, k in ((16, 2), (64, 2), (64, 4))]
-    model = fitted(Measured(s, cost(s), 1.0, 100 + 6 * s.n * s.d) for s in sizes)
-    assert model.seconds["by_word"] == pytest.approx(1e-7, rel=1e-3)
+    sizes = [Size("lattice", n, d, k) for n in (1000, 10_000, 100_000) for d, k in ((16, 2), (64, 2), (64, 4), (64, 8))]
+    model = fitted(Measured(s, cost(s), 1.0, 6 * int(s.bytes_terms()[0])) for s in sizes)
+    assert model.seconds["by_sealed_word"] == pytest.approx(1e-7, rel=1e-3)
     assert model.seconds["by_term"] == pytest.approx(2e-9, rel=1e-3)
+    assert model.seconds["by_received_word"] == pytest.approx(0, abs=1e-10)
+    assert model.bytes["by_word"] == pytest.approx(6, rel=1e-6)
     assert model.seconds_error < 1e-3
     far = Size("lattice", 1_000_000, 100, 8)
     assert predicted(model, far)[0] == pytest.approx(cost(far), rel=1e-3)
+
+
+def test_the_shipped_overhead_study_has_the_terms_of_the_code():
+    path = tables.RESULTS / "overhead.json"
+    if not path.is_file():
+        pytest.skip("docs/results/overhead.json has not been written yet")
+    told = json.loads(path.read_text(encoding="utf-8"))
+    assert told["command"] == "python -m experiments.paper overhead"
+    for product in ("lattice", "bgn"):
+        assert tuple(told["products"][product]["seconds"]) == overhead.SECONDS_TERMS[product]
+        assert tuple(told["products"][product]["bytes"]) == overhead.BYTES_TERMS[product]
+        # Time goes with n; the bytes of the wire format are known to the last one.
+        assert told["products"][product]["growth"]["n"]["seconds"] == pytest.approx(1, abs=0.25)
+        assert told["products"][product]["bytes_error"] < 0.05
 
 
 def test_entries_are_the_cross_party_pairs():

@@ -63,7 +63,7 @@ def test_paper_top_down_is_the_papers_noise() -> None:
 
 
 def test_paper_calibration_absorbs_the_products_error() -> None:
-    """2 max counts twice what can happen, so that an error of a few percent changes no printed epsilon of the record."""
+    """2 max counts twice what can happen: an error of a few percent changes no printed epsilon of the record."""
     terms = Terms(Task.LINEAR, Calibration.PAPER, error_factor=Fraction(103, 100))
     assert plan_top_down(LAYOUT, PAPER_BLOCKS, 0.5, terms).epsilon == 0.5
     wide = Terms(Task.LINEAR, Calibration.PAPER, error_factor=Fraction(4))

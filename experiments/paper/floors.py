@@ -1,0 +1,82 @@
+"""The floors that the utility of one release is held against, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from experiments.paper.document import RUN, Document, Row
+from experiments.paper.methods import APPROXIMATE, OURS, PURE
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What a mean must reach: accuracy at least, or error over a reference's error at most."""
+
+    data: str
+    privacy: str
+    epsilon: float
+    value: float
+    over: str = ""
+    """The method whose mean error ours is divided by; empty for an accuracy."""
+
+
+def _row(data: str, privacy: str, values: tuple[float, float, float], over: str = "") -> list[Floor]:
+    return [Floor(data, privacy, e, v, over) for e, v in zip((0.1, 1.0, 10.0), values, strict=True)]
+
+
+# Measured by a trial before the project began, or asked for where the trial suggested that more is possible.
+FLOORS: tuple[Floor, ...] = (
+    *_row("adult-41", PURE, (0.800, 0.830, 0.837)),
+    *_row("adult-77", PURE, (0.810, 0.847, 0.855)),
+    *_row("dutch-36", PURE, (0.796, 0.826, 0.829)),
+    *_row("adult-41", APPROXIMATE, (0.823, 0.836, 0.837)),
+    *_row("dutch-36", APPROXIMATE, (0.821, 0.830, 0.830)),
+    *_row("cps-wages", PURE, (1.05, 1.005, 1.001), "non-private"),
+    *_row("adult-hours", PURE, (0.97, 0.85, 0.822), "mean"),
+    *(Floor(f"synthetic-{s}", APPROXIMATE, 1.0, 0.25, "w = 0") for s in (0.1, 0.5, 1.0)),
+)
+
+
+def _value(floor: Floor, row: Row, rows: Sequence[Row]) -> float | None:
+    if not floor.over or row.mean is None:
+        return row.mean
+    reference = next((r.mean for r in rows if r.data == floor.data and r.method == floor.over), None)
+    return None if not reference else row.mean / reference
+
+
+def standing(document: Document) -> Iterator[tuple[Floor, int, list[tuple[int, float]]]]:
+    """For each floor and collusion the values that our rows have, by K."""
+    rows = [row for row in document.rows if row.source == RUN]
+    for floor in FLOORS:
+        own = [
+            r
+            for r in rows
+            if (r.data, r.method, r.privacy, r.epsilon) == (floor.data, OURS, floor.privacy, floor.epsilon)
+        ]
+        for collusion in sorted({r.collusion for r in own}):
+            values = [(r.parties, _value(floor, r, rows)) for r in own if r.collusion == collusion]
+            yield floor, collusion, [(k, v) for k, v in values if v is not None]
+
+
+def markdown(document: Document) -> str:
+    """Where we stand, for every floor, K and collusion."""
+    parties = sorted({row.parties for row in document.rows if row.method == OURS})
+    out = [
+        "# Utility against its floors",
+        "",
+        f"Made by `{document.header['command']}` from utility.csv. Accuracy must",
+    ]
+    out += ["be at least the floor, an error over its reference at most; a value that is not stands in brackets.", ""]
+    out.append("| data | privacy | ε | floor | c | " + " | ".join(f"K = {k}" for k in parties) + " |")
+    out.append("|---" * (5 + len(parties)) + "|")
+    for floor, collusion, values in standing(document):
+        cells = []
+        for k in parties:
+            value = dict(values).get(k)
+            passed = value is not None and (value <= floor.value if floor.over else value >= floor.value)
+            cells.append("" if value is None else f"{value:.4f}" if passed else f"({value:.4f})")
+        what = f"{floor.value:g}" + (f" of {floor.over}" if floor.over else "")
+        place = f"| {floor.data} | {floor.privacy} | {floor.epsilon:g} | {what} | {collusion} | "
+        out.append(place + " | ".join(cells) + " |")
+    return "\n".join(out) + "\n"

@@ -1,0 +1,190 @@
+"""What lies on the studio's desk: one study, and the files of one folder. No name from outside becomes a path."""
+
+from __future__ import annotations
+
+import tomllib
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.ledger import Account, Entry, Ledger
+from colonnade.mechanism.release import FORMAT, Release, read_release
+from colonnade.report.drafts import draft_columns
+from colonnade.report.output import places, read_whole
+from colonnade.studio.form import EMPTY, Content, table, to_toml
+from colonnade.study import LARGEST_STUDY, Study, read_study, study_from
+
+DATA = (".csv", ".parquet", ".pq")
+BOOKS = (".ledger", ".sqlite", ".db")
+LARGEST_RELEASE = 1 << 28
+
+
+@dataclass(frozen=True)
+class Book:
+    """A ledger as the page shows it."""
+
+    name: str
+    head: str
+    accounts: list[Account]
+    entries: list[Entry]
+    error: str = ""
+
+
+@dataclass
+class Desk:
+    """The study that is being worked on, in a folder that nothing leaves."""
+
+    folder: Path
+    content: Content = field(default_factory=lambda: deepcopy(EMPTY))
+    opened: str | None = None
+    lock: Lock = field(default_factory=Lock)
+
+    def files(self, *endings: str) -> list[str]:
+        """Names of the folder's files with one of these endings; hidden ones are left out."""
+        return sorted(
+            p.name
+            for p in self.folder.iterdir()
+            if p.suffix.lower() in endings and p.is_file() and not p.name.startswith(".") and self._inside(p)
+        )
+
+    def place(self, name: str, *endings: str) -> Path:
+        """A listed file by its name; anything else is refused, whatever path it spells."""
+        if name not in self.files(*endings):
+            raise StudyError(f"there is no such file in the studio's folder, got {name!r}")
+        return self.folder / name
+
+    def new_place(self, name: str, ending: str) -> Path:
+        """Where a file of this name may be written: a plain name that is still free."""
+        plain = Path(name).name == name and name not in ("", ".", "..") and not name.startswith(".")
+        if not plain or not name.endswith(ending) or not name.isprintable() or "\\" in name:
+            raise StudyError(f"a file's name must be a plain name that ends in {ending}, got {name!r}")
+        if (self.folder / name).exists():
+            raise StudyError(f"{name} is in the studio's folder already and is not overwritten")
+        return self.folder / name
+
+    def _inside(self, path: Path) -> bool:
+        return path.resolve().is_relative_to(self.folder.resolve())
+
+    def open(self, name: str) -> None:
+        """Put a study file of the folder on the desk."""
+        path = self.place(name, ".toml")
+        if path.stat().st_size > LARGEST_STUDY:
+            read_study(path)
+        self.load(read_whole(path, "study").decode("utf-8", "replace"))
+        self.opened = name
+
+    def load(self, text: str) -> None:
+        """Put a study that is given as text on the desk, valid or not."""
+        try:
+            content = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise StudyError(f"the study is not valid TOML: {error}") from None
+        if not content.keys() & {"study", "party"}:
+            raise StudyError("a study file needs a [study] section")
+        self.content, self.opened = content, None
+
+    def save(self, name: str) -> None:
+        """Write the study into the folder; only the file it was opened from may be there already."""
+        path = self.folder / name if name == self.opened else self.new_place(name, ".toml")
+        with places(path) as (place,):
+            place.write(to_toml(self.content).encode())
+        self.opened = name
+
+    def study(self) -> Study:
+        """The study, checked as a file with this content would be."""
+        return study_from(tomllib.loads(to_toml(self.content)), self.folder)
+
+    def guarded_study(self) -> Study:
+        """The study for a run: every file that it names must lie in the folder."""
+        study = self.study()
+        for name, source in study.sources.items():
+            for path in (source.data, source.policy, source.ledger):
+                if path is not None and not self._inside(path):
+                    raise StudyError(f"party {name}: the studio reads files of its own folder only, got {path.name!r}")
+        return study
+
+    def draft(self, name: str, party: str) -> None:
+        """Add a party with the columns of a file's header; bounds and levels stay open."""
+        path = self.place(name, *DATA)
+        drafted = tomllib.loads(draft_columns(path, party.strip() or None))["party"]
+        parties = table(self.content.get("party"))
+        for new, declared in drafted.items():
+            if new in parties:
+                raise StudyError(f"the study has a party {new} already")
+            parties[new] = {**declared, "id": None} if declared.get("id") == "?" else declared
+            parties[new] = {key: value for key, value in parties[new].items() if value is not None}
+        self.content = {**self.content, "party": parties}
+
+    def header(self, text: str, party: str) -> None:
+        """Add a party with columns named in a pasted header line, all numeric until someone says otherwise."""
+        names = [name.strip().strip('"') for name in text.replace(";", ",").replace("\t", ",").split(",")]
+        names = list(dict.fromkeys(name for name in names if name))
+        parties = table(self.content.get("party"))
+        new = party.strip() or f"party{len(parties) + 1}"
+        if new in parties:
+            raise StudyError(f"the study has a party {new} already")
+        if not names:
+            raise StudyError("a header needs at least one column's name, got none")
+        parties[new] = {"columns": {name: {"kind": "numeric"} for name in names}}
+        self.content = {**self.content, "party": parties}
+
+    def releases(self) -> list[tuple[str, Release]]:
+        """The folder's releases that can be read."""
+        out = []
+        for name in self.files(".json"):
+            path = self.folder / name
+            if path.stat().st_size > LARGEST_RELEASE or f'"format":"{FORMAT}"'.encode() not in path.read_bytes():
+                continue
+            try:
+                out.append((name, read_release(path.read_bytes())))
+            except ColonnadeError:
+                continue
+        return out
+
+    def release(self, name: str) -> Release:
+        return read_release(read_whole(self.place(name, ".json"), "release"))
+
+    def books(self) -> list[Book]:
+        """The folder's ledgers, each with its chain checked."""
+        out = []
+        for name in self.files(*BOOKS):
+            ledger = Ledger(self.folder / name)
+            try:
+                out.append(Book(name, ledger.verify(), ledger.accounts(), ledger.entries()))
+            except ColonnadeError as error:
+                out.append(Book(name, "", [], [], str(error)))
+        return out
+
+
+def edited(content: Content, what: str) -> Content:
+    """The study after a button: "party", "column:I", "drop-party:I" or "drop-column:I:J"."""
+    kind, *numbers = what.split(":")
+    parties: list[tuple[str, Any]] = list(table(content.get("party")).items())
+    try:
+        places_of = [int(n) for n in numbers]
+        match kind, places_of:
+            case "party", []:
+                parties.append((f"party{len(parties) + 1}", {"columns": {"column1": {"kind": "numeric"}}}))
+            case "column", [i]:
+                columns = table(parties[i][1].get("columns"))
+                columns[_new_name(content)] = {"kind": "numeric"}
+                parties[i][1]["columns"] = columns
+            case "drop-party", [i]:
+                parties.pop(i)
+            case "drop-column", [i, j]:
+                columns = table(parties[i][1].get("columns"))
+                columns.pop(list(columns)[j])
+                parties[i][1]["columns"] = columns
+            case _:
+                return content
+    except (ValueError, IndexError):
+        raise StudyError(f"the form has no such party or column, got {what!r}") from None
+    return {**content, "party": dict(parties)}
+
+
+def _new_name(content: Content) -> str:
+    taken = {name for party in table(content.get("party")).values() for name in table(party).get("columns", {})}
+    return next(name for k in range(1, len(taken) + 2) if (name := f"column{k}") not in taken)

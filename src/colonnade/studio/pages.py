@@ -1,0 +1,187 @@
+"""The studio's pages. Each takes its numbers from the functions that the command line calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from jinja2 import Environment, FileSystemLoader
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.report.cost import expected_cost
+from colonnade.report.html import TEMPLATES, environment, plan_page, release_page, style
+from colonnade.studio.desk import DATA, Desk, edited
+from colonnade.studio.form import from_fields, to_form, to_toml
+from colonnade.studio.panel import panel_context, planned
+from colonnade.studio.runs import Run
+from colonnade.study import LARGEST_STUDY
+
+HERE = Path(__file__).parent / "templates"
+Fields = dict[str, str]
+Answer = Callable[[Request, Fields], Response]
+Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+def _endpoint(answer: Answer) -> Endpoint:
+    """An answer computed in a thread; a refusal is one sentence."""
+
+    async def called(request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > LARGEST_STUDY:
+                return PlainTextResponse(f"a study must have at most {LARGEST_STUDY} bytes\n", 413)
+        fields = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+        try:
+            return await run_in_threadpool(answer, request, fields)
+        except ColonnadeError as error:
+            return PlainTextResponse(f"{error}\n", 422)
+
+    return called
+
+
+class Studio:
+    """One desk, at most one run at a time, and the pages that show them."""
+
+    def __init__(self, desk: Desk, token: str) -> None:
+        self._desk, self._base = desk, f"/{token}"
+        self._run: Run | None = None
+        self._notice = ""
+        self._templates: Environment = environment().overlay(loader=FileSystemLoader([HERE, TEMPLATES]))
+        read: list[tuple[str, Answer]] = [
+            ("/", self._study),
+            ("/style.css", self._style),
+            ("/studio.js", self._script),
+            ("/plan.html", self._plan_html),
+            ("/run", self._running),
+            ("/run/state", self._state),
+            ("/releases", self._releases),
+            ("/releases/{name}", self._release),
+            ("/ledgers", self._ledgers),
+        ]
+        write: list[tuple[str, Answer]] = [
+            ("/plan", self._plan),
+            ("/edit", self._edit),
+            ("/open", self._open),
+            ("/export", self._export),
+            ("/run", self._start),
+        ]
+        routes = [Route(path, _endpoint(answer), methods=["GET"]) for path, answer in read]
+        routes += [Route(path, _endpoint(answer), methods=["POST"]) for path, answer in write]
+        self.app = Starlette(routes=routes)
+
+    def _page(self, template: str, **context: Any) -> Response:
+        notice, self._notice = self._notice, ""
+        page = self._templates.get_template(template)
+        return HTMLResponse(page.render(base=self._base, notice=notice, here=template, **context))
+
+    def _to(self, path: str) -> Response:
+        return RedirectResponse(self._base + path, 303)
+
+    def _study(self, request: Request, fields: Fields) -> Response:
+        with self._desk.lock:
+            return self._page(
+                "study.html",
+                form=to_form(self._desk.content),
+                opened=self._desk.opened,
+                studies=self._desk.files(".toml"),
+                data=self._desk.files(*DATA),
+                **panel_context(self._desk),
+            )
+
+    def _style(self, request: Request, fields: Fields) -> Response:
+        own = (HERE / "studio.css").read_text(encoding="utf-8")
+        return Response(f"{style()}\n{own}", media_type="text/css")
+
+    def _script(self, request: Request, fields: Fields) -> Response:
+        return Response((HERE / "studio.js").read_bytes(), media_type="text/javascript")
+
+    def _plan(self, request: Request, fields: Fields) -> Response:
+        """The plan of the form as it stands, as a part of the page."""
+        with self._desk.lock:
+            self._desk.content = from_fields(fields)
+            page = self._templates.get_template("panel.html")
+            return HTMLResponse(page.render(base=self._base, **panel_context(self._desk)))
+
+    def _plan_html(self, request: Request, fields: Fields) -> Response:
+        with self._desk.lock:
+            study, session, assumed = planned(self._desk)
+            return HTMLResponse(plan_page(session, expected_cost(session, study.alignment), assumed))
+
+    def _edit(self, request: Request, fields: Fields) -> Response:
+        """A button of the form: it takes the form's fields along, and may add or remove something."""
+        with self._desk.lock:
+            self._desk.content = from_fields(fields)
+            what = fields.get("do", "plan")
+            try:
+                if what == "draft":
+                    self._desk.draft(fields.get("draft.file", ""), fields.get("draft.party", ""))
+                elif what == "header":
+                    self._desk.header(fields.get("draft.header", ""), fields.get("draft.party", ""))
+                elif what == "save":
+                    self._desk.save(fields.get("save.name", ""))
+                    self._notice = f"Saved as {self._desk.opened}."
+                else:
+                    self._desk.content = edited(self._desk.content, what)
+            except ColonnadeError as error:
+                self._notice = f"Refused: {error}."
+        return self._to("/")
+
+    def _open(self, request: Request, fields: Fields) -> Response:
+        with self._desk.lock:
+            try:
+                if "text" in fields:
+                    self._desk.load(fields["text"])
+                else:
+                    self._desk.open(fields.get("name", ""))
+            except ColonnadeError as error:
+                self._notice = f"Refused: {error}."
+        return self._to("/")
+
+    def _export(self, request: Request, fields: Fields) -> Response:
+        with self._desk.lock:
+            self._desk.content = from_fields(fields)
+            text = to_toml(self._desk.content)
+        headers = {"Content-Disposition": 'attachment; filename="study.toml"'}
+        return Response(text, media_type="application/toml", headers=headers)
+
+    def _start(self, request: Request, fields: Fields) -> Response:
+        """Spend: the one button that does."""
+        with self._desk.lock:
+            if self._run is not None and not self._run.done:
+                raise StudyError("a run is under way in this studio already")
+            try:
+                place = self._desk.new_place(fields.get("release", ""), ".json")
+                approved = tuple(fields.get("approved", "").split())
+                self._run = Run(self._desk.guarded_study(), place, approved)
+                self._run.start()
+            except ColonnadeError as error:
+                self._notice = f"Refused: {error}."
+        return self._to("/run")
+
+    def _running(self, request: Request, fields: Fields) -> Response:
+        taken = set(self._desk.files(".json"))
+        free = next(name for k in range(1, len(taken) + 2) if (name := f"release-{k}.json") not in taken)
+        with self._desk.lock:
+            return self._page("run.html", run=self._run, free=free, **panel_context(self._desk))
+
+    def _state(self, request: Request, fields: Fields) -> Response:
+        page = self._templates.get_template("state.html")
+        done = self._run is None or self._run.done
+        return HTMLResponse(page.render(base=self._base, run=self._run), headers={"X-Done": str(done).lower()})
+
+    def _releases(self, request: Request, fields: Fields) -> Response:
+        return self._page("releases.html", releases=self._desk.releases())
+
+    def _release(self, request: Request, fields: Fields) -> Response:
+        return HTMLResponse(release_page(self._desk.release(request.path_params["name"])))
+
+    def _ledgers(self, request: Request, fields: Fields) -> Response:
+        return self._page("ledgers.html", books=self._desk.books())

@@ -1,0 +1,174 @@
+"""The page of a plan and of a release: what it says, that it needs nothing, and that a browser and axe-core like it."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import browser, keep, new_page, violations
+from cli_study import Run, runner, write_study
+
+VIEWS = ("outsider", "server", "party", "coalition")
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes, and the text in between."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a study that was run, and its two pages."""
+    folder = tmp_path_factory.mktemp("page")
+    write_study(folder)
+    return folder
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    return runner(monkeypatch, capfd)
+
+
+def pages(folder: Path, run: Run) -> tuple[Path, Path]:
+    plan, release = folder / "plan.html", folder / "report.html"
+    if not release.exists():
+        assert run("plan", folder / "study.toml", "--rows", 230, "--html", plan).code == 0
+        assert run("fit", folder / "study.toml", "--out", folder / "release.json").code == 0
+        assert run("report", folder / "release.json", "--html", release).code == 0
+    return plan, release
+
+
+def test_pages_need_nothing(made: Path, run: Run) -> None:
+    for page in pages(made, run):
+        text = page.read_text(encoding="utf-8")
+        assert len(text.encode()) < 2_000_000
+        tags = Tags(text)
+        assert not [t for t, _ in tags.tags if t in ("script", "iframe", "object", "embed", "img")]
+        for _, attributes in tags.tags:
+            assert not [name for name in attributes if name.startswith("on")], "no inline handlers"
+            for name in ("href", "src", "action"):
+                target = attributes.get(name)
+                assert target is None or target.startswith(("#", "data:,")), target
+        assert "url(" not in text and "@import" not in text
+
+
+def test_numbers_are_those_of_the_machine(made: Path, run: Run) -> None:
+    plan, release = pages(made, run)
+    told = run("plan", made / "study.toml", "--rows", 230, "--json").json
+    opened = run("report", made / "release.json", "--json").json
+    for page, content in ((plan, told), (release, opened)):
+        cells = {
+            a["data-epsilon"]: a["data-value"]
+            for _, a in Tags(page.read_text(encoding="utf-8")).tags
+            if "data-epsilon" in a
+        }
+        assert len(cells) == 3 * len(VIEWS)
+        for view in VIEWS:
+            assert float(str(cells[f"record:{view}"])) == content["record"][view]
+            for name in ("works", "bank"):
+                assert float(str(cells[f"{name}:{view}"])) == content["parties"][name]["epsilon"][view]
+
+
+def test_release_page_says_what_it_must(made: Path, run: Run) -> None:
+    content = run("report", made / "release.json", "--json").json if pages(made, run) else {}
+    text = " ".join(Tags(pages(made, run)[1].read_text(encoding="utf-8")).text.split())
+    for digest in (content["digest"], content["provenance"]["transcript_digest"], content["provenance"]["plan_digest"]):
+        assert digest in text
+    for word in ("works", "bank", "hours", "savings", "0 to 1000", "clerk, smith, baker", "95% interval"):
+        assert word in text
+    headings = ("What was computed", "each view learned", "Epsilon per party", "how much noise", "The model")
+    for heading in (*headings, "Privacy against utility", "What this does not protect", "Evidence", "Signature"):
+        assert heading in text
+    for feature in content["coefficients"]:
+        assert feature in text
+
+
+def test_missing_guarantee_is_no_number(made: Path, run: Run, tmp_path: Path) -> None:
+    write_study(tmp_path)
+    study = (tmp_path / "study.toml").read_text().replace("collusion = 1", "collusion = 0")
+    (tmp_path / "study.toml").write_text(study)
+    assert run("plan", tmp_path / "study.toml", "--rows", 230, "--html", tmp_path / "plan.html").code == 0
+    tags = Tags((tmp_path / "plan.html").read_text(encoding="utf-8"))
+    values = {a["data-epsilon"]: a["data-value"] for _, a in tags.tags if "data-epsilon" in a}
+    assert values["record:party"] == "none" and values["bank:party"] == "none"
+    assert "no guarantee" in tags.text
+    assert "no guarantee against a party" in tags.text, "the warning is on the page"
+
+
+def test_seeded_release_says_that_nothing_holds(run: Run, tmp_path: Path) -> None:
+    write_study(tmp_path, people=60)
+    done = run("fit", tmp_path / "study.toml", "--out", tmp_path / "r.json", "--seed", "00")
+    assert done.code == 0, done.err
+    assert run("report", tmp_path / "r.json", "--html", tmp_path / "r.html").code == 0
+    assert "The epsilons on this page do not hold" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_names_are_escaped(run: Run, tmp_path: Path) -> None:
+    write_study(tmp_path)
+    study = (tmp_path / "study.toml").read_text().replace('name = "pay"', 'name = "<script>alert(1)</script>"')
+    study = study.replace("savings = {", '"<b>savings</b>" = {')
+    (tmp_path / "study.toml").write_text(study)
+    assert run("plan", tmp_path / "study.toml", "--html", tmp_path / "p.html").code == 0
+    tags = Tags((tmp_path / "p.html").read_text(encoding="utf-8"))
+    assert not [t for t, _ in tags.tags if t in ("script", "b")]
+    assert "<script>alert(1)</script>" in tags.text and "<b>savings</b>" in tags.text
+
+
+def test_page_goes_nowhere_unwritable(made: Path, run: Run, tmp_path: Path) -> None:
+    refused = run("plan", made / "study.toml", "--html", tmp_path / "no" / "p.html")
+    assert refused.code == 1 and "cannot write" in refused.err
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_browser_and_axe_find_nothing_wrong(made: Path, run: Run, scheme: str) -> None:
+    complaints: list[str] = []
+    with browser() as opened:
+        for path in pages(made, run):
+            page = new_page(
+                opened,
+                complaints,
+                color_scheme=scheme,
+                java_script_enabled=True,
+                viewport={"width": 900, "height": 900},
+            )
+            page.goto(path.as_uri())
+            assert violations(page) == []
+            # Nothing sticks out: only tables scroll, each in a frame of its own.
+            width: Any = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
+            assert width <= 0
+            keep(page, f"{path.stem}-{scheme}")
+    assert complaints == []
+
+
+def test_prints_on_a4(made: Path, run: Run, tmp_path: Path) -> None:
+    with browser() as opened:
+        page = new_page(opened, [], color_scheme="dark")
+        page.goto(pages(made, run)[1].as_uri())
+        page.pdf(path=str(tmp_path / "report.pdf"), prefer_css_page_size=True)
+        page.emulate_media(media="print", color_scheme="dark")
+        ground = page.evaluate("() => getComputedStyle(document.documentElement).backgroundColor")
+    pdf = (tmp_path / "report.pdf").read_bytes()
+    sizes = {tuple(float(v) for v in m.split()) for m in re.findall(rb"/MediaBox \[([\d. ]+)\]", pdf)}
+    assert sizes and all(abs(s[2] - 595.3) < 1.5 and abs(s[3] - 841.9) < 1.5 for s in sizes), sizes
+    assert ground == "rgb(255, 255, 255)", "paper is white, whatever the screen is"
+
+
+def test_json_stays_alone(made: Path, run: Run, tmp_path: Path) -> None:
+    answer = run("plan", made / "study.toml", "--rows", 230, "--html", tmp_path / "p.html", "--json")
+    assert json.loads(answer.out)["n"] == 230 and answer.err == ""
+    assert (tmp_path / "p.html").stat().st_size > 10_000

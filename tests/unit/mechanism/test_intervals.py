@@ -1,0 +1,62 @@
+"""Intervals cover the truth as often as they say, and say so when they cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from colonnade.foundation.errors import StudyError
+from colonnade.mechanism.intervals import intervals
+from colonnade.mechanism.moments import Law
+from colonnade.mechanism.objective import Task
+from tests.unit.mechanism.releases import make_records, release_of
+
+
+def truth() -> np.ndarray:
+    people = make_records(400_000, 99, logistic=False)
+    x = np.column_stack([np.ones(len(people.encoded)), people.features])
+    return np.linalg.lstsq(x, 2 * people.target - 1, rcond=None)[0][1:]
+
+
+def covered(runs: int, n: int, noise: float, law: Law, draws: int, stated: float = 1.0) -> float:
+    """Share of 95% intervals that hold the truth; `stated` scales the noise that the release owns up to."""
+    beta, hits = truth(), []
+    for run in range(runs):
+        records = make_records(n, run, logistic=False)
+        moments = release_of(records, noise, noise / 2, 1000 + run, indicators=False, law=law, square=True)
+        found = intervals(replace(moments, std=moments.std * stated), Task.LINEAR, draws=draws)
+        hits.append([i.low <= b <= i.high for i, b in zip(found, beta, strict=True)])
+    return float(np.mean(hits))
+
+
+def test_small_coverage() -> None:
+    assert 0.9 <= covered(25, 2000, 15.0, Law.LAPLACE, 40) <= 0.995
+
+
+def test_coverage_falls_when_the_noise_is_understated() -> None:
+    """Planted error: a release that states a fifth of its noise gets intervals that miss."""
+    assert covered(15, 2000, 30.0, Law.LAPLACE, 40, stated=0.2) < 0.85
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "noise", "law"), [(2000, 5.0, Law.LAPLACE), (5000, 25.0, Law.GAUSSIAN)])
+def test_coverage(n: int, noise: float, law: Law) -> None:
+    assert 0.93 <= covered(200, n, noise, law, 200) <= 0.97
+
+
+def test_logistic_intervals_widen_with_the_noise() -> None:
+    records = make_records(3000, 1, logistic=True)
+    quiet = intervals(release_of(records, 1.0, 1.0, 1, indicators=True), Task.LOGISTIC, draws=40)
+    loud = intervals(release_of(records, 40.0, 20.0, 1, indicators=True), Task.LOGISTIC, draws=40)
+    assert np.mean([i.std for i in loud]) > np.mean([i.std for i in quiet]) > 0
+    assert [i.feature for i in quiet] == [records.layout.names[k] for k in records.layout.features]
+
+
+def test_refusals() -> None:
+    moments = release_of(make_records(100, 1, logistic=False), 1.0, 1.0, 1, indicators=False)
+    with pytest.raises(StudyError, match="confidence level"):
+        intervals(moments, Task.LINEAR, level=1.0)
+    with pytest.raises(StudyError, match="at least 20 draws"):
+        intervals(moments, Task.LINEAR, draws=5)

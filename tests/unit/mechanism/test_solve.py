@@ -1,0 +1,204 @@
+"""Solving: the exact release gives the exact fit, noise is never ruinous, one release answers many questions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.mechanism.denoise import denoise
+from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role
+from colonnade.mechanism.objective import Task
+from colonnade.mechanism.plausible import plausible_records
+from colonnade.mechanism.solve import METHODS, Model, r_squared, ridge_path, solve
+from tests.unit.mechanism.releases import Records, make_records, release, release_of
+
+LINEAR = make_records(6000, 3, logistic=False)
+LOGISTIC = make_records(6000, 4, logistic=True)
+
+
+def least_squares(records: Records) -> np.ndarray:
+    x = np.column_stack([np.ones(len(records.encoded)), records.features])
+    return np.linalg.lstsq(x, 2 * records.target - 1, rcond=None)[0]
+
+
+def mse_over_mean(model: Model, records: Records) -> float:
+    y = 2 * records.target - 1
+    return float(np.mean((model.predict(records.features) - y) ** 2) / np.var(y))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_exact_release_gives_least_squares(method: str) -> None:
+    model = solve(release_of(LINEAR, 1e-4, 1e-4, 1, indicators=False), Task.LINEAR, method=method)
+    expected = least_squares(LINEAR)
+    assert np.array(model.coefficients) == pytest.approx(expected[1:], abs=5e-3)
+    assert model.intercept == pytest.approx(expected[0], abs=5e-3)
+    assert model.features == tuple(LINEAR.layout.names[k] for k in LINEAR.layout.features)
+
+
+def test_exact_release_comes_near_the_logistic_fit() -> None:
+    model = solve(release_of(LOGISTIC, 1e-4, 1e-4, 1, indicators=True), Task.LOGISTIC)
+    fitted = LogisticRegression(C=1e6, max_iter=500).fit(LOGISTIC.features, LOGISTIC.target > 0.5)
+    chance = model.predict(LOGISTIC.features)
+    assert np.abs(chance - fitted.predict_proba(LOGISTIC.features)[:, 1]).mean() < 0.01
+    assert chance.mean() == pytest.approx(LOGISTIC.target.mean(), abs=0.01)
+
+
+def test_logistic_probabilities_are_calibrated_and_beat_the_discriminant() -> None:
+    moments = release_of(LOGISTIC, 1e-4, 1e-4, 1, indicators=True)
+    fresh = make_records(20000, 5, logistic=True)
+
+    def loss(model: Model) -> float:
+        score = model.decision(fresh.features)
+        return float(np.mean(np.logaddexp(0, score) - fresh.target * score))
+
+    assert loss(solve(moments, Task.LOGISTIC)) <= loss(solve(moments, Task.LOGISTIC, method="raw")) + 1e-4
+    model = solve(moments, Task.LOGISTIC)
+    chance = model.predict(fresh.features)
+    for low, high in ((0.1, 0.3), (0.4, 0.6), (0.7, 0.9)):
+        inside = (chance > low) & (chance < high)
+        assert fresh.target[inside].mean() == pytest.approx(chance[inside].mean(), abs=0.04)
+
+
+@pytest.mark.parametrize("noise", [100.0, 500.0, 2000.0])
+def test_noise_is_never_ruinous(noise: float) -> None:
+    losses = [
+        mse_over_mean(solve(release_of(LINEAR, noise, noise / 3, s, indicators=False), Task.LINEAR), LINEAR)
+        for s in range(6)
+    ]
+    raw = [
+        mse_over_mean(
+            solve(release_of(LINEAR, noise, noise / 3, s, indicators=False), Task.LINEAR, method="raw"), LINEAR
+        )
+        for s in range(6)
+    ]
+    assert np.mean(losses) < 1.3
+    assert np.mean(losses) <= np.mean(raw)
+
+
+def test_the_rule_beats_a_fixed_small_ridge() -> None:
+    default, fixed = [], []
+    for seed in range(8):
+        moments = release_of(LINEAR, 400.0, 150.0, seed, indicators=False)
+        default.append(mse_over_mean(solve(moments, Task.LINEAR), LINEAR))
+        fixed.append(mse_over_mean(solve(moments, Task.LINEAR, ridge=1e-4), LINEAR))
+    assert np.mean(default) < np.mean(fixed)
+
+
+def test_stated_noise_matters() -> None:
+    """Planted error: a release that states a tenth of its noise is shrunk too little."""
+    told, misled = [], []
+    for seed in range(8):
+        moments = release_of(LINEAR, 900.0, 400.0, seed, indicators=False)
+        told.append(mse_over_mean(solve(moments, Task.LINEAR), LINEAR))
+        misled.append(mse_over_mean(solve(replace(moments, std=moments.std / 10), Task.LINEAR), LINEAR))
+    assert np.mean(told) < np.mean(misled)
+
+
+def test_one_release_many_questions() -> None:
+    moments = release_of(LINEAR, 1e-4, 1e-4, 1, indicators=False, square=True)
+    some = solve(moments, Task.LINEAR, features=["height", "b.size"])
+    assert set(some.features) == {"height", "size=middle", "size=large"}
+    other = solve(moments, Task.LINEAR, label="b.income")
+    x = np.column_stack([np.ones(6000), LINEAR.encoded[:, [2, 3, 4, 5, 7, 8]]])
+    expected = np.linalg.lstsq(x, LINEAR.encoded[:, 9], rcond=None)[0]
+    assert np.array(other.coefficients) == pytest.approx(expected[1:], abs=5e-3)
+    level = solve(moments, Task.LOGISTIC, label="size=large")
+    truth = LogisticRegression(C=1e6, max_iter=500).fit(LINEAR.encoded[:, [2, 3, 4, 5, 9]], LINEAR.encoded[:, 8] > 0.5)
+    assert level.features == ("colour=green", "colour=blue", "colour=grey", "height", "income")
+    assert np.sign(level.coefficients[-1]) == np.sign(truth.coef_[0][-1])
+    path = ridge_path(moments, Task.LINEAR, [0.0, 0.1, 10.0])
+    norms = [float(np.linalg.norm(m.coefficients)) for m in path]
+    assert norms[0] > norms[1] > norms[2]
+    assert path[0].freedom > path[2].freedom
+    y = 2 * LINEAR.target - 1
+    fit = least_squares(LINEAR)
+    expected_r2 = 1 - np.mean((y - fit[0] - LINEAR.features @ fit[1:]) ** 2) / np.var(y)
+    assert r_squared(moments, path[0]) == pytest.approx(expected_r2, abs=0.01)
+
+
+def test_without_intercept() -> None:
+    model = solve(release_of(LINEAR, 1e-4, 1e-4, 1, indicators=False), Task.LINEAR, intercept=False)
+    expected = np.linalg.lstsq(LINEAR.features, 2 * LINEAR.target - 1, rcond=None)[0]
+    assert model.intercept == 0
+    assert np.array(model.coefficients) == pytest.approx(expected, abs=1e-2)
+
+
+def paper_release(noise: float, seed: int) -> tuple[np.ndarray, np.ndarray, Layout, object]:
+    layout = Layout(
+        (
+            *(Attribute(f"a.x{i}", "a", Kind.SIGNED, (f"x{i}",)) for i in range(4)),
+            Attribute("a.y", "a", Kind.SIGNED, ("y",), Role.LABEL),
+        )
+    )
+    rng = np.random.default_rng(7)
+    x = rng.uniform(-1, 1, (3000, 4))
+    positive = rng.random(3000) < expit(x @ [2.0, -1.0, 0.5, 0.0])
+    z = np.column_stack([np.ones(3000), x, 1 - 2.0 * positive])
+    std = np.full((6, 6), noise)
+    std[0, :] = std[:, 0] = np.inf
+    std[0, 0] = 0.0
+    return x, positive, layout, release(z.T @ z, 3000, layout, std, Law.LAPLACE, seed)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_paper_layout(method: str) -> None:
+    """The paper's logistic label stands as 1 - 2y, without sums of columns: the expansion at 0."""
+    x, positive, _, moments = paper_release(1e-3, 1)
+    model = solve(moments, Task.LOGISTIC, method=method)  # type: ignore[arg-type]
+    taylor = 4 * np.linalg.solve(x.T @ x, x.T @ (positive - 0.5))
+    assert np.array(model.coefficients) == pytest.approx(taylor, abs=0.02)
+    assert model.intercept == 0
+
+
+def test_zhang_repairs_what_raw_does_not() -> None:
+    raw, repaired, ours = [], [], []
+    for seed in range(12):
+        moments = paper_release(600.0, seed)[-1]
+        for method, norms in (("raw", raw), ("zhang", repaired), ("default", ours)):
+            model = solve(moments, Task.LOGISTIC, method=method)  # type: ignore[arg-type]
+            norms.append(float(np.linalg.norm(model.coefficients)))
+    assert np.mean(repaired) < np.mean(raw)
+    assert np.mean(ours) < np.mean(raw)
+
+
+def test_plausible_records_have_the_released_moments() -> None:
+    estimate = denoise(release_of(LOGISTIC, 1e-4, 1e-4, 1, indicators=True))
+    records, weights = plausible_records(estimate, [0, 1, 2, 3], 4096)
+    second = (records * weights[:, None]).T @ records * estimate.n
+    columns = [0, *range(1, 10)]
+    assert np.abs(second - estimate.value)[np.ix_(columns, columns)].max() < 0.02 * estimate.n
+    assert weights.sum() == pytest.approx(1.0)
+    assert np.all(np.abs(records[:, [5, 9]]) <= 1)
+
+
+def test_model_is_plain_data() -> None:
+    model = solve(release_of(LINEAR, 10.0, 5.0, 1, indicators=False), Task.LINEAR)
+    read = Model(
+        **{k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(json.dumps(asdict(model))).items()}
+    )
+    assert read.coefficients == model.coefficients
+
+
+def test_refusals() -> None:
+    moments = release_of(LINEAR, 10.0, 5.0, 1, indicators=False)
+    with pytest.raises(StudyError, match="method must be one of"):
+        solve(moments, Task.LINEAR, method="magic")
+    with pytest.raises(StudyError, match="ridge must be at least 0"):
+        solve(moments, Task.LINEAR, ridge=-1.0)
+    with pytest.raises(StudyError, match="a feature must be a released column"):
+        solve(moments, Task.LINEAR, features=["weight"])
+    with pytest.raises(StudyError, match="the label must be"):
+        solve(moments, Task.LINEAR, label="weight")
+    with pytest.raises(StudyError, match="must be a level"):
+        solve(moments, Task.LOGISTIC, label="income")
+    with pytest.raises(ReleaseError, match=r"R\^2 needs"):
+        r_squared(moments, solve(moments, Task.LINEAR))
+    hidden = replace(moments, std=np.where(np.arange(12) == 5, np.inf, moments.std))
+    with pytest.raises(ReleaseError, match="needs its products"):
+        solve(hidden, Task.LINEAR)
