@@ -36,6 +36,8 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY)
 	$(BIN)/colonnade fit demo/study.toml --out demo/release.json --model demo/model.json
 	$(BIN)/python demo/evaluate.py
+	@$(BIN)/colonnade report demo/release.json --html demo/report.html --json > /dev/null
+	@printf '\nThe page to read and sign is demo/report.html.\n'
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -47,8 +47,7 @@ def compared(documents: Iterable[Document]) -> list[Compared]:
     for document in documents:
         ran = [row for row in document.rows if row.source == RUN]
         for told in (row for row in document.rows if row.source == PRINTED):
-            datas = {row.data for row in ran}
-            data = told.data if told.data in datas else next(iter(datas), "")
+            data = told.data if any(row.data == told.data for row in ran) else next((row.data for row in ran), "")
             for method in BESIDE.get(told.method, (told.method,)):
                 found = [r for r in ran if r.data == data and r.method == method and r.epsilon == told.epsilon]
                 out += [Compared(told, row) for row in found[:1]]

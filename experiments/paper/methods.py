@@ -71,7 +71,7 @@ def _test(replicate: Replicate, w: Array, intercept: bool = True) -> Result:
 
 
 def _norm(replicate: Replicate) -> float:
-    """A record's L2 norm is at most this: one for every attribute, or the declared length, and one for the intercept."""
+    """A bound on a record: one for every attribute, or the declared length, and one for the intercept."""
     features, declared = len(replicate.dataset.features), replicate.dataset.norm
     return math.sqrt(features * (1.0 if declared is None else declared**2) + 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -16,25 +15,28 @@ import pytest
 
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
+from colonnade.spool import part
 from colonnade.table import Table, table_from
 from colonnade.transport import embedded
 
-IDS = {"a": [f"p{k}" for k in range(40)], "b": [f"p{k}" for k in range(60, 5, -1)]}
+PEOPLE = {"a": range(40), "b": range(60, 5, -1)}
 
 Pools = list[ProcessPoolExecutor]
 
 
 def tables() -> dict[str, Table]:
+    """Everyone's only value is their number."""
     out = {}
-    for name, ids in IDS.items():
-        frame = pl.DataFrame({f"x{name}": [0.5] * len(ids)})
-        out[name] = table_from(name, frame, {f"x{name}": Numeric(0, 1)}, ids)
+    for name, people in PEOPLE.items():
+        frame = pl.DataFrame({"number": [float(k) for k in people]})
+        out[name] = table_from(name, frame, {"number": Numeric(0, 100)}, [f"p{k}" for k in people])
     return out
 
 
-def aligned() -> list[list[str]]:
+def aligned() -> list[list[int]]:
+    """Who stands in which row, at each party."""
     found = embedded.align(tables(), "psi", Randomness(seed=b"seed"))
-    return [list(table.ids or []) for table in found.values()]
+    return [[int(k) for k in part(table.values["number"], 0, table.rows)] for table in found.values()]
 
 
 @pytest.fixture
@@ -54,16 +56,16 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> Pools:
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def alone(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """What one core finds."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     return aligned()
 
 
-def test_one_core_has_no_workers(pools: Pools, alone: list[list[str]]) -> None:
+def test_one_core_has_no_workers(pools: Pools, alone: list[list[int]]) -> None:
     assert pools == []
     assert alone[0] == alone[1]
-    assert set(alone[0]) == set(IDS["a"]) & set(IDS["b"])
+    assert sorted(alone[0]) == sorted(set(PEOPLE["a"]) & set(PEOPLE["b"]))
 
 
 def test_a_short_list_has_no_workers(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,13 +74,13 @@ def test_a_short_list_has_no_workers(pools: Pools, monkeypatch: pytest.MonkeyPat
     assert pools == []
 
 
-def test_workers_find_the_same_rows(alone: list[list[str]], pools: Pools) -> None:
+def test_workers_find_the_same_rows(alone: list[list[int]], pools: Pools) -> None:
     assert aligned() == alone
     assert len(pools) == 1
 
 
 def test_workers_that_die_are_done_without(
-    alone: list[list[str]], pools: Pools, monkeypatch: pytest.MonkeyPatch
+    alone: list[list[int]], pools: Pools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(self: ProcessPoolExecutor, *_: object) -> Future[bytes]:
         return submit(self, os._exit, 1)
@@ -90,7 +92,7 @@ def test_workers_that_die_are_done_without(
         pools[0].submit(len, ()).result()
 
 
-def test_no_processes_left(alone: list[list[str]], pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_processes_left(alone: list[list[int]], pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise BlockingIOError(11, "no process left")
 
@@ -99,33 +101,31 @@ def test_no_processes_left(alone: list[list[str]], pools: Pools, monkeypatch: py
     assert len(pools) == 1
 
 
-def test_a_program_that_may_have_no_children(alone: list[list[str]], pools: Pools) -> None:
-    context = multiprocessing.get_context("fork")
-    reader, writer = context.Pipe(duplex=False)
-    child = context.Process(target=lambda: writer.send(aligned()), daemon=True)
-    child.start()
-    assert reader.poll(60)
-    assert reader.recv() == alone
-    child.join(60)
-
-
-SCRIPT = """
+SPAWNING = """
 import multiprocessing
 multiprocessing.set_start_method("spawn")
-from colonnade.transport import embedded
-from tests.end_to_end.test_alignment_workers import aligned
+from tests.end_to_end.test_alignment_workers import aligned, embedded
 embedded.BATCH = 30
-print(aligned()[0] == aligned()[1])
+print(aligned())
+"""
+CHILDLESS = """
+import multiprocessing
+from tests.end_to_end.test_alignment_workers import aligned, embedded
+embedded.BATCH = 30
+child = multiprocessing.get_context("fork").Process(target=lambda: print(aligned(), flush=True), daemon=True)
+child.start()
+child.join()
 """
 
 
-def test_a_script_without_a_guard_that_prefers_spawn(tmp_path: Path) -> None:
-    """Under spawn a worker would run the script anew."""
-    (tmp_path / "script.py").write_text(SCRIPT)
+@pytest.mark.parametrize("script", [SPAWNING, CHILDLESS], ids=["spawn without a guard", "may have no children"])
+def test_programs_that_workers_must_not_break(script: str, alone: list[list[int]], tmp_path: Path) -> None:
+    """A spawned worker would run the script anew; a daemon may not start one."""
+    (tmp_path / "script.py").write_text(script)
     root = Path(__file__).resolve().parents[2]
     path = os.pathsep.join([str(root / "src"), str(root)])
     done = subprocess.run(
         [sys.executable, tmp_path / "script.py"],
         env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    assert (done.stdout, done.stderr) == ("True\n", "")
+    assert (done.stdout, done.stderr) == (f"{alone}\n", "")

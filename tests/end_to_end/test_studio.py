@@ -27,7 +27,8 @@ from colonnade.studio.form import from_fields, to_form, to_toml
 from colonnade.study import LARGEST_STUDY
 
 ROOT = Path(__file__).resolve().parents[2]
-POLICY = """party = "bank"
+POLICY = """[policy]
+party = "bank"
 partners = ["works"]
 [session]
 epsilon = 50.0
@@ -135,7 +136,7 @@ def test_change_epsilon_run_and_read_the_report(server: Server, run: Run, tmp_pa
         keep(page, "studio-negotiation")
         assert violations(page) == []
 
-        page.click("text=Run >> nth=0")
+        page.click('nav a:text-is("Run")')
         page.wait_for_selector("button.spend")
         keep(page, "studio-run")
         assert violations(page) == []
@@ -172,7 +173,7 @@ def test_works_without_script(server: Server, run: Run, tmp_path: Path) -> None:
         page = new_page(opened, [], java_script_enabled=False)
         page.goto(server.address)
         page.select_option('select[name="name"]', "study.toml")
-        page.click("text=Open >> nth=-1")
+        page.click('button:text-is("Open")')
         page.fill('input[name="study.rows"]', "230")
         page.fill('input[name="study.epsilon"]', "3")
         page.click("text=Compute the plan")

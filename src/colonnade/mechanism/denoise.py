@@ -5,7 +5,7 @@ Everything here is computed from the release alone and costs no privacy.
 2. tables: keep the interaction of each noisy table, put the combined margins under it, shrink its deviation from
    independence given the label with the known noise variance, and project on what a table can be.
 3. squares of signed attributes: posterior mean on the possible range.
-4. covariances: project on the positive semidefinite cone.
+4. covariances of the features: project on the positive semidefinite cone.
 """
 
 from __future__ import annotations
@@ -342,13 +342,17 @@ def _fit_margins(table: Floats, down: Floats, across: Floats) -> Floats:
 
 
 def _project(work: _Work) -> None:
-    """The nearest positive semidefinite covariance; margins stay."""
-    n = work.moments.n
-    margin = work.value[0].copy()
+    """The nearest positive semidefinite covariance of the features; margins and label stay, which the solver shrinks."""
+    layout, n = work.moments.layout, work.moments.n
+    at = [
+        k
+        for i, a in enumerate(layout.attributes)
+        if a.role is Role.FEATURE
+        for k in range(layout.width)[layout.span(i)]
+    ]
+    grid = np.ix_(at, at)
+    margin = work.value[0, at]
     base = np.outer(margin, margin) / n
-    centred = work.value - base
-    centred[0, :] = centred[:, 0] = 0.0
-    values, vectors = np.linalg.eigh(centred)
+    values, vectors = np.linalg.eigh(work.value[grid] - base)
     if values[0] < 0:
-        centred = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    work.value = base + 0.5 * (centred + centred.T)
+        work.value[grid] = base + (vectors * np.maximum(values, 0.0)) @ vectors.T

@@ -68,7 +68,7 @@ def verify(
     if json:
         print_json({"ledger": str(ledger), "entries": count, "head": last})
     else:
-        stdout().print(f"{count:,} entries, each follows from the one before; last hash {last}")
+        stdout().print(f"{count:,} entries, each follows from the one before; last hash {last}", soft_wrap=True)
 
 
 @app.command(short_help="All entries as JSON, for an auditor.")

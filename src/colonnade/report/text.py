@@ -26,7 +26,7 @@ def epsilon_text(value: float | None) -> str:
     """Four digits, rounded up: a promise is never overstated; "none" where there is none."""
     if value is None:
         return "none"
-    return f"{Context(prec=4, rounding=ROUND_CEILING).create_decimal(Decimal(value)).normalize():f}"
+    return f"{Context(prec=4, rounding=ROUND_CEILING).create_decimal(Decimal(repr(float(value)))).normalize():f}"
 
 
 def size_text(count: float) -> str:

@@ -169,6 +169,8 @@ def _unknown(content: Mapping[str, Any], known: Sequence[str]) -> str:
 def to_toml(content: Mapping[str, Any]) -> str:
     """The text of a study file with this content."""
     lines = ["[study]", *(f"{key} = {_value(value)}" for key, value in table(content.get("study")).items())]
+    if not content.get("party"):
+        lines += ["", "[party]"]
     for name, party in table(content.get("party")).items():
         head = f"party.{toml_key(name)}"
         lines += ["", f"[{head}]"]
