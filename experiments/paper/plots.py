@@ -24,7 +24,7 @@ def save(figure: Figure, path: Path) -> None:
     plt.close(figure)
 
 
-def utility_plot(rows: Sequence[Row], path: Path, wide_scale: float = 5.0) -> None:
+def utility_plot(rows: Sequence[Row], path: Path) -> None:
     """Mean and deviation of every method against epsilon; a level for each method without privacy."""
     figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
     levels = {row.method: row.mean for row in rows if row.method in LEVELS and row.mean is not None}
@@ -51,9 +51,10 @@ def utility_plot(rows: Sequence[Row], path: Path, wide_scale: float = 5.0) -> No
     axes.set_xlabel("ε")
     axes.set_ylabel(rows[0].metric)
     axes.set_title(rows[0].data)
-    if rows[0].metric == "MSE" and levels:
-        # Methods without a repair leave the picture; the table has their numbers.
-        low, high = min(levels.values()), max(levels.values())
-        axes.set_ylim(low - 0.1 * (high - low), high + wide_scale * max(0.2 * high, high - low) / 5)
+    trivial = [levels[name] for name in ("mean", "w = 0") if name in levels]
+    if trivial and "non-private" in levels:
+        # From the non-private error to a little above the better trivial one; the table has what lies beyond.
+        low, span = levels["non-private"], min(trivial) - levels["non-private"]
+        axes.set_ylim(low - 0.1 * span, low + 1.5 * span)
     axes.legend(fontsize=7)
     save(figure, path)

@@ -7,6 +7,7 @@ spends its whole epsilon: `cross_val_score` with k folds spends k times, `GridSe
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -126,9 +127,9 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
             self, X, **y, ensure_min_samples=2, y_numeric=self._task is Task.LINEAR, multi_output=False, **kept
         )
 
+    @abstractmethod
     def _target(self, y: Any) -> tuple[Column, Any]:
         """The label's public declaration, and the label as the table reads it."""
-        raise NotImplementedError
 
     def _declarations(self) -> dict[str, Column]:
         """Every column that the schema names; empty where it names none."""
@@ -257,8 +258,9 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         """What a model's unit is worth in the label's, and the label at 0."""
         return 1.0, 0.0
 
+    @abstractmethod
     def _store(self, coefficients: Floats, intercept: float) -> None:
-        raise NotImplementedError
+        """Keep the coefficients in the shape that scikit-learn expects of the task."""
 
 
 class VerticalLinearRegression(RegressorMixin, _Vertical):  # type: ignore[misc]

@@ -155,6 +155,18 @@ def test_browser_and_axe_find_nothing_wrong(made: Path, run: Run, scheme: str) -
     assert complaints == []
 
 
+def test_judges_can_say_no() -> None:
+    complaints: list[str] = []
+    with browser() as opened:
+        page = new_page(opened, complaints)
+        page.set_content('<html lang="en"><title>t</title><img src="data:,"><p style="color: #ddd">pale</p></html>')
+        assert {found.partition(":")[0] for found in violations(page)} >= {"image-alt", "color-contrast"}
+        page.evaluate("() => console.error('broken')")
+        page.set_content('<img alt="from elsewhere" src="http://elsewhere.invalid/x.png">')
+        page.wait_for_timeout(200)
+    assert any("broken" in c for c in complaints) and any("elsewhere.invalid" in c for c in complaints)
+
+
 def test_prints_on_a4(made: Path, run: Run, tmp_path: Path) -> None:
     with browser() as opened:
         page = new_page(opened, [], color_scheme="dark")

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from colonnade.foundation.errors import StudyError
 from colonnade.studio.desk import Desk, edited
 from colonnade.studio.form import from_fields, to_form, to_toml
+from colonnade.studio.panel import negotiation, planned
 from colonnade.study import LARGEST_STUDY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -352,6 +353,27 @@ def test_study_survives_form_and_file(parties: dict[str, object]) -> None:
         for j, column in enumerate(party["columns"]):
             fields |= {f"p{i}.c{j}.{k}": v for k, v in column.items() if k != "other"}
     assert from_fields(fields) == content
+
+
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_negotiation_takes_the_least_offer(tmp_path: Path, delta: float) -> None:
+    """With equal weights a block's budget is its sensitivity by its scale; no party gives more than it allows."""
+    content = tomllib.loads(STUDY)
+    content["study"] |= {"delta": delta, "rows": 230, "product": "plain"}
+    del content["study"]["epsilon"]
+    content["party"]["works"]["epsilon"], content["party"]["bank"]["epsilon"] = 3.0, 1.0
+    desk = Desk(tmp_path, content)
+    session = planned(desk)[1]
+    rows = negotiation(session)
+    assert [row["block"] for row in rows] == [item.block.name for item in session.plan.blocks]
+    for row, item in zip(rows, session.plan.blocks, strict=True):
+        assert set(row["offers"]) == set(item.block.owners)
+        assert row["taken"] == min(row["offers"].values()) and row["offers"][row["by"][0]] == row["taken"]
+        ratio = float(item.sensitivity / item.scale)
+        assert row["taken"] == pytest.approx(ratio if delta == 0 else ratio**2 / 2, rel=1e-5)
+    if delta == 0:
+        for name, total in (("works", 3.0), ("bank", 1.0)):
+            assert sum(row["offers"].get(name, 0.0) for row in rows) <= total
 
 
 def test_buttons_of_the_form(tmp_path: Path) -> None:

@@ -342,7 +342,7 @@ def _fit_margins(table: Floats, down: Floats, across: Floats) -> Floats:
 
 
 def _project(work: _Work) -> None:
-    """The nearest positive semidefinite covariance of the features; margins and label stay, which the solver shrinks."""
+    """The nearest positive semidefinite covariance of the features; margins and label stay, for the solver."""
     layout, n = work.moments.layout, work.moments.n
     at = [
         k

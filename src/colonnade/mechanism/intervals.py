@@ -77,11 +77,11 @@ def intervals(
     # Half the central 68% is the standard deviation of a normal law, and stays finite when a draw is nearly singular.
     below, above = np.quantile(error, [0.15865525, 0.84134475], axis=0)
     std = 0.5 * (above - below)
-    # The errors of the draws stand for the error of the release: subtract their quantiles (basic bootstrap), or those
-    # of a normal law where they are wider, since quantiles of few draws are drawn inwards.
+    # The errors of the draws stand for the error of the release: subtract their quantiles (basic bootstrap), half way
+    # to those of a normal law, since the outer quantiles of few draws are uncertain.
     reach = float(ndtri(0.5 * (1.0 + level))) * std
     worst, best = np.quantile(error, [0.5 * (1.0 + level), 0.5 * (1.0 - level)], axis=0)
-    worst, best = np.maximum(worst, reach), np.minimum(best, -reach)
+    worst, best = 0.5 * (worst + reach), 0.5 * (best - reach)
     return tuple(
         Interval(layout.names[k], float(w), float(s), float(w - top), float(w - bottom))
         for k, w, s, top, bottom in zip(question.columns, centre, std, worst, best, strict=True)

@@ -29,6 +29,7 @@ SPREADS = np.geomspace(1e-5, 1e3, 321)
 ROUNDS = 6
 """Rounds of w -> noise of C w -> w."""
 NEGLIGIBLE = 1e-9
+FLOOR = 1e-15
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ def prior_shape(gram: Floats, groups: Sequence[int], ordered: frozenset[int] = f
 def _average(signal: Floats, sampling: Floats, noise: Floats, right: Floats) -> tuple[Floats, float, float]:
     """t^2 (t^2 signal + sampling + noise)^-1 c, t and the number of effective weights, averaged over t."""
     base = sampling + np.diag(noise)
-    floor = NEGLIGIBLE * max(float(np.trace(base)), float(np.trace(signal)) * NEGLIGIBLE, 1e-200) / len(base)
+    # Numbers are per record and of order 1: what is below the floor is rounding.
+    floor = max(NEGLIGIBLE * float(np.trace(base)) / len(base), FLOOR)
     values, vectors = eigh(signal, base + floor * np.eye(len(base)))
     values = np.maximum(values, 0.0)
     rotated = vectors.T @ right

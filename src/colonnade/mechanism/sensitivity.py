@@ -75,6 +75,7 @@ class _Families:
         self.pair = np.zeros((size, size))
         self.square = np.zeros(size)
         self.sums = np.zeros(size)
+        self.unsummed = np.zeros(size, dtype=bool)
         self.touches: list[_Touch] = []
         for block, rate in blocks:
             self._add(layout, family, block, float(rate) ** self.power)
@@ -97,6 +98,7 @@ class _Families:
         is_square = same & self.signed[own]
         np.maximum.at(square, own[is_square], weight[is_square])
         self.square += square
+        self.unsummed[own[is_square & (not block.summed)]] = True
         alone = np.zeros_like(self.sums)
         is_sum = constant & self.signed[own]
         np.maximum.at(alone, own[is_sum], weight[is_sum])
@@ -118,11 +120,13 @@ class _Families:
         ||xy - x'y'|| <= 2R, which is what R^2 coordinates may move, and a sum of squares moves by at most R^2.
         """
         features = np.array([k[2] is Role.FEATURE for k in self.keys])
-        if self.pair[np.ix_(features, features)].any() or self.sums[features].any():
+        if self.pair[np.ix_(features, features)].any() or self.sums[features].any() or self.unsummed[features].any():
             return
         for i, (owner, kind, role) in enumerate(self.keys):
             if owner in norms and kind is Kind.SIGNED and role is Role.FEATURE and norms[owner] ** 2 < self.count[i]:
-                self.square[i] *= norms[owner] ** 2 / self.count[i]
+                # A summed block's squared weights carry the number of its terms; its change is at most R^2.
+                self.touches.append(_Touch(i, self.square[i] / self.count[i] * norms[owner] ** 4))
+                self.square[i] = 0.0
                 self.count[i] = norms[owner] ** 2
 
     def forget_owners(self) -> None:

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.mechanism.release import digest
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import TEMPLATES, environment, plan_page, release_page, style
 from colonnade.studio.desk import DATA, Desk, edited
@@ -23,6 +24,7 @@ from colonnade.studio.panel import panel_context, planned
 from colonnade.studio.runs import Run
 from colonnade.study import LARGEST_STUDY
 
+KEPT_REPORTS = 8
 HERE = Path(__file__).parent / "templates"
 Fields = dict[str, str]
 Answer = Callable[[Request, Fields], Response]
@@ -54,6 +56,7 @@ class Studio:
         self._desk, self._base = desk, f"/{token}"
         self._run: Run | None = None
         self._notice = ""
+        self._reports: dict[str, str] = {}
         self._templates: Environment = environment().overlay(loader=FileSystemLoader([HERE, TEMPLATES]))
         read: list[tuple[str, Answer]] = [
             ("/", self._study),
@@ -181,7 +184,12 @@ class Studio:
         return self._page("releases.html", releases=self._desk.releases())
 
     def _release(self, request: Request, fields: Fields) -> Response:
-        return HTMLResponse(release_page(self._desk.release(request.path_params["name"])))
+        """A release's report; its digest decides it, so that it is made once."""
+        release = self._desk.release(request.path_params["name"])
+        key = digest(release.to())
+        if key not in self._reports:
+            self._reports = {**dict(list(self._reports.items())[1 - KEPT_REPORTS :]), key: release_page(release)}
+        return HTMLResponse(self._reports[key])
 
     def _ledgers(self, request: Request, fields: Fields) -> Response:
         return self._page("ledgers.html", books=self._desk.books())

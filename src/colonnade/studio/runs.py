@@ -51,6 +51,10 @@ class Run:
     def start(self) -> None:
         Thread(target=self.work, name="colonnade run", daemon=True).start()
 
+    def shown(self) -> list[Step]:
+        """The steps so far; the page reads them while the run adds more."""
+        return list(self.steps.values())
+
     def work(self) -> None:
         """All of it; a refusal becomes one sentence on the page."""
         try:
