@@ -118,6 +118,41 @@ def test_seeded_release_says_that_nothing_holds(run: Run, tmp_path: Path) -> Non
     assert "The epsilons on this page do not hold" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("epsilon = 40.0", "epsilon = 0.01"), "There are no intervals: the noise is as large as the signal"),
+        (("epsilon = 40.0", 'epsilon = 40.0\nrelease = "trace"'), "There are no intervals: this release holds too few"),
+        (("delta = 0", "delta = 1e-6"), "failure allowance of delta = 1e-06"),
+        (
+            ('task = "logistic"\nlabel = "works.rich"', 'task = "linear"\nlabel = "works.hours"'),
+            "hours, coded from -1 to 1",
+        ),
+        (('product = "lattice"', 'product = "plain"'), "This was a simulation: product"),
+        (('id = "person"\n[party.bank', 'id = "person"\nnorm = 0.5\n[party.bank'), "bank clips its numeric features"),
+    ],
+    ids=["drowned", "trace", "gaussian", "linear", "plain", "norm"],
+)
+def test_other_kinds_of_study(run: Run, tmp_path: Path, change: tuple[str, str], said: str) -> None:
+    write_study(tmp_path, people=80)
+    study = (tmp_path / "study.toml").read_text()
+    assert change[0] in study
+    (tmp_path / "study.toml").write_text(study.replace(*change, 1))
+    assert run("fit", tmp_path / "study.toml", "--out", tmp_path / "r.json").code == 0
+    assert run("report", tmp_path / "r.json", "--html", tmp_path / "r.html").code == 0
+    text = " ".join(Tags((tmp_path / "r.html").read_text(encoding="utf-8")).text.split())
+    assert said in text and " nan" not in text
+
+
+def test_one_party_has_no_other_party(run: Run, tmp_path: Path) -> None:
+    write_study(tmp_path, people=80)
+    study = (tmp_path / "study.toml").read_text()
+    (tmp_path / "study.toml").write_text(study[: study.index("[party.bank]")].replace("collusion = 1\n", ""))
+    assert run("plan", tmp_path / "study.toml", "--html", tmp_path / "p.html").code == 0
+    text = Tags((tmp_path / "p.html").read_text(encoding="utf-8")).text
+    assert "another party" not in text and "no guarantee against this view" in text and "in the clear" not in text
+
+
 def test_names_are_escaped(run: Run, tmp_path: Path) -> None:
     write_study(tmp_path)
     study = (tmp_path / "study.toml").read_text().replace('name = "pay"', 'name = "<script>alert(1)</script>"')

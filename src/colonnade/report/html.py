@@ -53,8 +53,8 @@ def odds_text(epsilon: float | None) -> str:
         return "no limit"
     factor = exp(min(epsilon, 700.0))
     if factor > LARGEST_FACTOR:
-        return "more than 10,000"
-    return f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(factor)).normalize():f}"
+        return "no useful limit"
+    return f"×{Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(factor)).normalize():f}"
 
 
 @cache
@@ -132,14 +132,16 @@ def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any
 def views_of(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     """Who may look, at what; with one party nobody else takes part."""
     pooled = f"the server with {'one party' if plan['collusion'] == 1 else str(plan['collusion']) + ' parties'}"
-    hidden = "columns among them in the clear" if plan["product"] == "plain" else "all of them sealed or masked"
+    several = len(plan["parties"]) > 1
+    clear = plan["product"] == "plain" and several
+    hidden = "columns among them in the clear" if clear else "all of them sealed or masked"
     sees = {
         "outsider": ("anyone with the release", "the released numbers and every model made from them"),
         "server": ("who relays messages", f"every message, {hidden}, then the release"),
         "party": ("who holds other columns", "its own columns, keys and noise, the messages sent to it, the release"),
         "coalition": (pooled if plan["collusion"] else "the server alone", "all of the above, pooled"),
     }
-    views = VIEWS if len(plan["parties"]) > 1 else ("outsider", "server")
+    views = VIEWS if several else ("outsider", "server")
     return [{"view": view, "name": VIEWS[view], "who": sees[view][0], "sees": sees[view][1]} for view in views]
 
 
@@ -239,7 +241,14 @@ def _interval_picture(rows: Sequence[Row]) -> Markup:
 
 
 def _intervals(release: Release) -> tuple[Interval, ...]:
-    """95% intervals; none where the release lacks the products that they need."""
+    """95% intervals; none where the release lacks the products that they need.
+
+    Nor where the noise is as large as the signal: the bootstrap's truth is then made of noise, and too many of its
+    intervals miss zero (docs/report.md).
+    """
+    ratio = release.plan["forecast"]["noise_to_signal"]
+    if ratio is not None and ratio >= 1:
+        return ()
     try:
         return intervals(release.moments(), Task(release.plan["task"]))
     except ReleaseError:
