@@ -96,7 +96,7 @@ def curve() -> None:
         axis.minorticks_off()
         axis.set_xlabel("epsilon of a whole record")
         axis.set_ylabel(name)
-    axes[0].legend(loc="lower right", frameon=False, fontsize=8)
+    axes[1].legend(loc="center right", frameon=False, fontsize=8)
     figure.suptitle(f"Adult, {rows:,} records, three parties, pure epsilon", fontsize=11)
     figure.savefig(PICTURES / "privacy-utility.png", dpi=110)
 

@@ -27,6 +27,10 @@ CERTAIN = 0.99
 """The same for the linear discriminant itself."""
 
 
+SETTLED = 0.25
+"""Steps that still move the log-odds by more than this share of their spread have not found a solution."""
+
+
 WIDEST = 10.0
 """Largest standard deviation of the log-odds: beyond it every record is certain."""
 
@@ -57,10 +61,14 @@ def log_odds(equations: NoisyEquations, share: float, records: Floats, weights: 
         constant = _intercept(score, weights, share, constant)
         system = _linearised(equations, centred, weights, sample, score, constant, odds, n)
         fit = posterior(system)
-        odds = odds + (1.0 if i < FULL_STEPS else 0.5) * (fit.weights - odds)
+        change = fit.weights - odds
+        odds = odds + (1.0 if i < FULL_STEPS else 0.5) * change
         # Classes that a line separates have no finite maximum: the steps would run away.
         odds *= min(1.0, WIDEST / max(float(odds @ sample @ odds), 1e-300) ** 0.5)
         step = LogOdds(constant, replace(fit, weights=odds), system)
+    if change @ sample @ change > SETTLED**2 * (odds @ sample @ odds):
+        # Noise can leave equations without a solution; the discriminant always is one.
+        return discriminant(equations, start, share)
     return replace(step, intercept=_intercept(centred @ odds, weights, share, constant))
 
 

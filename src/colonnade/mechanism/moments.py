@@ -51,6 +51,8 @@ class Attribute:
     role: Role = Role.FEATURE
     drop: int | None = None
     """Coordinate that the model leaves out, so that indicators and intercept are not collinear."""
+    ordered: bool = False
+    """Whether neighbouring coordinates are alike: the bins of a number."""
 
     @property
     def size(self) -> int:

@@ -83,7 +83,7 @@ def _feature(full: str, party: str, name: str, column: Column, calibration: Cali
     named = column.drop if isinstance(column, Categorical) else None
     drop = 0 if named is None else levels.index(f"{name}={named}")
     if calibration is Calibration.EXACT:
-        return [Attribute(full, party, Kind.SIMPLEX, levels, drop=drop)]
+        return [Attribute(full, party, Kind.SIMPLEX, levels, drop=drop, ordered=isinstance(column, Numeric))]
     return [Attribute(f"{full}={i}", party, Kind.SIGNED, (level,)) for i, level in enumerate(levels) if i != drop]
 
 

@@ -84,6 +84,7 @@ class Release:
                     "coordinates": list(a.coordinates),
                     "role": a.role.value,
                     "drop": a.drop,
+                    "ordered": a.ordered,
                 }
                 for a in self.layout.attributes
             ],
@@ -162,7 +163,9 @@ def read_release(data: bytes) -> Release:
 
 def _parse(content: Mapping[str, Any]) -> Release:
     attributes = tuple(
-        Attribute(a["name"], a["owner"], Kind(a["kind"]), tuple(a["coordinates"]), Role(a["role"]), a["drop"])
+        Attribute(
+            a["name"], a["owner"], Kind(a["kind"]), tuple(a["coordinates"]), Role(a["role"]), a["drop"], a["ordered"]
+        )
         for a in content["attributes"]
     )
     blocks = tuple(
