@@ -323,7 +323,11 @@ def fields_of(server: Server) -> dict[str, str]:
     return out
 
 
-WORD = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8).map(str.strip).filter(bool)
+WORD = (
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
+    .map(str.strip)
+    .filter(lambda word: word not in ("", "?"))
+)
 
 
 @settings(max_examples=60, deadline=None)
