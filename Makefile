@@ -6,16 +6,24 @@ WORKERS ?= 2
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install demo test lint format bench tables overhead lock clean
+.PHONY: help install audit demo demo-network chaos network-load fuzz load test lint format bench tables tables-quick utility overhead lock clean
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
+	@echo "make demo-network  the same over a network: four processes, mutual TLS on loopback, the same release when seeded"
 	@echo "make test    lint, types, import floors, and the whole test suite"
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make format  ruff format and its safe fixes"
 	@echo "make bench   CPU time of the secure products against the plain matrix product"
 	@echo "make tables  the paper's tables, from our own runs, into docs/results (long)"
+	@echo "make tables-quick  the same with 2 splits, K = 1 and 2 and small synthetic data, into a temporary folder"
+	@echo "make utility accuracy and error of ours against epsilon, K and collusion, into docs/results (long)"
 	@echo "make overhead  time and bytes of the secure products against n, d and K (long)"
+	@echo "make chaos   kill -9 of server and parties at each step; ledgers must stay right (long)"
+	@echo "make network-load  250 MB of sealed columns through the server; peak memory of each process (long)"
+	@echo "make audit   attack every view, plant every bug, and write docs/audit.md (20 minutes)"
+	@echo "make fuzz    a million hostile inputs for every reader, into docs/results/robustness.md (4 minutes)"
+	@echo "make load    64 parties, 4,000 columns, 100 studies in a row, into docs/results/robustness.md (5 minutes)"
 	@echo "make lock    resolve requirements.lock anew (asks the package index)"
 	@echo "make clean   remove everything that was built or written by a run"
 
@@ -39,6 +47,29 @@ demo: $(READY)
 	@$(BIN)/colonnade report demo/release.json --html demo/report.html --json > /dev/null
 	@printf '\nThe page to read and sign is demo/report.html.\n'
 
+demo-network: $(READY)
+	$(ONE_THREAD) $(BIN)/python demo/network.py --check
+
+# EVERY=1 kills at every request of every process.
+EVERY ?= 5
+chaos: $(READY)
+	$(ONE_THREAD) POLARS_MAX_THREADS=1 $(BIN)/python -m tests.network.chaos --every $(EVERY)
+	$(ONE_THREAD) $(BIN)/python -m tests.network.strikes
+	$(ONE_THREAD) COLONNADE_LONG=1 $(BIN)/python -m pytest tests/network
+
+network-load: $(READY)
+	$(ONE_THREAD) $(BIN)/python -m tests.network.load
+
+fuzz: $(READY)
+	@mkdir -p build
+	RUST_BACKTRACE=0 $(ONE_THREAD) $(BIN)/python -m fuzz --json > build/fuzz.json
+	$(BIN)/python docs/write_robustness.py build/fuzz.json
+
+load: $(READY)
+	@mkdir -p build
+	$(ONE_THREAD) $(BIN)/python benchmarks/load.py --json > build/load.json
+	$(BIN)/python docs/write_robustness.py build/load.json
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -58,10 +89,19 @@ bench: $(READY)
 tables overhead: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m experiments.paper $@
 
+tables-quick: $(READY)
+	$(ONE_THREAD) $(BIN)/python -m experiments.paper tables --quick
+
+utility: $(READY)
+	$(ONE_THREAD) $(BIN)/python -m experiments.paper utility --write
+
+audit: $(READY)
+	$(ONE_THREAD) $(BIN)/python -m audit
+
 lock:
 	.ci/lock
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist src/*.egg-info
-	rm -f demo/release.json demo/model.json demo/report.html
+	rm -f demo/release.json demo/model.json demo/report.html demo/network-release.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,12 +10,15 @@ Everything here is computed from the release alone and costs no privacy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.mechanism.moments import Floats, Kind, Layout, Moments, Role
 from colonnade.mechanism.shrinkage import Deviations, Shrunk, bounded_mean, onto_simplex, shrink
+from colonnade.mechanism.spectra import eigen
 
 FITTING_STEPS = 30
 
@@ -102,9 +105,10 @@ def holds_indicators(moments: Moments, attribute: int) -> bool:
 def _margins(work: _Work) -> None:
     moments, layout, n = work.moments, work.moments.layout, work.moments.n
     work.value[0, 0], work.std[0, 0] = n, 0.0
+    simplexes = [j for j, other in enumerate(layout.attributes) if other.kind is Kind.SIMPLEX]
     for i, attribute in enumerate(layout.attributes):
         span = layout.span(i)
-        copies = _copies(moments, i)
+        copies = _copies(moments, i, simplexes)
         if not copies:
             guess = n / attribute.size if attribute.kind is Kind.SIMPLEX else 0.0
             work.put(slice(0, 1), span, np.full((1, attribute.size), guess), np.full((1, attribute.size), np.inf))
@@ -122,7 +126,7 @@ def _margins(work: _Work) -> None:
         work.put(slice(0, 1), span, mean[None, :], np.sqrt(variance)[None, :])
 
 
-def _copies(moments: Moments, i: int) -> list[tuple[Floats, Floats]]:
+def _copies(moments: Moments, i: int, simplexes: Sequence[int]) -> list[tuple[Floats, Floats]]:
     """Every noisy copy of an attribute's margin, with its variance."""
     layout, span = moments.layout, moments.layout.span(i)
     copies = []
@@ -138,9 +142,9 @@ def _copies(moments: Moments, i: int) -> list[tuple[Floats, Floats]]:
         squares = np.diag(moments.std)[span]
         if np.all(np.isfinite(squares)) and np.all(squares > 0):
             copies.append((np.diag(moments.value)[span], squares**2))
-    for j, other in enumerate(layout.attributes):
+    for j in simplexes:
         across = layout.span(j)
-        if j != i and other.kind is Kind.SIMPLEX and np.all(np.isfinite(moments.std[span, across])):
+        if j != i and np.all(np.isfinite(moments.std[span, across])):
             variance = (np.maximum(moments.std[span, across], 1e-9) ** 2).sum(axis=1)
             copies.append((moments.value[span, across].sum(axis=1), variance))
     return copies
@@ -259,22 +263,43 @@ def _feature_blocks(work: _Work) -> None:
     layout, moments = work.moments.layout, work.moments
     features = [i for i, a in enumerate(layout.attributes) if a.role is Role.FEATURE]
     variances = _variances(work)
-    pairs: list[tuple[int, int]] = []
+    released = _released(moments)
+    _unreleased_blocks(work, features, released)
+    pairs = [(i, j) for x, i in enumerate(features) for j in features[x + 1 :] if released[i, j]]
     blocks: list[Deviations] = []
-    for x, i in enumerate(features):
-        for j in features[x + 1 :]:
-            rows, columns = layout.span(i), layout.span(j)
-            std = moments.std[rows, columns]
-            if not np.all(np.isfinite(std)):
-                _independent(work, rows, columns)
-                continue
-            base = _base(work, rows, columns)
-            freedom = _freedom(layout, i) * _freedom(layout, j)
-            ceiling = np.outer(variances[rows], variances[columns])
-            pairs.append((i, j))
-            blocks.append(Deviations(_recompose(work, i, j) - base, ceiling, std**2 * freedom + 1e-12, freedom))
+    for i, j in pairs:
+        rows, columns = layout.span(i), layout.span(j)
+        freedom = _freedom(layout, i) * _freedom(layout, j)
+        ceiling = np.outer(variances[rows], variances[columns])
+        deviation = _recompose(work, i, j) - _base(work, rows, columns)
+        blocks.append(Deviations(deviation, ceiling, moments.std[rows, columns] ** 2 * freedom + 1e-12, freedom))
     for (i, j), shrunk in zip(pairs, shrink(blocks), strict=True):
         _put_shrunk(work, i, j, shrunk)
+
+
+def _released(moments: Moments) -> NDArray[np.bool_]:
+    """For each pair of attributes whether the whole of its block was released."""
+    starts, known = moments.layout.starts, np.isfinite(moments.std)
+    rows = np.logical_and.reduceat(known, starts, axis=0)
+    result: NDArray[np.bool_] = np.logical_and.reduceat(rows, starts, axis=1)
+    return result
+
+
+def _unreleased_blocks(work: _Work, features: list[int], released: NDArray[np.bool_]) -> None:
+    """Independence for every pair of features that the release leaves out, all at once: there may be 320,000.
+
+    Plain independence, not given the label: many features that explain the label well cannot follow it separately.
+    """
+    layout = work.moments.layout
+    owner = np.array([i for i in features for _ in range(layout.attributes[i].size)], dtype=np.intp)
+    at = np.array([k for i in features for k in range(layout.width)[layout.span(i)]], dtype=np.intp)
+    apart = ~released[np.ix_(owner, owner)] & (owner[:, None] != owner)
+    if not apart.any():
+        return
+    grid = np.ix_(at, at)
+    margin = work.value[0, at]
+    work.value[grid] = np.where(apart, np.outer(margin, margin) / work.moments.n, work.value[grid])
+    work.std[grid] = np.where(apart, np.inf, work.std[grid])
 
 
 def _put_shrunk(work: _Work, i: int, j: int, shrunk: Shrunk) -> None:
@@ -353,6 +378,6 @@ def _project(work: _Work) -> None:
     grid = np.ix_(at, at)
     margin = work.value[0, at]
     base = np.outer(margin, margin) / n
-    values, vectors = np.linalg.eigh(work.value[grid] - base)
+    values, vectors = eigen(work.value[grid] - base)
     if values[0] < 0:
         work.value[grid] = base + (vectors * np.maximum(values, 0.0)) @ vectors.T

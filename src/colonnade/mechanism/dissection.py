@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.mechanism.moments import Layout, Role
+from colonnade.mechanism.moments import Kind, Layout, Role
 from colonnade.mechanism.objective import Floats, Indices, Objective
 
 
@@ -47,7 +47,7 @@ class Block:
 
 def parties_of(layout: Layout) -> tuple[str, ...]:
     """The owners, in the order of their coordinates."""
-    return tuple(dict.fromkeys(a.owner for a in layout.attributes))
+    return layout.owners
 
 
 def dissect(objective: Objective) -> tuple[Block, ...]:  # Alg. 1, line 1
@@ -62,11 +62,13 @@ def dissect(objective: Objective) -> tuple[Block, ...]:  # Alg. 1, line 1
     with_label = label[objective.factors].any(axis=1)
     keys, inverse = np.unique(np.column_stack([with_label, owners]), axis=0, return_inverse=True)
     blocks = []
-    for i, key in enumerate(keys):
+    order = np.argsort(inverse.ravel(), kind="stable")
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(inverse.ravel(), minlength=len(keys)))])
+    for key, start, stop in zip(keys, bounds[:-1], bounds[1:], strict=True):
         held = tuple(parties[k] for k in key[1:] if k >= 0)
         if not held:
             raise PrivacyError("a term must have a factor that some party holds, got only constants")
-        rows = inverse.ravel() == i
+        rows = order[start:stop]
         blocks.append(
             Block(held, Role.LABEL if key[0] else Role.FEATURE, objective.factors[rows], objective.weights[rows])
         )
@@ -87,8 +89,11 @@ def allocate(blocks: tuple[Block, ...], party: str) -> tuple[Block, ...]:  # Alg
     return tuple(b for b in blocks if party in b.owners)
 
 
-def traces(layout: Layout) -> tuple[Block, ...]:
-    """For each party the sum of squares of its signed features: one number instead of all products."""
+def traces(layout: Layout, *, label_square: bool = True) -> tuple[Block, ...]:
+    """For each party the sum of squares of its signed features: one number instead of all products.
+
+    The square of a numeric label comes with them: it bounds what the features can explain.
+    """
     out = []
     for party in parties_of(layout):
         own = [
@@ -99,6 +104,10 @@ def traces(layout: Layout) -> tuple[Block, ...]:
         if own:
             factors = np.array([[c, c] for c in own], dtype=np.int64)
             out.append(Block((party,), Role.FEATURE, factors, np.ones(len(own)), summed=True))
+    label = layout.attributes[layout.label]
+    if label_square and label.kind is Kind.SIGNED:
+        square = np.full((1, 2), layout.starts[layout.label], dtype=np.int64)
+        out.append(Block((label.owner,), Role.LABEL, square, np.ones(1), summed=True))
     return tuple(out)
 
 

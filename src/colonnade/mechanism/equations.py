@@ -119,8 +119,9 @@ def equations(
         largest = mean * (1 - mean) if split else 1.0
         variance = min(largest, max(float(right @ ridge_weights(second[grid], right, 0.0)) / n, 0.0))
     right_noise = factor * right_std**2 / n**2
-    # A covariance of one coordinate has a ceiling, so the noise that is left in it has one, too.
-    ceiling = np.maximum(_ceilings(estimate, columns, largest, split), 1e-300)
+    # Denoising keeps sums in their range, so the noise that is left in them is bounded, too. A small variance of the
+    # target bounds no noise: what it makes implausible is left to the prior.
+    ceiling = np.maximum(_ceilings(estimate, columns, mean * (1 - mean) if split else 1.0, split), 1e-300)
     right_noise = right_noise * ceiling / (right_noise + ceiling)
     return NoisyEquations(
         second[grid] / n,
@@ -131,6 +132,7 @@ def equations(
         tuple(int(i) for i in inside),
         # Bins of a number are levels with an order; a layout that does not say so has none.
         frozenset(i for i, a in enumerate(layout.attributes) if getattr(a, "ordered", False)),
+        largest,
     )
 
 

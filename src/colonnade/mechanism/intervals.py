@@ -2,7 +2,9 @@
 
 The denoised release plays the truth. Each draw adds noise of the released law and scale to every released entry, and
 sampling noise to the label's products, and is solved without shrinkage. The intervals stand around the unshrunk
-solution of the real release, since a shrunk one is biased by design; they are wide where the noise drowns the data.
+solution of the real release, since a shrunk one is biased by design. Noise on the products with the label makes them
+wide; noise on the features' own products that reaches their covariance in some direction leaves no solution to stand
+around, and intervals are refused.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ from colonnade.mechanism.logistic import discriminant
 from colonnade.mechanism.moments import Floats, Kind, Law, Moments
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.posterior import Fit, NoisyEquations, ridge_weights
+from colonnade.mechanism.shrinkage import bounded_mean
 
 DRAWS = 400
+LOUDEST = 1.0
+"""Largest noise on the features' covariance, over that covariance, in all draws but one of twenty."""
 SEED = b"intervals"
 
 
@@ -72,8 +77,16 @@ def intervals(
         raise ReleaseError("intervals need the products of the features, got a release of traces")
     centre = _coefficients(moments, raw, question)
     truth = _truth(moments, clean, question)
-    scatter = np.array([_coefficients(m, complete(m), question) for m in _draws(truth, clean, question, draws)])
-    error = scatter - _coefficients(truth, complete(truth), question)
+    drawn = [(m, complete(m)) for m in _draws(truth, clean, question, draws)]
+    loudness = _loudness(truth, drawn, question)
+    if not loudness < LOUDEST:
+        raise ReleaseError(
+            "intervals need noise on the products of the features that is smaller than their covariance in every "
+            f"direction, got noise of {loudness:.3g} times it"
+        )
+    error = np.array([_coefficients(*draw, question) for draw in drawn]) - _coefficients(
+        truth, complete(truth), question
+    )
     # Half the central 68% is the standard deviation of a normal law, and stays finite when a draw is nearly singular.
     below, above = np.quantile(error, [0.15865525, 0.84134475], axis=0)
     std = 0.5 * (above - below)
@@ -98,6 +111,19 @@ def _coefficients(moments: Moments, estimate: Estimate, question: _Question) -> 
         return 4.0 * question.target.scale * weights
     share = float(np.clip(estimate.margin[question.target.coordinate] / moments.n, 1e-6, 1 - 1e-6))
     return discriminant(system, Fit(weights, float("nan"), float(weights.size)), share).fit.weights
+
+
+def _loudness(truth: Moments, drawn: Sequence[tuple[Moments, Estimate]], question: _Question) -> float:
+    """How large the noise of C is against C in its worst direction, in all draws but one of twenty."""
+    values, vectors = np.linalg.eigh(_system(truth, complete(truth), question).gram)
+    if values[0] <= 1e-9 * max(float(values[-1]), 1e-300):
+        return float("inf")
+    whitening = vectors / np.sqrt(values)
+    worst = []
+    for draw in drawn:
+        changed = np.linalg.eigvalsh(whitening.T @ _system(*draw, question).gram @ whitening)
+        worst.append(max(float(changed[-1]) - 1.0, 1.0 - float(changed[0])))
+    return float(np.quantile(worst, 0.95))
 
 
 def _system(moments: Moments, estimate: Estimate, question: _Question) -> NoisyEquations:
@@ -174,7 +200,11 @@ def _sampling_root(truth: Moments, clean: Estimate, question: _Question) -> Floa
         total = mean * (1.0 - mean) if truth.layout.attributes[question.target.attribute].kind is Kind.SIMPLEX else 1.0
     weights = ridge_weights(system.gram, system.right, 0.0)
     # Where the label's square was not released `total` is the largest it can be, and the intervals are too wide.
-    residual = max(total - float(weights @ system.right), 0.01 * total)
+    residual = total - float(weights @ system.right)
+    if np.isfinite(clean.std[at, at]):
+        # The square's own noise may exceed what is left unexplained, which is then as uncertain as it.
+        residual = bounded_mean(residual, float(clean.std[at, at]) / truth.n, 0.0, total)
+    residual = max(residual, 0.01 * total)
     values, vectors = np.linalg.eigh(system.gram)
     root: Floats = vectors * np.sqrt(np.maximum(values, 0.0) * residual * truth.n)
     return root

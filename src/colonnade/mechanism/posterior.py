@@ -5,13 +5,14 @@ variance. With w ~ N(0, t^2 P) the right-hand side is
 
     c = C w + e,   Var e = s^2 C / n (sampling) + diag(a) (noise on c) + diag(V w^2) (noise on C, times w)
 
-and w is its posterior mean, averaged over t by the likelihood that each t gives to c (every order of magnitude counts
-the same beforehand). Nothing is tuned: the noise is known, and when it drowns the signal the small t, which leave the
-trivial model, weigh as much as the large ones.
+and w is its posterior mean, averaged over t and P by the likelihood that each gives to c (every order of magnitude of
+t counts the same beforehand). Nothing is tuned: the noise is known, and when it drowns the signal the small t, which
+leave the trivial model, weigh as much as the large ones. No t counts under which the features would explain more than
+the target's whole variance: then the noise that the fit lets in adds at most a quarter of it (proofs/trivial_bound.md).
 
-P is the inverse root of each attribute's own covariance: half way between equal weights (ridge in the units of the
-encoding) and equal explained variance (Zellner's g-prior), so that rare levels may weigh more, but not without limit.
-Half of the variance of an ordered attribute's weights (bins of a number) is shared by neighbouring levels.
+P is one of two: equal weights (ridge in the units of the encoding), or the inverse root of each attribute's own
+covariance, half way to equal explained variance (Zellner's g-prior), under which rare levels may weigh more, but not
+without limit. Half of the variance of an ordered attribute's weights (bins of a number) is shared by its neighbours.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import eigh
 
 from colonnade.mechanism.moments import Floats
+from colonnade.mechanism.spectra import eigen, eigenvalues, joint_eigen
 
 SPREADS = np.geomspace(1e-5, 1e3, 321)
 """Grid of t, and t = 0 besides."""
+POWERS = (0.0, 0.5)
+"""P is an attribute's own covariance to minus these."""
 ROUNDS = 6
 """Rounds of w -> noise of C w -> w."""
 NEGLIGIBLE = 1e-9
@@ -55,19 +58,19 @@ class NoisyEquations:
     """The attribute of each column."""
     ordered: frozenset[int] = frozenset()
     """Attributes whose levels have an order."""
+    explainable: float = float("inf")
+    """The largest variance of the target that the release leaves possible."""
 
 
-def posterior(equations: NoisyEquations) -> Fit:
-    """The posterior mean of w."""
+def posterior(equations: NoisyEquations, powers: Sequence[float] = POWERS) -> Fit:
+    """The posterior mean of w; `powers` are the shapes in question."""
     gram, right = equations.gram, equations.right
-    prior = prior_shape(gram, equations.groups, equations.ordered)
-    signal = gram @ prior @ gram
+    priors = prior_shapes(gram, equations.groups, equations.ordered, powers)
     fit = Fit(np.zeros_like(right), 0.0, 0.0)
     squares = np.zeros_like(right)
     for _ in range(ROUNDS):
         noise = equations.right_noise + equations.gram_noise @ squares
-        dual, spread, freedom = _average(signal, equations.sampling * gram, noise, right)
-        fit = Fit(prior @ (gram @ dual), spread, freedom)
+        fit = _average([_posteriors(equations, prior, noise) for prior in priors])
         if not equations.gram_noise.any():
             break
         # Half a step: a whole one may swing between too large and too small weights.
@@ -75,8 +78,21 @@ def posterior(equations: NoisyEquations) -> Fit:
     return fit
 
 
-def prior_shape(gram: Floats, groups: Sequence[int], ordered: frozenset[int] = frozenset()) -> Floats:
-    """P: the inverse square root of each attribute's own block of C, zero where the block is."""
+def prior_shapes(
+    gram: Floats, groups: Sequence[int], ordered: frozenset[int] = frozenset(), powers: Sequence[float] = POWERS
+) -> list[Floats]:
+    """Each P in question; those that are alike up to scale once, as for numbers of equal variance."""
+    kept: list[Floats] = []
+    for power in powers:
+        shape = _shape(gram, groups, ordered, power)
+        scaled = shape / max(float(np.trace(shape)), FLOOR)
+        if not any(np.allclose(scaled, k / max(float(np.trace(k)), FLOOR), rtol=0.0, atol=1e-8) for k in kept):
+            kept.append(shape)
+    return kept
+
+
+def _shape(gram: Floats, groups: Sequence[int], ordered: frozenset[int], power: float) -> Floats:
+    """A negative power of each attribute's own block of C, zero where the block is."""
     shape = np.zeros_like(gram)
     member = np.asarray(groups)
     scale = float(np.max(np.diag(gram), initial=0.0))
@@ -84,8 +100,8 @@ def prior_shape(gram: Floats, groups: Sequence[int], ordered: frozenset[int] = f
         at = np.ix_(member == group, member == group)
         values, vectors = np.linalg.eigh(gram[at])
         usable = values > NEGLIGIBLE * scale
-        root = np.where(usable, 1.0 / np.sqrt(np.where(usable, values, 1.0)), 0.0)
-        shape[at] = (vectors * root) @ vectors.T
+        raised = np.where(usable, np.where(usable, values, 1.0) ** -power, 0.0)
+        shape[at] = (vectors * raised) @ vectors.T
         if int(group) in ordered:
             level = np.arange(len(values))
             near = np.exp(-np.abs(level[:, None] - level) * 2.0 / len(values))
@@ -94,22 +110,48 @@ def prior_shape(gram: Floats, groups: Sequence[int], ordered: frozenset[int] = f
     return shape
 
 
-def _average(signal: Floats, sampling: Floats, noise: Floats, right: Floats) -> tuple[Floats, float, float]:
-    """t^2 (t^2 signal + sampling + noise)^-1 c, t and the number of effective weights, averaged over t."""
-    base = sampling + np.diag(noise)
+@dataclass(frozen=True)
+class _Posteriors:
+    """For one P and every t on the grid: log-likelihood and effective number of weights; the mean of w given t."""
+
+    evidence: Floats
+    spreads: Floats
+    freedom: Floats
+    shrunk: Floats
+    """One row for each t, in coordinates that `back` turns into weights."""
+    back: Floats
+
+
+def _posteriors(equations: NoisyEquations, prior: Floats, noise: Floats) -> _Posteriors:
+    """t^2 P C (t^2 C P C + sampling + noise)^-1 c for every t under which no more is explained than there is."""
+    gram = equations.gram
+    base = equations.sampling * gram + np.diag(noise)
     # Numbers are per record and of order 1: what is below the floor is rounding.
     floor = max(NEGLIGIBLE * float(np.trace(base)) / len(base), FLOOR)
-    values, vectors = eigh(signal, base + floor * np.eye(len(base)))
-    values = np.maximum(values, 0.0)
-    rotated = vectors.T @ right
-    spreads = np.concatenate([[0.0], SPREADS])
-    total = 1.0 + spreads[:, None] ** 2 * values
-    evidence = -0.5 * (np.log(total) + rotated**2 / total).sum(axis=1)
-    chance = np.exp(evidence - evidence.max())
-    chance /= chance.sum()
-    shrunk = chance @ (spreads[:, None] ** 2 / total) * rotated
-    freedom = float(chance @ (1.0 - 1.0 / total).sum(axis=1))
-    return vectors @ shrunk, float(chance @ spreads), freedom
+    mapped = prior @ gram
+    values, vectors = joint_eigen(gram @ mapped, base + floor * np.eye(len(base)))
+    rotated = vectors.T @ equations.right
+    widest = np.sqrt(equations.explainable / max(float((prior * gram).sum()), FLOOR))
+    spreads = np.concatenate([[0.0], SPREADS[widest >= SPREADS]])
+    total = 1.0 + spreads[:, None] ** 2 * np.maximum(values, 0.0)
+    # A shape with more t below its limit is not likelier for that.
+    evidence = -0.5 * (np.log(total) + rotated**2 / total).sum(axis=1) - np.log(len(spreads))
+    shrunk = spreads[:, None] ** 2 / total * rotated
+    return _Posteriors(evidence, spreads, (1.0 - 1.0 / total).sum(axis=1), shrunk, mapped @ vectors)
+
+
+def _average(cases: Sequence[_Posteriors]) -> Fit:
+    """The mean over every P and t by their likelihood."""
+    top = max(float(case.evidence.max()) for case in cases)
+    chances = [np.exp(case.evidence - top) for case in cases]
+    whole = sum(float(chance.sum()) for chance in chances)
+    weights = np.zeros(len(cases[0].back))
+    spread = freedom = 0.0
+    for case, chance in zip(cases, chances, strict=True):
+        weights += case.back @ (chance @ case.shrunk) / whole
+        spread += float(chance @ case.spreads) / whole
+        freedom += float(chance @ case.freedom) / whole
+    return Fit(weights, spread, freedom)
 
 
 def widened(equations: NoisyEquations, fit: Fit, raw: Floats, raw_noise: Floats) -> NoisyEquations:
@@ -131,7 +173,7 @@ def widened(equations: NoisyEquations, fit: Fit, raw: Floats, raw_noise: Floats)
 
 def ridge_weights(gram: Floats, right: Floats, ridge: float) -> Floats:
     """Ordinary ridge regression with a given penalty per record; directions without information get no weight."""
-    values, vectors = np.linalg.eigh(gram)
+    values, vectors = eigen(gram)
     shifted = values + ridge
     usable = shifted > 1e-10 * max(float(shifted[-1]), 1e-300)
     inverse = np.where(usable, 1.0 / np.where(usable, shifted, 1.0), 0.0)
@@ -141,7 +183,7 @@ def ridge_weights(gram: Floats, right: Floats, ridge: float) -> Floats:
 
 def equivalent_ridge(gram: Floats, freedom: float) -> float:
     """The ridge penalty whose effective number of parameters, tr C (C + ridge)^-1, is the given one."""
-    values = np.maximum(np.linalg.eigvalsh(gram), 0.0)
+    values = np.maximum(eigenvalues(gram), 0.0)
     top = float(values[-1])
     if top <= 0 or freedom <= 0:
         return float("inf")

@@ -72,7 +72,8 @@ def _risk(variances: Floats, members: Floats, law: Law, ratio: float, scale: flo
     dependence = CORRELATIONS[:, None, None] ** 2 * variances[None, :, None] * kinds[None, None, :]
     error = (std**2 * dependence / (std**2 + dependence)).mean(axis=0) @ weight
     # An attribute has no unknown products with itself.
-    own = np.array([squares[members == m].sum() for m in members])
+    _, place = np.unique(members, return_inverse=True)
+    own = np.bincount(place, squares)[place]
     error = error * (1.0 - own / squares.sum())
     return float(((label + error) / variances).sum())
 

@@ -37,7 +37,7 @@ DEMO = Path(__file__).resolve().parents[3] / "demo"
 
 @pytest.mark.parametrize(
     ("load", "rows", "features"),
-    [(adult_41, 45_222, 41), (adult_77, 45_222, 77), (adult_hours, 45_222, 40), (cps_wages, 280_005, 14)],
+    [(adult_41, 45_222, 41), (adult_77, 45_222, 77), (adult_hours, 45_222, 41), (cps_wages, 280_005, 14)],
 )
 def test_shipped_data_has_the_stated_shape(load, rows, features):
     dataset = load()

@@ -73,7 +73,13 @@ def test_traces_are_one_per_party_with_signed_features() -> None:
         ]
     )
     blocks = traces(layout)
-    assert [b.owners for b in blocks] == [("A",), ("C",)]
+    assert [(b.owners, b.role) for b in blocks] == [
+        (("A",), Role.FEATURE),
+        (("C",), Role.FEATURE),
+        (("A",), Role.LABEL),
+    ]
+    assert np.array_equal(blocks[2].factors, [[3, 3]])
+    assert [b.owners for b in traces(layout, label_square=False)] == [("A",), ("C",)]
     assert all(b.summed and b.size == 1 for b in blocks)
     assert np.array_equal(blocks[0].factors, [[1, 1], [2, 2]])
 

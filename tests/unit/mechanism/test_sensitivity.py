@@ -130,8 +130,10 @@ def test_owners_do_not_matter_for_the_record() -> None:
 
 def test_trace_is_one_number_for_many_squares() -> None:
     layout = signed_layout([7])
-    (trace,) = traces(layout)
+    trace, square = traces(layout)
     assert trace.size == 1 and len(trace.weights) == 6
+    assert sensitivity(layout, [(square, 1.0)], Law.LAPLACE) == pytest.approx(1.0)
+    assert sensitivity(layout, [(square, 1.0)], Law.GAUSSIAN) == pytest.approx(1.0)
     assert sensitivity(layout, [(trace, 1.0)], Law.LAPLACE) == pytest.approx(6.0)
     assert sensitivity(layout, [(trace, 1.0)], Law.GAUSSIAN) == pytest.approx(6.0)
 

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.mechanism.denoise import denoise
+from colonnade.mechanism.equations import chosen_attributes, coordinates_of, equations, target_of
 from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plausible import plausible_records
@@ -93,6 +94,18 @@ def test_stated_noise_matters() -> None:
         told.append(mse_over_mean(solve(moments, Task.LINEAR), LINEAR))
         misled.append(mse_over_mean(solve(replace(moments, std=moments.std / 10), Task.LINEAR), LINEAR))
     assert np.mean(told) < np.mean(misled)
+
+
+def test_a_known_label_square_makes_no_product_more_certain() -> None:
+    """The target's variance bounds what a fit may explain; it says nothing about the noise on the products."""
+    found = []
+    for square in (False, True):
+        moments = release_of(LINEAR, 900.0, 300.0, 1, indicators=False, square=square)
+        target = target_of(moments.layout, Task.LINEAR, None)
+        columns = coordinates_of(moments.layout, chosen_attributes(moments.layout, target, None))
+        found.append(equations(moments, denoise(moments), columns, target, True))
+    assert found[1].right_noise == pytest.approx(found[0].right_noise)
+    assert found[1].explainable < found[0].explainable
 
 
 def test_one_release_many_questions() -> None:
