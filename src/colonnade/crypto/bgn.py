@@ -177,10 +177,13 @@ class BgnParty(PartyProduct):
         gt = self._curve.gt
         # Alg. 1, line 13: a partial decryption of the noisy sums, useless without all the others.
         partial = gt.scale(self._opening, self._curve.negate(self._z2))
-        for secret in (self._z1, self._z2, self._noise):
-            secret.fill(0)
+        self.wipe()
         payload = pack(self._spec, "open", self._name, SERVER, 0, gt.write(partial))
         return Contribution(np.zeros(self._layout.entries, dtype=np.uint64), payload)
+
+    def wipe(self) -> None:
+        for secret in (self._z1, self._z2, self._noise):
+            secret.fill(0)
 
     def _require(self, *rounds: str) -> None:
         for (round, sender), needed in self._needed.items():

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.workers import HERE, Workers
 
 SERVER = ""
 """The recipient or sender that stands for the server."""
@@ -93,6 +94,8 @@ class PartyProduct(ABC):
     """One party's side of one session's products."""
 
     rounds: ClassVar[tuple[str, ...]]
+    workers: Workers = HERE
+    """Who does its pieces of work; may be set before the first round."""
 
     @abstractmethod
     def __init__(
@@ -111,6 +114,9 @@ class PartyProduct(ABC):
     @abstractmethod
     def contribute(self) -> Contribution:
         """The final share with the noise in it; raises ProductError when parcels are missing. Wipes the secrets."""
+
+    def wipe(self) -> None:  # noqa: B027 (a product without arrays of its own has nothing to overwrite)
+        """Overwrite secrets and shares that are arrays of this object: a session may end before it contributes."""
 
 
 class ServerProduct(ABC):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,6 +17,22 @@ from colonnade.foundation.errors import SchemaError
 OTHER = "other"
 
 
+LARGEST_SHOWN = 80
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a finite number that a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return -sys.float_info.max <= value <= sys.float_info.max
+
+
+def _shown(value: object) -> str:
+    """A value in an error's text: a hostile file could hold megabytes of it."""
+    text = f"an integer of {value.bit_length()} bits" if isinstance(value, int) and abs(value) >> 256 else repr(value)
+    return text if len(text) <= LARGEST_SHOWN else text[:LARGEST_SHOWN] + "..."
+
+
 @dataclass(frozen=True)
 class Numeric:
     """A number clipped to [low, high]; `bins` (inner cut points) encode it as the indicator of its interval."""
@@ -26,9 +43,16 @@ class Numeric:
     fill: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("low", self.low), ("high", self.high)):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                raise SchemaError(f"{name} must be a finite number, got {name}={value!r}")
+        for name, value in (
+            ("low", self.low),
+            ("high", self.high),
+            ("fill", self.fill),
+            *(("bins", b) for b in self.bins),
+        ):
+            if not (name == "fill" and value is None) and not _is_number(value):
+                raise SchemaError(f"{name} must be a finite number, got {name}={_shown(value)}")
+        if not math.isfinite(float(self.high) - float(self.low)):
+            raise SchemaError(f"low and high must be less than 1.8e308 apart, got low={self.low}, high={self.high}")
         if not self.low < self.high:
             raise SchemaError(f"low must be below high, got low={self.low}, high={self.high}")
         edges = (self.low, *self.bins, self.high)
@@ -106,7 +130,7 @@ _KEYS: dict[str, dict[str, bool]] = {
 def column_from(name: str, declared: Mapping[str, Any]) -> Column:
     """A checked column from its declared form, e.g. {"kind": "numeric", "low": 17, "high": 90}."""
     kind = declared.get("kind")
-    if kind not in _KEYS:
+    if not isinstance(kind, str) or kind not in _KEYS:
         raise SchemaError(f"column {name}: kind must be one of {', '.join(_KEYS)}, got kind={kind!r}")
     keys = _KEYS[kind]
     for key in declared:
@@ -128,7 +152,7 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
     except SchemaError as error:
         raise SchemaError(f"column {name}: {error}") from None
     except (TypeError, ValueError):
-        raise SchemaError(f"column {name}: cannot read {dict(declared)!r} as a {kind} column") from None
+        raise SchemaError(f"column {name}: cannot read {_shown(dict(declared))} as a {kind} column") from None
 
 
 def column_to(column: Column) -> dict[str, Any]:
@@ -163,17 +187,19 @@ class Schema:
         for party, norm in self.norms.items():
             if party not in self.parties:
                 raise SchemaError(f"a norm must be declared by a party of the schema, got party {party!r}")
-            if isinstance(norm, bool) or not isinstance(norm, (int, float)) or not 0 < norm < math.inf:
-                raise SchemaError(f"party {party}: norm must be a positive number, got norm={norm!r}")
+            if not _is_number(norm) or not norm > 0:
+                raise SchemaError(f"party {party}: norm must be a positive number, got norm={_shown(norm)}")
         if not self.parties:
             raise SchemaError("a schema needs at least one party")
         owners: dict[str, str] = {}
         for party, columns in self.parties.items():
-            if not party or "." in party:
+            if not isinstance(party, str) or not party or "." in party:
                 raise SchemaError(f"a party's name must be non-empty and without a dot, got {party!r}")
             if not columns:
                 raise SchemaError(f"party {party} declares no column")
             for name in columns:
+                if not isinstance(name, str) or not name:
+                    raise SchemaError(f"party {party}: a column's name must be a non-empty text, got {_shown(name)}")
                 if name in owners:
                     raise SchemaError(f"column {name} is declared by two parties, {owners[name]} and {party}")
                 owners[name] = party

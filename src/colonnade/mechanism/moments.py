@@ -84,6 +84,18 @@ class Layout:
         """For each coordinate the index of its attribute; -1 for the constant."""
         return np.concatenate([[-1], *(np.full(a.size, i) for i, a in enumerate(self.attributes))]).astype(np.int64)
 
+    @cached_property
+    def owners(self) -> tuple[str, ...]:
+        """The owners, in the order of their coordinates."""
+        return tuple(dict.fromkeys(a.owner for a in self.attributes))
+
+    @cached_property
+    def families(self) -> tuple[tuple[tuple[str, Kind, Role], ...], NDArray[np.int64]]:
+        """Alike attributes: the distinct (owner, kind, role), and for each attribute the index of its own."""
+        keys = [(a.owner, a.kind, a.role) for a in self.attributes]
+        place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        return tuple(place), np.array([place[key] for key in keys], dtype=np.int64)
+
     def span(self, attribute: int) -> slice:
         """The coordinates of an attribute."""
         start = self.starts[attribute]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from math import isqrt, log
 
 import numpy as np
@@ -128,6 +129,7 @@ def gaussian_share(sigma2: Fraction, parts: int, count: int, randomness: Randomn
     return discrete_gaussian(Fraction(sigma2) / parts, count, randomness)
 
 
+@lru_cache(maxsize=4096)
 @proven("noise_shares")
 def quantile_reach(
     law: Law, scale: Fraction, count: int, log2_probability: int = 40, *, parties: int = 1, parts: int = 1
@@ -147,8 +149,9 @@ def quantile_reach(
     if shape == 1:
         return int(scale * odds)
     # Chernoff's bound at the exponent tilt / scale holds for every tilt in (0, 1); the best of a grid is taken.
-    tilts = [Fraction(i, 64) for i in range(1, 64)]
-    return min(int(scale / tilt * (odds - shape * _below(log(1 - tilt * tilt)))) for tilt in tilts)
+    best = min(range(1, 64), key=lambda i: (float(odds) - float(shape) * log(1 - (i / 64) ** 2)) / i)
+    tilt = Fraction(best, 64)
+    return int(scale / tilt * (odds - shape * _below(log(1 - tilt * tilt))))
 
 
 def _above(value: float) -> Fraction:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
-from math import ceil, inf, isfinite, log2, sqrt
+from math import ceil, inf, log2, sqrt
 
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.proof import proven
@@ -18,8 +18,11 @@ from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_o
 from colonnade.mechanism.dissection import Block, allocate, parties_of, require_two_owners
 from colonnade.mechanism.moments import Law, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task
-from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
+from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
 from colonnade.mechanism.weights import label_weight
+
+LARGEST_EPSILON = 1e12
+"""Far beyond any promise; the accountant's floats reach no farther."""
 
 
 class Neighbours(Enum):
@@ -115,8 +118,8 @@ class Terms:
 
     def check(self, layout: Layout, blocks: tuple[Block, ...]) -> Terms:
         """These terms with the collusion capped at what K parties can do; refuses what cannot be promised."""
-        if not (isfinite(self.delta) and 0 <= self.delta < 1):
-            raise PrivacyError(f"delta must lie in [0, 1), got delta={self.delta}")
+        if not 0 <= self.delta < 1:
+            raise PrivacyError(f"delta must lie in [0, 1), got delta={_short(self.delta)}")
         if self.calibration is Calibration.PAPER and self.delta > 0:
             raise PrivacyError(f"the paper's calibration is for pure epsilon, got delta={self.delta}")
         parties = len(parties_of(layout))
@@ -127,9 +130,17 @@ class Terms:
 
 
 def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not isfinite(epsilon) or epsilon <= 0:
-        raise PrivacyError(f"{name} must be a positive number, got {name}={epsilon}")
+    number = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool)
+    if not number or not 0 < epsilon < inf:
+        raise PrivacyError(f"{name} must be a positive number, got {name}={_short(epsilon)}")
+    if epsilon > LARGEST_EPSILON:
+        raise PrivacyError(f"{name} must be at most {LARGEST_EPSILON:g}, got {name}={_short(epsilon)}")
     return float(epsilon)
+
+
+def _short(value: float) -> str:
+    """A number in an error's text: an integer from a file may have thousands of digits."""
+    return "an integer beyond 2^64" if isinstance(value, int) and abs(value) >> 64 else str(value)
 
 
 @proven("top_down")
@@ -157,28 +168,29 @@ def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[st
             raise PrivacyError(f"party {party} must offer an epsilon in the bottom-up case, got none")
     budgets = [_Split(layout, blocks, party, offers[party], terms).budgets for party in parties_of(layout)]
     scales = []
-    for i, block in enumerate(blocks):
+    for i, (block, moved) in enumerate(zip(blocks, _alone(layout, blocks, terms), strict=True)):
         budget = min(b[i] for b in budgets if b[i] is not None)  # type: ignore[type-var]
         assert budget is not None
         if terms.calibration is Calibration.PAPER:
             scales.append(paper_sensitivity([block]) / budget)
             continue
-        moved = Fraction(_joint(layout, (block,), [1.0], terms))
-        scales.append(_coarse(moved / (budget if terms.law is Law.LAPLACE else _root_below(2 * budget))))
+        whole = budget if terms.law is Law.LAPLACE else _root_below(2 * budget)
+        scales.append(_coarse(Fraction(moved) / whole))
     return _finish(layout, blocks, scales, terms, {party: offers[party].total for party in parties_of(layout)})
 
 
 def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms: Terms) -> list[Fraction]:
-    """How much less noise each block gets. A trace sums many squares: all of them move by 1/16 of the label blocks."""
+    """How much less noise each block gets. Sums of squares: each kind of them moves by 1/16 of the label blocks."""
     heavier = Fraction(label_weight(layout, terms.law, terms.rows, budget)).limit_denominator(64)
-    traces = [b for b in blocks if b.summed]
-    coarse = Fraction(1)
-    if traces:
-        labels = [b for b in blocks if b.role is Role.LABEL]
-        label = _joint(layout, labels, [float(heavier)] * len(labels), terms)
-        summed = _joint(layout, traces, [1.0] * len(traces), terms)
-        coarse = Fraction(label / (16 * summed)).limit_denominator(2**16)
-    return [coarse if b.summed else heavier if b.role is Role.LABEL else Fraction(1) for b in blocks]
+    labels = [b for b in blocks if b.role is Role.LABEL and not b.summed]
+    coarse: dict[Role, Fraction] = {}
+    for role in Role:
+        alike = [b for b in blocks if b.summed and b.role is role]
+        if alike:
+            label = _joint(layout, labels, [float(heavier)] * len(labels), terms)
+            summed = _joint(layout, alike, [1.0] * len(alike), terms)
+            coarse[role] = Fraction(label / (16 * summed)).limit_denominator(2**16)
+    return [coarse[b.role] if b.summed else heavier if b.role is Role.LABEL else Fraction(1) for b in blocks]
 
 
 class _Split:
@@ -195,9 +207,8 @@ class _Split:
         # sum of cost / budget^2 (or 1 / budget for rho) is least where budgets go with the cube (square) root of cost.
         power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
         self.wish = {
-            id(b): (_joint(layout, (b,), [1.0], terms) ** 2 * b.size * (heavier if b.role is Role.LABEL else 1.0))
-            ** power
-            for b in mine
+            id(b): (moved**2 * b.size * (heavier if b.role is Role.LABEL else 1.0)) ** power
+            for b, moved in zip(mine, _alone(layout, mine, terms), strict=True)
         }
         self.budgets = [self._of(b, mine) for b in blocks]
         spent = sum((b for b in self.budgets if b is not None), Fraction(0))
@@ -247,7 +258,13 @@ def _rates(
     blocks: Sequence[Block], rates: Sequence[float], factor: Fraction, crossed: float = 1.0
 ) -> list[tuple[Block, float]]:
     """Cross-party blocks count more by the product's own error, and where part of their noise is known."""
-    return [(b, r if b.single else r * float(factor) * crossed) for b, r in zip(blocks, rates, strict=True)]
+    stretched = float(factor)
+    return [(b, r if b.single else r * stretched * crossed) for b, r in zip(blocks, rates, strict=True)]
+
+
+def _alone(layout: Layout, blocks: Sequence[Block], terms: Terms) -> list[float]:
+    """How far one record moves each block by itself."""
+    return sensitivities(layout, _rates(blocks, [1.0] * len(blocks), terms.error_factor), terms.law)
 
 
 def _joint(
@@ -270,12 +287,10 @@ def _finish(
 ) -> PrivacyPlan:
     """`promised` are epsilons that the scales keep by construction, so that rounding cannot print a larger one."""
     parties = parties_of(layout)
-    alone = [
-        paper_sensitivity([b])
-        if terms.calibration is Calibration.PAPER
-        else _coarse(Fraction(_joint(layout, (b,), [1.0], terms)))
-        for b in blocks
-    ]
+    if terms.calibration is Calibration.PAPER:
+        alone = [paper_sensitivity([b]) for b in blocks]
+    else:
+        alone = [_coarse(Fraction(moved)) for moved in _alone(layout, blocks, terms)]
     items = tuple(BlockPlan(b, s, scale) for b, s, scale in zip(blocks, alone, scales, strict=True))
     record = _views(layout, items, terms, None, promised.get(None, inf))
     return PrivacyPlan(
@@ -322,18 +337,17 @@ def _views(
 
 
 def _epsilon(layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: str | None, crossed: float) -> float:
-    blocks = [i.block for i in items]
+    touched = [i for i in items if owner is None or owner in i.block.owners]
     if terms.calibration is Calibration.PAPER:
         # Theorems 1 and 2: every block has its own scale in the bottom-up case, so the sum is taken block by block.
-        total = float(sum((paper_sensitivity([i.block], owner) / i.scale for i in items), Fraction(0)))
+        total = float(sum((paper_sensitivity([i.block], owner) / i.scale for i in touched), Fraction(0)))
         if terms.error_factor == 1:
             return total
-    rates = [1 / float(i.scale) for i in items]
-    joint = _joint(layout, blocks, rates, terms, owner, crossed)
+    rates = [1 / float(i.scale) for i in touched]
+    joint = _joint(layout, [i.block for i in touched], rates, terms, owner, crossed)
     if terms.calibration is Calibration.PAPER:
         # The paper's 2 max leaves room for the product's own error, unless a party holds very little.
         return max(total, joint)
-    touched = [i for i in items if owner is None or owner in i.block.owners]
     if terms.law is Law.LAPLACE:
         return min(joint, float(sum((i.sensitivity / i.scale for i in touched), Fraction(0))))
     composed = sum((float(i.sensitivity / i.scale) * (1.0 if i.block.single else crossed)) ** 2 for i in touched)

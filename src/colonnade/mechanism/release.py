@@ -112,8 +112,11 @@ def _runs(values: Floats) -> list[list[float]]:
     return [[int(n), float(values[i])] for i, n in zip(starts, lengths, strict=True)]
 
 
-def _from_runs(runs: Sequence[Sequence[float]]) -> Floats:
-    return np.concatenate([np.full(int(n), v) for n, v in runs]) if runs else np.zeros(0)
+def _from_runs(runs: Sequence[Sequence[float]], size: int) -> Floats:
+    """The values of runs that cover exactly `size` numbers: a longer claim is refused before memory is taken."""
+    lengths = [int(n) for n, _ in runs]
+    _require(all(n > 0 for n in lengths) and sum(lengths) == size)
+    return np.repeat(np.array([float(v) for _, v in runs]), lengths)
 
 
 def _canonical(content: Mapping[str, Any]) -> str:
@@ -157,32 +160,46 @@ def read_release(data: bytes) -> Release:
     content = read_sealed(data, FORMAT, "release")
     try:
         return _parse(content)
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError):
         raise ReleaseError("the release file cannot be read: it is not a complete release") from None
 
 
 def _parse(content: Mapping[str, Any]) -> Release:
-    attributes = tuple(
-        Attribute(
-            a["name"], a["owner"], Kind(a["kind"]), tuple(a["coordinates"]), Role(a["role"]), a["drop"], a["ordered"]
-        )
-        for a in content["attributes"]
-    )
-    blocks = tuple(
-        ReleasedBlock(
-            tuple(b["owners"]),
-            Role(b["role"]),
-            b["summed"],
-            b["unit"],
-            np.array(b["factors"], dtype=np.int64).reshape(-1, 2),
-            np.array(b["values"], dtype=np.int64),
-            _from_runs(b["std"]),
-        )
-        for b in content["blocks"]
-    )
-    return Release(
-        content["n"], Layout(attributes), Law(content["law"]), blocks, content["plan"], content["provenance"]
-    )
+    """The release, every part of which has the type, size and range that `Release.to` writes."""
+    layout = Layout(tuple(_attribute(a) for a in content["attributes"]))
+    plan, provenance, n = content["plan"], content["provenance"], content["n"]
+    _require(isinstance(plan, dict) and isinstance(plan["task"], str) and isinstance(provenance, dict))
+    _require(isinstance(n, int) and not isinstance(n, bool) and 0 < n < 2**63)
+    _require(sum(a.role is Role.LABEL for a in layout.attributes) == 1)
+    blocks = tuple(_block(b, layout.width) for b in content["blocks"])
+    return Release(n, layout, Law(content["law"]), blocks, plan, provenance)
+
+
+def _attribute(content: Mapping[str, Any]) -> Attribute:
+    names, drop = tuple(content["coordinates"]), content["drop"]
+    texts = (content["name"], content["owner"], *names)
+    _require(len(names) > 0 and all(isinstance(t, str) for t in texts) and isinstance(content["ordered"], bool))
+    _require(drop is None or (isinstance(drop, int) and 0 <= drop < len(names)))
+    kind, role = Kind(content["kind"]), Role(content["role"])
+    return Attribute(content["name"], content["owner"], kind, names, role, drop, content["ordered"])
+
+
+def _block(content: Mapping[str, Any], width: int) -> ReleasedBlock:
+    owners, summed, unit = tuple(content["owners"]), content["summed"], content["unit"]
+    factors = np.array(content["factors"], dtype=np.int64).reshape(-1, 2)
+    values = np.array(content["values"], dtype=np.int64)
+    _require(all(isinstance(o, str) for o in owners) and isinstance(summed, bool))
+    _require(isinstance(unit, int) and not isinstance(unit, bool) and 0 < unit < 2**63)
+    _require(values.shape == ((1,) if summed else (len(factors),)))
+    _require(len(factors) > 0 and int(factors.min()) >= 0 and int(factors.max()) < width)
+    std = _from_runs(content["std"], values.size)
+    _require(bool(np.isfinite(std).all()) and float(std.min()) >= 0)
+    return ReleasedBlock(owners, Role(content["role"]), summed, unit, factors, values, std)
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise ReleaseError("the release file cannot be read: a part of it has a wrong type, size or range")
 
 
 def fraction_text(value: Fraction) -> str:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,7 @@ from colonnade.mechanism.dissection import Block, require_two_owners
 from colonnade.mechanism.moments import Kind, Law, Layout, Role
 
 Mask = NDArray[np.bool_]
+Indices = NDArray[np.int64]
 Weighted = tuple[Block, float]
 """A block and the rate at which its change counts: 1 for the plain sensitivity, 1/scale for an epsilon."""
 
@@ -44,6 +47,8 @@ def sensitivity(layout: Layout, blocks: Sequence[Weighted], law: Law, owner: str
     of the record is replaced.
     """
     require_two_owners(tuple(block for block, _ in blocks))
+    if owner is not None:
+        blocks = [(block, rate) for block, rate in blocks if owner in block.owners]
     families = _Families(layout, blocks, law)
     if owner is None:
         families.forget_owners()
@@ -53,79 +58,149 @@ def sensitivity(layout: Layout, blocks: Sequence[Weighted], law: Law, owner: str
     return float(np.sqrt(families.l2_squared(scope)))
 
 
-@dataclass(frozen=True)
-class _Touch:
-    """A few coordinates of one family that are released alone (`sum z`) or against each other within one attribute."""
+def sensitivities(layout: Layout, blocks: Sequence[Weighted], law: Law) -> list[float]:
+    """The sensitivity of each block by itself; K parties make K^2 blocks, most of them alike, and those are one."""
+    power = 1 if law is Law.LAPLACE else 2
+    norms = dict(layout.norms)
+    known: dict[tuple[object, ...], float] = {}
+    out = []
+    for block, rate in blocks:
+        part = _part(layout, block, power)
+        keys = [layout.families[0][i] for i in part.families]
+        likeness = (rate, part.likeness, *((kind, role, norms.get(owner)) for owner, kind, role in keys))
+        if likeness not in known:
+            known[likeness] = sensitivity(layout, [(block, rate)], law)
+        out.append(known[likeness])
+    return out
 
-    family: int
-    amount: float
+
+@dataclass(frozen=True)
+class _Part:
+    """What a block adds to the weights of families at rate 1; families by their indices."""
+
+    left: Indices
+    right: Indices
+    pair: Floats
+    """Of every family pair that it has a product of, in both orders."""
+    squares: Indices
+    square: Floats
+    sums: Indices
+    sum: Floats
+    """Coordinates that are released alone."""
+    touches: Indices
+    touch: Floats
+    """A few coordinates released alone, or against each other, within one simplex."""
+    unsummed: Indices
+    """Families whose squares are released one by one."""
+    sizes: Floats
+    """How many attributes each family of the layout has."""
+
+    @cached_property
+    def families(self) -> Indices:
+        return np.unique(np.concatenate([self.left, self.squares, self.sums, self.touches]))
+
+    @cached_property
+    def likeness(self) -> tuple[bytes, ...]:
+        """The same for two parts that differ in the names of their families only."""
+        indices = (self.left, self.right, self.squares, self.sums, self.touches, self.unsummed)
+        weights = (self.pair, self.square, self.sum, self.touch, self.sizes[self.families])
+        ranks = (np.searchsorted(self.families, i).tobytes() for i in indices)
+        return (*ranks, *(w.tobytes() for w in weights))
+
+
+_parts: WeakKeyDictionary[Block, dict[int, tuple[Layout, _Part]]] = WeakKeyDictionary()
+
+
+def _part(layout: Layout, block: Block, power: int) -> _Part:
+    """The block's part, computed once: a plan asks for it again for every party and view."""
+    known = _parts.setdefault(block, {})
+    if power not in known or known[power][0] is not layout:
+        known[power] = layout, _part_of(layout, block, power)
+    return known[power][1]
+
+
+def _part_of(layout: Layout, block: Block, power: int) -> _Part:
+    keys, family = layout.families
+    signed = np.array([k[1] is Kind.SIGNED for k in keys])
+    factors, weight = _merged(block, power)
+    attribute = layout.attribute_of[factors]
+    left, right = attribute[:, 0], attribute[:, 1]
+    constant = left < 0
+    same = (left == right) & ~constant
+    other = ~same & ~constant
+    own = family[right]
+    size = len(keys)
+    code, pair = _largest(family[left[other]] * size + own[other], weight[other])
+    turned = code % size * size + code // size
+    code, pair = _largest(np.concatenate([code, turned]), np.concatenate([pair, pair]))
+    is_square = same & signed[own]
+    is_sum = constant & signed[own]
+    # All coordinates of a simplex move by at most 2 together, a single one by at most 1.
+    alone, moved = _largest(right[constant & ~signed[own]], weight[constant & ~signed[own]])
+    several = np.bincount(right[constant], minlength=len(family))[alone] > 1
+    inner = same & ~signed[own]
+    # A product of two halves lies in [0, 1/4], a square in [0, 1].
+    width = np.where(factors[:, 0] == factors[:, 1], 1.0, 0.25**power)
+    within = np.bincount(right[inner], (weight * width)[inner], minlength=len(family))
+    against = np.flatnonzero(np.bincount(right[inner], minlength=len(family)))
+    return _Part(
+        code // size,
+        code % size,
+        pair,
+        *_largest(own[is_square], weight[is_square]),
+        *_largest(own[is_sum], weight[is_sum]),
+        np.concatenate([family[alone], family[against]]),
+        np.concatenate([np.where(several, 2.0, 1.0) * moved, within[against]]),
+        np.unique(own[is_square & (not block.summed)]),
+        np.bincount(family, minlength=size).astype(np.float64),
+    )
+
+
+def _largest(index: Indices, weight: Floats) -> tuple[Indices, Floats]:
+    """Each index once, with the largest of its weights."""
+    distinct, inverse = np.unique(index, return_inverse=True)
+    most = np.zeros(distinct.size)
+    np.maximum.at(most, inverse, weight)
+    return distinct, most
 
 
 class _Families:
     """Attributes of one owner, kind and role are alike; a family pair's weight is the largest of its terms' weights."""
 
     def __init__(self, layout: Layout, blocks: Sequence[Weighted], law: Law) -> None:
-        self.power = 1 if law is Law.LAPLACE else 2
-        keys = [(a.owner, a.kind, a.role) for a in layout.attributes]
-        self.keys = list(dict.fromkeys(keys))
-        family = np.array([self.keys.index(k) for k in keys])
-        self.count = np.bincount(family, minlength=len(self.keys)).astype(np.float64)
-        self.signed = np.array([k[1] is Kind.SIGNED for k in self.keys])
-        size = len(self.keys)
-        self.pair = np.zeros((size, size))
-        self.square = np.zeros(size)
-        self.sums = np.zeros(size)
+        power = 1 if law is Law.LAPLACE else 2
+        keys, family = layout.families
+        parts = [_part(layout, block, power) for block, _ in blocks]
+        rates = np.array([float(rate) ** power for _, rate in blocks])
+        # A family that no block weighs moves nothing and is left out.
+        busy = np.unique(np.concatenate([np.zeros(0, np.int64), *(p.families for p in parts)]))
+        place, size = np.searchsorted(busy, np.arange(len(keys))), busy.size
+        self.keys = [keys[i] for i in busy]
+        self.signed = np.array([k[1] is Kind.SIGNED for k in self.keys], dtype=bool)
+        self.count = np.bincount(family, minlength=len(keys))[busy].astype(np.float64)
+        pair = _added(size**2, [place[p.left] * size + place[p.right] for p in parts], [p.pair for p in parts], rates)
+        self.pair = pair.reshape(size, size)
+        self.square = _added(size, [place[p.squares] for p in parts], [p.square for p in parts], rates)
+        self.sums = _added(size, [place[p.sums] for p in parts], [p.sum for p in parts], rates)
+        self.touch = _added(size, [place[p.touches] for p in parts], [p.touch for p in parts], rates)
         self.unsummed = np.zeros(size, dtype=bool)
-        self.touches: list[_Touch] = []
-        for block, rate in blocks:
-            self._add(layout, family, block, float(rate) ** self.power)
+        for part in parts:
+            self.unsummed[place[part.unsummed]] = True
         if law is Law.GAUSSIAN:
             self._apply_norms(dict(layout.norms))
-
-    def _add(self, layout: Layout, family: NDArray[np.int64], block: Block, rate: float) -> None:
-        factors, weight = _merged(block, self.power)
-        weight = weight * rate
-        attribute = layout.attribute_of[factors]
-        left, right = attribute[:, 0], attribute[:, 1]
-        constant = left < 0
-        same = (left == right) & ~constant
-        other = ~same & ~constant
-        own = family[right]
-        pair = np.zeros_like(self.pair)
-        np.maximum.at(pair, (family[left[other]], own[other]), weight[other])
-        self.pair += np.maximum(pair, pair.T)
-        square = np.zeros_like(self.square)
-        is_square = same & self.signed[own]
-        np.maximum.at(square, own[is_square], weight[is_square])
-        self.square += square
-        self.unsummed[own[is_square & (not block.summed)]] = True
-        alone = np.zeros_like(self.sums)
-        is_sum = constant & self.signed[own]
-        np.maximum.at(alone, own[is_sum], weight[is_sum])
-        self.sums += alone
-        for a in np.unique(right[constant & ~self.signed[own]]):
-            rows = constant & (right == a)
-            # All coordinates of a simplex move by at most 2 together, a single one by at most 1.
-            self.touches.append(_Touch(int(family[a]), (2.0 if rows.sum() > 1 else 1.0) * float(weight[rows].max())))
-        inner = same & ~self.signed[own]
-        # A product of two halves lies in [0, 1/4], a square in [0, 1].
-        width = np.where(factors[:, 0] == factors[:, 1], 1.0, 0.25**self.power)
-        for a in np.unique(right[inner]):
-            rows = inner & (right == a)
-            self.touches.append(_Touch(int(family[a]), float((weight * width)[rows].sum())))
 
     def _apply_norms(self, norms: Mapping[str, float]) -> None:
         """Signed features within L2 norm R count as R^2 of them, where only products with the label are released.
 
         ||xy - x'y'|| <= 2R, which is what R^2 coordinates may move, and a sum of squares moves by at most R^2.
         """
-        features = np.array([k[2] is Role.FEATURE for k in self.keys])
+        features = np.array([k[2] is Role.FEATURE for k in self.keys], dtype=bool)
         if self.pair[np.ix_(features, features)].any() or self.sums[features].any() or self.unsummed[features].any():
             return
         for i, (owner, kind, role) in enumerate(self.keys):
             if owner in norms and kind is Kind.SIGNED and role is Role.FEATURE and norms[owner] ** 2 < self.count[i]:
                 # A summed block's squared weights carry the number of its terms; its change is at most R^2.
-                self.touches.append(_Touch(i, self.square[i] / self.count[i] * norms[owner] ** 4))
+                self.touch[i] += self.square[i] / self.count[i] * norms[owner] ** 4
                 self.square[i] = 0.0
                 self.count[i] = norms[owner] ** 2
 
@@ -147,9 +222,9 @@ class _Families:
                 return
         self.keys = [("", *k) for k in kinds]
         self.count = np.bincount(group, self.count, minlength=size).astype(np.float64)
-        self.signed = np.array([k[1] is Kind.SIGNED for k in self.keys])
+        self.signed = np.array([k[1] is Kind.SIGNED for k in self.keys], dtype=bool)
+        self.touch = np.bincount(group, self.touch, minlength=size).astype(np.float64)
         self.pair, self.square, self.sums = pair, square, sums
-        self.touches = [_Touch(int(group[t.family]), t.amount) for t in self.touches]
 
     def _pairs(self) -> Floats:
         """How many attribute pairs there are between families."""
@@ -158,7 +233,7 @@ class _Families:
         return total
 
     def _touched(self, scope: Mask) -> float:
-        return sum(t.amount for t in self.touches if scope[t.family])
+        return float(self.touch[scope].sum())
 
     def l1(self, scope: Mask) -> float:
         signed, simplex = self.signed, ~self.signed
@@ -197,6 +272,15 @@ class _Families:
         lighter = np.where(nonnegative, 0.0, self.pair)[np.ix_(scope, scope)]
         dropped = box_bound(self.count[scope], lighter, square[scope], np.where(simplex, 0.0, linear)[scope], zero)
         return float(2 * (constant + min(kept, dropped)) + self._touched(scope))
+
+
+def _added(size: int, places: list[Indices], weights: list[Floats], rates: Floats) -> Floats:
+    """The blocks' weights times their rates, added up by place."""
+    if not places:
+        return np.zeros(size)
+    rate = np.repeat(rates, [p.size for p in places])
+    # Block after block, so that every machine adds in the same order.
+    return np.bincount(np.concatenate(places), np.concatenate(weights) * rate, minlength=size).astype(np.float64)
 
 
 def _merged(block: Block, power: int) -> tuple[NDArray[np.int64], Floats]:

@@ -1,0 +1,106 @@
+"""A TOML file as checked sections: study and policy files are read by one set of rules."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.foundation.errors import ColonnadeError
+
+
+def read_toml(path: Path, what: str, largest: int, error: type[ColonnadeError]) -> Section:
+    """The content of a file of at most `largest` bytes; `what` says in errors what kind of file it is."""
+    if not path.is_file():
+        raise error(f"there is no {what} file {path}")
+    if path.stat().st_size > largest:
+        raise error(f"a {what} file must have at most {largest} bytes, got {path.stat().st_size}")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise error(f"{path.name} is not valid TOML: {problem}") from None
+    except (RecursionError, ValueError):
+        raise error(f"{path.name} is not valid TOML: its values are nested too deeply, or one is too long") from None
+    return Section(content, f"the {what} file", error)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with its name for errors, and the kind of error that its file raises."""
+
+    content: Mapping[str, Any]
+    where: str
+    error: type[ColonnadeError]
+    prefix: str = ""
+    """What stands before a key in an error, such as "session."."""
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.content
+
+    def known(self, keys: Collection[str]) -> Section:
+        """The section itself, once every key in it is one of these."""
+        for key in self.content:
+            if key not in keys:
+                near = difflib.get_close_matches(key, list(keys), 1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(keys)}"
+                raise self.error(f"{self.where} has no key {key!r}{hint}")
+        return self
+
+    def need(self, *keys: str) -> Section:
+        """The section itself, once it has all of these."""
+        for key in keys:
+            if key not in self.content:
+                raise self.error(f"{self.where} needs {key!r}")
+        return self
+
+    def table(self, key: str, where: str, prefix: str = "") -> Section:
+        """The table under a key; an absent one is empty."""
+        value = self.content.get(key, {})
+        if not isinstance(value, Mapping):
+            raise self.error(f"{where} must be a table, got {value!r}")
+        return Section(value, where, self.error, prefix)
+
+    def text(self, key: str) -> str:
+        value = self.content[key]
+        if not isinstance(value, str) or not value:
+            raise self.error(f"{self.prefix}{key} must be a non-empty text, got {key}={value!r}")
+        return value
+
+    def texts(self, key: str, choices: Collection[str] | None = None) -> tuple[str, ...]:
+        values = self.content[key]
+        if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
+            raise self.error(f"{self.prefix}{key} must be a list of texts, got {key}={values!r}")
+        for value in values:
+            if choices is not None and value not in choices:
+                raise self.error(f"{self.prefix}{key} may list {', '.join(choices)}, got {value!r}")
+        return tuple(values)
+
+    def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
+        value, allowed = self.content.get(key, default), list(choices)
+        if value not in allowed:
+            raise self.error(f"{self.prefix}{key} must be one of {', '.join(allowed)}, got {key}={value!r}")
+        return str(value)
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        value = self.content.get(key, default)
+        if not isinstance(value, bool):
+            raise self.error(f"{self.prefix}{key} must be true or false, got {value!r}")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        value = self.content.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.error(f"{self.prefix}{key} must be a number, got {key}={value!r}")
+        try:
+            return float(value)
+        except OverflowError:
+            raise self.error(f"{self.prefix}{key} must be a number that a float can hold, got more") from None
+
+    def whole(self, key: str, default: int | None = None) -> int:
+        value = self.content.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise self.error(f"{self.prefix}{key} must be a whole number, got {key}={value!r}")
+        return value

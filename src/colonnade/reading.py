@@ -1,0 +1,200 @@
+"""A party's CSV or Parquet files as blocks of checked numbers and level codes, and its ids."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import isnan
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from colonnade.foundation.errors import DataError
+from colonnade.foundation.parts import data_files, is_parquet
+from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
+from colonnade.spool import StoredTexts, Values
+
+ROW_BLOCK = 1 << 17
+BLOCK_VALUES = 1 << 21
+"""A piece of work holds about as many values, so that wide tables are cut in shorter blocks."""
+SHORTEST_BLOCK = 1 << 12
+
+# Polars reads this many row groups ahead, by default so many that memory grows with the number of parts.
+os.environ.setdefault("POLARS_ROW_GROUP_PREFETCH_SIZE", "2")
+
+
+def block_rows(width: int) -> int:
+    """Rows of a block of so many columns."""
+    return min(ROW_BLOCK, max(SHORTEST_BLOCK, BLOCK_VALUES // width))
+
+
+class Pieces:
+    """A file's blocks with what their checking needs; ids, if any, are gathered on the way."""
+
+    def __init__(self, party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None) -> None:
+        self._given = party, path, columns, id_column
+        self.ids = None if id_column is None else _Ids(party, id_column)
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[tuple[str, pl.DataFrame, Mapping[str, Column], int]]:
+        party, _, columns, _ = self._given
+        for frame in _batches(*self._given):
+            if self.ids is not None:
+                self.ids.append(frame)
+            yield party, frame.select(list(columns)), columns, self.rows
+            self.rows += frame.height
+
+
+class _Ids:
+    """Gathers ids on disk, and finds repeated ones by their hashes."""
+
+    def __init__(self, party: str, column: str) -> None:
+        self._party, self._column = party, column
+        self._texts = StoredTexts()
+        self._hashes: list[NDArray[np.uint64]] = []
+
+    def append(self, frame: pl.DataFrame) -> None:
+        series = frame.get_column(self._column)
+        if missing := series.null_count():
+            raise DataError(f"party {self._party}: the id column {self._column} has {missing} missing values")
+        data = "".join(series.to_list()).encode()
+        self._texts.append(np.frombuffer(data, np.uint8), series.str.len_bytes().cast(pl.Int64).to_numpy())
+        self._hashes.append(series.hash().to_numpy())
+
+    def unique(self, path: Path) -> StoredTexts:
+        hashes = np.concatenate(self._hashes)
+        order = np.argsort(hashes, kind="stable")
+        alike = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+        if len(alike):
+            # Different ids may share a hash: the texts decide.
+            suspects = [self._texts[int(row)] for row in np.unique(order[np.concatenate([alike, alike + 1])])]
+            if repeated := len(suspects) - len(set(suspects)):
+                told = f"{repeated} rows of {path.name} repeat one"
+                raise DataError(f"party {self._party}: ids must be unique, {told}")
+        return self._texts
+
+
+@contextmanager
+def told(party: str, path: Path) -> Iterator[None]:
+    """What the reader's library says, in one sentence."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        # The library quotes cells in backticks; no value of a file belongs in a text.
+        first = str(error).partition("`")[0].strip().partition("\n")[0] or type(error).__name__
+        raise DataError(f"party {party}: {path.name} cannot be read: {first}") from None
+
+
+def chosen(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:
+    """The columns that are wanted, levels and ids as texts."""
+    wanted = [*columns, *([id_column] if id_column is not None and id_column not in columns else [])]
+    try:
+        files = data_files(path)
+    except DataError as error:
+        raise DataError(f"party {party}: {error}") from None
+    scan = pl.scan_parquet(files) if is_parquet(files[0]) else pl.scan_csv(files, infer_schema=False)
+    present = scan.collect_schema().names()
+    for name in wanted:
+        if name not in present:
+            raise DataError(f"party {party}: {path.name} has no column {name!r}")
+    texts = [n for n, c in columns.items() if not isinstance(c, Numeric)] + ([id_column] if id_column else [])
+    return scan.select(pl.col(n).cast(pl.String) if n in texts else pl.col(n) for n in wanted)
+
+
+def _batches(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> Iterator[pl.DataFrame]:
+    with told(party, path):
+        wanted = chosen(party, path, columns, id_column)
+        rows = block_rows(len(columns) + 1)
+        found = 0
+        for frame in wanted.collect_batches(chunk_size=rows, maintain_order=True):
+            start = 0
+            found += frame.height
+            # Cut where the reader glued: numbers in one piece of memory need not be copied.
+            for height in frame.to_series(0).chunk_lengths():
+                yield frame.slice(start, height)
+                start += height
+        if is_parquet(data_files(path)[0]):
+            _require_whole(party, path, found)
+
+
+def _require_whole(party: str, path: Path, found: int) -> None:
+    """Where its decoder breaks, the library ends the batches without a word: the files' own counts tell."""
+    stated = pl.scan_parquet(data_files(path)).select(pl.len()).collect().item()
+    if stated != found:
+        raise DataError(f"party {party}: {path.name} is damaged: it states {stated} records, {found} can be read")
+
+
+def checked(
+    party: str, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
+) -> tuple[dict[str, Values], dict[str, int]]:
+    """A block's columns as numbers and codes, and how many numbers will be clipped; `before` rows came earlier."""
+    values: dict[str, Values] = {}
+    clipped: dict[str, int] = {}
+    for name, column in columns.items():
+        series = frame.get_column(name)
+        if isinstance(column, Numeric):
+            values[name], clipped[name] = _numbers(party, name, series, column, before)
+        else:
+            values[name] = _level_codes(party, name, series, column, before)
+    return values, clipped
+
+
+def _numbers(party: str, name: str, series: pl.Series, column: Numeric, before: int) -> tuple[NDArray[np.float64], int]:
+    """A column as numbers, and how many of them lie outside its bounds."""
+    numbers: NDArray[np.float64]
+    if series.dtype == pl.Float64 and not series.null_count():
+        numbers = series.to_numpy()
+        # A least number that is one says that all are.
+        least = float(numbers.min(initial=column.high))
+        if not isnan(least):
+            return numbers, _outside(numbers, least, column)
+    if series.dtype == pl.String:
+        series = series.str.strip_chars()
+        series = series.set(series == "", None)
+    cast = series.cast(pl.Float64, strict=False)
+    wrong = cast.is_null() & series.is_not_null()
+    if wrong.any():
+        row = before + int(wrong.arg_max() or 0) + 1
+        raise DataError(f"party {party}: column {name} must hold numbers, row {row} does not")
+    cast = cast.fill_nan(None)
+    if column.fill is not None:
+        cast = cast.fill_null(column.fill)
+    _complete(party, name, cast, before)
+    numbers = cast.to_numpy()
+    return numbers, _outside(numbers, float(numbers.min(initial=column.high)), column)
+
+
+def _outside(numbers: NDArray[np.float64], least: float, column: Numeric) -> int:
+    if column.low <= least and float(numbers.max(initial=column.low)) <= column.high:
+        return 0
+    return int(np.count_nonzero((numbers < column.low) | (numbers > column.high)))
+
+
+def _level_codes(
+    party: str, name: str, series: pl.Series, column: Categorical | Binary, before: int
+) -> NDArray[np.int32]:
+    """The index of each value's level; an undeclared level is "other" where declared, otherwise an error."""
+    texts = series.cast(pl.String).str.strip_chars()
+    if column.fill is not None:
+        texts = texts.fill_null(column.fill)
+    _complete(party, name, texts, before)
+    levels = column.all_levels
+    unknown = len(levels) - 1 if isinstance(column, Categorical) and column.other else -1
+    codes = texts.replace_strict(list(levels), list(range(len(levels))), default=unknown, return_dtype=pl.Int32)
+    numbers: NDArray[np.int32] = codes.to_numpy()
+    if numbers.size and int(numbers.min()) < 0:
+        bad = texts[int(np.argmin(numbers))]
+        raise DataError(f"party {party}: column {name}: level {bad!r} is not among the declared levels {list(levels)}")
+    return numbers
+
+
+def _complete(party: str, name: str, series: pl.Series, before: int) -> None:
+    if series.null_count():
+        row = before + int(series.is_null().arg_max() or 0) + 1
+        raise DataError(
+            f"party {party}: column {name} misses {series.null_count()} values, the first in row {row}; "
+            "declare a fill value or leave these records out"
+        )

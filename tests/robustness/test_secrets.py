@@ -1,0 +1,224 @@
+"""No key, seed, share, mask, noise, column or exact sum is in a message, a file, a text or a repr; arrays are wiped."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from canaries import Needles, noted
+from sessions import Wire, agreement_of, parties_of, tables_of
+
+from colonnade.crypto.product import SERVER
+from colonnade.foundation.errors import ColonnadeError, PolicyError
+from colonnade.foundation.randomness import Randomness
+from colonnade.mechanism.release import write_release
+from colonnade.protocol.codes import Code
+from colonnade.protocol.messages import Envelope, Step
+from colonnade.protocol.server import Server
+
+SRC = Path(__file__).resolve().parents[2] / "src"
+KINDS = {"column", "exact sums", "hint", "lattice error", "lattice key", "mask", "mask key", "noise", "seed", "share"}
+KINDS |= {"stream key"}
+WIPED = ("exact sums", "lattice key", "mask", "share")
+
+
+def session(needles: Needles, product: str, seed: bytes | None, drop: object = None, **hooks: object) -> Wire:
+    agreement = agreement_of(3, product=product)
+    with noted(needles):
+        source = Randomness(seed)
+        tables = tables_of(agreement)
+        wire = Wire(Server(agreement, source.child("server")), parties_of(agreement, tables, source, **hooks))
+        if drop is not None:
+            wire.drop = drop  # type: ignore[assignment]
+        wire.run()
+    for table in tables.values():
+        for values in table.values.values():
+            for value in np.asarray(values, dtype=np.float64)[:20]:
+                if value != round(value):
+                    needles.number("column", float(value))
+    return wire
+
+
+def texts(wire: Wire) -> bytes:
+    """What anybody could print."""
+    things = [wire.server, wire.server.session, wire.server.agreement, *wire.parties.values()]
+    for party in wire.parties.values():
+        things += [value for value in vars(party).values() if not isinstance(value, (bytes, list, dict))]
+    return "\n".join(f"{thing!r} {thing!s}" for thing in things).encode()
+
+
+@pytest.mark.parametrize("seed", [b"canary seed of thirty-two bytes.", None], ids=["seeded", "fresh"])
+def test_nothing_secret_in_messages_release_logs_and_reprs(
+    seed: bytes | None, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    needles = Needles()
+    wire = session(needles, "lattice", seed)
+    assert wire.server.release is not None
+    assert set(needles.kinds) >= KINDS - (set() if seed else {"seed"})
+    for envelope in wire.seen:
+        assert not needles.found_in(envelope.encode()), f"a {envelope.step.value} message from {envelope.sender!r}"
+    assert not needles.found_in(write_release(wire.server.release))
+    assert not needles.found_in(texts(wire))
+    spoken = capfd.readouterr()
+    assert not needles.found_in((caplog.text + spoken.out + spoken.err).encode())
+
+
+def test_the_search_would_find_a_leak() -> None:
+    """product = "plain" shows columns: the same search over the same messages must say so."""
+    needles = Needles()
+    wire = session(needles, "plain", b"seed")
+    found = {kind for envelope in wire.seen for kind in needles.found_in(envelope.encode())}
+    assert "column" in found
+    numbers = np.array([11, -500, 70000, 8, 15, 3], dtype=np.int64)
+    for planted in (numbers.tobytes(), numbers.astype(">f8").tobytes(), str(numbers.tolist()).encode()):
+        needles = Needles()
+        needles.array("planted", numbers)
+        assert needles.found_in(b"x" + planted) == ["planted"]
+        assert not needles.found_in(planted[:20])
+
+
+def test_secrets_are_overwritten_when_a_session_ends() -> None:
+    needles = Needles()
+    wire = session(needles, "lattice", b"seed")
+    assert wire.server.release is not None
+    for kind in WIPED:
+        assert needles.arrays[kind] and not any(values.any() for values in needles.arrays[kind]), kind
+
+
+def test_secrets_are_overwritten_when_a_session_breaks() -> None:
+    """The last party's submission is lost and the server gives up: what was drawn is gone all the same."""
+    needles = Needles()
+
+    def lost(envelope: Envelope) -> bool:
+        return envelope.step is Step.GO and envelope.recipient == "p2"
+
+    wire = session(needles, "lattice", b"seed", lost)
+    assert wire.server.release is None
+    for envelope in wire.server.abort(Code.STOPPED):
+        wire.carry(envelope)
+    kept = needles.arrays["lattice key"]
+    assert kept and not any(values.any() for values in kept)
+
+
+def test_a_refusal_carries_no_data() -> None:
+    def refuse(session: object) -> None:
+        raise PolicyError("not today")
+
+    needles = Needles()
+    try:
+        wire = session(needles, "lattice", b"seed", consent=refuse)
+    except ColonnadeError as error:
+        assert not needles.found_in(str(error).encode())
+        return
+    told = [e for e in wire.seen if e.step in (Step.REFUSE, Step.ABORT)]
+    assert told and not any(needles.found_in(e.encode()) for e in told)
+    assert all(e.recipient == SERVER or e.sender == SERVER for e in told)
+
+
+STUDY = """[study]
+name = "canary"
+task = "linear"
+label = "works.pay"
+epsilon = 5.0
+[party.works]
+data = "works.csv"
+id = "person"
+policy = "policy.toml"
+ledger = "works.ledger"
+[party.works.columns]
+pay = { kind = "numeric", low = 0, high = 100 }
+hours = { kind = "numeric", low = 0, high = 80 }
+[party.bank]
+data = "bank.csv"
+id = "person"
+[party.bank.columns]
+savings = { kind = "numeric", low = 0, high = 1000 }
+"""
+POLICY = """[policy]
+party = "works"
+partners = ["bank"]
+[session]
+epsilon = 10.0
+[total]
+epsilon = 50.0
+"""
+PEOPLE = 60
+
+
+def planted(folder: Path, needles: Needles) -> None:
+    """Two files whose every id and number is a canary."""
+    generator = np.random.default_rng(3)
+    lines: dict[str, list[str]] = {"works": ["person,pay,hours"], "bank": ["person,savings"]}
+    for i in range(PEOPLE):
+        person = f"canary-{generator.integers(10**12, 10**13)}"
+        numbers = generator.uniform(1, 90, 3).tolist()
+        # Out of bounds: a clipped value must not be told either.
+        numbers[0] = 98765.4321 + i if i < 3 else numbers[0]
+        needles.text("id", person)
+        for number in numbers:
+            needles.number("column", number)
+        lines["works"].append(f"{person},{numbers[0]!r},{numbers[1]!r}")
+        lines["bank"].append(f"{person},{numbers[2]!r}")
+    for name, content in lines.items():
+        (folder / f"{name}.csv").write_text("\n".join(content) + "\n")
+    (folder / "study.toml").write_text(STUDY)
+    (folder / "policy.toml").write_text(POLICY)
+
+
+def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    places = {"HOME": str(folder), "TMPDIR": str(folder / "tmp"), "COLONNADE_TRACEBACK": "1", "PYTHONPATH": str(SRC)}
+    call = [sys.executable, "-m", "colonnade.cli", *arguments]
+    return subprocess.run(call, cwd=folder, env={**os.environ, **places}, capture_output=True, check=False)
+
+
+def test_nothing_secret_in_output_and_files_of_the_command_line(tmp_path: Path) -> None:
+    needles = Needles()
+    planted(tmp_path, needles)
+    (tmp_path / "tmp").mkdir()
+    given = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert needles.found_in(given[tmp_path / "works.csv"]) == ["column", "id"]
+    spoken = b""
+    for arguments in (
+        ("fit", "study.toml", "--out", "release.json", "--model", "model.json"),
+        ("report", "release.json", "--html", "page.html"),
+        ("ledger", "show", "works.ledger"),
+    ):
+        done = command(tmp_path, *arguments)
+        assert done.returncode == 0, done.stderr.decode()
+        spoken += done.stdout + done.stderr
+    assert not needles.found_in(spoken)
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path not in given]
+    assert {path.name for path in written} >= {"release.json", "model.json", "page.html", "works.ledger"}
+    for path in written:
+        assert not needles.found_in(path.read_bytes()), path.name
+    assert not list((tmp_path / "tmp").iterdir()), "temporary files stay behind"
+
+
+@pytest.mark.parametrize("damage", ["repeated", "text", "fields", "quote", "missing"])
+def test_nothing_secret_in_refusals_of_a_damaged_file(tmp_path: Path, damage: str) -> None:
+    from colonnade.foundation.errors import DataError
+    from colonnade.foundation.schema import Numeric
+    from colonnade.table import read_table
+
+    needles = Needles()
+    planted(tmp_path, needles)
+    lines = (tmp_path / "works.csv").read_text().splitlines()
+    person, pay, hours = lines[5].split(",")
+    lines[6] = {
+        "repeated": lines[5],
+        "text": f"x,{pay},canary-{hours}",
+        "fields": f"x,{pay},{hours},{pay}",
+        "quote": f'x,{pay},"{hours}',
+        "missing": f"{person}9,,{hours}",
+    }[damage]
+    (tmp_path / "works.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError) as refused:
+        read_table("works", tmp_path / "works.csv", {"pay": Numeric(0, 100), "hours": Numeric(0, 80)}, "person")
+    assert not needles.found_in(str(refused.value).encode()), refused.value
+    assert refused.value.__context__ is None or refused.value.__suppress_context__, "a traceback would show more"
