@@ -40,11 +40,14 @@ JSON = """
 | `fit` | also `coefficients`, `intercept`, `label`, `method`, `ridge`, `effective_parameters`, `r_squared` of the model; `seconds` in all and by `steps`; `bytes` with `sent` and `received` by party; `seeded`, `release` and `model` (paths), `ledger` (null if no party keeps one; else by party `file`, `data`, `cap`, `spent`), `terms_digest`, `warnings` |
 | `report` | also the model's keys, `provenance`, `digest`, `flaws` (why no epsilon holds, if none does), `release` (path) |
 | `solve` | `study`, `n`, the model's keys, `model` (path); with `--path` a list `path` of models |
-| `predict` | `study`, `task`, `label`, `rows`, and `ids` and `scores`, or with `--out` the path as `scores` |
+| `predict` | `study`, `task`, `label`, `rows`, and `ids` and `scores`, or with `--out` the path as `scores`; with `--study` also `receiver`, `parties` and `exact` ([what that means](prediction.md)) |
+| `audit` | `study`, `product` (of the sessions), `delta`, `sessions`, `broken` (how many claims), and `views` with `view`, `changed` (parties), `knows` (parties), `claimed`, `pair` (epsilon of the pair by formula), `proved` (by `sessions`), `drawn` (by noise alone), `alike` (p-value), `broken` |
 | `ledger show` | `ledger` (path), `accounts` with `data`, `cap`, `spent`, `pending`, and `entries` ([what an entry says](ledger.md)) |
 | `ledger verify` | `ledger`, `entries` (how many), `head` (the last hash) |
 | `ledger export` | `ledger`, `head`, `entries`; with `--out` the number of entries and the `file` |
 | `ledger settle` | `ledger`, `entry` |
+| `deploy new` | `folders` (paths), `authority` (path), `server` |
+| `run` | `study`, `n`, `session`, `release` (path), `seeded`, `bytes` with `sent` and `received` by party |
 
 A number that is not finite is null. Coefficients apply to coded features: a numeric column is -1 at its lower and 1 at its upper bound, an indicator is 0 or 1.
 """  # noqa: E501

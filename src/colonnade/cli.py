@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from colonnade.audit.commands import audit
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, StudyError
+from colonnade.network.commands import hang_in
 from colonnade.report.book import app as ledger_app
+from colonnade.report.scores import predict
 from colonnade.report.screen import print_json, stderr, stdout
 from colonnade.studio.commands import studio
 
 if TYPE_CHECKING:
     from colonnade.foundation.randomness import Randomness
+    from colonnade.foundation.workers import Workers
     from colonnade.mechanism.composition import Spent
     from colonnade.mechanism.release import Release
     from colonnade.protocol.session import Session
@@ -132,6 +136,17 @@ def fit(
     seed: Annotated[
         str | None, typer.Option("--seed", metavar="HEX", help="For simulations only; the release says so.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", metavar="N", min=1, help="Threads for work on row blocks; all cores if not given."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", metavar="ADDRESS", help="Dask scheduler whose workers do it, e.g. tcp://host:8786."),
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", metavar="cpu|cuda", help="Where the secure product is computed.")
+    ] = "cpu",
 ) -> None:
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
     from colonnade.mechanism.release import write_release
@@ -144,6 +159,7 @@ def fit(
     from colonnade.scoring import publish, write_model
     from colonnade.study import read_study
     from colonnade.transport.embedded import run_embedded
+    from colonnade.transport.workers import open_workers
 
     randomness = _randomness(seed)
     checked = read_study(study)
@@ -170,9 +186,9 @@ def fit(
             return typer.confirm(f"{question}\nIs it approved?", err=True)
 
     with places(place, model) as (release_file, model_file):
-        with Steps(stderr()) as steps:
+        with open_workers(workers, cluster, device) as crew, Steps(stderr()) as steps:
             keepers = _keepers(checked, randomness.seeded, approve or [], None if json else ask)
-            tables = _tables(checked, steps)
+            tables = _tables(checked, steps, crew)
             outcome = run_embedded(
                 agreement,
                 tables,
@@ -182,7 +198,10 @@ def fit(
                 consent={name: partial(consent, name) for name in tables},
                 book={name: keeper.book for name, keeper in keepers.items()},
                 void={name: keeper.void for name, keeper in keepers.items()},
+                workers=crew,
             )
+            for table in (t for t in tables.values() if t.late):
+                _clipped(table, steps)
         # The budget is spent: whatever happens next, the release is kept.
         release_file.write(write_release(outcome.release))
         spent = _released(keepers)
@@ -237,42 +256,7 @@ def schema(
     typer.echo(draft_columns(data, party, public_data), nl=False)
 
 
-@app.command(short_help="Score records by a model.")
-def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that fit or solve wrote.")],
-    data: Annotated[
-        list[str],
-        typer.Option(
-            "--data", metavar="[PARTY=]FILE", help="One wide file, or one file for each party: repeat the option."
-        ),
-    ],
-    id_column: Annotated[
-        str | None, typer.Option("--id", metavar="COLUMN", help="Match files by this column; row by row if not given.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="CSV file to write; standard output if not given.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Score records. Each party adds up its own columns, and only the sum over parties is shown."""
-    from colonnade.report.machine import scores_csv
-    from colonnade.report.output import places, read_whole
-    from colonnade.scoring import read_model, score_files
-
-    public = read_model(read_whole(model, "model"))
-    with places(out) as (file,):
-        scores = score_files(public, data, id_column)
-        content = scores_csv(public, scores, id_column)
-        file.write(content.encode())
-    if json:
-        rows = {"ids": None if scores.ids is None else list(scores.ids), "scores": [float(v) for v in scores.values]}
-        shown = rows if out is None else {"scores": str(out)}
-        known = {"study": public.study, "task": public.model.task, "label": public.model.label}
-        print_json({**known, "rows": len(scores.values), **shown})
-    elif out is None:
-        typer.echo(content, nl=False)
-    else:
-        stderr().print(f"{len(scores.values):,} scores written to {out}.")
+app.command(short_help="Score records by a model.")(predict)
 
 
 @app.command(short_help="Another model from a release, at no cost.")
@@ -368,6 +352,8 @@ def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
 
 
 app.command(short_help="Plan, run and look, on a page of this machine.")(studio)
+app.command(short_help="Attack a study: lower bounds on the epsilon of every view.")(audit)
+hang_in(app)
 
 
 def _terms(session: Session) -> str:
@@ -412,20 +398,27 @@ def _data(name: str, source: Source) -> Path:
     return source.data
 
 
-def _tables(study: Study, watch: Steps) -> dict[str, Table]:
-    """Every party's table, read and checked."""
-    from colonnade.table import read_table
+def _tables(study: Study, watch: Steps, workers: Workers) -> dict[str, Table]:
+    """Every party's table; where rows stay in their files' order, Parquet is read when it is needed."""
+    from colonnade.table import open_table, read_table
 
     out = {}
     for k, (name, source) in enumerate(study.sources.items()):
         watch("read", k / len(study.sources))
-        out[name] = read_table(name, _data(name, source), study.agreement.schema.parties[name], source.id)
-        for column, count in (out[name].clipped or {}).items():
-            if count:
-                watch.aside(
-                    stderr(), f"{name} (for its own eyes): {count} values of {column} were clipped to its bounds"
-                )
+        place, columns = _data(name, source), study.agreement.schema.parties[name]
+        if study.alignment == "none" or len(study.sources) == 1:
+            out[name] = open_table(name, place, columns, workers)
+        else:
+            out[name] = read_table(name, place, columns, source.id, workers)
+        _clipped(out[name], watch)
     return out
+
+
+def _clipped(table: Table, watch: Steps) -> None:
+    for column, count in (table.clipped or {}).items():
+        if count:
+            told = f"{table.party} (for its own eyes): {count} values of {column} were clipped to its bounds"
+            watch.aside(stderr(), told)
 
 
 def _randomness(seed: str | None) -> Randomness:

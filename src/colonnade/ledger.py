@@ -89,6 +89,9 @@ class Booking:
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Booking:
         """Read back what `to` wrote."""
+        texts = (*(content[key] for key in ("session", "party", "study", "plan")), *content["data"].values())
+        if not all(isinstance(text, str) for text in texts):
+            raise LedgerError("a booking's names and digests must be texts, got another type")
         return cls(
             content["session"],
             content["party"],
@@ -233,7 +236,7 @@ class Ledger:
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA fullfsync = ON")
             yield connection
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
             raise LedgerError(f"ledger {self.path.name} cannot be used: {error}") from None
         finally:
             if connection is not None:
@@ -320,7 +323,7 @@ def _chain(rows: Iterator[tuple[int, str, str]], name: str) -> list[Entry]:
             raise LedgerError(f"{here}: its hash does not follow from its content and the entry before")
         try:
             entry = _entry(number, json.loads(text), digest)
-        except (ValueError, KeyError, TypeError, ColonnadeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, ColonnadeError):
             raise LedgerError(f"{here}: its content cannot be read") from None
         key = (entry.booking.session, entry.booking.party)
         if (entry.kind is Kind.BOOKED) != (key not in status):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from colonnade.foundation.errors import PolicyError, PrivacyError
+from colonnade.foundation.errors import ConsentError, PolicyError, PrivacyError
 from colonnade.foundation.schema import Schema
+from colonnade.foundation.sections import Section, read_toml
 from colonnade.mechanism.composition import Cap, Rule, charge_of, record_epsilon
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import PrivacyPlan, View
@@ -32,6 +31,8 @@ POLICY_KEYS = (
     "smallest_rows",
     "smallest_collusion",
     "require_approval",
+    "simulation",
+    "scores_to",
 )
 SESSION_KEYS = ("epsilon", "delta", "record_epsilon")
 TOTAL_KEYS = ("epsilon", "delta", "rule")
@@ -87,6 +88,10 @@ class Policy:
     smallest_rows: int = 2
     smallest_collusion: int = 1
     require_approval: bool = False
+    simulation: bool = False
+    """Whether a run over the network may draw noise from a known seed: for tests on invented data, never private."""
+    scores_to: tuple[str, ...] = ()
+    """Who may open scores that this party's columns are in; a score is exact, so that nobody may unless told."""
 
     def check(self, session: Proposed, me: str | None = None) -> None:
         """Raise PolicyError for the first rule that the session breaks, with the rule's limit and the plan's number."""
@@ -118,6 +123,18 @@ class Policy:
         if self.record_epsilon is not None:
             _at_most("session.record_epsilon", record_epsilon(plan), self.record_epsilon)
 
+    def check_scores(self, receiver: str, parties: Collection[str], columns: Collection[str], me: str) -> None:
+        """Raise PolicyError unless these parties may score records by these own columns, for that receiver."""
+        if me != self.party or me not in parties:
+            raise PolicyError(f"the policy is for party {self.party!r}, the prediction has {', '.join(parties)}")
+        for other in parties:
+            if other != me:
+                _within("partners", other, self.partners, "prediction")
+        if receiver != me:
+            _within("scores_to", receiver, self.scores_to, "prediction")
+        for name in columns:
+            _within("columns", name, self.columns, "prediction")
+
     def approve(
         self,
         digest: str,
@@ -137,82 +154,64 @@ class Policy:
             return
         if ask is not None and ask(f"{summary}\nplan {digest}" if summary else f"plan {digest}"):
             return
-        raise PolicyError(f"require_approval is set and nobody approved the plan {digest}")
+        raise ConsentError(f"require_approval is set and nobody approved the plan {digest}")
 
 
 def read_policy(path: Path) -> Policy:
     """Read and check a policy file."""
-    if not path.is_file():
-        raise PolicyError(f"there is no policy file {path}")
-    if path.stat().st_size > LARGEST_POLICY:
-        raise PolicyError(f"a policy file must have at most {LARGEST_POLICY} bytes, got {path.stat().st_size}")
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PolicyError(f"{path.name} is not valid TOML: {error}") from None
-    return policy_from(content)
+    return _policy(read_toml(path, "policy", LARGEST_POLICY, PolicyError))
 
 
 def policy_from(content: Mapping[str, Any]) -> Policy:
     """A policy from its parsed form."""
-    _known(content, ("policy", "session", "total"), "the policy file")
-    terms = _section(content, "policy", POLICY_KEYS)
-    session = _section(content, "session", SESSION_KEYS)
-    whole = _section(content, "total", TOTAL_KEYS)
-    for section, table, key in (
-        ("policy", terms, "party"),
-        ("policy", terms, "partners"),
-        ("session", session, "epsilon"),
-        ("total", whole, "epsilon"),
-    ):
-        if key not in table:
-            raise PolicyError(f"[{section}] needs {key!r}")
-    if not isinstance(terms["party"], str) or not terms["party"]:
-        raise PolicyError(f"party must be a non-empty text, got party={terms['party']!r}")
+    return _policy(Section(content, "the policy file", PolicyError))
+
+
+def _policy(content: Section) -> Policy:
+    content.known(("policy", "session", "total"))
+    for key in ("policy", "session", "total"):
+        if not isinstance(content.content.get(key), Mapping):
+            raise PolicyError(f"a policy file needs a [{key}] section")
+    terms = content.table("policy", "[policy]").known(POLICY_KEYS).need("party", "partners")
+    session = content.table("session", "[session]", "session.").known(SESSION_KEYS).need("epsilon")
+    whole = content.table("total", "[total]", "total.").known(TOTAL_KEYS).need("epsilon")
     chosen: dict[str, Any] = {
-        key: _texts(terms, key, choices)
+        key: terms.texts(key, choices)
         for key, choices in (
             ("labels", None),
             ("columns", None),
             ("tasks", [t.value for t in Task]),
             ("products", PRODUCTS),
             ("calibrations", [c.value for c in Calibration]),
+            ("scores_to", None),
         )
         if key in terms
     }
     if "views" in terms:
-        chosen["views"] = tuple(View(v) for v in _texts(terms, "views", [v.value for v in View]))
-    chosen |= {key: _whole(terms, key) for key in ("smallest_rows", "smallest_collusion") if key in terms}
-    if "require_approval" in terms:
-        if not isinstance(terms["require_approval"], bool):
-            raise PolicyError(f"require_approval must be true or false, got {terms['require_approval']!r}")
-        chosen["require_approval"] = terms["require_approval"]
+        chosen["views"] = tuple(View(v) for v in terms.texts("views", [v.value for v in View]))
+    chosen |= {key: terms.whole(key) for key in ("smallest_rows", "smallest_collusion") if key in terms}
     if "record_epsilon" in session:
-        chosen["record_epsilon"] = _positive(session, "record_epsilon", "session")
-    rules = [r.value for r in Rule]
-    if "rule" in whole and whole["rule"] not in rules:
-        raise PolicyError(f"total.rule must be one of {', '.join(rules)}, got rule={whole['rule']!r}")
+        chosen["record_epsilon"] = _positive(session, "record_epsilon")
+    rule = Rule(whole.choice("rule", [r.value for r in Rule])) if "rule" in whole else None
     try:
-        cap = Cap(
-            _positive(whole, "epsilon", "total"),
-            _delta(whole, "total"),
-            Rule(whole["rule"]) if "rule" in whole else None,
-        )
+        cap = Cap(_positive(whole, "epsilon"), _delta(whole), rule)
     except PrivacyError as error:
         raise PolicyError(f"[total]: {error}") from None
     return Policy(
-        party=terms["party"],
-        partners=_texts(terms, "partners", None),
-        epsilon=_positive(session, "epsilon", "session"),
+        party=terms.text("party"),
+        partners=terms.texts("partners"),
+        epsilon=_positive(session, "epsilon"),
         cap=cap,
-        delta=_delta(session, "session"),
+        delta=_delta(session),
+        require_approval=terms.flag("require_approval"),
+        simulation=terms.flag("simulation"),
         **chosen,
     )
 
 
-def _within(rule: str, value: str, allowed: Collection[str]) -> None:
+def _within(rule: str, value: str, allowed: Collection[str], what: str = "session") -> None:
     if ANYONE not in allowed and value not in allowed:
-        raise PolicyError(f"{rule} allows {', '.join(allowed) or 'none'}, the session has {value}")
+        raise PolicyError(f"{rule} allows {', '.join(allowed) or 'none'}, the {what} has {value}")
 
 
 def _at_most(rule: str, value: float, limit: float) -> None:
@@ -220,55 +219,15 @@ def _at_most(rule: str, value: float, limit: float) -> None:
         raise PolicyError(f"{rule} is at most {limit:.10g}, the plan has {value:.10g}")
 
 
-def _known(content: Mapping[str, Any], keys: Iterable[str], where: str) -> None:
-    for key in content:
-        if key not in keys:
-            near = difflib.get_close_matches(key, list(keys), 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(keys)}"
-            raise PolicyError(f"{where} has no key {key!r}{hint}")
-
-
-def _section(content: Mapping[str, Any], name: str, keys: Iterable[str]) -> Mapping[str, Any]:
-    table = content.get(name)
-    if not isinstance(table, Mapping):
-        raise PolicyError(f"a policy file needs a [{name}] section")
-    _known(table, keys, f"[{name}]")
-    return table
-
-
-def _texts(terms: Mapping[str, Any], key: str, choices: Iterable[str] | None) -> tuple[str, ...]:
-    values = terms[key]
-    if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
-        raise PolicyError(f"{key} must be a list of texts, got {key}={values!r}")
-    for value in values:
-        if choices is not None and value not in choices:
-            raise PolicyError(f"{key} may list {', '.join(choices)}, got {value!r}")
-    return tuple(values)
-
-
-def _whole(terms: Mapping[str, Any], key: str) -> int:
-    value = terms[key]
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise PolicyError(f"{key} must be a whole number, got {key}={value!r}")
-    return value
-
-
-def _number(terms: Mapping[str, Any], key: str, where: str) -> float:
-    value = terms[key]
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise PolicyError(f"{where}.{key} must be a number, got {key}={value!r}")
-    return float(value)
-
-
-def _positive(terms: Mapping[str, Any], key: str, where: str) -> float:
-    value = _number(terms, key, where)
+def _positive(section: Section, key: str) -> float:
+    value = section.number(key)
     if not 0 < value < float("inf"):
-        raise PolicyError(f"{where}.{key} must be positive and finite, got {key}={value}")
+        raise PolicyError(f"{section.prefix}{key} must be positive and finite, got {key}={value}")
     return value
 
 
-def _delta(terms: Mapping[str, Any], where: str) -> float:
-    value = _number(terms, "delta", where) if "delta" in terms else 0.0
+def _delta(section: Section) -> float:
+    value = section.number("delta", 0.0)
     if not 0 <= value < 1:
-        raise PolicyError(f"{where}.delta must lie in [0, 1), got delta={value}")
+        raise PolicyError(f"{section.prefix}delta must lie in [0, 1), got delta={value}")
     return value

@@ -1,7 +1,8 @@
-"""A model file, and scores from it: every party adds up its own coordinates, and only the sum is shown."""
+"""A model file, and scores from it: in one place, or across parties, where one of them opens the sum alone."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,12 +14,16 @@ import polars as pl
 from scipy.special import expit
 
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
-from colonnade.foundation.schema import Binary, Column, Numeric, Schema
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Binary, Column, Numeric, Schema, column_to
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
 from colonnade.mechanism.solve import Model
+from colonnade.protocol.prediction import Consent, Prediction
 from colonnade.table import Table, read_table
+from colonnade.transport.embedded import Watch
+from colonnade.transport.scores import score_embedded
 
 FORMAT = "colonnade-model/1"
 
@@ -179,6 +184,45 @@ def score_files(public: PublicModel, files: Sequence[str], id_column: str | None
         told = ", ".join(f"{name} {n}" for name, n in rows.items())
         raise DataError(f"files without an id column must hold the same records row by row, got rows {told}")
     return Scores(parts[0][0], predict(public, sum((s for _, s in parts), np.zeros(len(parts[0][1])))))
+
+
+def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Prediction:
+    """The terms of a prediction for one party; refuses a model of other columns than the parties declare."""
+    needs = public.needs()
+    if receiver not in declared.parties:
+        raise StudyError(f"scores go to one of {', '.join(declared.names)}, got {receiver!r}")
+    for party, columns in needs.items():
+        if party not in declared.parties:
+            raise ReleaseError(f"the model has columns of party {party}, which the study does not have")
+        for name, column in columns.items():
+            found = declared.parties[party].get(name)
+            if found != column:
+                told = "no such column" if found is None else f"it as {column_to(found)}"
+                raise ReleaseError(
+                    f"the model takes column {name} of party {party} as {column_to(column)}, the study declares {told}"
+                )
+    taking = [party for party in declared.names if party in needs or party == receiver]
+    if len(taking) < 2:
+        raise StudyError(f"the model has columns of {receiver} alone: it can score its records by itself")
+    digest_of_model = hashlib.sha256(write_model(public)).hexdigest()
+    return Prediction(digest_of_model, receiver, {party: needs.get(party, {}) for party in taking})
+
+
+def score_across(
+    public: PublicModel,
+    prediction: Prediction,
+    tables: Mapping[str, Table],
+    alignment: str,
+    randomness: Randomness | None = None,
+    watch: Watch | None = None,
+    consent: Mapping[str, Consent] | None = None,
+) -> Scores:
+    """Scores of the records that all parties' tables have in common, in the order of the receiver's."""
+    opened = score_embedded(
+        prediction, tables, lambda table: partial_scores(table, public.model), alignment, randomness, watch, consent
+    )
+    ids = tables[prediction.receiver].ids
+    return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, opened.scores))
 
 
 def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:

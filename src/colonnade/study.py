@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Schema, column_from
+from colonnade.foundation.sections import Section, read_toml
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 from colonnade.protocol.agreement import Agreement
@@ -65,130 +64,74 @@ class Study:
 
 def read_study(path: Path) -> Study:
     """Read and check a study file."""
-    if not path.is_file():
-        raise StudyError(f"there is no study file {path}")
-    if path.stat().st_size > LARGEST_STUDY:
-        raise StudyError(f"a study file must have at most {LARGEST_STUDY} bytes, got {path.stat().st_size}")
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StudyError(f"{path.name} is not valid TOML: {error}") from None
-    return study_from(content, path.parent)
+    return _study(read_toml(path, "study", LARGEST_STUDY, StudyError), path.parent)
 
 
 def study_from(content: Mapping[str, Any], folder: Path) -> Study:
     """A study from its parsed form; data paths are relative to `folder`."""
-    _known(content, ("study", "party"), "the study file")
-    terms = _section(content, "study")
-    parties = _section(content, "party")
-    _known(terms, STUDY_KEYS, "[study]")
-    for key in ("name", "task", "label"):
-        if key not in terms:
-            raise StudyError(f"[study] needs {key!r}")
+    return _study(Section(content, "the study file", StudyError), folder)
+
+
+def _study(content: Section, folder: Path) -> Study:
+    content.known(("study", "party"))
+    for key in ("study", "party"):
+        if key not in content:
+            raise StudyError(f"a study file needs a [{key}] section")
+    terms = content.table("study", "[study]").known(STUDY_KEYS).need("name", "task", "label")
+    parties = content.table("party", "[party]")
     schema, sources, offers, norms = {}, {}, {}, {}
-    for name, party in parties.items():
-        if not isinstance(party, Mapping):
-            raise StudyError(f"[party.{name}] must be a table")
-        _known(party, PARTY_KEYS, f"[party.{name}]")
-        columns = party.get("columns", {})
-        if not isinstance(columns, Mapping):
-            raise StudyError(f"[party.{name}.columns] must be a table")
-        schema[name] = {c: column_from(c, _table(d, f"column {c}")) for c, d in columns.items()}
-        data, policy, ledger = (_path(party, key, folder, name) for key in ("data", "policy", "ledger"))
+    for name in parties.content:
+        party = parties.table(name, f"[party.{name}]").known(PARTY_KEYS)
+        columns = party.table("columns", f"[party.{name}.columns]")
+        schema[name] = {c: column_from(c, columns.table(c, f"column {c}").content) for c in columns.content}
+        data, policy, ledger = (_path(party, key, folder) for key in ("data", "policy", "ledger"))
         if (policy is None) != (ledger is None):
             raise StudyError(
                 f"[party.{name}] needs policy and ledger together: the policy has the cap, the ledger what is spent"
             )
-        sources[name] = Source(data, party.get("id"), policy, ledger)
+        sources[name] = Source(data, party.text("id") if "id" in party else None, policy, ledger)
         if "norm" in party:
-            norms[name] = _number(party, "norm", 0.0)
+            norms[name] = party.number("norm")
         if "epsilon" in party:
-            offers[name] = _offer(name, party)
+            offers[name] = _offer(party)
         elif "split" in party:
             raise StudyError(f"[party.{name}] has a split but no epsilon to split")
-    if offers and len(offers) < len(parties):
-        missing = next(p for p in parties if p not in offers)
+    if offers and len(offers) < len(sources):
+        missing = next(p for p in sources if p not in offers)
         raise StudyError(f"in the bottom-up case every party gives its epsilon, party {missing} gives none")
     agreement = Agreement(
-        name=_text(terms, "name"),
+        name=terms.text("name"),
         schema=Schema(schema, norms),
-        label=_text(terms, "label"),
-        task=Task(_choice(terms, "task", [t.value for t in Task])),
-        epsilon=None if "epsilon" not in terms else check_epsilon(terms["epsilon"]),
+        label=terms.text("label"),
+        task=Task(terms.choice("task", [t.value for t in Task])),
+        epsilon=None if "epsilon" not in terms else check_epsilon(terms.content["epsilon"]),
         offers=offers,
-        delta=_number(terms, "delta", 0.0),
-        collusion=_whole(terms, "collusion", 1 if len(schema) > 1 else 0),
-        calibration=Calibration(_choice(terms, "calibration", [c.value for c in Calibration], "exact")),
-        product=str(terms.get("product", "lattice")),
-        release=str(terms.get("release", "auto")),
-        label_square=bool(terms.get("label_square", False)),
+        delta=terms.number("delta", 0.0),
+        collusion=terms.whole("collusion", 1 if len(schema) > 1 else 0),
+        calibration=Calibration(terms.choice("calibration", [c.value for c in Calibration], "exact")),
+        product=str(terms.content.get("product", "lattice")),
+        release=str(terms.content.get("release", "auto")),
+        label_square=terms.flag("label_square"),
     )
-    alignment = _choice(terms, "alignment", ALIGNMENTS, "psi")
+    alignment = terms.choice("alignment", ALIGNMENTS, "psi")
     for name, source in sources.items():
         if alignment == "psi" and source.id is None and len(schema) > 1:
             raise StudyError(f'[party.{name}] needs an id column for alignment = "psi"')
-    rows = None if "rows" not in terms else _whole(terms, "rows", 0)
+    rows = None if "rows" not in terms else terms.whole("rows")
     return Study(agreement, sources, alignment, rows)
 
 
-def _known(content: Mapping[str, Any], keys: Iterable[str], where: str) -> None:
-    for key in content:
-        if key not in keys:
-            near = difflib.get_close_matches(key, list(keys), 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(keys)}"
-            raise StudyError(f"{where} has no key {key!r}{hint}")
-
-
-def _section(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    if name not in content:
-        raise StudyError(f"a study file needs a [{name}] section")
-    return _table(content[name], f"[{name}]")
-
-
-def _table(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise StudyError(f"{where} must be a table, got {value!r}")
-    return value
-
-
-def _text(terms: Mapping[str, Any], key: str) -> str:
-    if not isinstance(terms[key], str) or not terms[key]:
-        raise StudyError(f"{key} must be a non-empty text, got {key}={terms[key]!r}")
-    return str(terms[key])
-
-
-def _choice(terms: Mapping[str, Any], key: str, choices: Iterable[str], default: str | None = None) -> str:
-    value = terms.get(key, default)
-    if value not in list(choices):
-        raise StudyError(f"{key} must be one of {', '.join(choices)}, got {key}={value!r}")
-    return str(value)
-
-
-def _number(terms: Mapping[str, Any], key: str, default: float) -> float:
-    value = terms.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise StudyError(f"{key} must be a number, got {key}={value!r}")
-    return float(value)
-
-
-def _whole(terms: Mapping[str, Any], key: str, default: int) -> int:
-    value = terms.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise StudyError(f"{key} must be a whole number, got {key}={value!r}")
-    return value
-
-
-def _path(terms: Mapping[str, Any], key: str, folder: Path, party: str) -> Path | None:
-    value = terms.get(key)
+def _path(party: Section, key: str, folder: Path) -> Path | None:
+    value = party.content.get(key)
     if value is None:
         return None
     if not isinstance(value, str) or not value:
-        raise StudyError(f"[party.{party}] {key} must be a path, got {value!r}")
+        raise StudyError(f"{party.where} {key} must be a path, got {value!r}")
     return folder / value
 
 
-def _offer(name: str, party: Mapping[str, Any]) -> Offer:
-    total = check_epsilon(party["epsilon"], f"[party.{name}] epsilon")
-    split = _table(party.get("split", {}), f"[party.{name}] split")
-    parts = {key: check_epsilon(value, f"[party.{name}] split.{key}") for key, value in split.items()}
+def _offer(party: Section) -> Offer:
+    total = check_epsilon(party.content["epsilon"], f"{party.where} epsilon")
+    split = party.table("split", f"{party.where} split").content
+    parts = {key: check_epsilon(value, f"{party.where} split.{key}") for key, value in split.items()}
     return Offer(total, parts.pop("own", None), parts)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from colonnade.crypto.product import Contribution
 from colonnade.foundation.errors import MessageError
 from colonnade.mechanism.blocks import NoisyBlock
+from colonnade.protocol.codes import Code
 from colonnade.protocol.messages import (
     BODIES,
     LARGEST,
@@ -40,13 +41,13 @@ SAMPLES: dict[Step, Body] = {
     Step.JOIN: Join({"x": {"kind": "numeric", "low": 0, "high": 1}}, 10, bytes(32)),
     Step.PLAN: Plan({"name": "s"}, 10, [bytes(32)]),
     Step.ACCEPT: Accept("ab"),
-    Step.REFUSE: Refuse("no"),
+    Step.REFUSE: Refuse(Code.POLICY),
     Step.GO: Go("seal"),
     Step.PARCEL: Parcel("seal", b"payload"),
     Step.DONE: Done("seal"),
     Step.SUBMIT: Piece(0, 1, b"words"),
     Step.OPENED: Piece(0, 1, b"release"),
-    Step.ABORT: Abort("over"),
+    Step.ABORT: Abort(Code.LOST, "p1"),
 }
 
 

@@ -28,6 +28,7 @@ from colonnade.mechanism.objective import Calibration
 from colonnade.mechanism.plan import Offer
 from colonnade.mechanism.release import Release, read_release, write_release
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.codes import Code
 from colonnade.protocol.messages import (
     SUBMIT,
     Done,
@@ -344,8 +345,8 @@ def test_an_altered_plan_is_refused_and_nothing_leaves(alter: Any, sentence: str
     party = wire.parties["p0"]
     out = answers(party, forged(wire, Step.PLAN, plan_of(wire, **alter(plan))))
     assert [e.step for e in out] == [Step.REFUSE]
-    reason = body_of(out[0], Refuse).reason
-    assert re.search(sentence, reason), reason
+    assert body_of(out[0], Refuse) == Refuse(Code.PLAN)
+    assert re.search(sentence, party.reason), party.reason
     assert party.state is PartyState.ENDED
     with pytest.raises(ProtocolError, match="is ended and expects no go message"):
         answers(party, forged(wire, Step.GO, GO_SUBMIT))
@@ -441,7 +442,7 @@ def test_party_forgets_after_its_submission() -> None:
 
 def test_abort_ends_every_party() -> None:
     wire = started()
-    for envelope in wire.server.abort("the operator stopped it"):
+    for envelope in wire.server.abort(Code.STOPPED):
         answers(wire.parties[envelope.recipient], envelope)
     assert all(p.state is PartyState.ENDED and not p._submission for p in wire.parties.values())
     with pytest.raises(ProtocolError, match="the server is failed and expects no submit message"):

@@ -14,7 +14,7 @@ from colonnade.foundation.schema import Binary, Numeric, Schema
 from colonnade.mechanism.composition import Cap, Rule, charge_of
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import View
-from colonnade.policy import Policy, policy_from, read_policy
+from colonnade.policy import POLICY_KEYS, Policy, policy_from, read_policy
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session, open_session
 
@@ -222,3 +222,31 @@ def test_a_missing_file_or_section_is_named(tmp_path: Path) -> None:
         read_policy(tmp_path / "none.toml")
     with pytest.raises(PolicyError, match=r"a policy file needs a \[session\] section"):
         policy_from({"policy": {"party": "bank", "partners": []}, "total": {"epsilon": 1}})
+
+
+@pytest.mark.parametrize("key", POLICY_KEYS)
+def test_a_key_is_explained(key: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")
+    assert f"| `policy.{key}` |" in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "receiver", "message"),
+    [
+        ({}, "shop", None),
+        ({"scores_to": ()}, "shop", "scores_to allows none, the prediction has shop"),
+        ({"scores_to": ()}, "bank", None),
+        ({"scores_to": ("clinic",)}, "shop", "scores_to allows clinic, the prediction has shop"),
+        ({"partners": ("clinic",)}, "shop", "partners allows clinic, the prediction has shop"),
+        ({"columns": ("age",)}, "shop", "columns allows age, the prediction has gain"),
+        ({"party": "clinic"}, "shop", "the policy is for party 'clinic', the prediction has shop, bank"),
+    ],
+)
+def test_scores_go_where_the_policy_says(changes: dict[str, Any], receiver: str, message: str | None) -> None:
+    terms: dict[str, Any] = {"party": "bank", "partners": ("shop",), "epsilon": 1.0, "cap": Cap(1.0)}
+    policy = Policy(**{**terms, "scores_to": ("*",), **changes})
+    if message is None:
+        policy.check_scores(receiver, ("shop", "bank"), ("gain",), "bank")
+        return
+    with pytest.raises(PolicyError, match=message):
+        policy.check_scores(receiver, ("shop", "bank"), ("gain",), "bank")

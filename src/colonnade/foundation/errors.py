@@ -6,6 +6,7 @@ ColonnadeError
 ├ DataError         a party's file does not fit its schema
 ├ PrivacyError      a promise cannot be made as asked
 ├ PolicyError       a party does not agree
+│ └ ConsentError    no person approved
 ├ LedgerError       a budget is spent, or its book is damaged
 ├ ProtocolError     a message came at the wrong time or from the wrong session
 │ └ MessageError    a message is malformed
@@ -37,6 +38,10 @@ class PrivacyError(ColonnadeError):
 
 class PolicyError(ColonnadeError):
     """A party does not agree to a plan."""
+
+
+class ConsentError(PolicyError):
+    """A plan that a person must approve was approved by nobody."""
 
 
 class LedgerError(ColonnadeError):

@@ -23,9 +23,10 @@ def derive(secret: bytes, label: str, length: int = 32) -> bytes:
 class Stream:
     """The AES-256-CTR key stream of one key: public expansion, masks, and the body of Randomness."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, start: int = 0) -> None:
+        """The stream from byte `start` on, a multiple of 16."""
         # A key is used for one stream only, so the counter may start at zero.
-        self._encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+        self._encryptor = Cipher(algorithms.AES256(key), modes.CTR((start // 16).to_bytes(16, "big"))).encryptor()
 
     def bytes(self, count: int) -> bytes:
         return self._encryptor.update(bytes(count))

@@ -37,6 +37,8 @@ class Agreement:
             raise StudyError(f"product must be one of {', '.join(PRODUCTS)}, got product={self.product!r}")
         if self.release not in RELEASES:
             raise StudyError(f"release must be one of {', '.join(RELEASES)}, got release={self.release!r}")
+        if not isinstance(self.name, str) or not isinstance(self.label_square, bool):
+            raise StudyError("an agreement's name must be a text and its label_square true or false, got another type")
         for name, value in (("delta", self.delta), ("collusion", self.collusion)):
             if isinstance(value, bool) or not isinstance(value, int if name == "collusion" else (int, float)):
                 raise StudyError(f"{name} must be a number, got {name}={value!r}")
@@ -93,5 +95,5 @@ class Agreement:
                 release=content["release"],
                 label_square=content["label_square"],
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StudyError(f"an agreement lacks or misstates a field: {error}") from None
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            raise StudyError(f"an agreement lacks or misstates a field: {str(error)[:200]}") from None

@@ -13,6 +13,7 @@ from colonnade.crypto.product import Contribution, Words
 from colonnade.foundation.errors import MessageError
 from colonnade.mechanism.blocks import NoisyBlock
 from colonnade.mechanism.release import Release, write_release
+from colonnade.protocol.codes import Code
 
 MAGIC = b"CLN1"
 SUBMIT = "submit"
@@ -88,9 +89,9 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Refuse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A party does not agree; a sentence fit for others' eyes."""
+    """A party does not agree, or cannot go on; its own people alone are told the numbers."""
 
-    reason: str
+    code: Code
 
 
 class Go(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,9 +122,10 @@ class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Abort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The session is over without a release."""
+    """The session is over without a release, by a party's refusal if `party` names one."""
 
-    reason: str
+    code: Code
+    party: str
 
 
 Body = Join | Plan | Accept | Refuse | Go | Parcel | Done | Piece | Abort

@@ -10,12 +10,14 @@ accepted   go submit  submission                 submitted
 submitted  go submit  the same submission again  submitted
 submitted  opened                                released
 any        abort                                 ended
+any        (an error) refuse                     ended
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +28,12 @@ from colonnade.foundation.errors import ColonnadeError, PolicyError, ProtocolErr
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, column_to
+from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.blocks import NoisyBlock, exact_block, perturb
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.release import Release, read_release
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.codes import Code, code_of, sentence_of
 from colonnade.protocol.messages import (
     SUBMIT,
     Abort,
@@ -76,6 +80,15 @@ TRANSITIONS: Mapping[State, frozenset[Step]] = {
     State.ENDED: frozenset({Step.ABORT}),
 }
 
+
+@runtime_checkable
+class Summed(Columns, Protocol):
+    """Columns whose sums of products were formed when they were made."""
+
+    @property
+    def gram(self) -> NDArray[np.float64]: ...
+
+
 Encode = Callable[[Layout, Grid], Columns]
 """A party's data on the session's grid: its coordinates in layout order, as integer columns."""
 Consent = Callable[[Session], None]
@@ -98,17 +111,22 @@ class Party:
         randomness: Randomness,
         consent: Consent = _agree,
         book: Consent = _agree,
+        workers: Workers = HERE,
     ) -> None:
         self.name = name
         self.state = State.NEW
         self._declared = dict(columns)
         self._rows, self._encode = rows, encode
-        self._randomness = randomness
+        self._randomness, self._workers = randomness, workers
         self._consent, self._book = consent, book
         self._keys = MaskKeys(randomness.child("masks"))
         self._identity = b""
         self.session: Session | None = None
         self.release: Release | None = None
+        self.reason = ""
+        """Why the session ended, for this party's own people: others are told a code."""
+        self.handed_in = False
+        """Whether a submission was made: from then on only the server can say that nothing was opened."""
         self._peers: list[bytes] = []
         self._product: PartyProduct | None = None
         self._own: dict[int, NoisyBlock] = {}
@@ -146,24 +164,40 @@ class Party:
                     self.release = read_release(whole)
                     self.state = State.RELEASED
             case Step.ABORT:
-                body_of(envelope, Abort)
-                self._end()
+                self._aborted(body_of(envelope, Abort))
 
     def _consider(self, plan: Plan) -> Iterator[Envelope]:
         """Believe no number that can be computed: build the plan again, then ask policy and ledger."""
         try:
             session = open_session(Agreement.of(plan.agreement), plan.rows, self._identity)
             self._check_mine(session, plan)
+        except ColonnadeError as error:
+            yield self.refuse(error, Code.PLAN)
+            return
+        try:
             self._consent(session)
         except ColonnadeError as error:
-            self._end()
-            yield self._to_server(Step.REFUSE, Refuse(f"{self.name} refuses: {error}"))
+            yield self.refuse(error)
             return
         self.session = session
         self._peers = list(plan.mask_keys)
         self._prepare(session)
         self.state = State.ACCEPTED
         yield self._to_server(Step.ACCEPT, Accept(session.digest))
+
+    def refuse(self, error: BaseException, code: Code | None = None) -> Envelope:
+        """End this party's part for an error that its own people are told of, and others by a code alone."""
+        if self.state in (State.NEW, State.RELEASED, State.ENDED):
+            raise ProtocolError(f"party {self.name} is {self.state.value} and has nothing to refuse")
+        self._end()
+        self.reason = str(error) if isinstance(error, ColonnadeError) else f"{type(error).__name__}: {error}"
+        return self._to_server(Step.REFUSE, Refuse(code_of(error) if code is None else code))
+
+    def _aborted(self, abort: Abort) -> None:
+        known = self.session is not None and abort.party in self.session.parties
+        # A party that refused knows more than the answer says.
+        self.reason = self.reason or sentence_of(abort.code, abort.party if known else "")
+        self._end()
 
     def _check_mine(self, session: Session, plan: Plan) -> None:
         if self.name not in session.parties or dict(session.agreement.schema.parties[self.name]) != self._declared:
@@ -187,6 +221,7 @@ class Party:
             for i in single:  # Alg. 1, line 5
                 exact = exact_block(session.plan.blocks[i].block, gram, offset)
                 self._own[i] = perturb(exact, session.noise(i).draw(1, noise_source))
+                exact.values.fill(0)
         vector = np.zeros(session.length - session.cross_start, dtype=np.int64)
         for i, item in enumerate(session.plan.blocks):  # Alg. 1, line 10
             if not item.block.single:
@@ -200,8 +235,9 @@ class Party:
             start = stop
         if not session.spec.crosses:
             return
-        product = party_product(session.agreement.product)
+        product = party_product(session.agreement.product, self._workers.device)
         self._product = product(session.spec, self._index(session), columns, noise, self._randomness.child("product"))
+        self._product.workers = self._workers
 
     def _running(self) -> PartyProduct:
         if self._product is None:
@@ -227,11 +263,13 @@ class Party:
             bits = session.spec.modulus_bits
             mask = self._keys.mask(self._identity, self._index(session), self._peers, session.length, bits)
             masked = Masked.of(self._own, session.positions, contribution, mask, bits)
+            mask.fill(0)
+            contribution.vector.fill(0)
             # The spend is booked, durably, before a byte leaves.
             self._book(session)
             self._submission = submission(masked)
             self._forget()
-            self.state = State.SUBMITTED
+            self.state, self.handed_in = State.SUBMITTED, True
         for body in self._submission:
             yield self._make(SERVER, Step.SUBMIT, body)
 
@@ -239,6 +277,8 @@ class Party:
         for block in self._own.values():
             block.values[:] = 0
         self._own = {}
+        if self._product is not None:
+            self._product.wipe()
         self._product = None
 
     def _end(self) -> None:
@@ -262,6 +302,8 @@ def _gram(columns: Columns, bound: int) -> NDArray[np.float64]:
 
     float64 holds every partial sum exactly: entries are below 2^11, so n may reach 2^31.
     """
+    if isinstance(columns, Summed):
+        return columns.gram
     n, width = columns.shape
     total = np.zeros((width + 1, width + 1))
     for start in range(0, n, GRAM_ROWS):

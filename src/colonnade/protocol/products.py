@@ -5,9 +5,16 @@ from __future__ import annotations
 from colonnade.crypto.lattice import LatticeParty, LatticeServer
 from colonnade.crypto.plain import PlainParty, PlainServer
 from colonnade.crypto.product import PartyProduct, ServerProduct
+from colonnade.foundation.errors import StudyError
 
 
-def party_product(name: str) -> type[PartyProduct]:
+def party_product(name: str, device: str = "cpu") -> type[PartyProduct]:
+    if device != "cpu":
+        if name != "lattice":
+            raise StudyError(f'device {device} serves product "lattice", got product="{name}"')
+        from colonnade.crypto.device import DeviceParty
+
+        return DeviceParty
     if name == "bgn":
         from colonnade.crypto.bgn import BgnParty
 

@@ -4,7 +4,9 @@ state    receives              sends                      next
 -------  --------------------  -------------------------  -------
 joining  join (the last)       plan to all                asking
 asking   accept (the last)     go first round | submit    running
+joining  refuse                abort to all who joined    failed
 asking   refuse                abort to all               failed
+running  refuse                abort to all               failed
 running  parcel to a party     the same parcel            running
 running  done (the last)       own parcels, go next       running
 running  submission (last)     release to all             opened
@@ -24,6 +26,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_to
 from colonnade.mechanism.release import Release, ReleasedBlock
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.messages import (
     SUBMIT,
     Abort,
@@ -58,9 +61,9 @@ class State(StrEnum):
 
 
 TRANSITIONS: Mapping[State, frozenset[Step]] = {
-    State.JOINING: frozenset({Step.JOIN}),
+    State.JOINING: frozenset({Step.JOIN, Step.REFUSE}),
     State.ASKING: frozenset({Step.ACCEPT, Step.REFUSE}),
-    State.RUNNING: frozenset({Step.PARCEL, Step.DONE, Step.SUBMIT}),
+    State.RUNNING: frozenset({Step.PARCEL, Step.DONE, Step.SUBMIT, Step.REFUSE}),
     State.OPENED: frozenset(),
     State.FAILED: frozenset(),
 }
@@ -76,6 +79,10 @@ class Server:
         self.session: Session | None = None
         self.release: Release | None = None
         self.reason = ""
+        """Why the session failed, for the server's own people."""
+        self.code: Code | None = None
+        self.culprit = ""
+        """The party that refused or was lost, if one did."""
         self._seeded = randomness.seeded
         self._joined: dict[str, Join] = {}
         self._waiting: set[str] = set(agreement.schema.names)
@@ -108,7 +115,7 @@ class Server:
             case Step.ACCEPT:
                 yield from self._accept(envelope.sender, body_of(envelope, Accept))
             case Step.REFUSE:
-                yield from self.abort(body_of(envelope, Refuse).reason)
+                yield from self.abort(body_of(envelope, Refuse).code, envelope.sender)
             case Step.PARCEL:
                 yield from self._parcel(envelope)
             case Step.DONE:
@@ -147,12 +154,13 @@ class Server:
         rows = {name: self._joined[name].rows for name in self.parties}
         if len(set(rows.values())) > 1:
             told = ", ".join(f"{name} {n}" for name, n in rows.items())
-            yield from self.abort(f"all parties must hold the same number of records, got {told}")
+            sentence = f"all parties must hold the same number of records, got {told}"
+            yield from self.abort(Code.ROWS, sentence=sentence)
             return
         try:
             self.session = open_session(self.agreement, rows[party], self.identity)
         except ColonnadeError as error:
-            yield from self.abort(str(error))
+            yield from self.abort(Code.PLAN, sentence=str(error))
             return
         self.state = State.ASKING
         keys = [self._joined[name].mask_key for name in self.parties]
@@ -162,9 +170,8 @@ class Server:
     def _accept(self, party: str, accept: Accept) -> Iterator[Envelope]:
         session = self._running()
         if accept.digest != session.digest:
-            yield from self.abort(
-                f"party {party} computed another plan: {accept.digest[:16]}, not {session.digest[:16]}"
-            )
+            sentence = f"party {party} computed another plan: {accept.digest[:16]}, not {session.digest[:16]}"
+            yield from self.abort(Code.PLAN, party, sentence)
             return
         if self._arrived(party, "accept"):
             self.state = State.RUNNING
@@ -261,17 +268,22 @@ class Server:
             "colonnade": version("colonnade"),
         }
 
-    def abort(self, reason: str) -> Iterator[Envelope]:
-        """End the session for everybody; nothing was opened."""
+    def abort(self, code: Code, party: str = "", sentence: str = "") -> Iterator[Envelope]:
+        """End the session for everybody; nothing was opened. The sentence stays here, the code is sent."""
+        if self.state is State.OPENED:
+            raise ProtocolError("the server has opened the release, and nothing ends the session any more")
+        told = [name for name in self.parties if name in self._joined]
         self.state = State.FAILED
-        self.reason = reason
+        self.code, self.culprit = code, party
+        self.reason = sentence or sentence_of(code, party)
         self._submissions.clear()
-        yield from self._to_all(Step.ABORT, encode_body(Abort(reason)))
+        for name in told:
+            yield self._make(name, Step.ABORT, encode_body(Abort(code, party)))
 
     def _to_all(self, step: Step, body: bytes) -> Iterator[Envelope]:
         for name in self.parties:
             # An answer to the first of these messages may have ended the session.
-            if self.state is not State.FAILED or step is Step.ABORT:
+            if self.state is not State.FAILED:
                 yield self._make(name, step, body)
 
     def _make(self, recipient: str, step: Step, body: bytes) -> Envelope:

@@ -14,18 +14,20 @@ import numpy as np
 
 from colonnade.crypto import lattice
 from colonnade.crypto.product import Cross, Integers, ProductSpec
-from colonnade.foundation.errors import StudyError
+from colonnade.foundation.errors import ProductError, StudyError
 from colonnade.foundation.grid import LARGEST_BOUND, Grid
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
 from colonnade.mechanism.forecast import Forecast, forecast
 from colonnade.mechanism.moments import Floats, Kind, Law, Layout, Role
-from colonnade.mechanism.objective import Calibration, exact_objective, layout_of, paper_objective
+from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of, paper_objective
 from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.weights import choose_release
 from colonnade.protocol.agreement import Agreement
 
+SHARES = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 4))
+"""Of the noise's standard deviation, what rounding to the grid should move a product by, and what it may."""
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""
 
@@ -187,6 +189,12 @@ class Session:
                 f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; about "
                 f"{self.forecast.rows_needed} rows, a larger epsilon or fewer columns would"
             )
+        rounding = _rounding(self.plan, self.rows, self.grid.bound)
+        if self.grid.bound > 1 and rounding > 2 * SHARES[0]:
+            out.append(
+                f"with n={self.rows} numbers are rounded to {self.grid.bound} steps on each side of zero, which moves "
+                f"a released product by some {rounding:.2g} times its noise's standard deviation"
+            )
         if self.in_the_clear:
             out.append('product "plain" shows columns in the clear: it is for simulation only')
         if (
@@ -223,10 +231,7 @@ def open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
     gain, modulus_bits, reach = 1, 64, 0
     if agreement.product == "lattice" and crosses:
         levels = max(a.size for a in layout.attributes)
-        std, far = _cross_noise(plan, grid)
-        # The final plan has slightly more noise, by the error factor that follows from these parameters.
-        far = ceil(far * (1 + Fraction(1, 50)))
-        parameters = lattice.choose_parameters(rows, grid.bound, std, far, layout.width - 1, levels=levels)
+        grid, parameters = _lattice(plan, rows, levels)
         gain, modulus_bits, reach = parameters.gain, parameters.modulus_bits, parameters.reach
         terms = replace(terms, error_factor=lattice.error_factor(parameters, grid.bound, levels))
         plan = _plan(agreement, layout, blocks, terms)
@@ -251,7 +256,7 @@ def _blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block,
         return dissect(paper_objective(layout, agreement.task))
     if released == "full":
         return dissect(exact_objective(layout, label_square=agreement.label_square))
-    return dissect(exact_objective(layout, products=False, label_square=agreement.label_square)) + traces(layout)
+    return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)
 
 
 def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:
@@ -260,8 +265,32 @@ def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms
     return plan_bottom_up(layout, blocks, agreement.offers, terms)
 
 
-def _bound(plan: PrivacyPlan, rows: int) -> int:
-    """The coarsest grid whose rounding stays under 1% of the smallest noise.
+def _lattice(plan: PrivacyPlan, rows: int, levels: int) -> tuple[Grid, lattice.Parameters]:
+    """The grid and the lattice product's sizes.
+
+    Rounding and lattice error each stay under 1% of the noise's standard deviation. With very many records no word
+    could hold such fine products; then the two may be up to a quarter of the noise, which is small beside the records.
+    """
+    refusal: ProductError | None = None
+    for share in SHARES:
+        grid = Grid(_bound(plan, rows, share))
+        std, far = _cross_noise(plan, grid)
+        # The final plan has slightly more noise, by the error factor that follows from these parameters.
+        far = ceil(far * (1 + Fraction(1, 50)))
+        if share > SHARES[0] and _rounding(plan, rows, grid.bound) > share:
+            continue
+        try:
+            return grid, lattice.choose_parameters(
+                rows, grid.bound, std, far, plan.layout.width - 1, levels=levels, share=share
+            )
+        except ProductError as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
+def _bound(plan: PrivacyPlan, rows: int, share: Fraction = SHARES[0]) -> int:
+    """The coarsest grid whose rounding stays under this share of the smallest noise.
 
     Rounding n values moves a product by some sqrt(n/6)/bound and a square by n/(12 bound^2). A record of indicators
     needs no rounding at all.
@@ -271,12 +300,26 @@ def _bound(plan: PrivacyPlan, rows: int) -> int:
     )
     if not rounded:
         return 1
-    smallest = min(plan.noise_std(item) / float(np.abs(item.block.weights).max()) for item in plan.blocks)
-    needed = max(sqrt(rows / 6) / (0.01 * smallest), sqrt(rows / (12 * 0.05 * smallest)))
+    smallest = _smallest(plan)
+    square = sqrt(rows / (60 * float(share) * smallest))
+    if share > SHARES[0]:
+        # A square may also be off by two millionths of n.
+        square = min(square, sqrt(5e5 / 12))
+    needed = max(sqrt(rows / 6) / (float(share) * smallest), square)
     bits = 2
     while (1 << bits) - 1 < needed and (1 << (bits + 1)) - 1 <= LARGEST_BOUND:
         bits += 1
     return (1 << bits) - 1
+
+
+def _smallest(plan: PrivacyPlan) -> float:
+    """The least standard deviation of noise on any moment."""
+    return min(plan.noise_std(item) / float(np.abs(item.block.weights).max()) for item in plan.blocks)
+
+
+def _rounding(plan: PrivacyPlan, rows: int, bound: int) -> float:
+    """What rounding to the grid moves a product by, as a share of the smallest noise."""
+    return sqrt(rows / 6) / bound / _smallest(plan)
 
 
 def _span(layout: Layout, party: str) -> slice:

@@ -11,14 +11,20 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.crypto.alignment import align_in_process
 from colonnade.crypto.alignment.party import BATCH
-from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.release import Release
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.party import Consent, Party, State
+from colonnade.protocol.codes import code_of, sentence_of
+from colonnade.protocol.party import Consent, Party
 from colonnade.protocol.server import Server
 from colonnade.protocol.session import Session
 from colonnade.table import Table
@@ -30,7 +36,6 @@ Void = Callable[[str], None]
 """Called with the reason when a session ended before all parties had submitted: nothing was opened."""
 NO_WORKERS = (BrokenProcessPool, OSError, NotImplementedError, AssertionError)
 """A killed worker, no process or semaphore left, a platform without them, a program that may have no children."""
-HANDED_IN = (State.SUBMITTED, State.RELEASED)
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,20 @@ def align(
     tables: Mapping[str, Table], alignment: str, randomness: Randomness, watch: Watch | None = None
 ) -> dict[str, Table]:
     """The tables' common records in one common order, by private set intersection or as they stand."""
+    rows_of = match(tables, alignment, randomness, watch)
+    return dict(tables) if rows_of is None else {name: table.take(rows_of[name]) for name, table in tables.items()}
+
+
+def match(
+    tables: Mapping[str, Table], alignment: str, randomness: Randomness, watch: Watch | None = None
+) -> dict[str, NDArray[np.int64]] | None:
+    """Each party's row numbers of the common records; None where rows match as they stand."""
     if alignment == "none" or len(tables) == 1:
         rows = {name: table.rows for name, table in tables.items()}
         if len(set(rows.values())) > 1:
             told = ", ".join(f"{name} {n}" for name, n in rows.items())
             raise StudyError(f"without alignment all parties must hold the same number of records, got {told}")
-        return dict(tables)
+        return None
     ids = {}
     for name, table in tables.items():
         if table.ids is None:
@@ -61,16 +74,15 @@ def align(
     progress = None if watch is None else lambda done, total: watch("align", done / max(1, total))
     executor = _workers(max(map(len, ids.values())))
     try:
-        rows_of = align_in_process(ids, randomness.child("alignment"), executor, progress)
+        return align_in_process(ids, randomness.child("alignment"), executor, progress)
     except NO_WORKERS:
         if executor is None:
             raise
         # No process could be started, or one was killed: the same once more, on this core.
-        rows_of = align_in_process(ids, randomness.child("alignment"), None, progress)
+        return align_in_process(ids, randomness.child("alignment"), None, progress)
     finally:
         if executor is not None:
             executor.shutdown(cancel_futures=True)
-    return {name: table.take(rows_of[name]) for name, table in tables.items()}
 
 
 def _workers(most: int) -> Executor | None:
@@ -103,10 +115,12 @@ def run_embedded(
     consent: Mapping[str, Consent] | None = None,
     book: Mapping[str, Consent] | None = None,
     void: Mapping[str, Void] | None = None,
+    workers: Workers = HERE,
 ) -> Outcome:
     """All parties and the server in this process; by party, `consent` sees the plan before anything is spent.
 
     `book` is called before a submission leaves, and `void` if the session ends without any chance of a release.
+    Who the `workers` are is not to be seen in the release.
     """
     source = Randomness() if randomness is None else randomness
     seconds: dict[str, float] = {}
@@ -119,8 +133,9 @@ def run_embedded(
             name,
             agreement.schema.parties[name],
             table.rows,
-            table.encode,
+            partial(table.encode, workers=workers),
             source.child(f"party {name}"),
+            workers=workers,
             **({} if consent is None or name not in consent else {"consent": consent[name]}),
             **({} if book is None or name not in book else {"book": book[name]}),
         )
@@ -132,9 +147,10 @@ def run_embedded(
         release = transport.run()
     except BaseException as error:
         # Where all have submitted the server could open: what was booked then stays booked.
-        if not all(party.state in HANDED_IN for party in parties.values()):
-            for settle in (void or {}).values():
-                settle(str(error) if isinstance(error, ColonnadeError) else type(error).__name__)
+        if not all(party.handed_in for party in parties.values()):
+            for name, settle in (void or {}).items():
+                # A party's book has its own sentence, or the code that it was told.
+                settle(parties[name].reason or sentence_of(code_of(error)))
         raise
     meter.close()
     assert server.session is not None

@@ -9,6 +9,7 @@ from colonnade.foundation.errors import LedgerError
 from colonnade.ledger import Booking, DataSet, Kind, Ledger
 from colonnade.mechanism.composition import Spent, charge_of, record_epsilon
 from colonnade.policy import Policy
+from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.session import Session
 
 
@@ -39,6 +40,15 @@ class Keeper:
             "spent"
         )
         self.policy.approve(session.terms, summary, self.approved, self.ask)
+
+    def consent_scores(self, prediction: Prediction, rows: int) -> None:
+        """Raise PolicyError unless policy and person let these scores be opened; a ledger has no entry for them."""
+        self.policy.check_scores(prediction.receiver, prediction.parties, prediction.columns[self.party], self.party)
+        summary = (
+            f"{self.party}: exact scores of n={rows} records by {len(prediction.columns[self.party])} of its columns "
+            f"would be opened by {prediction.receiver}"
+        )
+        self.policy.approve(prediction.terms(rows), summary, self.approved, self.ask)
 
     def book(self, session: Session) -> None:
         """Write the spend into the ledger, durably, before the submission leaves."""

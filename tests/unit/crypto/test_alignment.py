@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from colonnade.crypto.alignment import AlignmentParty, AlignmentServer, align_in_process
-from colonnade.crypto.alignment.curve import LOW_ORDER, field_elements, map_to_curve
+from colonnade.crypto.alignment.curve import LOW_ORDER, PRIME, field_elements, map_to_curve
 from colonnade.crypto.alignment.oblivious import read, segment_of
-from colonnade.crypto.alignment.squares import PRIME
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import AlignmentError, MessageError, ProtocolError
 from colonnade.foundation.randomness import Randomness

@@ -1,4 +1,4 @@
-"""The parts of an alignment: Legendre symbols, points, and the table that reads zero where all agree."""
+"""The parts of an alignment: points, and the table that reads zero where all agree."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from colonnade.crypto.alignment.curve import (
     LOW_ORDER,
     ORDER,
+    PRIME,
     field_elements,
     hash_and_raise,
     map_to_curve,
@@ -18,7 +19,6 @@ from colonnade.crypto.alignment.curve import (
     raise_points,
 )
 from colonnade.crypto.alignment.oblivious import Tags, read, segment_of, slots_of, write
-from colonnade.crypto.alignment.squares import PRIME, are_squares
 from colonnade.foundation.errors import AlignmentError, MessageError
 from colonnade.foundation.randomness import Randomness
 
@@ -38,26 +38,27 @@ def values_of(count: int, label: str) -> np.ndarray:
     return Randomness(seed=label.encode()).words(2 * count).reshape(count, 2)
 
 
-def test_squares_by_eulers_criterion() -> None:
-    # beside random values, those whose quotients or differences with the prime make the windows' comparisons close
-    close = [PRIME // k + d for k in range(2, 60) for d in (-1, 0, 1)]
-    shifted = [((1 << i) + d) % PRIME for i in range(2, 256, 7) for d in (-3, -1, 0, 1)]
-    values = [*numbers(400, "squares"), *close, *shifted, 1, 2, PRIME - 1, PRIME - 2]
-    expected = [pow(v, (PRIME - 1) // 2, PRIME) == 1 for v in values]
-    assert are_squares(values).tolist() == expected
-
-
-def test_squares_refuse_zero() -> None:
-    assert are_squares([]).tolist() == []
-    with pytest.raises(AlignmentError, match="got 0"):
-        are_squares([5, 0])
-
-
 @pytest.mark.parametrize("vector", VECTORS["vectors"], ids=lambda v: v["message"] or "empty")
 def test_hash_to_curve_vectors(vector: dict[str, str]) -> None:
     (element,) = field_elements([vector["message"].encode()], VECTORS["tag"].encode())
     assert element == int(vector["element"], 16)
     assert int.from_bytes(map_to_curve([element]), "little") == int(vector["point"], 16)
+
+
+def elligator(r: int) -> int:
+    """Step by step as RFC 9380, section 6.7.1 has it, with powers for inverses and for squares."""
+    j = 486662
+    x = -j * pow(1 + 2 * r * r, -1, PRIME) % PRIME
+    g = x * (x * x + j * x + 1) % PRIME
+    return x if pow(g, (PRIME - 1) // 2, PRIME) in (0, 1) else (-x - j) % PRIME
+
+
+def test_the_map_is_elligator_2() -> None:
+    elements = [*numbers(300, "map"), 0, 1, 2, PRIME - 1, PRIME // 2, *(1 << i for i in range(3, 255, 9))]
+    points = map_to_curve(elements)
+    found = [int.from_bytes(points[i : i + 32], "little") for i in range(0, len(points), 32)]
+    assert found == [elligator(r) for r in elements]
+    assert map_to_curve([]) == b""
 
 
 def test_points_lie_on_the_curve_not_on_the_twist() -> None:

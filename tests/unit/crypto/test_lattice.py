@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from product_sessions import ArrayColumns, Relay, Sent, Session, run
 from scipy import stats
 
-from colonnade.crypto import lattice, lattice_plan
+from colonnade.crypto import kernels, lattice, lattice_plan
 from colonnade.crypto.lattice import LatticeParty, LatticeServer, choose_parameters, error_factor
 from colonnade.crypto.lattice_plan import ERROR_VARIANCE, MODULUS_BITS, TAU, N, fft_error, lattice_error
 from colonnade.crypto.product import Cross
 from colonnade.crypto.slots import START, slots
-from colonnade.crypto.words import Planes, Scratch, rows_per_chunk, width
+from colonnade.crypto.words import PAIR_BITS, Planes, Scratch, rows_per_chunk, width
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
-from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.randomness import Randomness, Stream, derive
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "lattice.json"
 
@@ -136,7 +136,7 @@ def test_u_is_exact() -> None:
     lattice.draw_wide(party._randomness["multiply"], 2 * N)
     (parcel,) = list(party.send("multiply"))
     words = Planes.read(memoryview(parcel.payload)[START:], (2, N), 44).words()
-    a = lattice.Stream(lattice.derive(given.spec.session, "lattice elements")).words(4 * N).reshape(4, N)
+    a = Stream(derive(given.spec.session, "lattice elements")).words(4 * N).reshape(4, N)
     padded = np.zeros((4 * N, 2), np.int64)
     padded[:5000], padded[3 * N :] = given.data[1], rho.T
     order = np.arange(N).reshape(2, N // 2).T.ravel()
@@ -154,18 +154,24 @@ def test_u_is_exact() -> None:
 
 def test_observed_distances_to_integers_stay_under_the_bound() -> None:
     randomness = Randomness(b"distances")
-    s = lattice.draw_secrets(randomness, 40)
-    for bits, unit in ((lattice_plan.LOW_BITS, 2.0**-53), (lattice_plan.SINGLE_BITS, 2.0**-24)):
-        limb = lattice._limbs(randomness.words(8 * N).reshape(8, N), (bits,))[0]
-        values = lattice.transform(limb)[:, None] * lattice.transform(s.astype(np.float64)).conj()
-        if unit > 2.0**-53:
-            values = values.astype(np.complex64)
-        pairs = lattice.scipy.fft.ifft(values, axis=-1) * (lattice._UNTWIST if unit < 2**-30 else lattice._UNTWIST32)
-        floats = pairs.view(np.float64 if unit < 2**-30 else np.float32)
+    s = lattice.draw_secrets(randomness, 40).astype(np.float64)
+    pairs = s[::2] + 2.0**PAIR_BITS * s[1::2]
+    for bits, keys in ((lattice_plan.LOW_BITS, s), (lattice_plan.PAIR_LIMB, pairs)):
+        limb = kernels.limbs(randomness.words(8 * N).reshape(8, N), (bits,))[0]
+        floats = kernels.backward(kernels.forward(limb)[:, None] * kernels.forward(keys.copy()).conj())
         distance = np.abs(floats - np.rint(floats)).max()
-        bound = fft_error(lattice_plan.uniform_norm(bits, N), sqrt(1.25 * N), unit=unit)
+        largest = sqrt(1.25 * N) * (1 if keys is s else 1 + 2.0**PAIR_BITS)
+        bound = fft_error(lattice_plan.uniform_norm(bits, N), largest)
+        assert np.sqrt(np.square(keys).sum(axis=1)).max() < largest
         assert 0 < distance < bound / 4
         assert bound < 0.5
+
+
+def test_twists_are_within_the_bound_that_exactness_needs() -> None:
+    angle = np.arccos(np.longdouble(-1)) * np.arange(N // 2) / np.longdouble(N)
+    for twist, turn in ((kernels._TWIST, 1), (kernels._UNTWIST * (N / 2), -1)):
+        error = np.hypot(twist.real - np.cos(angle), twist.imag - turn * np.sin(angle))
+        assert 0 < error.max() < 3 * 2.0**-53  # fft_error assumes 4
 
 
 def test_a_priori_bounds_grow_with_what_they_bound() -> None:
@@ -206,7 +212,7 @@ def test_exact_products_at_the_worst_case(bits: int, bound: int) -> None:
     words = np.full((3, rows), 1 << (bits - 1), np.uint64)
     words[1], words[2] = (1 << (bits - 1)) - 1, (1 << bits) - 1
     planes = Planes.empty((3, rows), bits, Scratch())
-    planes.write(slice(None), slice(0, rows), words.copy())
+    planes.write(slice(None), 0, words)
     assert np.array_equal(planes.words(), words)
     small = np.full((rows, 2), bound)
     small[:, 1] = -bound

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from hashlib import sha512
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from gmpy2 import legendre, mpz
 
-from colonnade.crypto.alignment.squares import PRIME, are_squares
 from colonnade.foundation.errors import MessageError
 
+PRIME = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493
 """The order of the base point: RFC 7748, section 4.1."""
 POINT_BYTES = 32
@@ -33,7 +34,8 @@ LOW_ORDER = frozenset(
 
 _J = 486662
 _FIELD_BYTES = 48  # RFC 9380: the field's 255 bits and 128 more, so that the remainder is uniform
-_MINUS_J_IS_SQUARE = pow(-_J, (PRIME - 1) // 2, PRIME) == 1
+_P, _JJ = mpz(PRIME), mpz(_J * _J)
+_MINUS_J = int(legendre(-_J, PRIME))
 _SHORTEST = 1 << 251  # an eighth of the smallest clamped scalar; the largest is under twice that
 
 
@@ -54,24 +56,27 @@ def field_elements(ids: Sequence[bytes], tag: bytes) -> list[int]:
 def map_to_curve(elements: Sequence[int]) -> bytes:
     """Elligator 2 of RFC 9380, section 6.7.1, with Z = 2: the u-coordinates, little-endian, one after another."""
     # 1 + 2r^2 is never zero, because -1/2 is no square modulo PRIME.
-    denominators = [(1 + 2 * r * r) % PRIME for r in elements]
+    denominators = [(1 + 2 * r * r) % _P for r in map(mpz, elements)]
     # The symbol of g(-J/w) is that of w^4 g(-J/w) = -J w (w^2 - J^2 w + J^2): no division is needed to know it.
-    square = are_squares([w * (w * (w - _J * _J) + _J * _J) % PRIME for w in denominators]) == _MINUS_J_IS_SQUARE
+    symbols = [legendre(w * (w * (w - _JJ) + _JJ) % _P, _P) for w in denominators]
     inverses = _inverses(denominators)
-    points = [(-_J * v if s else _J * v - _J) % PRIME for v, s in zip(inverses, square.tolist(), strict=True)]
-    return b"".join([u.to_bytes(POINT_BYTES, "little") for u in points])
+    points = [(-_J * v if s == _MINUS_J else _J * v - _J) % _P for v, s in zip(inverses, symbols, strict=True)]
+    return b"".join([int(u).to_bytes(POINT_BYTES, "little") for u in points])
 
 
-def _inverses(values: Sequence[int]) -> list[int]:
+def _inverses(values: Sequence[mpz]) -> list[mpz]:
     """All inverses modulo PRIME with one division (Montgomery's trick)."""
-    prefixes = [1]
+    product = mpz(1)
+    prefixes = []
     for value in values:
-        prefixes.append(prefixes[-1] * value % PRIME)
-    inverse = pow(prefixes[-1], -1, PRIME)
-    out = [0] * len(values)
-    for i in range(len(values) - 1, -1, -1):
-        out[i] = prefixes[i] * inverse % PRIME
-        inverse = inverse * values[i] % PRIME
+        prefixes.append(product)
+        product = product * value % _P
+    inverse = pow(product, -1, _P)
+    out = []
+    for value, prefix in zip(reversed(values), reversed(prefixes), strict=True):
+        out.append(prefix * inverse % _P)
+        inverse = inverse * value % _P
+    out.reverse()
     return out
 
 

@@ -1,0 +1,71 @@
+"""Why a session ended, as others are told: one of a few fixed codes, never a party's own sentence and its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from colonnade.foundation.errors import (
+    ColonnadeError,
+    ConsentError,
+    DataError,
+    LedgerError,
+    PolicyError,
+    PrivacyError,
+    SchemaError,
+    StudyError,
+)
+
+
+class Code(StrEnum):
+    """What a refusal or an abort says on the wire."""
+
+    PLAN = "plan-differs"
+    POLICY = "policy"
+    BUDGET = "budget"
+    CONSENT = "consent"
+    DATA = "data"
+    ROWS = "rows-differ"
+    PROTOCOL = "protocol-error"
+    LOST = "party-lost"
+    TIMEOUT = "timeout"
+    STOPPED = "stopped"
+    INTERNAL = "internal-error"
+
+
+MEANING: Mapping[Code, str] = {
+    Code.PLAN: "the plan cannot be made, or differs from what was declared or computed",
+    Code.POLICY: "a rule of a policy does not allow the plan",
+    Code.BUDGET: "a ledger has no room for the spend, or cannot be written",
+    Code.CONSENT: "no person approved the plan",
+    Code.DATA: "a data file does not fit its schema",
+    Code.ROWS: "the parties hold different numbers of records",
+    Code.PROTOCOL: "a message was malformed or came out of turn",
+    Code.LOST: "a party is no longer there",
+    Code.TIMEOUT: "a step took longer than allowed",
+    Code.STOPPED: "a person stopped the session",
+    Code.INTERNAL: "an unexpected error, which is told where it happened only",
+}
+# The first kind that fits; whatever is no error of this package says nothing of itself.
+_KINDS: tuple[tuple[type[BaseException], Code], ...] = (
+    (ConsentError, Code.CONSENT),
+    (PolicyError, Code.POLICY),
+    (LedgerError, Code.BUDGET),
+    (DataError, Code.DATA),
+    (SchemaError, Code.PLAN),
+    (StudyError, Code.PLAN),
+    (PrivacyError, Code.PLAN),
+    (ColonnadeError, Code.PROTOCOL),
+    (KeyboardInterrupt, Code.STOPPED),
+)
+
+
+def code_of(error: BaseException) -> Code:
+    """What others are told of an error; its text stays where it happened."""
+    return next((code for kind, code in _KINDS if isinstance(error, kind)), Code.INTERNAL)
+
+
+def sentence_of(code: Code, party: str = "") -> str:
+    """A code in words, the same for everybody; `party` is where it arose, if at one."""
+    where = f" at {party}" if party else ""
+    return f"the session ended{where} ({code.value}): {MEANING[code]}"

@@ -1,0 +1,156 @@
+"""The same release, bit for bit, from one thread, several, or a cluster's processes, even if one of them is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.randomness import Randomness
+from colonnade.mechanism.release import write_release
+from colonnade.study import Study, study_from
+from colonnade.table import read_table
+from colonnade.transport.embedded import Watch, run_embedded
+from colonnade.transport.workers import open_workers
+from tests.end_to_end.cli_study import runner, write_study
+
+ROWS = 150_000
+SRC = Path(__file__).resolve().parents[2] / "src"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    folder = tmp_path_factory.mktemp("workers")
+    draw, party = np.random.default_rng(3), {}
+    for name in ("a", "b"):
+        frame = pl.DataFrame({f"{name}{k}": draw.uniform(-1.2, 1.2, ROWS) for k in range(3)})
+        frame.write_parquet(folder / f"{name}.parquet", row_group_size=20_000)
+        columns = {column: {"kind": "numeric", "low": -1, "high": 1} for column in frame.columns}
+        party[name] = {"data": f"{name}.parquet", "columns": columns}
+    terms = {"name": "w", "task": "linear", "label": "b2", "epsilon": 1.0, "alignment": "none"}
+    return study_from({"study": terms, "party": party}, folder)
+
+
+def release(study: Study, watch: Watch | None = None, **given: object) -> bytes:
+    with open_workers(**given) as workers:  # type: ignore[arg-type]
+        tables = {
+            name: read_table(name, source.data, study.agreement.schema.parties[name], None, workers)  # type: ignore[arg-type]
+            for name, source in study.sources.items()
+        }
+        seed = Randomness(seed=b"workers")
+        return write_release(run_embedded(study.agreement, tables, "none", seed, watch, workers=workers).release)
+
+
+@pytest.fixture(scope="module")
+def alone(study: Study) -> bytes:
+    return release(study, count=1)
+
+
+def test_threads_change_nothing(study: Study, alone: bytes) -> None:
+    assert release(study, count=3) == alone
+
+
+class Cluster:
+    """A scheduler and two workers on the loopback address, each a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "scheduler.json"
+        here = {**os.environ, "PYTHONPATH": str(SRC), "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False"}
+        common = ["--host", "127.0.0.1", "--no-dashboard"]
+
+        def start(module: str, *options: str) -> subprocess.Popen[bytes]:
+            command = [sys.executable, "-m", f"distributed.cli.{module}", *common, *options]
+            return subprocess.Popen(command, env=here, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        place = ["--scheduler-file", str(self.file)]
+        self.scheduler = start("dask_scheduler", "--port", "0", *place)
+        self.workers = [start("dask_worker", "--nthreads", "1", "--no-nanny", *place) for _ in range(2)]
+
+    def address(self) -> str:
+        from distributed import Client
+
+        with Client(scheduler_file=str(self.file), timeout=60, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=60)
+            return str(client.scheduler.address)
+
+    def stop(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            process.terminate()
+        for process in (*self.workers, self.scheduler):
+            process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if find_spec("distributed") is None:
+        pytest.skip("the extra dask is not installed")
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.stop()
+
+
+def test_two_processes_and_a_killed_one_change_nothing(study: Study, alone: bytes, cluster: Cluster) -> None:
+    address = cluster.address()
+    assert release(study, cluster=address) == alone
+    killed: list[float] = []
+
+    def kill(step: str, share: float) -> None:
+        if step == "products" and not killed:
+            os.kill(cluster.workers[0].pid, signal.SIGKILL)
+            cluster.workers[0].wait(30)
+            killed.append(share)
+
+    assert release(study, kill, cluster=address) == alone
+    assert 0 < killed[0] < 0.9, "the worker must be killed in mid-run"
+    os.kill(cluster.workers[1].pid, signal.SIGKILL)
+    cluster.workers[1].wait(30)
+    deadline = time.monotonic() + 60
+    with pytest.raises(StudyError, match="has no workers"):
+        while time.monotonic() < deadline:
+            with open_workers(cluster=address):
+                time.sleep(0.2)
+
+
+def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_spec("distributed") is None:
+        pytest.skip("the extra dask is not installed")
+    monkeypatch.setattr("colonnade.transport.workers.CONNECT_SECONDS", 1)
+    with (
+        pytest.raises(StudyError, match=r"there is no cluster at tcp://127\.0\.0\.1:9"),
+        open_workers(cluster="tcp://127.0.0.1:9"),
+    ):
+        pass
+    monkeypatch.setattr("colonnade.transport.workers.find_spec", lambda name: None)
+    with (
+        pytest.raises(StudyError, match="pip install 'colonnade\\[dask\\]'"),
+        open_workers(cluster="tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_the_command_takes_workers_and_refuses_a_card_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = runner(monkeypatch, capfd)
+    write_study(tmp_path)
+    common = ("fit", tmp_path / "study.toml", "--seed", "00", "--json")
+    for count in (1, 2):
+        assert run(*common, "--workers", count, "--out", tmp_path / f"{count}.json").code == 0
+    assert (tmp_path / "1.json").read_bytes() == (tmp_path / "2.json").read_bytes()
+    assert run(*common, "--workers", 0).code == 2
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    refused = run(*common, "--device", "cuda", "--out", tmp_path / "3.json")
+    assert refused.code == 1
+    assert refused.err.startswith("error: device cuda needs CuPy")
+    assert refused.err.count("\n") == 1
+    assert not (tmp_path / "3.json").exists()

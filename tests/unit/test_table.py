@@ -1,0 +1,251 @@
+"""Tables from files of every form: same records, same integers, whatever lies in memory, on disk or at a worker."""
+
+from __future__ import annotations
+
+import gzip
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from colonnade import reading, spool, table
+from colonnade.foundation.errors import DataError
+from colonnade.foundation.grid import Grid
+from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
+from colonnade.foundation.workers import Workers
+from colonnade.mechanism.moments import Attribute, Kind, Layout, Role
+from colonnade.protocol.party import Summed, _gram
+from colonnade.table import IntegerColumns, Table, Unread, open_table, read_table, table_from
+
+ROWS = 9_000
+COLUMNS: dict[str, Column] = {
+    "age": Numeric(20, 70),
+    "binned": Numeric(0, 10, bins=(2.0, 5.0)),
+    "job": Categorical(("clerk", "smith"), other=True),
+    "member": Binary(("no", "yes")),
+    "pay": Numeric(0, 100),
+}
+LAYOUT = Layout(
+    (
+        Attribute("p.age", "p", Kind.SIGNED, ("age",)),
+        Attribute("q.other", "q", Kind.SIGNED, ("other",)),
+        Attribute("p.binned", "p", Kind.SIMPLEX, ("a", "b", "c")),
+        Attribute("p.job", "p", Kind.SIMPLEX, ("clerk", "smith", "other")),
+        Attribute("p.member", "p", Kind.SIMPLEX, ("no", "yes")),
+        Attribute("p.job=1", "p", Kind.SIGNED, ("smith",)),
+        Attribute("p.pay", "p", Kind.SIMPLEX, ("low", "high"), Role.LABEL),
+    )
+)
+GRID = Grid(127)
+
+
+@pytest.fixture(scope="module")
+def frame() -> pl.DataFrame:
+    draw = np.random.default_rng(5)
+    return pl.DataFrame(
+        {
+            "person": [f"p{k}é" for k in range(ROWS)],
+            "age": draw.uniform(10, 80, ROWS),
+            "binned": draw.uniform(-1, 11, ROWS),
+            "job": draw.choice(["clerk", "smith", "baker"], ROWS),
+            "member": draw.choice(["no", "yes"], ROWS),
+            "pay": draw.integers(0, 101, ROWS),
+        }
+    )
+
+
+def integers(read: Table, workers: Workers | None = None) -> np.ndarray:
+    columns = read.encode(LAYOUT, GRID) if workers is None else read.encode(LAYOUT, GRID, workers)
+    assert columns.shape == (read.rows, 12)
+    return columns.rows(0, read.rows)
+
+
+def naive(frame: pl.DataFrame) -> np.ndarray:
+    """The same integers, column by column."""
+    pay = np.rint((1 + COLUMNS["pay"].signed(frame["pay"].to_numpy().astype(float))) * 63.5)  # type: ignore[union-attr]
+    codes = frame["job"].replace_strict(["clerk", "smith"], [0, 1], default=2).to_numpy()
+    parts = [
+        GRID.signed(COLUMNS["age"].signed(frame["age"].to_numpy()))[:, None],  # type: ignore[union-attr]
+        GRID.indicators(COLUMNS["binned"].codes(frame["binned"].to_numpy()), 3),  # type: ignore[union-attr]
+        GRID.indicators(codes, 3),
+        GRID.indicators((frame["member"] == "yes").to_numpy().astype(np.int32), 2),
+        np.where(codes == 1, 127, 0)[:, None],
+        np.stack([127 - pay, pay], axis=1),
+    ]
+    return np.concatenate(parts, axis=1)
+
+
+def write_parts(frame: pl.DataFrame, folder: Path, kind: str) -> Path:
+    folder.mkdir()
+    (folder / "_SUCCESS").write_text("")
+    for k in range(4):
+        part = frame[k * 2500 : (k + 1) * 2500]
+        if kind == "parquet":
+            part.write_parquet(folder / f"part-{k}.parquet", row_group_size=700)
+        elif kind == "csv":
+            part.write_csv(folder / f"part-{k}.csv")
+        else:
+            (folder / f"part-{k}.csv.gz").write_bytes(gzip.compress(part.write_csv().encode()))
+    return folder
+
+
+def test_integers_are_those_of_the_grid(frame: pl.DataFrame) -> None:
+    assert np.array_equal(integers(table_from("p", frame, COLUMNS)), naive(frame))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "csv.gz"])
+@pytest.mark.parametrize("form", ["file", "folder", "pattern"])
+def test_every_form_of_file_gives_the_same_table(frame: pl.DataFrame, tmp_path: Path, kind: str, form: str) -> None:
+    folder = write_parts(frame, tmp_path / "parts", kind)
+    path = {"file": tmp_path / f"whole.{kind}", "folder": folder, "pattern": folder / f"part-*.{kind}"}[form]
+    if form == "file":
+        whole = frame.write_csv().encode()
+        path.write_bytes(gzip.compress(whole) if kind == "csv.gz" else whole)
+        if kind == "parquet":
+            frame.write_parquet(path)
+    read = read_table("p", path, COLUMNS, "person")
+    assert read.rows == ROWS
+    assert np.array_equal(integers(read), naive(frame))
+    assert read.ids is not None
+    assert list(read.ids) == frame["person"].to_list()
+    assert (read.ids[0], read.ids[-1], read.ids[7:9]) == ("p0é", f"p{ROWS - 1}é", ["p7é", "p8é"])
+    outside = ((frame["age"] < 20) | (frame["age"] > 70)).sum()
+    assert read.clipped is not None
+    assert read.clipped["age"] == outside
+
+
+def test_disk_and_workers_change_nothing(frame: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame.write_parquet(tmp_path / "t.parquet", row_group_size=700)
+    plain = read_table("p", tmp_path / "t.parquet", COLUMNS)
+    monkeypatch.setattr(spool, "MEMORY", 1000)
+    monkeypatch.setattr(spool.Spool.__init__, "__defaults__", (1000,))
+    monkeypatch.setattr(table, "CACHE_BYTES", 1000)
+    monkeypatch.setattr(reading, "ROW_BLOCK", 1100)
+    with ThreadPoolExecutor(3) as executor:
+        workers = Workers(executor, 5)
+        stored = read_table("p", tmp_path / "t.parquet", COLUMNS, None, workers)
+        assert all(isinstance(column, spool.StoredColumn) for column in stored.values.values())
+        columns = stored.encode(LAYOUT, GRID, workers)
+    assert isinstance(columns, IntegerColumns)
+    assert isinstance(columns.stored, spool.StoredRows)
+    assert np.array_equal(columns.rows(0, ROWS), integers(plain))
+    assert np.array_equal(columns.rows(1090, 2250), naive(frame)[1090:2250])
+    order = np.random.default_rng(1).permutation(ROWS)[:4000]
+    assert np.array_equal(integers(stored.take(order)), naive(frame)[order])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_table_in_the_files_order_is_coded_as_it_is_read(frame: pl.DataFrame, tmp_path: Path, kind: str) -> None:
+    folder = write_parts(frame, tmp_path / "parts", kind)
+    opened, read = open_table("p", folder, COLUMNS), read_table("p", folder, COLUMNS)
+    assert isinstance(opened.values, Unread) is (kind == "parquet")
+    assert opened.rows == ROWS
+    with ThreadPoolExecutor(2) as executor:
+        assert np.array_equal(integers(opened, Workers(executor, 3)), naive(frame))
+    assert opened.clipped == read.clipped
+    # Asked for in another order it is stored after all.
+    assert np.array_equal(integers(opened.take(np.arange(ROWS)[::-1])), naive(frame)[::-1])
+    assert np.array_equal(integers(opened), naive(frame))
+    assert opened.clipped == read.clipped
+    assert np.array_equal(opened.coordinates()["age"], read.coordinates()["age"])
+
+
+def test_a_table_that_is_coded_as_it_is_read_is_checked_too(frame: pl.DataFrame, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    frame.with_columns(age=pl.when(pl.col("age") < 30).then(None).otherwise(pl.col("age"))).write_parquet(path)
+    with pytest.raises(DataError, match="column age misses"):
+        open_table("p", path, COLUMNS).encode(LAYOUT, GRID)
+    with pytest.raises(DataError, match="has no column 'age'"):
+        frame.drop("age").write_parquet(path)
+        open_table("p", path, COLUMNS)
+    with pytest.raises(DataError, match="holds no records"):
+        frame[:0].write_parquet(path)
+        open_table("p", path, COLUMNS)
+    with pytest.raises(DataError, match="there is no data file"):
+        open_table("p", tmp_path / "none.parquet", COLUMNS)
+    with pytest.raises(DataError, match="cannot be read"):
+        path.write_bytes(b"PAR1")
+        open_table("p", path, COLUMNS)
+    frame.write_parquet(path)
+    opened = open_table("p", path, COLUMNS)
+    frame[:5000].write_parquet(path)
+    with pytest.raises(DataError, match=f"had {ROWS} records and has 5000 now"):
+        opened.encode(LAYOUT, GRID)
+
+
+def test_sums_of_products_come_with_the_columns(frame: pl.DataFrame) -> None:
+    class Bare:
+        """The same columns without their sums."""
+
+        shape = (ROWS, 12)
+
+        def rows(self, start: int, stop: int) -> np.ndarray:
+            return columns.rows(start, stop)
+
+    columns = table_from("p", frame, COLUMNS).encode(LAYOUT, GRID)
+    assert isinstance(columns, Summed)
+    assert not isinstance(Bare(), Summed)
+    assert np.array_equal(_gram(columns, GRID.bound), _gram(Bare(), GRID.bound))
+
+
+def test_a_norm_is_kept_in_every_record() -> None:
+    draw = np.random.default_rng(2)
+    own = {f"x{k}": Numeric(-1, 1) for k in range(5)}
+    frame = pl.DataFrame({name: draw.uniform(-1, 1, 3000) for name in own})
+    layout = Layout(tuple(Attribute(f"p.{n}", "p", Kind.SIGNED, (n,)) for n in own), (("p", 1.0),))
+    rows = table_from("p", frame, own).encode(layout, GRID).rows(0, 3000).astype(np.int64)
+    assert (np.square(rows).sum(axis=1) <= 127**2).all()
+    short = np.sqrt(np.square(frame.to_numpy()).sum(axis=1)) < 0.95
+    assert np.array_equal(rows[short], np.rint(frame.to_numpy()[short] * 127))
+
+
+def test_bounds_of_any_size_reach_the_grid() -> None:
+    for low, high in ((0.0, 5e-324), (-8e307, 8e307), (-3.0, 1e-9), (0.0, 1e-310)):
+        frame = pl.DataFrame({"x": [low, high, low / 2 + high / 2, float("inf"), float("-inf")]})
+        layout = Layout((Attribute("p.x", "p", Kind.SIGNED, ("x",)),))
+        found = table_from("p", frame, {"x": Numeric(low, high)}).encode(layout, GRID).rows(0, 5).ravel()
+        assert found[[0, 1, 3, 4]].tolist() == [-127, 127, 127, -127]
+    # Between these bounds a float64 has no middle: what is rounded must stay on the grid all the same.
+    frame = pl.DataFrame({"x": [2.0**53, 2.0**53 + 2, 0.0, 1e300]})
+    found = table_from("p", frame, {"x": Numeric(2.0**53, 2.0**53 + 2)}).encode(layout, GRID).rows(0, 4)
+    assert np.abs(found).max() <= 127
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda f: f.write_csv("t.csv"), "no data file fits the pattern"),
+        (lambda f: (f.write_csv("t.csv"), Path("empty").mkdir()), "has no Parquet or CSV file"),
+        (lambda f: (Path("parts").mkdir(), f.write_csv("parts/a.csv"), f.write_parquet("parts/b.parquet")), "got both"),
+        (lambda f: pl.concat([f, f[:3]]).write_csv("t.csv"), "ids must be unique, 3 rows of t.csv repeat one"),
+        (lambda f: f.with_columns(age=pl.lit(float("nan"))).write_parquet("t.parquet"), "column age misses"),
+        (lambda f: f.with_columns(age=pl.lit(None, pl.Float64)).write_parquet("t.parquet"), "column age misses"),
+    ],
+    ids=["pattern", "folder", "mixed", "twice", "nan", "null"],
+)
+def test_what_is_wrong_is_told(
+    frame: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: object, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spoil(frame)  # type: ignore[operator]
+    places = [Path("parts"), Path("empty"), Path("t.parquet"), Path("t.csv") if "unique" in told else Path("u*.csv")]
+    path = next((p for p in places if p.exists()), places[-1])
+    with pytest.raises(DataError, match=told):
+        read_table("p", path, COLUMNS, "person")
+
+
+def test_many_columns_share_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table on disk has one file, however many columns it has: a process may open few files."""
+    opened = []
+    monkeypatch.setattr(spool.Spool.__init__, "__defaults__", (1000,))
+    make = spool.tempfile.TemporaryFile
+    monkeypatch.setattr(spool.tempfile, "TemporaryFile", lambda **k: opened.append(1) or make(**k))
+    own: dict[str, Column] = {f"x{k}": Numeric(0, 1) for k in range(50)}
+    pl.DataFrame({name: np.linspace(0, 1, 5000) for name in own}).write_parquet(tmp_path / "t.parquet")
+    read = read_table("p", tmp_path / "t.parquet", own)
+    assert sum(opened) == 1
+    assert all(isinstance(column, spool.StoredColumn) for column in read.values.values())
+    read.take(np.arange(100))
+    assert sum(opened) == 2
