@@ -1,0 +1,82 @@
+"""What can be known of a folder's certificates before the engine starts, each refusal in one sentence."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.x509.oid import NameOID
+
+from colonnade.foundation.errors import PolicyError
+from colonnade.network.provision import Address
+from colonnade.network.site import STARTUP
+
+PROBE_SECONDS = 10.0
+
+
+def check_certificate(folder: Path, name: str, basename: str = "client") -> None:
+    """The folder's certificate is there, in date, signed by the folder's authority, and bears the name."""
+    start = folder / STARTUP
+    for file in (f"{basename}.crt", f"{basename}.key", "rootCA.pem"):
+        if not (start / file).is_file():
+            raise PolicyError(f"{name} has no certificate: {STARTUP}/{file} is missing")
+    try:
+        own = x509.load_pem_x509_certificate((start / f"{basename}.crt").read_bytes())
+        root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
+    except ValueError:
+        raise PolicyError(f"the certificate of {name} cannot be read") from None
+    names = [str(a.value) for a in own.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    if names != [name]:
+        raise PolicyError(f"the certificate is for {', '.join(names) or 'nobody'}, this folder is {name}'s")
+    try:
+        own.verify_directly_issued_by(root)
+    except (InvalidSignature, ValueError, TypeError):
+        raise PolicyError(f"the certificate of {name} is not from the authority of this study") from None
+    if not own.not_valid_before_utc <= datetime.now(UTC) <= own.not_valid_after_utc:
+        raise PolicyError(f"the certificate of {name} ended on {own.not_valid_after_utc:%Y-%m-%d}")
+
+
+def server_address(folder: Path) -> tuple[Address, str]:
+    """Where the folder's configuration says the server is, and the name that its certificate must bear."""
+    admin = folder / STARTUP / "fed_admin.json"
+    if admin.is_file():
+        server = json.loads(admin.read_text(encoding="utf-8"))["admin"]
+        return Address(str(server["host"]), int(server["port"])), str(server["server_identity"])
+    server = json.loads((folder / STARTUP / "fed_client.json").read_text(encoding="utf-8"))["servers"][0]
+    return Address.of(server["service"]["target"]), str(server["identity"])
+
+
+def probe(folder: Path, name: str, address: Address, server: str) -> bool:
+    """A handshake with the server, both sides showing certificates; False if nobody answers there yet."""
+    start = folder / STARTUP
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(start / "rootCA.pem"))
+    context.check_hostname = False
+    context.load_cert_chain(start / "client.crt", start / "client.key")
+    try:
+        plain = socket.create_connection((address.host, address.port), timeout=PROBE_SECONDS)
+    except OSError:
+        return False
+    with plain:
+        try:
+            with context.wrap_socket(plain, server_hostname=address.host) as connection:
+                shown = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
+                names = [str(a.value) for a in shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+                if names != [server]:
+                    raise PolicyError(f"the server shows a certificate for {', '.join(names)}, it must be {server}")
+                # The server's verdict on our certificate comes after its part of the handshake.
+                connection.settimeout(1.0)
+                connection.recv(1)
+        except ssl.SSLCertVerificationError:
+            raise PolicyError("the server's certificate is not from the authority of this study") from None
+        except TimeoutError:
+            return True
+        except (ssl.SSLError, ConnectionError):
+            raise PolicyError(f"the server refuses the certificate of {name}") from None
+        except ValueError:
+            raise PolicyError("the server shows no certificate") from None
+    return True

@@ -1,0 +1,147 @@
+"""Starts one session of a deployed study, follows it, and fetches the release."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
+from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
+
+from colonnade.foundation.errors import ColonnadeError, ProtocolError
+from colonnade.network.certificates import check_certificate, probe, server_address
+from colonnade.network.provision import COORDINATOR, PARTY_CLASS, SERVER_CLASS
+from colonnade.network.server_job import COMMAND, OUTCOME, RELEASE
+from colonnade.network.site import Site
+
+Watch = Callable[[str, float], None]
+POLL_SECONDS = 1.0
+
+
+def run_session(site: Site, wait: float, watch: Watch) -> tuple[bytes, dict[str, Any]]:
+    """The release's bytes and the server's account; raises with the session's own sentence when there is none."""
+    check_certificate(site.folder, COORDINATOR)
+    names = site.study.agreement.schema.names
+    deadline = time.monotonic() + wait
+    session = _connect(site.folder, deadline)
+    try:
+        _wait_for(session, names, deadline, watch)
+        with tempfile.TemporaryDirectory(prefix="colonnade-") as place:
+            write_job(Path(place), site.study.agreement.name, names)
+            job = _quietly(lambda: session.submit_job(place))
+        outcome = _follow(session, job, wait, watch)
+        return _fetch(session, job, outcome)
+    finally:
+        _quietly(session.close)
+
+
+def write_job(place: Path, name: str, parties: tuple[str, ...]) -> None:
+    """A job of two class names: it has no code and no arguments."""
+    config = place / "app" / "config"
+    config.mkdir(parents=True)
+    meta = {
+        "name": name,
+        "resource_spec": {},
+        "min_clients": len(parties),
+        "mandatory_clients": list(parties),
+        "deploy_map": {"app": ["@ALL"]},
+    }
+    empty: dict[str, Any] = {"components": [], "task_data_filters": [], "task_result_filters": []}
+    server = {"format_version": 2, "workflows": [{"id": "session", "path": SERVER_CLASS, "args": {}}], **empty}
+    client = {
+        "format_version": 2,
+        "executors": [{"tasks": ["*"], "executor": {"path": PARTY_CLASS, "args": {}}}],
+        **empty,
+    }
+    for path, content in (
+        (place / "meta.json", meta),
+        (config / "config_fed_server.json", server),
+        (config / "config_fed_client.json", client),
+    ):
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _connect(folder: Path, deadline: float) -> Session:
+    # What FLARE has to say goes nowhere: its warnings are for a log that a coordinator does not keep.
+    logging.getLogger().addHandler(logging.NullHandler())
+    address, server = server_address(folder)
+    while True:
+        try:
+            if probe(folder, COORDINATOR, address, server):
+                return _quietly(lambda: new_secure_session(COORDINATOR, str(folder.resolve()), timeout=10.0))
+        except ColonnadeError:
+            raise
+        except Exception as error:
+            logging.getLogger(__name__).info("no session yet: %s", error)
+        if time.monotonic() > deadline:
+            raise ProtocolError(f"the server cannot be reached at {address.host}:{address.port}")
+        time.sleep(POLL_SECONDS)
+
+
+def _wait_for(session: Session, names: tuple[str, ...], deadline: float, watch: Watch) -> None:
+    while True:
+        here = {client.name for client in _quietly(session.get_system_info).client_info}
+        missing = [name for name in names if name not in here]
+        watch("waiting for parties", 1 - len(missing) / len(names))
+        if not missing:
+            return
+        if time.monotonic() > deadline:
+            raise ProtocolError(f"all parties must be connected to start a session, missing: {', '.join(missing)}")
+        time.sleep(POLL_SECONDS)
+
+
+def _follow(session: Session, job: str, wait: float, watch: Watch) -> dict[str, Any]:
+    """The last that the job said of itself, once it has ended; a job that does not begin in time is taken back."""
+    last: dict[str, Any] = {}
+    deadline = time.monotonic() + wait
+
+    def look(_session: Any, _job: str, meta: dict[str, Any]) -> bool:
+        try:
+            said = session.do_app_command(job, COMMAND, {})
+        except Exception:
+            return bool(last) or time.monotonic() < deadline
+        if said.get("job") == job:
+            last.update(said)
+            watch(str(said["step"]), float(said["share"]))
+        return True
+
+    ended, _meta = _quietly(lambda: session.monitor_job_and_return_job_meta(job, 0.0, POLL_SECONDS, look))
+    if ended is not MonitorReturnCode.JOB_FINISHED:
+        _quietly(lambda: session.abort_job(job))
+        raise ProtocolError(
+            f"the session did not begin within {wait:g} s, and nothing is spent: the server's terminal says whether a "
+            "party is connected twice"
+        )
+    return last
+
+
+def _fetch(session: Session, job: str, last: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+    with tempfile.TemporaryDirectory(prefix="colonnade-") as place:
+        got = Path(_quietly(lambda: session.download_job_result(job, place)))
+        outcome = next(iter(sorted(got.rglob(OUTCOME))), None)
+        release = next(iter(sorted(got.rglob(RELEASE))), None)
+        account = {} if outcome is None else json.loads(outcome.read_text(encoding="utf-8"))
+        content = None if release is None else release.read_bytes()
+        shutil.rmtree(got, ignore_errors=True)
+    if content is None:
+        step = last.get("step", "wait")
+        raise ProtocolError(
+            str(
+                account.get("sentence") or f"the session ended at step {step}, and the server's process did not say why"
+            )
+        )
+    return content, account
+
+
+def _quietly(work: Callable[[], Any]) -> Any:
+    """FLARE's session prints; the terminal is ours."""
+    with redirect_stdout(StringIO()):
+        return work()

@@ -1,0 +1,82 @@
+"""`colonnade deploy new`: one folder for each organisation of a study, with certificates, configuration and papers."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from colonnade.foundation.errors import StudyError
+from colonnade.network.papers import policy_file, readme, site_file, start_script
+from colonnade.network.provision import COORDINATOR as COORDINATOR_NAME
+from colonnade.network.provision import Address, place_kit, provision
+from colonnade.network.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
+from colonnade.network.toml import toml_section
+from colonnade.study import Study, read_study
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+RESERVED = (SERVER, COORDINATOR, "authority")
+SITE_LOCAL = ("data", "policy", "ledger")
+
+
+def deploy_new(study_file: Path, out: Path, address: Address) -> list[Path]:
+    """Write the folders; returns them. Nothing is overwritten."""
+    study = read_study(study_file)
+    check_study(study)
+    if out.exists() and any(out.iterdir()):
+        raise StudyError(f"{out} must be a new or an empty folder, and is neither")
+    public = public_study(tomllib.loads(study_file.read_text(encoding="utf-8")))
+    authority = out / "authority"
+    authority.mkdir(parents=True, mode=0o700)
+    project = re.sub(r"[^A-Za-z0-9_-]", "-", study.agreement.name)[:32].strip("-_") or "study"
+    kits = provision(authority, project, study.agreement.schema.names, address)
+    folders = []
+    sides = [(SERVER, SERVER, address.host), (COORDINATOR, COORDINATOR, COORDINATOR_NAME)]
+    sides += [(PARTY, name, name) for name in study.agreement.schema.names]
+    for role, name, kit in sides:
+        folder = out / name
+        folder.mkdir(mode=0o700)
+        place_kit(kits / kit, folder, role)
+        texts = {
+            STUDY: public,
+            SITE: site_file(study, role, name),
+            "README.md": readme(study, role, name, address),
+            "start.sh": start_script(role),
+        }
+        if role == PARTY:
+            texts[POLICY] = policy_file(study, name)
+        for file, text in texts.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        (folder / "start.sh").chmod(0o755)
+        folders.append(folder)
+    # The kits are in the folders now; what stays is the authority's own key and the certificates it gave.
+    shutil.rmtree(kits)
+    return folders
+
+
+def check_study(study: Study) -> None:
+    """Refuse what cannot leave one process."""
+    agreement = study.agreement
+    if len(agreement.schema.names) < 2:
+        raise StudyError(f"a deployment needs two parties or more, got {len(agreement.schema.names)}")
+    if agreement.product == "plain":
+        raise StudyError('product = "plain" shows columns to others and stays in one process: use "lattice"')
+    for name in agreement.schema.names:
+        if not NAME.fullmatch(name) or name in RESERVED:
+            raise StudyError(
+                f"a party's name in a deployment must be letters, digits, - and _, and none of "
+                f"{', '.join(RESERVED)}, got {name!r}"
+            )
+
+
+def public_study(content: Mapping[str, Any]) -> str:
+    """The study file without what lies on anybody's machine."""
+    parts = ["# The public terms of the study, the same at all organisations.", toml_section("study", content["study"])]
+    for name, party in content["party"].items():
+        terms = {k: v for k, v in party.items() if k not in (*SITE_LOCAL, "columns")}
+        parts.append(toml_section(f"party.{name}", terms))
+        parts.append(toml_section(f"party.{name}.columns", party.get("columns", {})))
+    return "\n".join(parts)

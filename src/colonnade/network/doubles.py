@@ -1,0 +1,73 @@
+"""Notices that two processes use one certificate: FLARE lets each take the other's connection, in turns."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+EVICTED = re.compile(r"is evicted for .* from endpoint (\S+)")
+CLOSED = re.compile(r"^Connection \[.*\] is closed")
+SECONDS = 120.0
+FILE = "twice.json"
+
+
+class Doubles(logging.Handler):
+    """Listens to FLARE's own log: once is a line that broke and came back, again within two minutes is somebody."""
+
+    def __init__(self, pattern: re.Pattern[str], often: int, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._pattern, self._often, self._tell = pattern, often, tell
+        self._seen: dict[str, deque[float]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        found = self._pattern.search(record.getMessage())
+        if found is None:
+            return
+        name = found[1] if found.groups() else ""
+        times = self._seen.setdefault(name, deque(maxlen=self._often))
+        times.append(time.monotonic())
+        if len(times) == self._often and times[-1] - times[0] < SECONDS:
+            self._tell(name)
+
+
+def watch_server(folder: Path, tell: Callable[[str], None]) -> None:
+    """At the server: who is connected twice is written down, and told once."""
+    told: set[str] = set()
+
+    def note(name: str) -> None:
+        (folder / FILE).write_text(json.dumps({name: time.time()}), encoding="utf-8")
+        if name not in told:
+            told.add(name)
+            tell(sentence(name))
+
+    logging.getLogger("nvflare.fuel.f3.sfm.sfm_endpoint").addHandler(Doubles(EVICTED, 2, note))
+
+
+def watch_party(party: str, tell: Callable[[str], None]) -> None:
+    """At a party: a connection that is taken away again and again."""
+    told: list[str] = []
+
+    def note(_name: str) -> None:
+        if not told:
+            told.append(party)
+            tell(sentence(party))
+
+    logging.getLogger("nvflare.fuel.f3.sfm.conn_manager").addHandler(Doubles(CLOSED, 4, note))
+
+
+def sentence(party: str) -> str:
+    return f"party {party} is connected twice: two processes use its certificate; no session starts, nothing is spent"
+
+
+def doubled(folder: Path, parties: Collection[str]) -> str:
+    """A party that was seen twice lately, or an empty text."""
+    try:
+        content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return next((name for name, when in content.items() if name in parties and time.time() - when < SECONDS), "")

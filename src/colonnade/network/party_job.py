@@ -1,0 +1,94 @@
+"""A party's job on NVIDIA FLARE: an executor that takes nothing from the server but the session's messages."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.shareable import Shareable, make_reply
+
+from colonnade.foundation.errors import ColonnadeError
+from colonnade.mechanism.release import write_release
+from colonnade.network.board import Board
+from colonnade.network.server_job import FRAME, TASK, TOPIC
+from colonnade.network.site import NOT_PRIVATE, PARTY, STATUS, read_site
+from colonnade.report.output import places
+from colonnade.transport.member import Member, decline
+from colonnade.transport.wire import Patience, Unreachable
+
+log = logging.getLogger(__name__)
+
+
+def answer_seconds(folder: Path) -> float:
+    """How long one request may take; a folder that cannot be read is complained of later."""
+    try:
+        return read_site(folder).patience.silence
+    except ColonnadeError:
+        return Patience().silence
+
+
+class PartyJob(Executor):  # type: ignore[misc]
+    """Data, policy, ledger and study come from this site's own folder; exceptions stay here."""
+
+    def execute(self, task_name: str, shareable: Any, fl_ctx: Any, abort_signal: Any) -> Any:
+        engine = fl_ctx.get_engine()
+        folder = Path(engine.get_workspace().get_root_dir())
+        board = Board(folder / STATUS, str(fl_ctx.get_job_id()))
+        seconds = answer_seconds(folder)
+
+        def call(data: bytes) -> bytes:
+            request = Shareable()
+            request[FRAME] = data
+            with engine.new_context() as context:
+                replies = engine.send_aux_request(
+                    targets=None, topic=TOPIC, request=request, timeout=seconds, fl_ctx=context
+                )
+            reply = next(iter(replies.values()), None) if replies else None
+            if reply is None or reply.get_return_code() != ReturnCode.OK or FRAME not in reply:
+                raise Unreachable
+            return bytes(reply[FRAME])
+
+        if task_name != TASK:
+            return make_reply(ReturnCode.TASK_UNKNOWN)
+        try:
+            self._take_part(folder, board, call)
+        except ColonnadeError as error:
+            log.error("the session ended: %s", error)
+            board.end(str(error))
+        except Exception as error:
+            log.exception("the session failed")
+            board.end(f"unexpected {type(error).__name__}, see the log of this site")
+        # Others are told a code by the session itself, and never by the engine.
+        return make_reply(ReturnCode.OK)
+
+    def _take_part(self, folder: Path, board: Board, call: Any) -> None:
+        try:
+            site = read_site(folder, PARTY)
+            keeper, randomness = site.guard()
+        except Exception as error:
+            decline(call, error)
+            raise
+        board.seeded = randomness.seeded
+        if randomness.seeded:
+            log.warning(NOT_PRIVATE)
+        study = site.study
+        member = Member(
+            site.party,
+            study.agreement,
+            study.alignment,
+            site.table,
+            call,
+            randomness,
+            keeper,
+            site.patience,
+            board,
+        )
+        release = member.run()
+        place = site.releases / f"{release.provenance['session'][:16]}.json"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with places(place) as (file,):
+            file.write(write_release(release))
+        board.end("the release was opened", place)

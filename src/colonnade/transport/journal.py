@@ -1,0 +1,73 @@
+"""The server's own book of sessions: which began, which had all submissions, so that parties can settle afterwards."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+
+from colonnade.foundation.errors import ProtocolError
+
+
+class Event(StrEnum):
+    """What happened to a session."""
+
+    STARTED = "started"
+    SUBMITTED = "submitted"
+    OPENED = "opened"
+    ENDED = "ended"
+
+
+VOID, OPENED = "void", "opened"
+
+
+class Journal:
+    """Append-only lines, each synced before the next thing happens. Submissions themselves are in memory only."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the journal: one session at a time, so that all other sessions in it are known to be over."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ProtocolError("the server runs one session at a time, and one is running") from None
+            yield
+
+    def note(self, session: str, event: Event) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            # A crash may have left half a line.
+            file.write(("" if self._whole() else "\n") + json.dumps({"session": session, "event": event.value}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _whole(self) -> bool:
+        size = self.path.stat().st_size
+        if not size:
+            return True
+        with self.path.open("rb") as file:
+            file.seek(size - 1)
+            return file.read(1) == b"\n"
+
+    def outcomes(self, sessions: Iterable[str]) -> dict[str, str]:
+        """Of sessions that began here and are over: void where a submission was lacking, else opened."""
+        asked = set(sessions)
+        seen: dict[str, set[str]] = {}
+        if asked and self.path.exists():
+            for line in self.path.read_text(encoding="utf-8").splitlines():
+                try:
+                    entry = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(entry, dict) and entry.get("session") in asked:
+                    seen.setdefault(entry["session"], set()).add(str(entry.get("event")))
+        spent = {Event.SUBMITTED.value, Event.OPENED.value}
+        return {name: OPENED if events & spent else VOID for name, events in seen.items()}

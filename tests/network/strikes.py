@@ -1,0 +1,116 @@
+"""kill -9 of real FLARE processes at each step of a session, then a restart: `python -m tests.network.strikes`.
+
+Every site has two processes, the one that was started and the job that it started. The victim is killed when its board
+says that it has come to a step; then whatever died is started again, a clean session runs, and the ledgers are read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from colonnade.ledger import Kind, Ledger
+from colonnade.network.board import look
+from colonnade.transport.journal import OPENED, Journal
+from demo.network import ROOT, Deployment
+
+STEPS = ("align", "plan", "products", "submit")
+VICTIMS = ("bank job", "bank", "server job", "server")
+PARTIES = ("employer", "registry", "bank")
+
+
+def kill_at(sites: Deployment, victim: str, step: str, stop: threading.Event, struck: list[str]) -> None:
+    """Watch the victim's board and kill, by its number, the process that the victim is."""
+    name, _, job = victim.partition(" ")
+    board = sites.folder / name / "status.json"
+    while not stop.is_set():
+        content = look(board)
+        if content.get("step") == step and not content.get("done"):
+            pid = int(content["pid"]) if job else sites.sites[name].pid
+            os.kill(pid, signal.SIGKILL)
+            struck.append(f"{victim} at {step}")
+            return
+        time.sleep(0.002)
+
+
+def books(sites: Deployment) -> dict[str, dict[str, Kind]]:
+    """What each party's ledger says of each session."""
+    out: dict[str, dict[str, Kind]] = {}
+    for party in PARTIES:
+        ledger = Ledger(sites.folder / party / "ledger.sqlite")
+        if ledger.path.exists():
+            ledger.verify()
+        out[party] = {entry.booking.session: entry.kind for entry in ledger.entries()}
+    return out
+
+
+def opened(sites: Deployment, books: dict[str, dict[str, Kind]]) -> set[str]:
+    known = {session for book in books.values() for session in book}
+    outcomes = Journal(sites.folder / "server" / "sessions.jsonl").outcomes(known)
+    return {session for session, outcome in outcomes.items() if outcome == OPENED}
+
+
+def strike(victim: str, step: str) -> str:
+    """One session with a kill, one without; what was said."""
+    place = tempfile.mkdtemp(prefix="colonnade-strike-")
+    try:
+        with Deployment(ROOT / "demo" / "study.toml", Path(place) / "sites") as sites:
+            for party in PARTIES:
+                sites.fill_in(party, ROOT / "demo" / f"{party}.csv", epsilon="3.0")
+            for name in ("server", *PARTIES):
+                with (sites.folder / name / "site.toml").open("a") as file:
+                    file.write("silence = 8\n")
+                sites.start(name)
+            stop, struck = threading.Event(), list[str]()
+            watcher = threading.Thread(target=kill_at, args=(sites, victim, step, stop, struck))
+            watcher.start()
+            start = time.monotonic()
+            try:
+                done = sites.run(Path(place) / "first.json")
+            finally:
+                stop.set()
+                watcher.join()
+            seconds = time.monotonic() - start
+            said = (done.stderr.strip().splitlines() or ["the release was opened"])[-1]
+            first = books(sites)
+            for party in PARTIES:
+                void = {s for s, kind in first[party].items() if kind is Kind.VOID}
+                assert not void & opened(sites, first), f"{party} calls an opened session void"
+            for name in ("server", *PARTIES):
+                if sites.sites[name].poll() is not None:
+                    sites.start(name)
+            again = sites.run(Path(place) / "second.json")
+            assert again.returncode == 0, again.stderr
+            last = books(sites)
+            counted = opened(sites, last)
+            for party in PARTIES:
+                cost = {s for s, kind in last[party].items() if kind is not Kind.VOID}
+                assert cost == counted, f"{party} counts {cost}, opened were {counted}"
+            what = "killed" if struck else "not killed, the step was too short to see"
+            return f"{what}: {said} ({seconds:.0f} s); after the restart {len(counted)} session(s) count"
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--victim", choices=VICTIMS, action="append")
+    parser.add_argument("--step", choices=STEPS, action="append")
+    options = parser.parse_args()
+    for victim in options.victim or VICTIMS:
+        for step in options.step or STEPS:
+            try:
+                print(f"{victim}, {step}: {strike(victim, step)}", flush=True)
+            except subprocess.SubprocessError as error:
+                raise SystemExit(f"{victim}, {step}: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+"""What `colonnade deploy new` writes, and why certificates are refused, each in one sentence; no engine starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nvflare", reason="the extra flare is not installed")
+
+from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
+from colonnade.network.certificates import check_certificate, probe, server_address
+from colonnade.network.deploy import deploy_new
+from colonnade.network.launch import alone
+from colonnade.network.provision import PARTY_CLASS, SERVER_CLASS, Address
+from colonnade.network.site import SEED, read_site
+from colonnade.study import read_study
+from tests.network.wires import PARTIES, write_study
+
+LOOPBACK = "127.0.0.1"
+
+
+def deployed(folder: Path, port: int) -> Path:
+    folder.mkdir()
+    write_study(folder)
+    deploy_new(folder / "study.toml", folder / "sites", Address("localhost", port))
+    return folder / "sites"
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    with socket.socket() as free:
+        free.bind((LOOPBACK, 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory, port: int) -> Path:
+    return deployed(tmp_path_factory.mktemp("deploy") / "ours", port)
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory, port: int) -> Path:
+    """The same study, deployed by another authority."""
+    return deployed(tmp_path_factory.mktemp("deploy") / "theirs", port)
+
+
+@pytest.fixture
+def bank(ours: Path, tmp_path: Path) -> Path:
+    """A copy of the bank's folder that a test may spoil."""
+    shutil.copytree(ours / "bank", tmp_path / "bank")
+    return tmp_path / "bank"
+
+
+def read_json(path: Path) -> dict[str, object]:
+    content = json.loads(path.read_text())
+    assert isinstance(content, dict)
+    return content
+
+
+def test_every_organisation_gets_its_folder(ours: Path) -> None:
+    assert sorted(f.name for f in ours.iterdir()) == sorted(["authority", "coordinator", "server", *PARTIES])
+    for name in ("server", "coordinator", *PARTIES):
+        files = {f.name for f in (ours / name).iterdir()}
+        assert {"README.md", "study.toml", "site.toml", "start.sh", "startup", "local"} <= files
+        assert ("policy.toml" in files) == (name in PARTIES)
+        assert os.access(ours / name / "start.sh", os.X_OK)
+        for key in (ours / name / "startup").glob("*.key"):
+            assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert stat.S_IMODE((ours / "authority").stat().st_mode) == 0o700
+
+
+def test_nothing_of_one_organisation_lies_in_another_folder(ours: Path) -> None:
+    keys = {f.read_bytes(): f for f in ours.rglob("*.key")}
+    assert len(keys) == len(PARTIES) + 2
+    state = (ours / "authority").rglob("cert.json")
+    root = json.loads(next(iter(state)).read_text())["root_pri_key"]
+    for path in ours.rglob("*"):
+        if path.is_file() and "authority" not in path.parts:
+            assert root not in path.read_text()
+
+
+def test_study_is_the_same_without_paths(ours: Path) -> None:
+    original = read_study(ours.parent / "study.toml")
+    for name in ("server", *PARTIES):
+        study = read_study(ours / name / "study.toml")
+        assert study.agreement == original.agreement and study.alignment == original.alignment
+        assert all(source.data is None for source in study.sources.values())
+        assert ".csv" not in (ours / name / "study.toml").read_text()
+
+
+@pytest.mark.parametrize("name", ["server", *PARTIES])
+def test_sites_refuse_shipped_code_and_send_no_logs(ours: Path, name: str) -> None:
+    rights = json.loads((ours / name / "local" / "authorization.json").read_text())["permissions"]
+    assert list(rights) == ["lead"]
+    assert {rights["lead"][right] for right in ("byoc", "shell_commands", "operate", "clone_job")} == {"none"}
+    resources = read_json(ours / name / "local" / "resources.json")
+    assert resources["class_list_enforcement_mode"] == "enforce"
+    assert resources["class_allow_list"] == [SERVER_CLASS if name == "server" else PARTY_CLASS]
+    assert resources["allow_log_streaming"] is False
+    assert "log" not in json.dumps(resources["components"])
+
+
+def test_policy_template_agrees_to_this_study_once(ours: Path, tmp_path: Path, bank: Path) -> None:
+    text = (bank / "site.toml").read_text()
+    (bank / "site.toml").write_text(text.replace('data = "?"', f'data = "{ours.parent / "bank.csv"}"'))
+    site = read_site(bank)
+    session = site.study.session(5000)
+    policy = site.policy()
+    policy.check(session)
+    charge = session.plan.parties["bank"]
+    assert policy.cap.epsilon < 2 * min(value for value in charge.values() if value is not None)
+
+
+def test_folder_without_data_is_told_so(bank: Path) -> None:
+    with pytest.raises(StudyError, match=r"bank/site.toml must name the data file of bank"):
+        read_site(bank).guard()
+
+
+@pytest.mark.parametrize(
+    ("ledger", "simulation", "says"),
+    [
+        (True, False, "the policy of bank does not say simulation = true"),
+        (True, True, "no ledger can book the noise of a simulation"),
+        (False, False, "the policy of bank does not say simulation = true"),
+        (False, True, None),
+    ],
+)
+def test_seed_needs_a_policy_that_allows_it(
+    ours: Path, bank: Path, monkeypatch: pytest.MonkeyPatch, ledger: bool, simulation: bool, says: str | None
+) -> None:
+    text = (bank / "site.toml").read_text().replace('data = "?"', f'data = "{ours.parent / "bank.csv"}"')
+    (bank / "site.toml").write_text(text if ledger else text.replace('ledger = "ledger.sqlite"\n', ""))
+    rules = (bank / "policy.toml").read_text()
+    (bank / "policy.toml").write_text(rules.replace("[policy]", f"[policy]\nsimulation = {str(simulation).lower()}"))
+    monkeypatch.setenv(SEED, "beef")
+    if says is None:
+        kept, randomness = read_site(bank).guard()
+        assert kept is None and randomness.seeded
+        monkeypatch.delenv(SEED)
+        with pytest.raises(StudyError, match="must name a ledger, outside simulations"):
+            read_site(bank).guard()
+    else:
+        with pytest.raises(PolicyError, match=says):
+            read_site(bank).guard()
+
+
+def test_no_certificate(bank: Path) -> None:
+    (bank / "startup" / "client.crt").unlink()
+    with pytest.raises(PolicyError, match=r"bank has no certificate: startup/client.crt is missing"):
+        check_certificate(bank, "bank")
+
+
+def test_wrong_certificate(ours: Path, bank: Path) -> None:
+    for file in ("client.crt", "client.key"):
+        shutil.copy(ours / "town" / "startup" / file, bank / "startup" / file)
+    with pytest.raises(PolicyError, match="the certificate is for town, this folder is bank's"):
+        check_certificate(bank, "bank")
+
+
+def test_foreign_authority(theirs: Path, bank: Path) -> None:
+    shutil.copy(theirs / "bank" / "startup" / "client.crt", bank / "startup" / "client.crt")
+    with pytest.raises(PolicyError, match="the certificate of bank is not from the authority of this study"):
+        check_certificate(bank, "bank")
+
+
+def test_two_processes_cannot_serve_one_folder(bank: Path) -> None:
+    hold = f"from pathlib import Path\nfrom colonnade.network.launch import alone\nwith alone(Path({str(bank)!r})):\n"
+    with alone(bank):
+        done = subprocess.run([sys.executable, "-c", f"{hold} pass"], capture_output=True, text=True)
+    assert done.returncode == 1 and "is being served by another process already" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def listening(ours: Path, port: int) -> Iterator[None]:
+    """FLARE's own listener with the server's certificate, as the server starts it, on loopback."""
+    from nvflare.fuel.f3.drivers.net_utils import get_ssl_context
+
+    start = ours / "server" / "startup"
+    parameters = {
+        "secure": True,
+        "connection_security": "mtls",
+        "ca_cert": str(start / "rootCA.pem"),
+        "server_cert": str(start / "server.crt"),
+        "server_key": str(start / "server.key"),
+    }
+    context = get_ssl_context(parameters, ssl_server=True)
+    assert isinstance(context, ssl.SSLContext)
+    with socket.create_server((LOOPBACK, port)) as server:
+
+        def accept() -> None:
+            while True:
+                try:
+                    plain, _ = server.accept()
+                except OSError:
+                    return
+                threading.Thread(target=talk, args=(plain,), daemon=True).start()
+
+        def talk(plain: socket.socket) -> None:
+            try:
+                with context.wrap_socket(plain, server_side=True) as connection:
+                    connection.recv(1)
+            except OSError:
+                return
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield
+
+
+@pytest.mark.usefixtures("listening")
+class TestHandshake:
+    """The same refusals by the other side, whatever the folder says of itself."""
+
+    def test_right_certificate(self, bank: Path) -> None:
+        assert probe(bank, "bank", *server_address(bank)) is True
+
+    def test_foreign_client(self, theirs: Path, bank: Path) -> None:
+        for file in ("client.crt", "client.key"):
+            shutil.copy(theirs / "bank" / "startup" / file, bank / "startup" / file)
+        with pytest.raises(PolicyError, match="the server refuses the certificate of bank"):
+            probe(bank, "bank", *server_address(bank))
+
+    def test_foreign_server(self, theirs: Path) -> None:
+        with pytest.raises(PolicyError, match="the server's certificate is not from the authority of this study"):
+            probe(theirs / "bank", "bank", *server_address(theirs / "bank"))
+
+    def test_party_that_plays_the_server(self, bank: Path) -> None:
+        with pytest.raises(PolicyError, match="the server shows a certificate for localhost, it must be another"):
+            probe(bank, "bank", server_address(bank)[0], "another")
+
+    def test_no_certificate_at_all(self, ours: Path, port: int) -> None:
+        """A client that shows none is dropped before it can say a word."""
+        context = ssl.create_default_context(cafile=str(ours / "bank" / "startup" / "rootCA.pem"))
+        context.check_hostname = False
+        plain = socket.create_connection((LOOPBACK, port), timeout=5)
+        with plain, pytest.raises((ssl.SSLError, ConnectionError)):
+            connection = context.wrap_socket(plain, server_hostname="localhost")
+            connection.settimeout(5)
+            if not connection.recv(1):
+                raise ConnectionError("dropped")
+
+
+def test_nobody_answers(bank: Path) -> None:
+    assert probe(bank, "bank", Address(LOOPBACK, 9), "localhost") is False
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("party.bank", "party.server"), "must be letters, digits"),
+        (("party.bank", 'party."the bank"'), "must be letters, digits"),
+        (('product = "lattice"', 'product = "plain"'), "stays in one process"),
+    ],
+)
+def test_what_cannot_be_deployed(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    write_study(tmp_path)
+    text = (tmp_path / "study.toml").read_text().replace(*change)
+    (tmp_path / "study.toml").write_text(text)
+    with pytest.raises(ColonnadeError, match=says):
+        deploy_new(tmp_path / "study.toml", tmp_path / "sites", Address("localhost", 8002))
+    assert not (tmp_path / "sites").exists()
+
+
+def test_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    with pytest.raises(StudyError, match="must be a new or an empty folder"):
+        deploy_new(tmp_path / "study.toml", tmp_path, Address("localhost", 8002))

@@ -1,0 +1,76 @@
+"""One real run: server and three parties as processes of their own, mutual TLS on loopback, certificates made here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from colonnade.ledger import Kind, Ledger
+from demo.network import Deployment
+from tests.network.wires import PARTIES, write_study
+
+pytest.importorskip("nvflare", reason="the extra flare is not installed")
+SEED = "5eed"
+
+
+def deployment(folder: Path, seed: str | None = None, people: int = 60) -> Deployment:
+    folder.mkdir(exist_ok=True)
+    write_study(folder, people)
+    sites = Deployment(folder / "study.toml", folder / "sites", seed=seed)
+    for party in PARTIES:
+        sites.fill_in(party, folder / f"{party}.csv", smallest_rows="2")
+    return sites
+
+
+def test_network_and_one_process_give_the_same_bytes_then_refuse(tmp_path: Path) -> None:
+    """Seeded, the release is that of `fit`; then, on the same processes, a party withdraws its permission."""
+    with deployment(tmp_path, SEED) as sites:
+        for name in ("server", *PARTIES):
+            sites.start(name)
+        done = sites.run(tmp_path / "network.json")
+        assert done.returncode == 0, (done.stderr, [sites.said(name) for name in sites.sites])
+        assert "NOT PRIVATE" in done.stdout
+        sites.command("fit", str(sites.study), "--out", str(tmp_path / "alone.json"), "--seed", SEED)
+        network, alone = (tmp_path / "network.json").read_bytes(), (tmp_path / "alone.json").read_bytes()
+        assert network == alone
+        assert json.loads(network)["provenance"]["seeded"] is True
+        for party in PARTIES:
+            kept = list((sites.folder / party / "releases").glob("*.json"))
+            assert [file.read_bytes() for file in kept] == [network]
+            assert "NOT PRIVATE" in sites.said(party) and "done: the release was opened" in sites.said(party)
+
+        # Policies are read anew by each session, on the party's own machine.
+        rules = sites.folder / "bank" / "policy.toml"
+        rules.write_text(re.sub("simulation = true", "simulation = false", rules.read_text()))
+        done = sites.run(tmp_path / "second.json")
+        assert done.returncode == 1 and not (tmp_path / "second.json").exists()
+        assert "the session ended at bank (policy)" in done.stderr and "nothing is spent" in done.stderr
+        assert "the policy of bank does not say simulation = true" in sites.said("bank")
+        for other in ("server", "works", "town"):
+            assert "simulation = true" not in sites.said(other)
+            assert "the session ended at bank (policy)" in sites.said(other)
+        # Nothing of a site's log is sent to the server.
+        assert "does not say simulation" not in "".join(
+            file.read_text(errors="replace") for file in (sites.folder / "server").rglob("*.txt")
+        )
+
+
+@pytest.mark.skipif(not os.environ.get("COLONNADE_LONG"), reason="starts the engine again; make chaos runs it")
+def test_ledgers_over_the_network(tmp_path: Path) -> None:
+    with deployment(tmp_path) as sites:
+        for name in ("server", *PARTIES):
+            sites.start(name)
+        assert sites.run(tmp_path / "first.json").returncode == 0
+        for party in PARTIES:
+            entries = Ledger(sites.folder / party / "ledger.sqlite").entries()
+            assert [entry.kind for entry in entries] == [Kind.BOOKED, Kind.RELEASED]
+        done = sites.run(tmp_path / "second.json")
+        assert done.returncode == 1 and "(budget)" in done.stderr and "nothing is spent" in done.stderr
+        for party in PARTIES:
+            assert len(Ledger(sites.folder / party / "ledger.sqlite").entries()) == 2
+        shutil.rmtree(sites.folder / "server" / "snapshots", ignore_errors=True)

@@ -1,0 +1,310 @@
+"""A session over a wire without an engine: the same release as in one process, and every refusal with its sentence."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from colonnade.foundation.randomness import Randomness
+from colonnade.ledger import Kind
+from colonnade.mechanism.release import write_release
+from colonnade.protocol.messages import Envelope, Plan, Step, body_of, encode_body
+from colonnade.study import Study
+from colonnade.table import read_table
+from colonnade.transport.embedded import run_embedded
+from colonnade.transport.hub import Hub
+from colonnade.transport.keeper import Keeper
+from colonnade.transport.study_digest import study_digest
+from colonnade.transport.wire import (
+    Entry,
+    Mail,
+    Patience,
+    Pull,
+    Push,
+    Unreachable,
+    decode_item,
+    decode_reply,
+    decode_request,
+    encode,
+)
+from tests.network.wires import PARTIES, QUICK, Run, Wire, keeper, run, write_study
+
+SEED = b"a seed of tests"
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return write_study(tmp_path)
+
+
+@pytest.fixture
+def keepers(study: Study, tmp_path: Path) -> dict[str, Keeper]:
+    return {name: keeper(tmp_path, name) for name in PARTIES}
+
+
+def kinds(keepers: dict[str, Keeper], name: str) -> list[Kind]:
+    return [entry.kind for entry in keepers[name].ledger.entries()]
+
+
+def nothing_spent(keepers: dict[str, Keeper]) -> None:
+    for name in PARTIES:
+        assert keepers[name].spent().epsilon == 0.0, name
+
+
+def embedded(study: Study, seed: bytes) -> bytes:
+    tables = {
+        name: read_table(name, source.data, study.agreement.schema.parties[name], source.id)  # type: ignore[arg-type]
+        for name, source in study.sources.items()
+    }
+    return write_release(run_embedded(study.agreement, tables, study.alignment, Randomness(seed)).release)
+
+
+def opened(out: Run) -> set[bytes]:
+    assert out.result is not None and not out.errors, out.errors
+    assert out.result.release is not None
+    return {write_release(release) for release in (out.result.release, *out.releases.values())}
+
+
+def test_release_is_that_of_one_process(study: Study, tmp_path: Path) -> None:
+    assert opened(run(study, tmp_path, SEED)) == {embedded(study, SEED)}
+    assert embedded(study, b"another") != embedded(study, SEED)
+
+
+def test_release_is_that_of_one_process_without_alignment(tmp_path: Path) -> None:
+    study = replace(write_study(tmp_path), alignment="none")
+    for name in PARTIES:
+        lines = (tmp_path / f"{name}.csv").read_text().splitlines()
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines[:50]) + "\n")
+    assert opened(run(study, tmp_path, SEED)) == {embedded(study, SEED)}
+
+
+def test_lost_answers_are_asked_for_again_and_done_once(study: Study, tmp_path: Path) -> None:
+    """Every third answer is lost after the work was done, every fifth request before."""
+
+    def lossy(hub: Hub) -> Wire:
+        count, lock = [0], threading.Lock()
+
+        def carry(name: str, data: bytes) -> bytes:
+            with lock:
+                count[0] += 1
+                here = count[0]
+            if here % 5 == 0:
+                raise Unreachable
+            answer = hub.handle(name, data)
+            if here % 3 == 0:
+                raise Unreachable
+            return answer
+
+        return carry
+
+    patience = Patience(10.0, 10.0, 0.05, 0.05, 2.0)
+    assert opened(run(study, tmp_path, SEED, wire=lossy, patience=patience)) == {embedded(study, SEED)}
+
+
+def test_ledgers_are_booked_and_released(study: Study, tmp_path: Path, keepers: dict[str, Keeper]) -> None:
+    assert len(opened(run(study, tmp_path, keepers=keepers))) == 1
+    for name in PARTIES:
+        assert kinds(keepers, name) == [Kind.BOOKED, Kind.RELEASED]
+
+
+def test_second_session_within_the_same_budget(study: Study, tmp_path: Path, keepers: dict[str, Keeper]) -> None:
+    opened(run(study, tmp_path, keepers=keepers))
+    before = {name: keepers[name].spent().epsilon for name in PARTIES}
+    # The bank has room for half a session more.
+    room = 1.5 * before["bank"]
+    again = {name: keeper(tmp_path, name, total=room if name == "bank" else 500.0) for name in PARTIES}
+    out = run(study, tmp_path, keepers=again)
+    assert not out.releases and out.result is not None and out.result.release is None
+    assert "bank refuses: " in out.sentence("bank") and f"{room:.6g}" in out.sentence("bank")
+    # The others hear who and which kind of reason, and no number of the bank's book.
+    assert out.sentence("works").startswith("the session ended at bank (budget)")
+    assert f"{room:.6g}" not in out.sentence("works") and "nothing is spent" in out.sentence("works")
+    assert {name: again[name].spent().epsilon for name in PARTIES} == before
+
+
+def meddling(change: Callable[[str, Envelope], Envelope], victim: str = "bank") -> Callable[[Hub], Wire]:
+    """A wire that changes plans on their way to one party."""
+
+    def wire(hub: Hub) -> Wire:
+        def carry(name: str, data: bytes) -> bytes:
+            answer = hub.handle(name, data)
+            reply = decode_reply(answer)
+            if name == victim and isinstance(reply, Mail):
+                item = decode_item(reply.item)
+                if isinstance(item, Envelope) and item.step is Step.PLAN:
+                    return encode(Mail(reply.number, change(name, item).encode()))
+            return answer
+
+        return carry
+
+    return wire
+
+
+def with_plan(envelope: Envelope, **terms: object) -> Envelope:
+    plan = body_of(envelope, Plan)
+    other = msgspec.structs.replace(plan, agreement={**plan.agreement, **terms})
+    return msgspec.structs.replace(envelope, body=encode_body(other))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        # A larger epsilon is a smaller noise scale than the study announces.
+        (lambda _, e: with_plan(e, epsilon=60.0), "the plan's epsilon is not what this party agreed to: it is 60.0"),
+        (lambda _, e: with_plan(e, collusion=0), "the plan's collusion is not what this party agreed to: it is 0"),
+        (lambda _, e: with_plan(e, delta=0.1), "the plan's delta is not what this party agreed to"),
+        (lambda _, e: msgspec.structs.replace(e, plan="0" * 64), "the server announces plan 0000000000000000"),
+        (lambda _, e: msgspec.structs.replace(e, body=e.body[:-1]), "cannot be decoded"),
+    ],
+    ids=["smaller noise", "fewer shares of noise", "delta", "another digest", "cut off"],
+)
+def test_plan_altered_in_transit(
+    study: Study,
+    tmp_path: Path,
+    keepers: dict[str, Keeper],
+    change: Callable[[str, Envelope], Envelope],
+    says: str,
+) -> None:
+    out = run(study, tmp_path, keepers=keepers, wire=meddling(change))
+    assert not out.releases and says in out.sentence("bank"), out.sentence("bank")
+    for other in ("works", "town"):
+        assert out.sentence(other).startswith("the session ended at bank (")
+        assert "nothing is spent" in out.sentence(other)
+    assert all(not kinds(keepers, name) for name in PARTIES)
+
+
+def test_server_with_another_study(study: Study, tmp_path: Path, keepers: dict[str, Keeper]) -> None:
+    """A server that plans less noise than the study of the parties is refused at the door, or by the plan itself."""
+    greedy = replace(study, agreement=replace(study.agreement, epsilon=60.0))
+    out = run(study, tmp_path, keepers=keepers, hub_study=greedy, patience=replace(QUICK, join=1.0))
+    for name in PARTIES:
+        assert "its study file states other terms than the server's; nothing is spent" in out.sentence(name)
+
+    def lying(hub: Hub) -> Wire:
+        hub._study = study_digest(study.agreement, study.alignment)
+        return hub.handle
+
+    out = run(study, tmp_path, keepers=keepers, hub_study=greedy, wire=lying)
+    told = [out.sentence(name) for name in PARTIES]
+    assert any("the plan's epsilon is not what this party agreed to: it is 60.0" in sentence for sentence in told)
+    assert all("nothing is spent" in sentence for sentence in told)
+    assert all(not kinds(keepers, name) for name in PARTIES)
+
+
+def test_party_name_used_twice(study: Study, tmp_path: Path) -> None:
+    """Whoever enters second under a name is refused; the session of the first goes on."""
+    seen: list[bytes] = []
+
+    def wire(hub: Hub) -> Wire:
+        def carry(name: str, data: bytes) -> bytes:
+            answer = hub.handle(name, data)
+            request = decode_request(data)
+            if name == "bank" and isinstance(request, Pull) and not seen:
+                stranger = bytes(16)
+                for meddled in (msgspec.structs.replace(request, instance=stranger), Push(stranger, 1, b"")):
+                    seen.append(hub.handle("bank", encode(meddled)))
+            return answer
+
+        return carry
+
+    assert opened(run(study, tmp_path, SEED, wire=wire)) == {embedded(study, SEED)}
+    assert [decode_reply(answer).why for answer in seen] == [Entry.TWICE, Entry.TWICE]  # type: ignore[union-attr]
+
+
+def test_second_process_of_a_party_hears_its_sentence(study: Study, tmp_path: Path, keepers: dict[str, Keeper]) -> None:
+    """Two processes with the bank's certificate: the wire lets the town's speak in the bank's name."""
+
+    def wire(hub: Hub) -> Wire:
+        return lambda name, data: hub.handle("bank" if name == "town" else name, data)
+
+    out = run(study, tmp_path, keepers=keepers, wire=wire, patience=replace(QUICK, join=1.0))
+    told = [out.sentence("bank"), out.sentence("town")]
+    assert sum("a party of this name has entered the session already; nothing is spent" in text for text in told) == 1
+    assert out.result is not None and out.result.release is None
+    nothing_spent(keepers)
+
+
+def test_seeds_must_agree(study: Study, tmp_path: Path) -> None:
+    def half_seeded(hub: Hub) -> Wire:
+        hub._seeded = False
+        return hub.handle
+
+    out = run(study, tmp_path, SEED, wire=half_seeded, patience=replace(QUICK, join=0.5))
+    assert "server and parties must all be seeded for a simulation, or none" in out.sentence("bank")
+
+
+class Gone(BaseException):
+    """Stands for a process that was killed: it says nothing more."""
+
+
+def dying(victim: str, calls: int) -> Callable[[Hub], Wire]:
+    """A wire on which a party falls silent after so many of its pushes and pulls."""
+
+    def wire(hub: Hub) -> Wire:
+        count = [0]
+
+        def carry(name: str, data: bytes) -> bytes:
+            if name == victim:
+                count[0] += isinstance(decode_request(data), (Push, Pull))
+                if count[0] > calls:
+                    raise Gone
+            return hub.handle(name, data)
+
+        return carry
+
+    return wire
+
+
+@pytest.mark.parametrize("calls", [0, 4, 20])
+def test_party_dies(study: Study, tmp_path: Path, keepers: dict[str, Keeper], calls: int) -> None:
+    patience = Patience(join=10.0, silence=0.6, beat=0.1, poll=0.1, farewell=1.0)
+    out = run(study, tmp_path, keepers=keepers, wire=dying("town", calls), patience=patience)
+    assert isinstance(out.errors["town"], Gone)
+    for other in ("works", "bank"):
+        sentence = out.sentence(other)
+        assert sentence.startswith("the session ended at town (party-lost)"), sentence
+        assert "it was at step " in sentence and "nothing is spent" in sentence
+    nothing_spent({name: kept for name, kept in keepers.items() if name != "town"} | {"town": keepers["town"]})
+
+
+def test_exception_text_stays_at_home(study: Study, tmp_path: Path, keepers: dict[str, Keeper]) -> None:
+    secret = "the-mayors-secret"
+    lines = (tmp_path / "town.csv").read_text().replace(",yes", f",{secret}", 1)
+    (tmp_path / "town.csv").write_text(lines)
+    heard: list[bytes] = []
+
+    def wire(hub: Hub) -> Wire:
+        def carry(name: str, data: bytes) -> bytes:
+            heard.append(data)
+            heard.append(hub.handle(name, data))
+            return heard[-1]
+
+        return carry
+
+    out = run(study, tmp_path, keepers=keepers, wire=wire)
+    assert secret in out.sentence("town")
+    assert out.sentence("bank").startswith("the session ended at town (data)")
+    assert not any(secret.encode() in data for data in heard)
+    nothing_spent(keepers)
+
+
+def test_party_that_never_comes(study: Study, tmp_path: Path, keepers: dict[str, Keeper]) -> None:
+    patience = replace(QUICK, join=0.5)
+
+    def wire(hub: Hub) -> Wire:
+        def carry(name: str, data: bytes) -> bytes:
+            if name == "town":
+                raise Unreachable
+            return hub.handle(name, data)
+
+        return carry
+
+    out = run(study, tmp_path, keepers=keepers, wire=wire, patience=patience)
+    assert out.sentence("bank").startswith("the session ended at town (timeout)")
+    assert "the server was not heard" in out.sentence("town")
+    nothing_spent(keepers)
