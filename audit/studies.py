@@ -1,0 +1,56 @@
+"""Lean studies, one or two columns a party: few released numbers, so that a black-box bound can be tight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from colonnade.foundation.schema import Column, Numeric, Schema
+from colonnade.mechanism.objective import Calibration, Task
+from colonnade.protocol.agreement import Agreement
+
+EPSILON = 2.0
+DELTA = 0.05
+"""Large, so that a bound from some thousand sessions can come near epsilon; no study should use it."""
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A calibration and a law of noise, by the name that the tables give them."""
+
+    name: str
+    changes: dict[str, Any]
+
+
+MECHANISMS = (
+    Mechanism("exact, Laplace", {"release": "trace"}),
+    Mechanism("exact, Gaussian", {"release": "trace", "delta": DELTA}),
+    Mechanism("paper, Laplace", {"calibration": Calibration.PAPER}),
+)
+
+
+def lean(parties: int, collusion: int = 0, **changes: Any) -> Agreement:
+    """p0 holds the label, p1, p2, ... one number each."""
+    columns: dict[str, dict[str, Column]] = {"p0": {"y": Numeric(-1, 1)}}
+    for k in range(1, parties):
+        columns[f"p{k}"] = {f"x{k}": Numeric(-1, 1)}
+    return replace(
+        Agreement("audit", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=collusion, release="trace"), **changes
+    )
+
+
+def uneven(**changes: Any) -> Agreement:
+    """p0 holds the label and three numbers, p1 one: cross terms weigh most for p1."""
+    columns: dict[str, dict[str, Column]] = {
+        "p0": {"y": Numeric(-1, 1), **{f"x{i}": Numeric(-1, 1) for i in range(1, 4)}},
+        "p1": {"x4": Numeric(-1, 1)},
+    }
+    return replace(Agreement("uneven", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=0), **changes)
+
+
+def lopsided(**changes: Any) -> Agreement:
+    """One party whose number reaches from -1 to 8: its two bounds are far from alike."""
+    columns: dict[str, dict[str, Column]] = {"p0": {"y": Numeric(-1, 1), "x1": Numeric(-1, 8)}}
+    return replace(
+        Agreement("lopsided", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=0, release="trace"), **changes
+    )

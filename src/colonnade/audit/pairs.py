@@ -1,0 +1,196 @@
+"""Hard neighbours: data sets that differ in one record, chosen so that the release moves as far as it can.
+
+The climber knows the schema and the plan's scales, and nothing of the proofs. Numbers at a bound are written far beyond
+it, so that a pipeline that forgot to clip is caught.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from colonnade.crypto.product import Integers
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Column, Numeric
+from colonnade.mechanism.moments import Law
+from colonnade.protocol.session import Session
+from colonnade.table import Table, table_from
+
+Floats = NDArray[np.float64]
+Record = dict[str, dict[str, Any]]
+"""A record's raw values, by party and column."""
+
+MOST_LEVELS = 8
+BEYOND = 3.0
+"""How many widths a number that stands for a bound lies outside it."""
+STARTS = 6
+MANY = 20_000
+"""Released numbers from which on a single climb must do."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One record before and after, where only the parties in `scope` hold another part of it."""
+
+    scope: tuple[str, ...]
+    before: Record
+    after: Record
+
+
+def candidates(column: Column) -> list[Any]:
+    """Raw values that may be extreme: bounds, the middle and quarters, one value in each bin, levels."""
+    if not isinstance(column, Numeric):
+        return list(column.all_levels)[:MOST_LEVELS]
+    if column.bins:
+        edges = [column.low, *column.bins, column.high]
+        return [(a + b) / 2 for a, b in pairwise(edges)][:MOST_LEVELS]
+    width = column.high - column.low
+    inner = [column.low + width * share for share in (0.25, 0.5, 0.75)]
+    return [column.low - BEYOND * width, *inner, column.high + BEYOND * width]
+
+
+def middle(column: Column) -> Any:
+    """A value for records that are only there to be there: three quarters of the way up, or the first level."""
+    if isinstance(column, Numeric):
+        return column.low + 0.75 * (column.high - column.low)
+    return column.all_levels[0]
+
+
+class Climber:
+    """Looks for the pair of records that the plan's noise hides least."""
+
+    def __init__(self, session: Session, randomness: Randomness) -> None:
+        self.session, self._randomness = session, randomness
+        plan = session.plan
+        self.values: dict[tuple[str, str], list[Any]] = {}
+        self.codes: dict[tuple[str, str], tuple[Integers, Floats]] = {}
+        for party, columns in session.agreement.schema.parties.items():
+            for name, column in columns.items():
+                raw = candidates(column)
+                self.values[party, name] = raw
+                self.codes[party, name] = _coordinates(session, party, name, raw)
+        self.columns = list(self.values)
+        factors, places, rates, at = [], [], [], 0
+        for item in plan.blocks:
+            size = item.block.size
+            factors.append(item.block.factors[:, -2:])
+            places.append(np.full(len(item.block.weights), at) if item.block.summed else np.arange(at, at + size))
+            weight = np.ones(1) if item.block.summed else np.abs(item.block.weights)
+            rates.append(weight / float(item.scale))
+            at += size
+        self.factors, self.places = np.concatenate(factors), np.concatenate(places)
+        self.rates, self.size = np.concatenate(rates), at
+
+    def loss(self, z: Floats, w: Floats) -> Floats:
+        """The largest privacy loss between records in the rows of z and of w: sum, or root of squares, of rates."""
+        change = (
+            z[:, self.factors[:, 0]] * z[:, self.factors[:, 1]] - w[:, self.factors[:, 0]] * w[:, self.factors[:, 1]]
+        )
+        if self.size < len(self.places):
+            summed = np.zeros((self.size, len(z)))
+            np.add.at(summed, self.places, change.T)
+            change = summed.T
+        scaled = np.abs(change) * self.rates
+        if self.session.plan.law is Law.LAPLACE:
+            return np.asarray(scaled.sum(axis=1))
+        return np.asarray(np.sqrt(np.square(scaled).sum(axis=1)))
+
+    def climb(self, scope: Sequence[str]) -> Pair:
+        """The best of several climbs, one column at a time, with the columns outside the scope equal."""
+        best, found = -1.0, ([0] * len(self.columns), [0] * len(self.columns))
+        for _ in range(STARTS if self.size < MANY else 1):
+            one, two = ([int(w) % len(self.values[c]) for c, w in self._words()] for _ in range(2))
+            two = [j if c[0] in scope else i for c, i, j in zip(self.columns, one, two, strict=True)]
+            value, before = self._sweep(one, two, scope), -1.0
+            while value > before * (1 + 1e-9) + 1e-12:
+                before, value = value, self._sweep(one, two, scope)
+            if value > best:
+                best, found = value, (one, two)
+        return Pair(tuple(scope), self._record(found[0]), self._record(found[1]))
+
+    def _words(self) -> list[tuple[tuple[str, str], np.uint64]]:
+        """A random word for each column."""
+        return list(zip(self.columns, self._randomness.words(len(self.columns)), strict=True))
+
+    def _sweep(self, one: list[int], two: list[int], scope: Sequence[str]) -> float:
+        z, w = self._vector(one), self._vector(two)
+        value = 0.0
+        for at in np.argsort([word for _, word in self._words()]):
+            column = self.columns[at]
+            where, codes = self.codes[column]
+            count = len(codes)
+            i, j = (v.ravel() for v in np.meshgrid(np.arange(count), np.arange(count)))
+            if column[0] not in scope:
+                i = j = np.arange(count)
+            zs, ws = np.repeat(z[None], len(i), 0), np.repeat(w[None], len(i), 0)
+            zs[:, where], ws[:, where] = codes[i], codes[j]
+            values = self.loss(zs, ws)
+            top = int(np.argmax(values))
+            value, z, w = float(values[top]), zs[top], ws[top]
+            one[at], two[at] = int(i[top]), int(j[top])
+        return value
+
+    def _vector(self, chosen: list[int]) -> Floats:
+        out = np.ones(self.session.plan.layout.width)
+        for column, i in zip(self.columns, chosen, strict=True):
+            where, codes = self.codes[column]
+            out[where] = codes[i]
+        return out
+
+    def _record(self, chosen: list[int]) -> Record:
+        out: Record = {}
+        for (party, name), i in zip(self.columns, chosen, strict=True):
+            out.setdefault(party, {})[name] = self.values[party, name][i]
+        return out
+
+
+def _coordinates(session: Session, party: str, name: str, raw: list[Any]) -> tuple[Integers, Floats]:
+    """Where a column stands in the record's vector, and what each raw value is there."""
+    columns = session.agreement.schema.parties[party]
+    frame = {other: raw if other == name else [middle(column)] * len(raw) for other, column in columns.items()}
+    encoded = table_from(party, pl.DataFrame(frame), columns).encode(session.plan.layout, session.grid)
+    rows = np.asarray(encoded.rows(0, len(raw)), dtype=np.float64) / session.grid.bound
+    # An attribute is named after its column; in the paper's encoding after its column and a level's number.
+    own = [
+        i
+        for i in session.plan.layout.attribute_of[session.columns_of(party)]
+        if (attribute := session.plan.layout.attributes[i].name) == f"{party}.{name}"
+        or (attribute.startswith(f"{party}.{name}=") and attribute.removeprefix(f"{party}.") not in columns)
+    ]
+    here = np.isin(session.plan.layout.attribute_of[session.columns_of(party)], own)
+    return session.columns_of(party).start + np.flatnonzero(here), rows[:, here]
+
+
+def tables_with(session: Session, records: Sequence[Record], rows: int) -> dict[str, Table]:
+    """All parties' tables: these records first, then records from the middle of the schema, as a file would give."""
+    out = {}
+    for party, columns in session.agreement.schema.parties.items():
+        frame = {
+            name: [r[party][name] for r in records] + [middle(column)] * (rows - len(records))
+            for name, column in columns.items()
+        }
+        out[party] = table_from(party, pl.DataFrame(frame), columns)
+    return out
+
+
+def exact_vector(session: Session, tables: Mapping[str, Table]) -> Integers:
+    """The integers that a session on these tables would open if there were no noise."""
+    parts = [np.full((session.rows, 1), session.grid.bound, dtype=np.int64)]
+    for name in session.parties:
+        columns = tables[name].encode(session.plan.layout, session.grid)
+        parts.append(np.asarray(columns.rows(0, session.rows), dtype=np.int64))
+    record = np.concatenate(parts, axis=1)
+    products = record.T @ record
+    out = np.zeros(session.length, dtype=np.int64)
+    for i, item in enumerate(session.plan.blocks):
+        factors = item.block.factors
+        values = products[factors[:, -2], factors[:, -1]]
+        gain = 1 if item.block.single else session.spec.gain
+        out[session.positions[i]] = gain * (values.sum(keepdims=True) if item.block.summed else values)
+    return out
