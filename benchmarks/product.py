@@ -1,10 +1,11 @@
 """CPU time, bytes, memory and error of a secure product against the plain float64 GEMM of the same cross blocks.
 
-    python benchmarks/product.py --n 80000 --d 800 --parties 4 --product lattice [--json]
-    python benchmarks/product.py --table
+    python benchmarks/product.py --n 80000 --d 800 --parties 4 --product lattice [--kernels numpy] [--json]
+    python benchmarks/product.py --table [--kernels numpy]
 
 All sides run in this process, one after the other, with one BLAS thread; times are CPU times (process_time), medians
-of several runs, with the plain products measured before and after each of them.
+of several runs, with the plain products measured before and after each of them. Compiled kernels (where numba is
+installed) are loaded before the first run; `ready_seconds` says what that took, compilation included if it was needed.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import process_time, sleep
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto import lattice
+from colonnade.crypto import compiled, lattice
 from colonnade.crypto.product import SERVER, Cross, Integers, PartyProduct, ProductSpec, ServerProduct
 from colonnade.foundation.randomness import Randomness
 
+KERNELS = ("numpy", "compiled")
+BESIDE = (500, 6, 3)
+"""n, d, K at which lattice and bgn are put side by side."""
 SIZES = [(80_000, 800, 2), (80_000, 800, 4), (80_000, 800, 8), (45_000, 41, 2), (370_000, 14, 2)]
 """n, d, K of EXPERIMENTS.md's speed table."""
 
@@ -109,9 +114,10 @@ class Case:
         return process_time() - start, [product.astype(np.int64) for product in products]
 
 
-def backend(product: str) -> tuple[type[PartyProduct], type[ServerProduct]]:
+def backend(product: str, kernels: str = "numpy") -> tuple[type[PartyProduct], type[ServerProduct]]:
     if product == "lattice":
-        return lattice.LatticeParty, lattice.LatticeServer
+        party = compiled.CompiledParty if kernels == "compiled" else lattice.LatticeParty
+        return party, lattice.LatticeServer
     if product == "plain":
         from colonnade.crypto.plain import PlainParty, PlainServer
 
@@ -134,9 +140,9 @@ class Meter:
         self._last = now
 
 
-def run(case: Case, product: str, meter: Meter) -> tuple[Integers, list[int]]:
+def run(case: Case, product: str, meter: Meter, kernels: str = "numpy") -> tuple[Integers, list[int]]:
     """All sides of one session; the opened integers, and the bytes that each party sent."""
-    spec, (Party, Server) = case.spec, backend(product)
+    spec, (Party, Server) = case.spec, backend(product, kernels)
     zero = {cross: np.zeros(cross.shape, np.int64) for cross in spec.crosses}
     parties = [Party(spec, k, Resident(data), zero, Randomness()) for k, data in enumerate(case.data)]
     server, sent = Server(spec), [0] * len(parties)
@@ -165,17 +171,21 @@ def run(case: Case, product: str, meter: Meter) -> tuple[Integers, list[int]]:
 
 
 def measure(
-    n: int, d: int, parties: int, product: str, bound: int, repeat: int, modulus_bits: int | None
+    n: int, d: int, parties: int, product: str, bound: int, repeat: int, modulus_bits: int | None, kernels: str
 ) -> dict[str, object]:
     case = Case.make(n, d, parties, bound, product, modulus_bits)
     floats = [data.astype(np.float64) for data in case.data]
     plains, runs = [], []
+    start = process_time()
+    if product == "lattice" and kernels == "compiled":
+        run(Case.make(1, d, parties, bound, product, case.spec.modulus_bits), product, Meter(), kernels)
+    ready = process_time() - start
     with Peak() as peak:
         # Interleaved, so that whatever else the machine does falls on both sides alike.
         for _ in range(repeat):
             plains.append(case.multiply(floats)[0])
             meter = Meter()
-            opened, sent = run(case, product, meter)
+            opened, sent = run(case, product, meter, kernels)
             runs.append(meter.steps)
             plains.append(case.multiply(floats)[0])
     plain, exact = median(plains), case.multiply(floats)[1]
@@ -184,24 +194,43 @@ def measure(
     error = opened - np.concatenate([case.spec.gain * part.ravel() for part in exact])
     return {
         "n": n, "d": d, "parties": parties, "product": product, "bound": bound,
+        "kernels": kernels if product == "lattice" else "-", "ready_seconds": ready,
         "modulus_bits": case.spec.modulus_bits, "gain": case.spec.gain,
         "cpu_seconds": seconds, "plain_cpu_seconds": plain, "ratio": seconds / plain,
+        "microseconds_per_record_product": 1e6 * seconds / (n * error.size),
         "bytes": sent, "own_mb": max(data.nbytes for data in case.data) / 1e6, "peak_mb": peak.megabytes,
         "rms_error": float(np.sqrt(np.mean(np.square(error, dtype=np.float64)))), "max_error": int(np.abs(error).max()),
         "steps": best,
     }  # fmt: skip
 
 
-def table() -> None:
+def measured_apart(n: int, d: int, parties: int, kernels: str, product: str = "lattice") -> dict[str, Any]:
+    """The same in a process of its own."""
+    sizes = ["--n", str(n), "--d", str(d), "--parties", str(parties)]
+    command = [sys.executable, __file__, "--json", *sizes, "--kernels", kernels, "--product", product]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def table(kernels: str) -> None:
     print("| n | d | K | bound | q | CPU s | plain GEMM s | ratio | MB sent | peak MB | rms error / gain |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for n, d, parties in SIZES:
-        command = [sys.executable, __file__, "--json", "--n", str(n), "--d", str(d), "--parties", str(parties)]
-        r = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        r = measured_apart(n, d, parties, kernels)
         print(
             f"| {n:,} | {d} | {parties} | {r['bound']} | 2^{r['modulus_bits']} | {r['cpu_seconds']:.3f} | "
             f"{r['plain_cpu_seconds']:.4f} | {r['ratio']:.2f} | {sum(r['bytes']) / 1e6:.0f} | {r['peak_mb']:.0f} | "
             f"{r['rms_error'] / r['gain']:.2f} |",
+            flush=True,
+        )
+    print(f"\nKernels: {r['kernels']}, ready after {r['ready_seconds']:.1f} CPU s in a new process.\n")
+    print("| product | n | d | K | CPU s | microseconds per record product |")
+    print("|---|---|---|---|---|---|")
+    for product in ("lattice", "bgn"):
+        r = measured_apart(*BESIDE, kernels, product)
+        print(
+            f"| {product} | {BESIDE[0]} | {BESIDE[1]} | {BESIDE[2]} | {r['cpu_seconds']:.3f} | "
+            f"{r['microseconds_per_record_product']:.3g} |",
             flush=True,
         )
 
@@ -212,18 +241,20 @@ def main() -> None:
     parser.add_argument("--d", type=int, default=800)
     parser.add_argument("--parties", type=int, default=2)
     parser.add_argument("--product", choices=("plain", "lattice", "bgn"), default="lattice")
+    parser.add_argument("--kernels", choices=KERNELS, help="of lattice; compiled where numba is installed")
     parser.add_argument("--bound", type=int, help="largest entry; 7 for d above 100, 127 below")
     parser.add_argument("--modulus-bits", type=int, help="a larger modulus than the plan needs")
     parser.add_argument("--repeat", type=int, help="runs, of which the median counts")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--table", action="store_true", help="the sizes of the speed table, one process each")
     given = parser.parse_args()
+    kernels = given.kernels or KERNELS[compiled.available()]
     if given.table:
-        table()
+        table(kernels)
         return
     bound = given.bound or (7 if given.d > 100 else 127)
-    repeat = given.repeat or (3 if given.n * given.d > 10_000_000 else 9)
-    result = measure(given.n, given.d, given.parties, given.product, bound, repeat, given.modulus_bits)
+    repeat = given.repeat or (1 if given.product == "bgn" else 3 if given.n * given.d > 10_000_000 else 9)
+    result = measure(given.n, given.d, given.parties, given.product, bound, repeat, given.modulus_bits, kernels)
     if given.json:
         print(json.dumps(result))
         return

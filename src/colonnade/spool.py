@@ -3,47 +3,151 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
-from typing import IO, Any
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from threading import Lock
+from typing import IO, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64] | NDArray[np.int32]
 
-MEMORY = 256 << 20
+MEMORY = 32 << 20
 """Bytes of one table that stay in memory; beyond, its columns go to disk."""
+_TAKEN_ROWS = 1 << 20
+
+
+class Disk:
+    """An unlinked temporary file: no other process can open it, and it ends with the last object that uses it."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="colonnade-", buffering=0)  # noqa: SIM115 - lives as long
+        self._lock = Lock()
+
+    def append(self, values: NDArray[Any]) -> int:
+        """Where the values begin."""
+        rest = np.ascontiguousarray(values).data.cast("B") if values.size else memoryview(b"")
+        with self._lock:
+            start = self._file.seek(0, 2)
+            while rest:
+                # A signal may end a write early.
+                rest = rest[self._file.write(rest) or 0 :]
+        return start
+
+    def read(self, start: int, out: NDArray[Any]) -> None:
+        rest = out.data.cast("B") if out.size else memoryview(b"")
+        with self._lock:
+            self._file.seek(start)
+            while rest:
+                rest = rest[self._file.readinto(rest) or len(rest) :]  # type: ignore[attr-defined]
 
 
 class StoredColumn:
-    """One column in an unlinked temporary file: no other process can open it, and it ends with this object."""
+    """One column on disk, in segments; the columns of a table share a file, for files are few and columns are many."""
 
-    def __init__(self, dtype: Any) -> None:
-        self._dtype = np.dtype(dtype)
-        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="colonnade-", buffering=0)  # noqa: SIM115 - lives as long
+    def __init__(self, disk: Disk, dtype: Any) -> None:
+        self._disk, self._dtype = disk, np.dtype(dtype)
+        self._starts: list[int] = []
+        self._places: list[int] = []
         self._rows = 0
 
-    def append(self, values: Values) -> None:
-        self._file.seek(0, 2)
-        self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
+    def append(self, values: NDArray[Any]) -> None:
+        self._starts.append(self._rows)
+        self._places.append(self._disk.append(values.astype(self._dtype, copy=False)))
         self._rows += len(values)
 
     def __len__(self) -> int:
         return self._rows
 
     def rows(self, start: int, stop: int) -> Values:
-        self._file.seek(start * self._dtype.itemsize)
-        out: Values = np.fromfile(self._file, dtype=self._dtype, count=max(0, min(stop, self._rows) - start))
+        stop = min(stop, self._rows)
+        out = np.empty(max(0, stop - start), dtype=self._dtype)
+        place = start
+        segment = max(0, bisect_right(self._starts, start) - 1)
+        while place < stop:
+            first = self._starts[segment]
+            end = self._starts[segment + 1] if segment + 1 < len(self._starts) else self._rows
+            here = out[place - start : min(end, stop) - start]
+            self._disk.read(self._places[segment] + (place - first) * self._dtype.itemsize, here)
+            place, segment = min(end, stop), segment + 1
         return out
 
-    def take(self, order: NDArray[np.int64]) -> StoredColumn:
+    def take(self, order: NDArray[np.int64], disk: Disk) -> StoredColumn:
         """The same column in another order; one column at a time is in memory."""
-        out = StoredColumn(self._dtype)
-        out.append(self.rows(0, self._rows)[order])
+        out, whole = StoredColumn(disk, self._dtype), self.rows(0, self._rows)
+        for start in range(0, len(order), _TAKEN_ROWS):
+            out.append(whole[order[start : start + _TAKEN_ROWS]])
         return out
 
     def __repr__(self) -> str:
         return f"StoredColumn({self._rows} rows)"
+
+
+class StoredRows:
+    """Integer rows on disk; implements crypto.product.Columns."""
+
+    def __init__(self, width: int) -> None:
+        self._disk, self._width, self._rows = Disk(), width, 0
+
+    def append(self, rows: NDArray[np.int16]) -> None:
+        self._disk.append(rows)
+        self._rows += len(rows)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._rows, self._width
+
+    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
+        out = np.empty((max(0, min(stop, self._rows) - start), self._width), dtype=np.int16)
+        self._disk.read(2 * start * self._width, out)
+        return out
+
+    def __repr__(self) -> str:
+        return f"StoredRows{self.shape}"
+
+
+class StoredTexts(Sequence[str]):
+    """Texts on disk; in memory is where each ends."""
+
+    def __init__(self) -> None:
+        self._data = StoredColumn(Disk(), np.uint8)
+        self._ends = [np.zeros(1, np.int64)]
+
+    def append(self, texts: NDArray[np.uint8], lengths: NDArray[np.int64]) -> None:
+        """Texts one after the other in UTF-8, and how many bytes each has."""
+        self._ends.append(len(self._data) + np.cumsum(lengths, dtype=np.int64))
+        self._data.append(texts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._ends)) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self._between(index % len(self), index % len(self) + 1)[0]
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _TAKEN_ROWS):
+            yield from self._between(start, min(len(self), start + _TAKEN_ROWS))
+
+    def _between(self, start: int, stop: int) -> list[str]:
+        if len(self._ends) > 1:
+            self._ends = [np.concatenate(self._ends)]
+        ends = self._ends[0][start : stop + 1]
+        data = self._data.rows(int(ends[0]), int(ends[-1])).tobytes()
+        places = (ends - ends[0]).tolist()
+        return [data[a:b].decode() for a, b in pairwise(places)]
+
+    def __repr__(self) -> str:
+        return f"StoredTexts({len(self)} rows)"
 
 
 Stored = Values | StoredColumn
@@ -54,9 +158,13 @@ def part(column: Stored, start: int, stop: int) -> Values:
     return column.rows(start, stop) if isinstance(column, StoredColumn) else column[start:stop]
 
 
-def taken(column: Stored, order: NDArray[np.int64]) -> Stored:
-    """A column in another order."""
-    return column.take(order) if isinstance(column, StoredColumn) else column[order]
+def taken(columns: Mapping[str, Stored], order: NDArray[np.int64]) -> dict[str, Stored]:
+    """Columns in another order."""
+    disk = Disk() if any(isinstance(column, StoredColumn) for column in columns.values()) else None
+    return {
+        name: column.take(order, disk or Disk()) if isinstance(column, StoredColumn) else column[order]
+        for name, column in columns.items()
+    }
 
 
 class Spool:
@@ -79,8 +187,9 @@ class Spool:
             self._spill()
 
     def _spill(self) -> None:
+        disk = Disk()
         for name, blocks in self._blocks.items():
-            self._stored[name] = StoredColumn(blocks[0].dtype)
+            self._stored[name] = StoredColumn(disk, blocks[0].dtype)
             for block in blocks:
                 self._stored[name].append(block)
         self._blocks, self._held = {}, 0

@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import ceil, expm1, log1p, sqrt
 
 from colonnade.crypto.slots import BLOCK
+from colonnade.crypto.words import PAIR_BITS
 from colonnade.foundation.errors import ProductError
 from colonnade.foundation.proof import proven
 
@@ -28,12 +29,13 @@ HINT_BOUND, HINT_VARIANCE = 2 * 4095, 4 * (4096**2 - 1) / 12
 FACTOR_SLACK = Fraction(1, 256)
 """The most that the lattice error may add to the epsilon of a block, relatively."""
 ERROR_SHARE = Fraction(1, 100)
-"""The most that the lattice error's standard deviation may be of the noise's."""
+"""The most that the lattice error's standard deviation should be of the noise's."""
 
 NORM_SLACK = 1.25
 """Squared norms of random ring elements stay under this many times their mean (9 standard deviations), checked."""
-UNIT, UNIT32 = 2.0**-53, 2.0**-24
-LOW_BITS, SINGLE_BITS = 35, 6
+UNIT = 2.0**-53
+LOW_BITS, PAIR_LIMB = 35, 8
+"""The longest limb of a_r in a_r s, and the longest that two secrets may share a transform with."""
 LARGEST_MESSAGE = 1 << 30
 """gain * bound, so that what is sealed fits 32 bits."""
 
@@ -80,17 +82,25 @@ def lattice_error(rows: int, bound: int) -> tuple[float, int]:
 
 
 def choose_parameters(
-    rows: int, bound: int, noise_std: float, noise_reach: int, columns: int, *, levels: int = 1
+    rows: int,
+    bound: int,
+    noise_std: float,
+    noise_reach: int,
+    columns: int,
+    *,
+    levels: int = 1,
+    share: Fraction = ERROR_SHARE,
 ) -> Parameters:
     """The smallest modulus that holds the products and the noise, and the largest gain that fits in it.
 
     `noise_std` (the least of any cross) and `noise_reach` (passed with a probability under 2^-40) are in units of the
-    product before the gain; `columns` counts all parties' columns, `levels` the largest attribute's.
+    product before the gain; `columns` counts all parties' columns, `levels` the largest attribute's. `share` is the
+    most that the lattice error's standard deviation may be of the noise's.
     """
     if hint_error_std(columns) < ERROR_STD:
         raise ProductError(f"the lattice product serves fewer columns than this: its hints allow no columns={columns}")
     error_std, error_reach = lattice_error(rows, bound)
-    least = max(ceil(error_std / (ERROR_SHARE * Fraction(noise_std))), ceil(levels * TAU / (FACTOR_SLACK * bound)))
+    least = max(ceil(error_std / (share * Fraction(noise_std))), ceil(levels * TAU / (FACTOR_SLACK * bound)))
     span = rows * bound**2 + noise_reach
     for modulus_bits in MODULUS_BITS:
         room = (1 << (modulus_bits - 1)) - 1 - error_reach
@@ -113,17 +123,15 @@ def error_factor(parameters: Parameters, bound: int, levels: int, *, joint: bool
     return 1 + (2 if joint else 1) * Fraction(levels * parameters.tau, parameters.gain * bound)
 
 
-def fft_error(left_norm: float, right_norm: float, terms: int = 1, unit: float = UNIT) -> float:
+def fft_error(left_norm: float, right_norm: float, terms: int = 1) -> float:
     """A bound on the distance of any coefficient of a sum of `terms` computed products from the true one.
 
-    Percival (Math. Comp. 72, 2003), Theorem 5.1: |x| |y| ((1+u)^3a (1+u sqrt 5)^(3m+1) (1+b)^3m - 1) for three
-    transforms with a levels of additions and m of multiplications by roots of error b. 2^10 points have a = 10;
-    pocketfft's radices of 4 and 8 leave m <= 6. The twist is one multiplication more on each of the three ways, and a
-    sum of products adds (1+u)^terms. A root is a product of two rounded table entries in double precision, b <= 4u,
-    and rounded from double precision in single.
+    Percival (Math. Comp. 72, 2003): |x| |y| ((1+u)^3a (1+u sqrt 5)^(3m+1) (1+b)^3m - 1) for three transforms with a
+    levels of additions and m of multiplications by roots of error b. 2^10 points have a = 10; pocketfft's radices of 2
+    and 8 leave m <= 6. The twist is one multiplication more on each of the three ways, and a sum of products adds
+    (1+u)^terms. A root is a product of two rounded table entries, b <= 4u (docs/security.md says what is assumed).
     """
-    root = 4 * unit if unit == UNIT else unit
-    grown = (3 * 10 + terms) * log1p(unit) + (3 * 7 + 1) * log1p(unit * sqrt(5)) + 3 * 7 * log1p(root)
+    grown = (3 * 10 + terms) * log1p(UNIT) + (3 * 7 + 1) * log1p(UNIT * sqrt(5)) + 3 * 7 * log1p(4 * UNIT)
     return left_norm * right_norm * expm1(grown)
 
 
@@ -133,12 +141,16 @@ def uniform_norm(bits: int, count: int) -> float:
 
 
 def seal_limbs(modulus_bits: int) -> tuple[int, ...]:
-    """Bits of the limbs of a_r in a_r s: a second one is transformed in single precision where it is short enough."""
-    limbs = (modulus_bits,) if modulus_bits <= LOW_BITS else (LOW_BITS, modulus_bits - LOW_BITS)
+    """Bits of the limbs of a_r in a_r s; a second one of at most PAIR_LIMB bits is a word's fifth byte."""
+    limbs: tuple[int, ...] = (modulus_bits,)
+    if modulus_bits > LOW_BITS:
+        low = 32 if modulus_bits <= 32 + PAIR_LIMB else LOW_BITS
+        limbs = (low, modulus_bits - low)
     secret = sqrt(NORM_SLACK * N * SECRET_VARIANCE)
-    for bits in limbs:
-        unit = UNIT32 if bits <= SINGLE_BITS else UNIT
-        assert fft_error(uniform_norm(bits, N), secret, unit=unit) < 0.5
+    assert all(fft_error(uniform_norm(bits, N), secret) < 0.5 for bits in limbs)
+    # Pairs of secrets s + 2^PAIR_BITS s': the transform is exact, and the first product is short of the second.
+    assert fft_error(uniform_norm(PAIR_LIMB, N), secret * (1 + 2**PAIR_BITS)) < 0.5
+    assert uniform_norm(PAIR_LIMB, N) * secret < 2 ** (PAIR_BITS - 1)
     return limbs
 
 

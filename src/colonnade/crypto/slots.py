@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from hmac import compare_digest
 
@@ -17,10 +16,8 @@ from colonnade.foundation.randomness import derive
 BLOCK = 2048
 """Rows of a block: the degree of the ring."""
 COLUMNS_PER_PARCEL = 1024
-WORDS_PER_PARCEL = 1 << 21
+WORDS_PER_PARCEL = 1 << 17
 BLOCKS_PER_PARCEL = 16
-PIECE = 24
-"""Ring elements worked on at once: what a second-level cache holds."""
 
 _MAGIC = b"CLa1"
 _HEADER = struct.Struct("<4s16sBBHIIIII4x")
@@ -50,7 +47,7 @@ def slots(columns: int, rows: int) -> list[Slot]:
     """The parcels of `rows` rows, then those of one block more, which holds a key; each under 32 MB."""
     if columns == 0:
         return []
-    per = min(BLOCKS_PER_PARCEL, max(1, WORDS_PER_PARCEL // (BLOCK * columns)))
+    per = min(BLOCKS_PER_PARCEL, max(2, WORDS_PER_PARCEL // (BLOCK * columns)))
     total = -(-rows // BLOCK)
     spans = [(block, min(per, total - block)) for block in range(0, total, per)] + [(total, 1)]
     found: list[Slot] = []
@@ -59,15 +56,6 @@ def slots(columns: int, rows: int) -> list[Slot]:
         for column in range(0, columns, COLUMNS_PER_PARCEL):
             found.append(Slot(len(found), block, blocks, column, min(COLUMNS_PER_PARCEL, columns - column), count))
     return found
-
-
-def pieces(columns: int, blocks: int) -> Iterator[tuple[slice, slice]]:
-    """Columns and blocks of about PIECE ring elements at a time."""
-    wide = -(-columns // max(1, round(columns / PIECE)))
-    long = max(1, PIECE // wide)
-    for column in range(0, columns, wide):
-        for block in range(0, blocks, long):
-            yield slice(column, min(column + wide, columns)), slice(block, min(block + long, blocks))
 
 
 class Frames:

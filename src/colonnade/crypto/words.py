@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -20,6 +21,12 @@ EXACT_BITS = 53
 
 SHORTEST_CHUNK = 256
 """Rows that a chunk must have to be worth its own matrix product; else two limbs in longer chunks are."""
+
+PAIR_BITS = 24
+"""Where the second of two integers of at most 23 bits lies that share a word: at a whole byte."""
+
+CACHED_WORDS, LEAST_ROWS = 1 << 16, 1024
+"""Words turned into floats at once: they are used while a second-level cache still holds them."""
 
 # The float64 2^52 + w has w in the low bits of its pattern, so a word becomes a float by writing its bytes.
 _PATTERN = 0x43300000
@@ -48,6 +55,10 @@ def width(modulus_bits: int) -> int:
     return (modulus_bits + 7) // 8
 
 
+Centre = Callable[["Planes", slice, Floats], None]
+"""Writes some rows' words as floats around zero."""
+
+
 @dataclass(frozen=True)
 class Planes:
     """A matrix of words as byte planes: all low halves first, then all next bytes. It copies and widens fast."""
@@ -69,38 +80,43 @@ class Planes:
             offset += count * np.dtype(dtype).itemsize
         return Planes(tuple(arrays), modulus_bits)
 
-    def write(
-        self,
-        columns: slice,
-        rows: slice,
-        words: NDArray[np.uint64],
-        message: NDArray[np.int32] | None = None,
-        upper: NDArray[np.uint32] | None = None,
-    ) -> None:
-        """Keep the low modulus_bits of words + message + 2^32 upper, of the rows that fit; overwrites its arguments."""
-        fit = slice(0, rows.stop - rows.start)
-        words, message, upper = words[:, fit], _cut(message, fit), _cut(upper, fit)
-        halves = words.view(np.uint32).reshape(*words.shape, 2)
+    def write(self, columns: slice, row: int, words: Words, upper: Words | None = None) -> None:
+        """Keep the low modulus_bits of words, from this row on, of the rows that fit.
+
+        `upper` is for words of five bytes: it holds, for each pair of columns, what is to be added to the fifth byte
+        of the first, and at PAIR_BITS what is to be added to that of the second.
+        """
+        fit, rows = slice(0, self.arrays[0].shape[1] - row), slice(row, row + words.shape[1])
+        words = words[:, fit]
         low, *rest = (plane[columns, rows] for plane in self.arrays)
-        if not rest:
-            np.add(halves[..., 0], 0 if message is None else message.view(np.uint32), out=low)
-            return
-        if message is not None:
-            signed = words.view(np.int64)
-            signed += message
+        halves = words.view(np.uint32).reshape(*words.shape, 2)
         np.copyto(low, halves[..., 0])
-        if self.modulus_bits == 40 and upper is not None:
-            # Byte arithmetic does where only the lowest byte of the sum is kept.
-            fifth = words.view(np.uint8).reshape(*words.shape, 8)[..., 4]
-            np.add(fifth, upper.view(np.uint8).reshape(*words.shape, 4)[..., 0], out=rest[0])
+        if not rest:
             return
-        mask = np.uint32((1 << (self.modulus_bits - 32)) - 1)
-        if upper is not None:
-            upper += halves[..., 1]
-        high = (halves[..., 1] if upper is None else upper) & mask
+        mask = (1 << (self.modulus_bits - 32)) - 1
+        if width(self.modulus_bits) == 5:
+            fifth = _bytes(words)[..., 4]
+            if upper is None:
+                np.bitwise_and(fifth, np.uint8(mask), out=rest[0])
+                return
+            # A multiple of 256 under which the first of a pair cannot be negative, and borrow from the second.
+            upper += np.uint64(1 << (PAIR_BITS - 1))
+            added = _bytes(upper[:, fit])
+            for place in range(2):
+                to = rest[0][place::2]
+                np.add(fifth[place::2], added[: len(to), :, place * PAIR_BITS // 8], out=to)
+            rest[0] &= np.uint8(mask)
+            return
+        high = halves[..., 1] & np.uint32(mask)
         np.copyto(rest[0], high, casting="unsafe")
         if len(rest) == 2:
             np.copyto(rest[1], high >> np.uint32(16), casting="unsafe")
+
+    def cut(self) -> None:
+        """Clear what the last plane holds above modulus_bits."""
+        last = self.modulus_bits - (48 if len(self.arrays) == 3 else 32)
+        if len(self.arrays) > 1 and self.modulus_bits % 8:
+            self.arrays[-1][...] &= self.arrays[-1].dtype.type((1 << last) - 1)
 
     def words(self) -> Words:
         words: Words = self.arrays[0].astype(np.uint64)
@@ -108,36 +124,64 @@ class Planes:
             words |= self._high().astype(np.uint64) << np.uint64(32)
         return words
 
-    def times(self, small: Floats, bound: int, scratch: Scratch) -> Words:
+    def times(self, small: NDArray[Any], bound: int, scratch: Scratch, centre: Centre | None = None) -> Words:
         """This matrix times one of integers of absolute value at most `bound`, modulo 2^64."""
-        shape, chunk = self.arrays[0].shape, rows_per_chunk(self.modulus_bits, bound)
-        if chunk >= SHORTEST_CHUNK:
-            floats: Floats = scratch("words", shape, np.float64)
-            self._centre(floats)
-            return _chunked(floats, small, chunk)
-        limbs: Floats = scratch("words", (2, *shape), np.float64)
-        np.copyto(limbs[0], self.arrays[0])
-        np.copyto(limbs[1], self._high())
-        low, high = _chunked(limbs.reshape(-1, shape[1]), small, (1 << (EXACT_BITS - 32)) // bound).reshape(
-            2, shape[0], -1
-        )
-        return low + (high << np.uint64(32))
+        columns, rows = self.arrays[0].shape
+        exact, limbs = rows_per_chunk(self.modulus_bits, bound), 1
+        if exact < SHORTEST_CHUNK:
+            exact, limbs = (1 << (EXACT_BITS - 32)) // bound, 2
+        step = max(CACHED_WORDS // (limbs * columns), LEAST_ROWS)
+        # As many whole exact chunks as fit the cache, or a part of one.
+        step = step // exact * exact or min(step, exact)
+        total: Integers = np.zeros((limbs * columns, small.shape[1]), dtype=np.int64)
+        sums: Floats = scratch("sums", total.shape, np.float64)
+        held = 0
+        for start in range(0, rows, step):
+            part = slice(start, min(start + step, rows))
+            count = part.stop - start
+            right: Floats = scratch("small", (count, small.shape[1]), np.float64)
+            np.copyto(right, small[part])
+            words: Floats = scratch("words", (limbs * columns, count), np.float64)
+            if limbs == 1:
+                (centre or Planes._centre)(self, part, words)
+            else:
+                np.copyto(words[:columns], self.arrays[0][:, part])
+                np.copyto(words[columns:], self._high(part))
+            if count > exact:
+                total += _chunked(words, right, exact)
+            elif held and held + count <= exact:
+                sums += np.matmul(words, right, out=scratch("product", sums.shape, np.float64))
+                held += count
+            else:
+                if held:
+                    total += sums.astype(np.int64)
+                np.matmul(words, right, out=sums)
+                held = count
+        if held:
+            total += sums.astype(np.int64)
+        result: Words = total[:columns].view(np.uint64)
+        if limbs == 2:
+            result += total[columns:].view(np.uint64) << np.uint64(32)
+        return result
 
-    def _high(self) -> Plane:
+    def _high(self, rows: slice = slice(None)) -> Plane:
         if len(self.arrays) == 2:
-            return self.arrays[1]
-        return self.arrays[1].astype(np.uint32) | (self.arrays[2].astype(np.uint32) << np.uint32(16))
+            return self.arrays[1][:, rows]
+        high: Plane = self.arrays[2][:, rows].astype(np.uint32)
+        high <<= np.uint32(16)
+        high |= self.arrays[1][:, rows]
+        return high
 
-    def _centre(self, floats: Floats) -> None:
-        """Write the words as floats around zero."""
+    def _centre(self, rows: slice, floats: Floats) -> None:
+        """Write these rows' words as floats around zero."""
         if len(self.arrays) == 1:
-            np.copyto(floats, self.arrays[0].view(np.int32))
+            np.copyto(floats, self.arrays[0][:, rows].view(np.int32))
             return
         # With its top bit turned, a centred word plus half the modulus is a plain positive number.
         half = 1 << (self.modulus_bits - 1)
         halves = floats.view(np.uint32).reshape(*floats.shape, 2)
-        np.copyto(halves[..., 0], self.arrays[0])
-        np.bitwise_xor(self._high(), np.uint32(_PATTERN ^ half >> 32), out=halves[..., 1])
+        np.copyto(halves[..., 0], self.arrays[0][:, rows])
+        np.bitwise_xor(self._high(rows), np.uint32(_PATTERN ^ half >> 32), out=halves[..., 1])
         floats -= 2.0**52 + half
 
 
@@ -152,19 +196,16 @@ def _types(modulus_bits: int) -> tuple[type[np.uint8] | type[np.uint16] | type[n
     ]
 
 
-def _cut(array: NDArray[Any] | None, fit: slice) -> NDArray[Any] | None:
-    return None if array is None else array[:, fit]
+def _bytes(words: Words) -> NDArray[np.uint8]:
+    return words.view(np.uint8).reshape(*words.shape, 8)
 
 
-def _chunked(words: Floats, small: Floats, chunk: int) -> Words:
+def _chunked(words: Floats, small: Floats, chunk: int) -> Integers:
     """words @ small as a sum of products over chunks of rows that float64 holds exactly."""
-    total: Integers = np.zeros((len(words), small.shape[1]), dtype=np.int64)
-    start = 0
-    if len(small) >= 2 * chunk:
-        # One call for all whole chunks: narrow matrices would else spend their time on calls.
-        start = len(small) // chunk * chunk
-        left = words[:, :start].reshape(len(words), -1, chunk).swapaxes(0, 1)
-        total += np.matmul(left, small[:start].reshape(-1, chunk, small.shape[1])).astype(np.int64).sum(axis=0)
-    for first in range(start, len(small), chunk):
-        total += (words[:, first : first + chunk] @ small[first : first + chunk]).astype(np.int64)
-    return total.view(np.uint64)
+    # One call for all whole chunks: narrow matrices would else spend their time on calls.
+    whole = len(small) // chunk * chunk
+    left = words[:, :whole].reshape(len(words), -1, chunk).swapaxes(0, 1)
+    total: Integers = np.matmul(left, small[:whole].reshape(-1, chunk, small.shape[1])).astype(np.int64).sum(axis=0)
+    if whole < len(small):
+        total += (words[:, whole:] @ small[whole:]).astype(np.int64)
+    return total
