@@ -44,16 +44,16 @@ def of(cases: Mapping[str, Case], name: str) -> list[Case]:
 
 
 def model(cases: Sequence[Case]) -> dict[str, float]:
-    """CPU seconds = fixed + sum over kinds of work of seconds a piece, none negative, by relative least squares."""
-    matrix = np.array([[1.0, *(case["rows"] * case["work"][kind] for kind in WORK)] for case in cases])
-    seconds = np.array([case["cpu"] for case in cases])
+    """CPU seconds beyond the fixed = sum over kinds of work of seconds a piece, none negative, by least squares."""
+    matrix = np.array([[float(case["rows"] * case["work"][kind]) for kind in WORK] for case in cases])
+    cpu, fixed = (np.array([case[key] for case in cases]) for key in ("cpu", "fixed"))
     scale = matrix.max(axis=0)
-    found, _ = nnls(matrix / scale / seconds[:, None], np.ones(len(seconds)))
-    return dict(zip(("fixed", *WORK), map(float, found / scale), strict=True))
+    found, _ = nnls(matrix / scale / cpu[:, None], (cpu - fixed) / cpu)
+    return dict(zip(WORK, map(float, found / scale), strict=True))
 
 
 def predicted(fitted: Mapping[str, float], rows: int, work: Mapping[str, int]) -> float:
-    return fitted["fixed"] + rows * sum(fitted[kind] * work[kind] for kind in WORK)
+    return rows * sum(fitted[kind] * work[kind] for kind in WORK)
 
 
 def work_of(columns: int, parties: int) -> dict[str, int]:
@@ -124,14 +124,16 @@ def linear(rows: Sequence[Case]) -> list[str]:
 def fitted_lines(cases: Sequence[Case]) -> list[str]:
     """The fitted model, and how well it fits."""
     fitted = model(cases)
-    error: NDArray[np.float64] = np.array([predicted(fitted, c["rows"], c["work"]) / c["cpu"] - 1 for c in cases])
+    error: NDArray[np.float64] = np.array(
+        [(predicted(fitted, c["rows"], c["work"]) + c["fixed"]) / c["cpu"] - 1 for c in cases]
+    )
     lines = ["| part | ns of CPU each |", "|---|---|"]
     lines += [f"| {TOLD[kind]} | {fitted[kind] * 1e9:.2f} |" for kind in WORK]
-    lines += ["", f"Beside {fitted['fixed']:.1f} s a study. Over all {len(cases)} cases the model is off by "]
+    lines += ["", f"Beside the fixed. Over all {len(cases)} cases the model is off by {np.abs(error).mean():.0%} on "]
     lines[-1] += (
-        f"{np.abs(error).mean():.0%} on average, {np.abs(error).max():.0%} at most. A part that always comes with"
+        f"average, {np.abs(error).max():.0%} at most. A part that always comes with another cannot be told from"
     )
-    lines[-1] += " another cannot be told from it: single figures may be 0 where a neighbour has their cost."
+    lines[-1] += " it: single figures may be 0 where a neighbour has their cost."
     return lines
 
 

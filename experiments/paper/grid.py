@@ -22,9 +22,9 @@ COLLUSIONS = (0, 1)
 WIDE_EPSILON = 1.0
 """The epsilon of Table 2; a fit at d = 800 takes so long that the utility study leaves out the others."""
 WIDE_PARTIES = (2,)
-"""K of the rows at d = 800 that allow a collusion, for the same reason."""
+"""K of the rows at d = 800 that allow a collusion, for the same reason; pure epsilon, of no use there, has K = 1."""
 LATTICE_PARTIES = 4
-"""K of the one row per table that is run again with the product "lattice"."""
+"""K of the one row per table that is run again with the product "lattice", and of the paper's mechanism in ours."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,15 @@ def ours(data: str, extent: Extent) -> Iterator[Cell]:
     for privacy in (PURE, APPROXIMATE):
         for collusion in extent.collusions:
             for parties in extent.parties:
-                if data in catalogue.SYNTHETIC and collusion > 0 and parties not in WIDE_PARTIES:
+                if data in catalogue.SYNTHETIC and not _wide_row(privacy, parties, collusion):
                     continue
                 if collusion < max(parties, 2) and (parties > 1 or collusion == min(extent.collusions)):
                     for epsilon in extent.epsilons:
                         yield Cell(data, OURS, privacy, epsilon, parties, collusion if parties > 1 else 0)
+
+
+def _wide_row(privacy: str, parties: int, collusion: int) -> bool:
+    return parties == 1 if privacy == PURE else collusion == 0 or parties in WIDE_PARTIES
 
 
 def references(data: str) -> Iterator[Cell]:
@@ -81,9 +85,10 @@ def rows_of(data: str, extent: Extent) -> list[Cell]:
     each = extent.epsilons
     for method in ("FM printed", "FM repaired"):
         out += [Cell(data, method, PURE, e) for e in each]
-    if not wide:
+    most = max(k for k in extent.parties if k <= LATTICE_PARTIES)
+    if not wide and most > 1:
         for method in (FM_PROTOCOL, FM_REPAIRED_PROTOCOL):
-            out += [Cell(data, method, PURE, e, k) for k in extent.parties if k > 1 for e in each]
+            out += [Cell(data, method, PURE, e, most) for e in each]
     if logistic:
         out += [Cell(data, "DPSGD", PURE, e) for e in each]
     else:
@@ -92,8 +97,7 @@ def rows_of(data: str, extent: Extent) -> list[Cell]:
         out += [Cell(data, "AdaSSP", APPROXIMATE, e) for e in each]
     out += [Cell(data, "diffprivlib", PURE, e) for e in each]
     out += ours(data, extent)
-    most = max(k for k in extent.parties if k <= LATTICE_PARTIES)
     if most > 1:
-        for privacy in (PURE, APPROXIMATE):
+        for privacy in (APPROXIMATE,) if wide else (PURE, APPROXIMATE):
             out += [Cell(data, OURS_LATTICE, privacy, e, most, min(1, max(extent.collusions))) for e in each]
     return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -18,6 +18,7 @@ from colonnade.spool import Values
 _CACHED = 1 << 17
 """Floats worked on at once: what a second-level cache holds."""
 _SHORTEST = 1024
+_FAR = 2.0**30
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,18 @@ class Coding:
                 found.append((name, int(level)))
         return tuple(found)
 
-    def write(self, values: Mapping[str, Values], out: Floats) -> None:
-        """The coordinates, one in each row of `out`, of as many records as it has columns."""
+    def write(self, values: Mapping[str, Values], out: Floats, inside: Collection[str] = ()) -> None:
+        """The coordinates, one in each row of `out`, of as many records as it has columns.
+
+        `inside` names columns all of whose numbers lie within their bounds.
+        """
         place = 0
         for attribute, (name, level) in zip(self.attributes, self.sources, strict=True):
             rows = out[place : place + attribute.size]
             place += attribute.size
             column = self.columns[name]
             if level is None and isinstance(column, Numeric) and not column.bins:
-                self._number(column, attribute, values[name], rows)
+                self._number(column, attribute, values[name], rows, name in inside)
                 continue
             codes = column.codes(np.asarray(values[name], np.float64)) if isinstance(column, Numeric) else values[name]
             if level is not None:
@@ -70,18 +74,22 @@ class Coding:
         if self.norm is not None:
             self._shorten(out, self.norm * self.grid.bound)
 
-    def _number(self, column: Numeric, attribute: Attribute, values: Values, rows: Floats) -> None:
+    def _number(self, column: Numeric, attribute: Attribute, values: Values, rows: Floats, inside: bool) -> None:
         """What Grid.signed or Grid.halves make of Numeric.signed, in place and in few steps."""
-        signed, half = rows[-1], column.high / 2 - column.low / 2
+        signed, half, middle = rows[-1], column.high / 2 - column.low / 2, column.low / 2 + column.high / 2
         halves = attribute.role is Role.LABEL and attribute.size == 2
         reach = self.grid.bound / 2 if halves else float(self.grid.bound)
         if half > 0 and isfinite(reach / half):
-            np.subtract(values, column.low / 2 + column.high / 2, out=signed)
-            signed *= reach / half
+            if middle:
+                np.subtract(values, middle, out=signed)
+                signed *= reach / half
+            else:
+                np.multiply(values, reach / half, out=signed)
         else:
             np.multiply(column.signed(np.asarray(values, np.float64)), reach, out=signed)
-        # Last, so that no rounding before it can leave the grid.
-        np.clip(signed, -reach, reach, out=signed)
+        # Numbers inside reach their bound and, rounded, stay there, unless the middle itself was rounded far.
+        if not inside or abs(middle) > _FAR * half:
+            np.clip(signed, -reach, reach, out=signed)
         if halves:
             signed += reach
         np.rint(signed, out=signed)
@@ -98,7 +106,9 @@ class Coding:
             out[np.ix_(own, long)] = np.trunc(out[np.ix_(own, long)] * (reach / length[long]))
 
 
-def code_block(coding: Coding, values: Mapping[str, Values], rows: int) -> tuple[NDArray[np.int16], Floats]:
+def code_block(
+    coding: Coding, values: Mapping[str, Values], rows: int, inside: Collection[str] = ()
+) -> tuple[NDArray[np.int16], Floats]:
     """A block's integer rows, and the sums of products of all columns and of the constant 1, written as the bound.
 
     float64 holds every partial sum exactly: entries are below 2^11, so n may reach 2^31.
@@ -111,7 +121,7 @@ def code_block(coding: Coding, values: Mapping[str, Values], rows: int) -> tuple
     for start in range(0, rows, step):
         stop = min(rows, start + step)
         floats = whole if stop - start == whole.shape[1] else np.ascontiguousarray(whole[:, : stop - start])
-        coding.write({name: column[start:stop] for name, column in values.items()}, floats[1:])
+        coding.write({name: column[start:stop] for name, column in values.items()}, floats[1:], inside)
         integers[start:stop] = floats[1:].T
         gram += floats @ floats.T
     return integers, gram

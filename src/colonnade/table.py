@@ -85,7 +85,10 @@ class Table:
         names = {name for name, _ in coding.sources}
         step = block_rows(coding.width)
         spans = [(start, min(self.rows, start + step)) for start in range(0, self.rows, step)]
-        pieces = ((coding, {n: part(self.values[n], *span) for n in names}, span[1] - span[0]) for span in spans)
+        inside = {name for name, count in (self.clipped or {}).items() if not count}
+        pieces = (
+            (coding, {n: part(self.values[n], *span) for n in names}, span[1] - span[0], inside) for span in spans
+        )
         return workers.map(code_block, pieces)
 
     def coordinates(self) -> dict[str, NDArray[np.float64]]:
@@ -192,4 +195,5 @@ def _coded_frame(
     coding: Coding, party: str, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
 ) -> tuple[NDArray[np.int16], Floats, dict[str, int]]:
     values, outside = checked(party, frame, columns, before)
-    return *code_block(coding, values, frame.height), outside
+    inside = {name for name, count in outside.items() if not count}
+    return *code_block(coding, values, frame.height, inside), outside

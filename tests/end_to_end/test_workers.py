@@ -154,3 +154,25 @@ def test_the_command_takes_workers_and_refuses_a_card_that_is_not_there(
     assert refused.err.startswith("error: device cuda needs CuPy")
     assert refused.err.count("\n") == 1
     assert not (tmp_path / "3.json").exists()
+
+
+def test_parquet_in_its_own_order_gives_the_release_of_csv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without alignment Parquet is coded as it is read, and what was clipped is told after the run."""
+    run = runner(monkeypatch, capfd)
+    write_study(tmp_path)
+    study = (tmp_path / "study.toml").read_text().replace('"psi"', '"none"').replace("high = 80", "high = 50")
+    works = pl.read_csv(tmp_path / "works.csv")[:230]
+    works.write_csv(tmp_path / "works.csv")
+    (tmp_path / "csv.toml").write_text(study)
+    (tmp_path / "parquet.toml").write_text(study.replace(".csv", "*.parquet"))
+    for k, part in enumerate((works[:100], works[100:])):
+        part.write_parquet(tmp_path / f"works-{k}.parquet")
+    pl.read_csv(tmp_path / "bank.csv").write_parquet(tmp_path / "bank.parquet")
+    outside = works.filter(pl.col("hours") > 50).height
+    for kind in ("csv", "parquet"):
+        done = run("fit", tmp_path / f"{kind}.toml", "--seed", "00", "--out", tmp_path / f"{kind}.json")
+        assert done.code == 0, done.err
+        assert f"works (for its own eyes): {outside} values of hours were clipped to its bounds" in done.err
+    assert (tmp_path / "csv.json").read_bytes() == (tmp_path / "parquet.json").read_bytes()

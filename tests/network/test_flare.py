@@ -23,7 +23,7 @@ def deployment(folder: Path, seed: str | None = None, people: int = 60) -> Deplo
     write_study(folder, people)
     sites = Deployment(folder / "study.toml", folder / "sites", seed=seed)
     for party in PARTIES:
-        sites.fill_in(party, folder / f"{party}.csv", smallest_rows="2")
+        sites.fill_in(party, folder / f"{party}.csv", smallest_rows="2", epsilon="30.0")
     return sites
 
 

@@ -9,6 +9,7 @@ import pytest
 from sessions import agreement_of
 
 from colonnade.foundation.errors import ColonnadeError, PrivacyError, StudyError
+from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.moments import Kind, Law
 from colonnade.mechanism.objective import Calibration, Task
@@ -72,6 +73,22 @@ def test_indicators_alone_need_no_rounding() -> None:
     session = open_session(agreement, 100, IDENTITY)
     assert session.grid.bound == 1
     assert all(a.kind is Kind.SIMPLEX for a in session.plan.layout.attributes)
+
+
+@pytest.mark.parametrize("collusion", [0, 1, 6])
+def test_little_gaussian_noise_in_many_shares_takes_a_finer_grid(collusion: int) -> None:
+    """Eight shares of a narrow Gaussian would not add up to one on a grid of whole records."""
+    schema = Schema({f"P{k}": {f"c{k}": Binary(("a", "b"))} for k in range(8)})
+    terms = agreement_of(2)
+    few = replace(
+        terms, schema=schema, label="P0.c0", task=Task.LOGISTIC, epsilon=30.0, delta=1e-4, collusion=collusion
+    )
+    session = open_session(few, 5000, b"x" * 16)
+    assert session.grid.bound > 1
+    for i, item in enumerate(session.plan.blocks):
+        if not item.block.single:
+            drawn = session.noise(i).draw(session.plan.shares, Randomness(b"%d" % i))
+            assert drawn.shape == (item.block.size,)
 
 
 def test_grid_is_finer_where_noise_is_smaller() -> None:

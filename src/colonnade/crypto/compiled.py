@@ -15,8 +15,8 @@ from colonnade.crypto.lattice_plan import N
 from colonnade.crypto.product import ProductSpec, Words
 from colonnade.crypto.words import PAIR_BITS, Floats, Planes
 
-WORTHWHILE = 1 << 25
-"""Words of a session from which on compiled loops save more than the second that a process takes to load them."""
+WORTHWHILE = 1 << 27
+"""Words of a session from which on compiled loops save more than the half second or so that it takes to load them."""
 
 
 def available() -> bool:

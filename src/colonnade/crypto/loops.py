@@ -32,7 +32,11 @@ PATTERN = np.uint64(0x4330000000000000)
 
 
 def _compiled(function: F) -> F:
-    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})(function)
+    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+    try:
+        compiled: Any = numba.njit(cache=True, **settings)(function)
+    except RuntimeError:  # no folder to keep compiled code in
+        compiled = numba.njit(**settings)(function)
     return cast(F, compiled)
 
 

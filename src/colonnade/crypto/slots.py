@@ -16,7 +16,7 @@ from colonnade.foundation.randomness import derive
 BLOCK = 2048
 """Rows of a block: the degree of the ring."""
 COLUMNS_PER_PARCEL = 1024
-WORDS_PER_PARCEL = 1 << 17
+WORDS_PER_PARCEL = 1 << 18
 BLOCKS_PER_PARCEL = 16
 
 _MAGIC = b"CLa1"

@@ -25,7 +25,7 @@ SHORTEST_CHUNK = 256
 PAIR_BITS = 24
 """Where the second of two integers of at most 23 bits lies that share a word: at a whole byte."""
 
-CACHED_WORDS, LEAST_ROWS = 1 << 16, 1024
+CACHED_WORDS, LEAST_ROWS = 1 << 15, 1024
 """Words turned into floats at once: they are used while a second-level cache still holds them."""
 
 # The float64 2^52 + w has w in the low bits of its pattern, so a word becomes a float by writing its bytes.

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from colonnade.network.site import Site
 
 Watch = Callable[[str, float], None]
 POLL_SECONDS = 1.0
+log = logging.getLogger(__name__)
 
 
 def run_session(site: Site, wait: float, watch: Watch) -> tuple[bytes, dict[str, Any]]:
@@ -39,8 +40,17 @@ def run_session(site: Site, wait: float, watch: Watch) -> tuple[bytes, dict[str,
             job = _quietly(lambda: session.submit_job(place))
         outcome = _follow(session, job, wait, watch)
         return _fetch(session, job, outcome)
+    except ColonnadeError:
+        raise
+    except Exception as error:
+        log.info("the session can no longer be followed: %s", error)
+        raise ProtocolError(
+            f"the server was lost ({type(error).__name__}); what parties have booked stays booked until the next "
+            "session settles it"
+        ) from None
     finally:
-        _quietly(session.close)
+        with suppress(Exception):
+            _quietly(session.close)
 
 
 def write_job(place: Path, name: str, parties: tuple[str, ...]) -> None:
@@ -80,7 +90,7 @@ def _connect(folder: Path, deadline: float) -> Session:
         except ColonnadeError:
             raise
         except Exception as error:
-            logging.getLogger(__name__).info("no session yet: %s", error)
+            log.info("no session yet: %s", error)
         if time.monotonic() > deadline:
             raise ProtocolError(f"the server cannot be reached at {address.host}:{address.port}")
         time.sleep(POLL_SECONDS)

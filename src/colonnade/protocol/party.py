@@ -235,7 +235,9 @@ class Party:
             start = stop
         if not session.spec.crosses:
             return
-        product = party_product(session.agreement.product, self._workers.device)
+        # Another machine may lack the compiled loops; the words are the same with and without them.
+        spec = None if self._workers.remote else session.spec
+        product = party_product(session.agreement.product, self._workers.device, spec)
         self._product = product(session.spec, self._index(session), columns, noise, self._randomness.child("product"))
         self._product.workers = self._workers
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from colonnade.crypto.lattice import LatticeParty, LatticeServer
 from colonnade.crypto.plain import PlainParty, PlainServer
-from colonnade.crypto.product import PartyProduct, ServerProduct
+from colonnade.crypto.product import PartyProduct, ProductSpec, ServerProduct
 from colonnade.foundation.errors import StudyError
 
 
-def party_product(name: str, device: str = "cpu") -> type[PartyProduct]:
+def party_product(name: str, device: str = "cpu", spec: ProductSpec | None = None) -> type[PartyProduct]:
+    """A party's side; with a `spec` in compiled loops where they are installed and the session is large enough."""
     if device != "cpu":
         if name != "lattice":
             raise StudyError(f'device {device} serves product "lattice", got product="{name}"')
@@ -19,6 +20,10 @@ def party_product(name: str, device: str = "cpu") -> type[PartyProduct]:
         from colonnade.crypto.bgn import BgnParty
 
         return BgnParty
+    if name == "lattice" and spec is not None:
+        from colonnade.crypto.compiled import best_party
+
+        return best_party(spec)
     return {"lattice": LatticeParty, "plain": PlainParty}[name]
 
 

@@ -28,6 +28,8 @@ from colonnade.protocol.agreement import Agreement
 
 SHARES = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 4))
 """Of the noise's standard deviation, what rounding to the grid should move a product by, and what it may."""
+SHARE_VARIANCE = 10.0
+"""Least variance of a Gaussian share on the integers: 10^9 sums of shares are then within 2^-40 of the exact law."""
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""
 
@@ -298,14 +300,19 @@ def _bound(plan: PrivacyPlan, rows: int, share: Fraction = SHARES[0]) -> int:
     rounded = any(
         a.kind is Kind.SIGNED or (a.role is Role.LABEL and plan.task.value == "linear") for a in plan.layout.attributes
     )
-    if not rounded:
-        return 1
     smallest = _smallest(plan)
+    summed = 0.0
+    if plan.law is Law.GAUSSIAN:
+        # Shares add up to a discrete Gaussian only if each is wide enough in steps of the product's grid.
+        least = min(float(item.scale) / float(np.abs(item.block.weights).max()) for item in plan.blocks)
+        summed = sqrt(sqrt(SHARE_VARIANCE * plan.shares) / least)
+    if not rounded:
+        return next(b for b in (1, 3, 7, LARGEST_BOUND) if b >= summed or b == LARGEST_BOUND)
     square = sqrt(rows / (60 * float(share) * smallest))
     if share > SHARES[0]:
         # A square may also be off by two millionths of n.
         square = min(square, sqrt(5e5 / 12))
-    needed = max(sqrt(rows / 6) / (float(share) * smallest), square)
+    needed = max(sqrt(rows / 6) / (float(share) * smallest), square, summed)
     bits = 2
     while (1 << bits) - 1 < needed and (1 << (bits + 1)) - 1 <= LARGEST_BOUND:
         bits += 1

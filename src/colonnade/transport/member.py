@@ -16,7 +16,7 @@ from colonnade.mechanism.release import Release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import code_of
 from colonnade.protocol.messages import Envelope, Step
-from colonnade.protocol.party import Party, State
+from colonnade.protocol.party import Consent, Party, State
 from colonnade.protocol.session import Session
 from colonnade.table import Table
 from colonnade.transport.keeper import Keeper
@@ -78,10 +78,11 @@ class Member:
         patience: Patience | None = None,
         watch: Watch | None = None,
         executor: Executor | None = None,
+        consent: Consent | None = None,
     ) -> None:
         self._name, self._agreement, self._alignment = name, agreement, alignment
         self._read, self._call, self._randomness = read, call, randomness
-        self._keeper, self._executor = keeper, executor
+        self._keeper, self._executor, self._further = keeper, executor, consent
         self._patience, self._watch = patience or Patience(), watch
         # Says which process speaks, not who may: that is the certificate's matter.
         self._instance = Randomness().bytes(INSTANCE_BYTES)
@@ -221,6 +222,8 @@ class Member:
             )
         if self._keeper is not None:
             self._keeper.consent(session)
+        if self._further is not None:
+            self._further(session)
         spec, word = session.spec, max(1, session.spec.modulus_bits // 8)
         me = session.parties.index(self._name)
         self._moved = 0

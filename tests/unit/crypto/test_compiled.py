@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -10,12 +11,14 @@ from numpy.typing import NDArray
 from product_sessions import Relay, Session
 
 from colonnade.crypto import lattice_plan
-from colonnade.crypto.compiled import CompiledParty, best_party
+from colonnade.crypto.compiled import WORTHWHILE, CompiledParty, best_party
 from colonnade.crypto.kernels import Kernels, NumpyKernels
 from colonnade.crypto.lattice import LatticeParty, LatticeServer
 from colonnade.crypto.lattice_plan import N, fft_error, multiply_limbs, seal_limbs, uniform_norm
+from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.crypto.words import Planes, Scratch
 from colonnade.foundation.randomness import Randomness
+from colonnade.protocol.products import party_product
 
 pytest.importorskip("numba")
 
@@ -92,9 +95,14 @@ def test_observed_distances_to_integers_stay_under_the_bound() -> None:
 
 
 def test_loading_is_worth_it_for_many_words_only() -> None:
-    session = Session.make(parties=2, rows=5000, widths=(3, 2), bound=7, modulus_bits=40, gain=600)
-    assert best_party(session.spec) is LatticeParty
-    wide = Session.make(parties=2, rows=5000, widths=(3, 2), bound=7, modulus_bits=40, gain=600).spec
-    from dataclasses import replace
+    spec = Session.make(parties=2, rows=5000, widths=(3, 2), bound=7, modulus_bits=40, gain=600).spec
+    assert best_party(spec) is LatticeParty
+    assert best_party(replace(spec, rows=100_000_000)) is CompiledParty
 
-    assert best_party(replace(wide, rows=100_000_000)) is CompiledParty
+
+def test_a_large_session_takes_the_compiled_loops_and_a_small_one_does_not() -> None:
+    cross = Cross(0, 1, 0, 8, 0, 8)
+    small = ProductSpec(bytes(16), ("A", "B"), 1000, 63, (cross,), 40, 1, 1 << 20)
+    assert party_product("lattice", spec=small) is LatticeParty
+    assert party_product("lattice", spec=replace(small, rows=WORTHWHILE // 16)) is CompiledParty
+    assert party_product("lattice") is LatticeParty
