@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.randomness import Randomness
@@ -23,7 +23,6 @@ from colonnade.mechanism.logistic import discriminant
 from colonnade.mechanism.moments import Floats, Kind, Law, Moments
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.posterior import Fit, NoisyEquations, ridge_weights
-from colonnade.mechanism.shrinkage import bounded_mean
 
 DRAWS = 400
 LOUDEST = 1.0
@@ -90,14 +89,12 @@ def intervals(
     # Half the central 68% is the standard deviation of a normal law, and stays finite when a draw is nearly singular.
     below, above = np.quantile(error, [0.15865525, 0.84134475], axis=0)
     std = 0.5 * (above - below)
-    # The errors of the draws stand for the error of the release: subtract their quantiles (basic bootstrap), half way
-    # to those of a normal law, since the outer quantiles of few draws are uncertain.
-    reach = float(ndtri(0.5 * (1.0 + level))) * std
-    worst, best = np.quantile(error, [0.5 * (1.0 + level), 0.5 * (1.0 - level)], axis=0)
-    worst, best = 0.5 * (worst + reach), 0.5 * (best - reach)
+    # The errors of the draws stand for the error of the release. Both tails together give the outer quantile, which
+    # under Laplace noise lies beyond that of a normal law with the same middle.
+    reach = np.quantile(np.abs(error), level, axis=0, method="weibull")
     return tuple(
-        Interval(layout.names[k], float(w), float(s), float(w - top), float(w - bottom))
-        for k, w, s, top, bottom in zip(question.columns, centre, std, worst, best, strict=True)
+        Interval(layout.names[k], float(w), float(s), float(w - r), float(w + r))
+        for k, w, s, r in zip(question.columns, centre, std, reach, strict=True)
     )
 
 
@@ -150,7 +147,7 @@ def _draws(truth: Moments, clean: Estimate, question: _Question, draws: int) -> 
     upper = np.triu(np.isfinite(truth.std) & (truth.std > 0))
     rows, columns = np.nonzero(upper)
     spread = truth.std[rows, columns]
-    root = _sampling_root(truth, clean, question)
+    sampling = _sampling(truth, clean, question)
     at, split = question.target.coordinate, truth.layout.attributes[question.target.attribute].kind is Kind.SIMPLEX
     other = at - 1 if split and question.target.attribute == truth.layout.label else None
     out = []
@@ -159,8 +156,8 @@ def _draws(truth: Moments, clean: Estimate, question: _Question, draws: int) -> 
         noise = spread * _standard(source, rows.size, truth.law)
         value[rows, columns] += noise
         value[columns, rows] = value[rows, columns]
-        if root.size:
-            moved = root @ _standard(source, root.shape[1], Law.GAUSSIAN)
+        if sampling.root.size:
+            moved = sampling.draw(source)
             index = list(question.columns)
             _add(value, index, at, moved)
             if other is not None:
@@ -190,29 +187,50 @@ def _rebalance(value: Floats, truth: Moments, question: _Question, moved: Floats
                 _add(value, [span.start + attribute.drop], other, np.array([gained]))
 
 
-def _sampling_root(truth: Moments, clean: Estimate, question: _Question) -> Floats:
-    """A root of the covariance of the label's products that comes of drawing n records: residual variance times n C."""
+@dataclass(frozen=True)
+class _Sampling:
+    """What drawing n records does to the label's products: a residual variance, known with some noise, times n C."""
+
+    root: Floats
+    """A root of n C."""
+    residual: float
+    std: float
+    total: float
+
+    def draw(self, source: Randomness) -> Floats:
+        """One change of the products. A residual that the square's noise may hide is drawn anew, not taken as known."""
+        low, high = ndtr((np.array([0.0, self.total]) - self.residual) / max(self.std, 1e-12 * self.total))
+        place = float(np.clip(low + (high - low) * float(_uniform(source, 1)[0]), 1e-15, 1 - 1e-15))
+        variance = np.clip(self.residual + self.std * float(ndtri(place)), 0.01 * self.total, self.total)
+        moved: Floats = np.sqrt(variance) * (self.root @ _standard(source, self.root.shape[1], Law.GAUSSIAN))
+        return moved
+
+
+def _sampling(truth: Moments, clean: Estimate, question: _Question) -> _Sampling:
     system = _system(truth, clean, question)
     at = question.target.coordinate
-    total = system.sampling * truth.n
-    if not np.isfinite(clean.std[at, at]):
+    total, std = system.sampling * truth.n, 0.0
+    if np.isfinite(clean.std[at, at]):
+        std = float(clean.std[at, at]) / truth.n
+    else:
+        # The label's square was not released: `total` is the largest it can be, and the intervals are too wide.
         mean = float(np.clip(clean.margin[at] / truth.n, 0.0, 1.0))
         total = mean * (1.0 - mean) if truth.layout.attributes[question.target.attribute].kind is Kind.SIMPLEX else 1.0
     weights = ridge_weights(system.gram, system.right, 0.0)
-    # Where the label's square was not released `total` is the largest it can be, and the intervals are too wide.
-    residual = total - float(weights @ system.right)
-    if np.isfinite(clean.std[at, at]):
-        # The square's own noise may exceed what is left unexplained, which is then as uncertain as it.
-        residual = bounded_mean(residual, float(clean.std[at, at]) / truth.n, 0.0, total)
-    residual = max(residual, 0.01 * total)
     values, vectors = np.linalg.eigh(system.gram)
-    root: Floats = vectors * np.sqrt(np.maximum(values, 0.0) * residual * truth.n)
-    return root
+    root: Floats = vectors * np.sqrt(np.maximum(values, 0.0) * truth.n)
+    return _Sampling(root, total - float(weights @ system.right), std, total)
+
+
+def _uniform(source: Randomness, count: int) -> Floats:
+    """No secret: these numbers perturb what is published already."""
+    uniform: Floats = ((source.words(count) >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
+    return uniform
 
 
 def _standard(source: Randomness, count: int, law: Law) -> Floats:
-    """Numbers of mean 0 and variance 1. They are no secret: they perturb what is published already."""
-    uniform = ((source.words(count) >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
+    """Numbers of mean 0 and variance 1."""
+    uniform = _uniform(source, count)
     if law is Law.GAUSSIAN:
         normal: Floats = ndtri(uniform)
         return normal

@@ -15,9 +15,11 @@ from colonnade.protocol.session import Session
 SECONDS_A_POINT = 50e-6
 BYTES_A_POINT = 32
 BYTES_OF_TABLE = 21
-# Sealing one word, and one term of the matrix product, as measured in embedded runs (benchmarks/product.py).
-SECONDS_A_WORD = 100e-9
-SECONDS_A_TERM = 1.5e-9
+# The cost model of the lattice product that `make overhead` fits, in docs/results/overhead.json.
+SECONDS_A_SESSION = 0.0144
+SECONDS_A_SEALED_WORD = 16.7e-9
+SECONDS_A_RECEIVED_WORD = 33.3e-9
+SECONDS_A_TERM = 0.254e-9
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,11 @@ def _product_seconds(session: Session) -> float:
     spec = session.spec
     if session.agreement.product == "bgn":
         return predicted_seconds(spec)
-    sealed = sum(_columns(spec, k, left=True) for k in range(len(spec.parties)))
+    sealed = [_columns(spec, k, left=True) for k in range(len(spec.parties))]
+    received = sum(count * _receivers(spec, k) for k, count in enumerate(sealed))
     terms = sum(c.shape[0] * c.shape[1] for c in spec.crosses)
-    return spec.rows * (sealed * SECONDS_A_WORD + terms * SECONDS_A_TERM)
+    each = sum(sealed) * SECONDS_A_SEALED_WORD + received * SECONDS_A_RECEIVED_WORD + terms * SECONDS_A_TERM
+    return SECONDS_A_SESSION + spec.rows * each
 
 
 def _product_bytes(session: Session, party: int) -> int:
@@ -57,13 +61,18 @@ def _product_bytes(session: Session, party: int) -> int:
         return 0
     if session.agreement.product == "bgn":
         return planned_bytes(spec, party)
-    to_right = len({c.right for c in spec.crosses if c.left == party})
+    to_right = _receivers(spec, party)
     to_left = len({c.left for c in spec.crosses if c.right == party})
     left, right = _columns(spec, party, left=True), _columns(spec, party, left=False)
     if session.agreement.product == "plain":
         return 2 * to_right * left * spec.rows
     # Sealed columns with one block more for the key, and one ring element for each multiplied column.
     return width(spec.modulus_bits) * (to_right * left * (spec.rows + BLOCK) + to_left * right * BLOCK)
+
+
+def _receivers(spec: ProductSpec, party: int) -> int:
+    """How many parties its sealed columns go to."""
+    return len({c.right for c in spec.crosses if c.left == party})
 
 
 def _columns(spec: ProductSpec, party: int, *, left: bool) -> int:

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from colonnade.foundation.errors import DataError, StudyError
+from colonnade.report import cost as planned
 from experiments.data import Dataset
 from experiments.data.dataset import binary, categorical, numeric
 from experiments.paper import __main__ as command
@@ -403,6 +404,13 @@ def test_the_shipped_overhead_study_has_the_terms_of_the_code():
         # Time goes with n; the bytes of the wire format are known to the last one.
         assert told["products"][product]["growth"]["n"]["seconds"] == pytest.approx(1, abs=0.25)
         assert told["products"][product]["bytes_error"] < 0.05
+
+
+def test_the_plan_predicts_with_the_shipped_cost_model():
+    told = json.loads((tables.RESULTS / "overhead.json").read_text(encoding="utf-8"))["products"]["lattice"]["seconds"]
+    names = ("SESSION", "SEALED_WORD", "RECEIVED_WORD", "TERM")
+    used = tuple(getattr(planned, f"SECONDS_A_{name}") for name in names)
+    assert used == pytest.approx(tuple(told.values()), rel=0.01)
 
 
 def test_entries_are_the_cross_party_pairs():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -45,9 +46,15 @@ def test_coverage_falls_when_the_noise_is_understated() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "noise", "law"), [(2000, 5.0, Law.LAPLACE), (5000, 25.0, Law.GAUSSIAN)])
+@pytest.mark.skipif(not os.environ.get("COLONNADE_LONG"), reason="five minutes; COLONNADE_LONG=1 runs it")
+@pytest.mark.parametrize(
+    ("n", "noise", "law"), [(2000, 5.0, Law.LAPLACE), (2000, 15.0, Law.LAPLACE), (5000, 25.0, Law.GAUSSIAN)]
+)
 def test_coverage(n: int, noise: float, law: Law) -> None:
-    assert 0.93 <= covered(200, n, noise, law, 200) <= 0.97
+    """Seven coefficients in each of 200 releases; the share has a standard error of about one per cent."""
+    share = covered(200, n, noise, law, 200)
+    print(f"n={n} noise={noise} {law.value}: {share:.4f}")
+    assert 0.92 <= share <= 0.98
 
 
 def test_logistic_intervals_widen_with_the_noise() -> None:
