@@ -16,10 +16,10 @@ SECONDS_A_POINT = 50e-6
 BYTES_A_POINT = 32
 BYTES_OF_TABLE = 21
 # The cost model of the lattice product that `make overhead` fits, in docs/results/overhead.json.
-SECONDS_A_SESSION = 0.0144
-SECONDS_A_SEALED_WORD = 16.7e-9
-SECONDS_A_RECEIVED_WORD = 33.3e-9
-SECONDS_A_TERM = 0.254e-9
+SECONDS_A_SESSION = 8.97e-3
+SECONDS_A_SEALED_WORD = 19.5e-9
+SECONDS_A_RECEIVED_WORD = 14.24e-9
+SECONDS_A_TERM = 0.0913e-9
 
 
 @dataclass(frozen=True)
