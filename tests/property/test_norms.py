@@ -8,7 +8,7 @@ import pytest
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.dissection import dissect, traces
-from colonnade.mechanism.moments import Law, Layout
+from colonnade.mechanism.moments import Law, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of
 from colonnade.mechanism.sensitivity import sensitivity
 from colonnade.table import Table
@@ -26,18 +26,19 @@ def _layout(norms: dict[str, float]) -> Layout:
 
 
 def _released(layout: Layout, record: np.ndarray, weight: dict[str, float]) -> np.ndarray:
-    """Every released number of one record, weighted: products with the label, its sum, and each party's trace."""
+    """Every released number of one record, weighted: products with the label, its sum and square, the traces."""
     spans = {p: [i for i, a in enumerate(layout.attributes) if a.owner == p and a.name != "a.y"] for p in WIDTHS}
     y = record[layout.label]
     parts = [weight["label"] * record[spans[p]] * y for p in WIDTHS]
-    parts.append(np.array([weight["label"] * y]))
+    parts.append(np.array([weight["label"] * y, weight["square"] * y * y]))
     parts += [np.array([weight["trace"] * np.square(record[spans[p]]).sum()]) for p in WIDTHS]
     return np.concatenate(parts)
 
 
 def _bound(layout: Layout, weight: dict[str, float], owner: str | None) -> float:
     products = dissect(exact_objective(layout, products=False))
-    weighted = [(b, weight["label"]) for b in products] + [(b, weight["trace"]) for b in traces(layout)]
+    weighted = [(b, weight["label"]) for b in products]
+    weighted += [(b, weight["square" if b.role is Role.LABEL else "trace"]) for b in traces(layout)]
     return sensitivity(layout, weighted, Law.GAUSSIAN, owner)
 
 
@@ -52,7 +53,15 @@ def _draw(layout: Layout, generator: np.random.Generator) -> np.ndarray:
     return record
 
 
-@pytest.mark.parametrize("weight", [{"label": 1.0, "trace": 0.1}, {"label": 2.0, "trace": 1.0}])
+@pytest.mark.parametrize(
+    "weight",
+    [
+        {"label": 1.0, "trace": 0.1, "square": 0.1},
+        {"label": 2.0, "trace": 1.0, "square": 1.0},
+        {"label": 0.2, "trace": 0.01, "square": 3.0},
+        {"label": 1.0, "trace": 0.01, "square": 4.0},
+    ],
+)
 @pytest.mark.parametrize("owner", [None, "a", "b"])
 def test_no_pair_of_records_moves_more_than_the_bound(weight: dict[str, float], owner: str | None) -> None:
     layout = _layout(NORMS)
@@ -65,6 +74,9 @@ def test_no_pair_of_records_moves_more_than_the_bound(weight: dict[str, float], 
             second = first * np.where(generator.random(first.size) < 0.5, 1, 1)
             second = -first if generator.random() < 0.5 else second
             second[layout.label] = first[layout.label] = np.sign(first[layout.label])
+        if generator.random() < 0.3:
+            # A square moves most between 0 and an end, where products with the label move less.
+            first[layout.label], second[layout.label] = np.sign(first[layout.label]), 0.3 * generator.uniform(-1, 1)
         if owner is not None:
             fixed = np.array([a.owner != owner for a in layout.attributes])
             second = np.where(fixed, first, second)
@@ -84,7 +96,7 @@ def test_the_label_products_alone_reach_the_bound() -> None:
     record[layout.label] = 1.0
     other = record.copy()
     other[layout.label] = -1.0
-    weight = {"label": 1.0, "trace": 0.0}
+    weight = {"label": 1.0, "trace": 0.0, "square": 0.0}
     moved = float(np.linalg.norm(_released(layout, record, weight) - _released(layout, other, weight)))
     assert moved == pytest.approx(bound, rel=1e-6)
     assert bound < sensitivity(_layout({}), products, Law.GAUSSIAN)
