@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -17,7 +19,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.spool import part
 from colonnade.table import Table, table_from
-from colonnade.transport import embedded
+from colonnade.transport import embedded, pool
 
 PEOPLE = {"a": range(40), "b": range(60, 5, -1)}
 
@@ -49,8 +51,8 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> Pools:
             super().__init__(*arguments)
             made.append(self)
 
-    monkeypatch.setattr(embedded, "ProcessPoolExecutor", Watched)
-    monkeypatch.setattr(embedded, "BATCH", 30)
+    monkeypatch.setattr(pool, "ProcessPoolExecutor", Watched)
+    monkeypatch.setattr(pool, "BATCH", 30)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     return made
 
@@ -69,7 +71,7 @@ def test_one_core_has_no_workers(pools: Pools, alone: list[list[int]]) -> None:
 
 
 def test_a_short_list_has_no_workers(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "BATCH", 60)
+    monkeypatch.setattr(pool, "BATCH", 60)
     aligned()
     assert pools == []
 
@@ -101,17 +103,47 @@ def test_no_processes_left(alone: list[list[int]], pools: Pools, monkeypatch: py
     assert len(pools) == 1
 
 
+KILLED = """
+import os, signal, time
+from colonnade.transport import pool
+pool.BATCH = 1
+workers = pool.point_workers(9)
+print(*{workers.submit(os.getpid).result() for _ in range(9)}, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_end_with_a_process_that_was_killed() -> None:
+    if len(os.sched_getaffinity(0)) == 1:
+        pytest.skip("one core has no workers")
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=60)
+    workers = [int(pid) for pid in done.stdout.split()]
+    assert workers and done.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 10
+    while (left := [pid for pid in workers if alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 SPAWNING = """
 import multiprocessing
 multiprocessing.set_start_method("spawn")
-from tests.end_to_end.test_alignment_workers import aligned, embedded
-embedded.BATCH = 30
+from tests.end_to_end.test_alignment_workers import aligned, pool
+pool.BATCH = 30
 print(aligned())
 """
 CHILDLESS = """
 import multiprocessing
-from tests.end_to_end.test_alignment_workers import aligned, embedded
-embedded.BATCH = 30
+from tests.end_to_end.test_alignment_workers import aligned, pool
+pool.BATCH = 30
 child = multiprocessing.get_context("fork").Process(target=lambda: print(aligned(), flush=True), daemon=True)
 child.start()
 child.join()

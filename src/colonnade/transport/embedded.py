@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.crypto.alignment import align_in_process
-from colonnade.crypto.alignment.party import BATCH
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
@@ -29,13 +22,12 @@ from colonnade.protocol.server import Server
 from colonnade.protocol.session import Session
 from colonnade.table import Table
 from colonnade.transport.in_process import InProcess, Traffic
+from colonnade.transport.pool import NO_WORKERS, point_workers
 
 Watch = Callable[[str, float], None]
 """Called with a step's name and the share of it that is done."""
 Void = Callable[[str], None]
 """Called with the reason when a session ended before all parties had submitted: nothing was opened."""
-NO_WORKERS = (BrokenProcessPool, OSError, NotImplementedError, AssertionError)
-"""A killed worker, no process or semaphore left, a platform without them, a program that may have no children."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +64,7 @@ def match(
             raise StudyError(f"party {name} has no ids to align by")
         ids[name] = table.ids
     progress = None if watch is None else lambda done, total: watch("align", done / max(1, total))
-    executor = _workers(max(map(len, ids.values())))
+    executor = point_workers(max(map(len, ids.values())))
     try:
         return align_in_process(ids, randomness.child("alignment"), executor, progress)
     except NO_WORKERS:
@@ -83,27 +75,6 @@ def match(
     finally:
         if executor is not None:
             executor.shutdown(cancel_futures=True)
-
-
-def _workers(most: int) -> Executor | None:
-    """Processes that multiply points, where there are several cores and a list of ids is more than one job.
-
-    They are forked, whatever the start method of the program is: the others run its main module anew, which a script
-    need not be made for. A worker calls the curve alone, so that it needs no lock that another thread may hold.
-    """
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-    if cores == 1 or most <= BATCH:
-        return None
-    try:
-        return ProcessPoolExecutor(
-            min(cores, -(-most // BATCH)),
-            multiprocessing.get_context("fork"),
-            # An interrupt reaches the whole group; the main process alone tells of it.
-            signal.signal,
-            (signal.SIGINT, signal.SIG_IGN),
-        )
-    except NO_WORKERS:
-        return None
 
 
 def run_embedded(

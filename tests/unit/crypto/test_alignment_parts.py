@@ -75,6 +75,31 @@ def test_points_of_low_order_vanish() -> None:
             raise_points(b"\x55" * 32, point)
 
 
+def ladder(scalar: bytes, point: bytes) -> bytes:
+    """RFC 7748, section 5, in Python integers."""
+    k = (int.from_bytes(scalar, "little") & ((1 << 254) - 8)) | (1 << 254)
+    u = int.from_bytes(point, "little") % (1 << 255) % PRIME
+    (x2, z2), (x3, z3) = (1, 0), (u, 1)
+    for t in reversed(range(255)):
+        if bit := k >> t & 1:
+            (x2, z2), (x3, z3) = (x3, z3), (x2, z2)
+        a, b, c, d = x2 + z2, x2 - z2, x3 + z3, x3 - z3
+        aa, bb, da, cb = a * a % PRIME, b * b % PRIME, d * a % PRIME, c * b % PRIME
+        e = aa - bb
+        x3, z3, x2, z2 = (da + cb) ** 2 % PRIME, u * (da - cb) ** 2 % PRIME, aa * bb % PRIME, e * (aa + 121665 * e)
+        if bit:
+            (x2, z2), (x3, z3) = (x3, z3), (x2, z2)
+    return (x2 * pow(z2, PRIME - 2, PRIME) % PRIME).to_bytes(32, "little")
+
+
+def test_points_near_the_prime_are_raised_rightly() -> None:
+    """A library with faster arithmetic failed here and nowhere else: docs/decisions/0016."""
+    near = [PRIME - d for d in (2, 3, 600, 1392, 1393, 1394)] + [PRIME + d for d in (2, 18)] + [2**255 - 1, 2**254, 9]
+    odd = [u.to_bytes(32, "little") for u in near] + [b"\xff" * 32, b"\x80" * 32]
+    for scalar in (bytes(32), b"\xff" * 32, Randomness(seed=b"scalar").bytes(32)):
+        assert raise_points(scalar, b"".join(odd)) == b"".join(ladder(scalar, point) for point in odd)
+
+
 def test_raising_commutes_and_quotients_unblind() -> None:
     randomness = Randomness(seed=b"quotient")
     points = map_to_curve(field_elements([b"one", b"two"], b"tag"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha512
+from itertools import accumulate
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from gmpy2 import legendre, mpz
@@ -39,39 +40,29 @@ _MINUS_J = int(legendre(-_J, PRIME))
 _SHORTEST = 1 << 251  # an eighth of the smallest clamped scalar; the largest is under twice that
 
 
-def field_elements(ids: Sequence[bytes], tag: bytes) -> list[int]:
+def field_elements(ids: Sequence[bytes], tag: bytes) -> list[mpz]:
     """hash_to_field of RFC 9380 with expand_message_xmd and SHA-512, one element an id."""
     suffix = tag + bytes([len(tag)])
-    block = sha512(bytes(128))
-    tail = _FIELD_BYTES.to_bytes(2, "big") + b"\0" + suffix
-    elements = []
-    for name in ids:
-        first = block.copy()
-        first.update(name + tail)
-        digest = sha512(first.digest() + b"\1" + suffix).digest()
-        elements.append(int.from_bytes(digest[:_FIELD_BYTES], "big") % PRIME)
-    return elements
+    head, tail, one = bytes(128), _FIELD_BYTES.to_bytes(2, "big") + b"\0" + suffix, b"\1" + suffix
+    digests = [sha512(sha512(head + name + tail).digest() + one).digest() for name in ids]
+    return [mpz.from_bytes(digest[:_FIELD_BYTES], "big") % _P for digest in digests]
 
 
-def map_to_curve(elements: Sequence[int]) -> bytes:
+def map_to_curve(elements: Sequence[mpz]) -> bytes:
     """Elligator 2 of RFC 9380, section 6.7.1, with Z = 2: the u-coordinates, little-endian, one after another."""
     # 1 + 2r^2 is never zero, because -1/2 is no square modulo PRIME.
-    denominators = [(1 + 2 * r * r) % _P for r in map(mpz, elements)]
+    denominators = [(1 + 2 * r * r) % _P for r in elements]
     # The symbol of g(-J/w) is that of w^4 g(-J/w) = -J w (w^2 - J^2 w + J^2): no division is needed to know it.
     symbols = [legendre(w * (w * (w - _JJ) + _JJ) % _P, _P) for w in denominators]
     inverses = _inverses(denominators)
     points = [(-_J * v if s == _MINUS_J else _J * v - _J) % _P for v, s in zip(inverses, symbols, strict=True)]
-    return b"".join([int(u).to_bytes(POINT_BYTES, "little") for u in points])
+    return b"".join([u.to_bytes(POINT_BYTES, "little") for u in points])
 
 
 def _inverses(values: Sequence[mpz]) -> list[mpz]:
     """All inverses modulo PRIME with one division (Montgomery's trick)."""
-    product = mpz(1)
-    prefixes = []
-    for value in values:
-        prefixes.append(product)
-        product = product * value % _P
-    inverse = pow(product, -1, _P)
+    prefixes = list(accumulate(values, lambda product, value: product * value % _P, initial=mpz(1)))
+    inverse = pow(prefixes.pop(), -1, _P)
     out = []
     for value, prefix in zip(reversed(values), reversed(prefixes), strict=True):
         out.append(prefix * inverse % _P)
