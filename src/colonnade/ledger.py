@@ -1,6 +1,7 @@
 """What a party's data has spent: an append-only, hash-chained SQLite book, written before a byte leaves.
 
-A session is `booked`, then `released` or `void` by a further entry. What is booked counts until it is void.
+A session is `booked`, then `released` or `void` by a further entry. What is booked counts until it is void. That ids
+were matched is noted too: it spends nothing, and a policy may limit how often.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,12 +17,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from colonnade.foundation.errors import ColonnadeError, DataError, LedgerError
+from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
+from colonnade.foundation.parts import content_digest
 from colonnade.mechanism.composition import Cap, Charge, Rule, Spent, require_room, total
 
 GENESIS = "0" * 64
 APPLICATION = 0x436F6C6F  # SQLite's application_id: the bytes "Colo"
-VERSION = 1
+VERSION, OLDEST = 2, 1
 WAIT_SECONDS = 60.0
 
 TABLES = (
@@ -31,7 +33,6 @@ TABLES = (
     "CREATE TRIGGER IF NOT EXISTS no_delete BEFORE DELETE ON entries "
     "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
     f"PRAGMA application_id = {APPLICATION}",
-    f"PRAGMA user_version = {VERSION}",
 )
 
 
@@ -41,6 +42,7 @@ class Kind(StrEnum):
     BOOKED = "booked"
     RELEASED = "released"
     VOID = "void"
+    ALIGNED = "aligned"
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,11 @@ class DataSet:
 
     @classmethod
     def of_file(cls, path: Path, name: str | None = None) -> DataSet:
-        """The data set in a file, named like the file unless a name is given."""
-        try:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise DataError(f"the data file {path} cannot be read: {error.strerror}") from None
-        return cls(path.name if name is None else name, digest)
+        """The data set in whatever a table is read from: a file, a folder, a pattern; it gives the name if none is.
+
+        A file counts by its content, alone in a folder too; parts count together, whatever their names and order.
+        """
+        return cls(path.name or path.resolve().name if name is None else name, content_digest(path))
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,69 @@ class Entry:
     reason: str
     hash: str
 
+    @property
+    def data(self) -> DataSet:
+        return self.booking.data
+
     def to(self) -> dict[str, Any]:
         """The entry as it is exported: its hashed content, its number and its hash."""
-        return {"number": self.number, **_content(self.kind, self.time, self.booking, self.cap, self.reason)} | {
-            "hash": self.hash
+        content = _content(self.kind, self.time, self.booking, self.cap, self.reason)
+        return {"number": self.number, **content, "hash": self.hash}
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """One matching of a data set's ids with those of partners; it tells each of them which of its ids are common."""
+
+    session: str
+    """The id under which ids were matched; a session proper has its own."""
+    party: str
+    study: str
+    partners: tuple[str, ...]
+    data: DataSet
+
+    def to(self) -> dict[str, Any]:
+        return {
+            "session": self.session,
+            "party": self.party,
+            "study": self.study,
+            "partners": list(self.partners),
+            "data": {"name": self.data.name, "digest": self.data.digest},
         }
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Alignment:
+        """Read back what `to` wrote."""
+        texts = (*(content[key] for key in ("session", "party", "study")), *content["partners"])
+        if not all(isinstance(text, str) for text in (*texts, *content["data"].values())):
+            raise LedgerError("an alignment's names and digests must be texts, got another type")
+        partners = tuple(content["partners"])
+        return cls(content["session"], content["party"], content["study"], partners, DataSet(**content["data"]))
+
+
+@dataclass(frozen=True)
+class Note:
+    """A line of the book that spends nothing: ids were matched."""
+
+    number: int
+    time: str
+    alignment: Alignment
+    cap: Cap
+    """The cap in force when ids were matched."""
+    hash: str
+
+    kind = Kind.ALIGNED
+
+    @property
+    def data(self) -> DataSet:
+        return self.alignment.data
+
+    def to(self) -> dict[str, Any]:
+        content = _content(self.kind, self.time, self.alignment, self.cap)
+        return {"number": self.number, **content, "hash": self.hash}
+
+
+Line = Entry | Note
 
 
 @dataclass(frozen=True)
@@ -132,6 +190,8 @@ class Account:
     spent: Spent
     pending: int
     """Sessions that were booked and neither released nor void; they count."""
+    alignments: int = 0
+    """How often its ids were matched with those of partners."""
 
 
 class Ledger:
@@ -141,14 +201,37 @@ class Ledger:
         self.path = path
         self._clock = clock
 
-    def check(self, data: DataSet, charge: Charge, cap: Cap) -> None:
-        """Raise LedgerError if the cap has no room for the charge; books nothing."""
-        require_room(cap, _counted(_of(self.entries(), data)), charge, data.name)
+    def check(self, data: DataSet, charge: Charge, cap: Cap, apart: Collection[str] = ()) -> None:
+        """Raise LedgerError if the cap has no room for the charge; books nothing.
 
-    def book(self, booking: Booking, cap: Cap) -> Entry:
-        """Check the cap and book the spend in one durable transaction; the same booking again changes nothing."""
-        with self._writing() as (connection, entries):
-            earlier = _history(entries, booking.session, booking.party)
+        `apart` are sessions of which it is not known yet whether they count.
+        """
+        own = [e for e in _bookings(_of(self.lines(), data)) if e.booking.session not in apart]
+        require_room(cap, _counted(own), charge, data.name)
+
+    def check_alignments(self, data: DataSet, limit: int | None) -> None:
+        """Raise PolicyError if the data set's ids were matched as often as the policy allows."""
+        _within(limit, _of(self.lines(), data), data)
+
+    def try_to_write(self) -> None:
+        """Raise LedgerError unless an entry could be written now; writes none."""
+        with self._writing():
+            pass
+
+    def align(self, alignment: Alignment, cap: Cap, limit: int | None = None) -> Note:
+        """Check the limit and note, durably, that ids are about to be matched; before a parcel of it leaves."""
+        with self._writing() as (connection, lines):
+            _within(limit, _of(lines, alignment.data), alignment.data)
+            number, time, digest = self._write(connection, lines, Kind.ALIGNED, alignment, cap)
+            return Note(number, time, alignment, cap, digest)
+
+    def book(self, booking: Booking, cap: Cap, once: bool = False) -> Entry:
+        """Check the cap and book the spend in one durable transaction; the same booking again changes nothing.
+
+        `once` refuses it: whoever draws noise for a session must be the first to do so.
+        """
+        with self._writing() as (connection, lines):
+            earlier = _history(lines, booking.session, booking.party)
             if earlier:
                 if earlier[0].booking != booking:
                     raise LedgerError(
@@ -160,47 +243,57 @@ class Ledger:
                         f"session {booking.session} of party {booking.party} has ended: it is {earlier[-1].kind.value} "
                         f"by entry {earlier[-1].number}"
                     )
+                if once:
+                    raise LedgerError(
+                        f"session {booking.session} of party {booking.party} is booked already, in entry "
+                        f"{earlier[0].number}: fresh noise is another spend, under another session id"
+                    )
                 return earlier[0]
-            require_room(cap, _counted(_of(entries, booking.data)), booking.charge, booking.data.name)
-            return self._append(connection, entries, Kind.BOOKED, booking, cap, "")
+            require_room(cap, _counted(_bookings(_of(lines, booking.data))), booking.charge, booking.data.name)
+            return self._append(connection, lines, Kind.BOOKED, booking, cap, "")
 
     def settle(self, session: str, party: str, kind: Kind, reason: str = "") -> Entry:
         """Append that a booked session was released, or is void: no submission of it was ever opened.
 
         A release that appears after all overrides void; nothing overrides released.
         """
-        if kind is Kind.BOOKED:
-            raise LedgerError("a session is settled as released or void, got booked")
-        with self._writing() as (connection, entries):
-            history = _history(entries, session, party)
+        if kind not in (Kind.RELEASED, Kind.VOID):
+            raise LedgerError(f"a session is settled as released or void, got {kind.value}")
+        with self._writing() as (connection, lines):
+            history = _history(lines, session, party)
             if not history:
                 raise LedgerError(f"session {session} of party {party} was never booked")
             if history[-1].kind is kind:
                 return history[-1]
             if history[-1].kind is Kind.RELEASED:
                 raise LedgerError(f"session {session} of party {party} is released and cannot become {kind.value}")
-            return self._append(connection, entries, kind, history[0].booking, history[0].cap, reason)
+            return self._append(connection, lines, kind, history[0].booking, history[0].cap, reason)
 
     def spent(self, data: DataSet, cap: Cap) -> Spent:
         """What the data set has spent, by the cap's rule."""
-        return total(cap, _counted(_of(self.entries(), data)))
+        return total(cap, _counted(_bookings(_of(self.lines(), data))))
 
     def accounts(self) -> list[Account]:
-        """Every data set with what it has spent of the cap it was last booked under."""
-        entries = self.entries()
+        """Every data set with what it has spent of the cap that was last in force."""
+        lines = self.lines()
         out: list[Account] = []
-        for entry in entries:
-            if any(entry.booking.data in account.data for account in out):
+        for line in lines:
+            if any(line.data in account.data for account in out):
                 continue
-            own = _of(entries, entry.booking.data)
-            cap = [e for e in own if e.kind is Kind.BOOKED][-1].cap
-            pending = sum(1 for last in _last(own).values() if last.kind is Kind.BOOKED)
-            data = tuple(dict.fromkeys(e.booking.data for e in own))
-            out.append(Account(data, cap, total(cap, _counted(own)), pending))
+            own = _of(lines, line.data)
+            booked = _bookings(own)
+            cap = ([e for e in booked if e.kind is Kind.BOOKED] or own)[-1].cap
+            pending = sum(1 for last in _last(booked).values() if last.kind is Kind.BOOKED)
+            data = tuple(dict.fromkeys(e.data for e in own))
+            out.append(Account(data, cap, total(cap, _counted(booked)), pending, len(own) - len(booked)))
         return out
 
     def entries(self) -> list[Entry]:
-        """All entries, their chain checked; none if there is no ledger yet."""
+        """All entries of sessions, the whole chain checked; none if there is no ledger yet."""
+        return _bookings(self.lines())
+
+    def lines(self) -> list[Line]:
+        """All entries of sessions and all notes of alignments, their chain checked."""
         if not self.path.exists():
             return []
         with self._connection() as connection:
@@ -214,14 +307,14 @@ class Ledger:
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found != "ok":
                 raise LedgerError(f"ledger {self.path.name} is damaged: {found}")
-            entries = self._read(connection)
-        if head is not None and head not in (GENESIS, *(e.hash for e in entries)):
+            lines = self._read(connection)
+        if head is not None and head not in (GENESIS, *(line.hash for line in lines)):
             raise LedgerError(f"ledger {self.path.name} lacks the entry with hash {head}: it was cut off or replaced")
-        return entries[-1].hash if entries else GENESIS
+        return lines[-1].hash if lines else GENESIS
 
     def export(self) -> list[dict[str, Any]]:
-        """All entries as plain data, for an auditor."""
-        return [entry.to() for entry in self.entries()]
+        """All entries and notes as plain data, for an auditor."""
+        return [line.to() for line in self.lines()]
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -243,7 +336,7 @@ class Ledger:
                 connection.close()
 
     @contextmanager
-    def _writing(self) -> Iterator[tuple[sqlite3.Connection, list[Entry]]]:
+    def _writing(self) -> Iterator[tuple[sqlite3.Connection, list[Line]]]:
         """One transaction that no other process can enter between reading and writing."""
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -251,6 +344,8 @@ class Ledger:
                 if self._application(connection) == 0:
                     for statement in TABLES:
                         connection.execute(statement)
+                # A file of an earlier version may get lines that its readers do not know.
+                connection.execute(f"PRAGMA user_version = {VERSION}")
                 yield connection, self._read(connection)
             except BaseException:
                 if connection.in_transaction:
@@ -265,41 +360,48 @@ class Ledger:
         empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         if not (application == APPLICATION or (application == 0 and empty)):
             raise LedgerError(f"{self.path.name} is an SQLite file but no ledger")
-        if application == APPLICATION and version != VERSION:
+        if application == APPLICATION and not OLDEST <= version <= VERSION:
             raise LedgerError(f"ledger {self.path.name} must have version {VERSION}, got version {version}")
         return application
 
-    def _read(self, connection: sqlite3.Connection) -> list[Entry]:
+    def _read(self, connection: sqlite3.Connection) -> list[Line]:
         if self._application(connection) == 0:
             return []
         return _chain(connection.execute("SELECT number, content, hash FROM entries ORDER BY number"), self.path.name)
 
     def _append(
+        self, connection: sqlite3.Connection, lines: Sequence[Line], kind: Kind, booking: Booking, cap: Cap, reason: str
+    ) -> Entry:
+        number, time, digest = self._write(connection, lines, kind, booking, cap, reason)
+        return Entry(number, kind, time, booking, cap, reason, digest)
+
+    def _write(
         self,
         connection: sqlite3.Connection,
-        entries: Sequence[Entry],
+        lines: Sequence[Line],
         kind: Kind,
-        booking: Booking,
+        what: Booking | Alignment,
         cap: Cap,
-        reason: str,
-    ) -> Entry:
-        previous = entries[-1].hash if entries else GENESIS
+        reason: str | None = None,
+    ) -> tuple[int, str, str]:
+        """Link one more line to the chain: its number, time and hash."""
+        previous, number = lines[-1].hash if lines else GENESIS, len(lines) + 1
         time = self._clock().isoformat(timespec="seconds")
-        text = _canonical(_content(kind, time, booking, cap, reason))
-        entry = Entry(len(entries) + 1, kind, time, booking, cap, reason, _link(previous, len(entries) + 1, text))
-        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (entry.number, text, entry.hash))
-        return entry
+        text = _canonical(_content(kind, time, what, cap, reason))
+        digest = _link(previous, number, text)
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, digest))
+        return number, time, digest
 
 
-def _content(kind: Kind, time: str, booking: Booking, cap: Cap, reason: str) -> dict[str, Any]:
+def _content(kind: Kind, time: str, what: Booking | Alignment, cap: Cap, reason: str | None = None) -> dict[str, Any]:
     rule = None if cap.rule is None else cap.rule.value
-    return {
+    content = {
         "kind": kind.value,
         "time": time,
-        **booking.to(),
+        **what.to(),
         "cap": {"epsilon": cap.epsilon, "delta": cap.delta, "rule": rule},
-        "reason": reason,
     }
+    return content if reason is None else {**content, "reason": reason}
 
 
 def _canonical(content: Mapping[str, Any]) -> str:
@@ -310,56 +412,68 @@ def _link(previous: str, number: int, text: str) -> str:
     return hashlib.sha256(f"{previous}\n{number}\n{text}".encode()).hexdigest()
 
 
-def _chain(rows: Iterator[tuple[int, str, str]], name: str) -> list[Entry]:
+def _chain(rows: Iterator[tuple[int, str, str]], name: str) -> list[Line]:
     """The entries, each checked against the one before; names the first that is broken."""
-    entries: list[Entry] = []
+    lines: list[Line] = []
     status: dict[tuple[str, str], Entry] = {}
     previous = GENESIS
     for number, text, digest in rows:
-        here = f"ledger {name} is broken at entry {len(entries) + 1}"
-        if number != len(entries) + 1:
+        here = f"ledger {name} is broken at entry {len(lines) + 1}"
+        if number != len(lines) + 1:
             raise LedgerError(f"{here}: the next entry has number {number}")
         if digest != _link(previous, number, text):
             raise LedgerError(f"{here}: its hash does not follow from its content and the entry before")
         try:
-            entry = _entry(number, json.loads(text), digest)
+            line = _line(number, json.loads(text), digest)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, ColonnadeError):
             raise LedgerError(f"{here}: its content cannot be read") from None
-        key = (entry.booking.session, entry.booking.party)
-        if (entry.kind is Kind.BOOKED) != (key not in status):
-            raise LedgerError(f"{here}: session {key[0]} is {entry.kind.value} out of turn")
-        if key in status and status[key].booking != entry.booking:
-            raise LedgerError(f"{here}: it settles session {key[0]} with other terms than were booked")
-        if key in status and status[key].kind is Kind.RELEASED:
-            raise LedgerError(f"{here}: session {key[0]} was released before")
-        status[key] = entry
-        entries.append(entry)
+        if isinstance(line, Entry):
+            _in_turn(line, status, here)
+        lines.append(line)
         previous = digest
-    return entries
+    return lines
 
 
-def _entry(number: int, content: Mapping[str, Any], digest: str) -> Entry:
-    cap = content["cap"]
+def _in_turn(entry: Entry, status: dict[tuple[str, str], Entry], here: str) -> None:
+    """A session is booked first, then settled by the same terms, and stays released."""
+    key = (entry.booking.session, entry.booking.party)
+    if (entry.kind is Kind.BOOKED) != (key not in status):
+        raise LedgerError(f"{here}: session {key[0]} is {entry.kind.value} out of turn")
+    if key in status and status[key].booking != entry.booking:
+        raise LedgerError(f"{here}: it settles session {key[0]} with other terms than were booked")
+    if key in status and status[key].kind is Kind.RELEASED:
+        raise LedgerError(f"{here}: session {key[0]} was released before")
+    status[key] = entry
+
+
+def _line(number: int, content: Mapping[str, Any], digest: str) -> Line:
+    kind, cap = Kind(content["kind"]), content["cap"]
     rule = None if cap["rule"] is None else Rule(cap["rule"])
-    return Entry(
-        number,
-        Kind(content["kind"]),
-        content["time"],
-        Booking.of(content),
-        Cap(cap["epsilon"], cap["delta"], rule),
-        content["reason"],
-        digest,
-    )
+    limit = Cap(cap["epsilon"], cap["delta"], rule)
+    if kind is Kind.ALIGNED:
+        return Note(number, content["time"], Alignment.of(content), limit, digest)
+    return Entry(number, kind, content["time"], Booking.of(content), limit, content["reason"], digest)
 
 
-def _history(entries: Sequence[Entry], session: str, party: str) -> list[Entry]:
-    return [e for e in entries if (e.booking.session, e.booking.party) == (session, party)]
+def _bookings(lines: Sequence[Line]) -> list[Entry]:
+    return [line for line in lines if isinstance(line, Entry)]
 
 
-def _of(entries: Sequence[Entry], data: DataSet) -> list[Entry]:
-    """The entries of an account: a renamed copy and an edited file are the same people's data."""
+def _history(lines: Sequence[Line], session: str, party: str) -> list[Entry]:
+    return [e for e in _bookings(lines) if (e.booking.session, e.booking.party) == (session, party)]
+
+
+def _within(limit: int | None, own: Sequence[Line], data: DataSet) -> None:
+    count = sum(isinstance(line, Note) for line in own)
+    if limit is not None and count >= limit:
+        times = "once" if count == 1 else f"{count} times"
+        raise PolicyError(f"largest_alignments is {limit}, and the ids of data set {data.name} were matched {times}")
+
+
+def _of(lines: Sequence[Line], data: DataSet) -> list[Line]:
+    """The lines of an account: a renamed copy and an edited file are the same people's data."""
     names, digests = {data.name}, {data.digest}
-    known = {e.booking.data for e in entries}
+    known = {line.data for line in lines}
     found = -1
     while found != len(names) + len(digests):
         found = len(names) + len(digests)
@@ -367,7 +481,7 @@ def _of(entries: Sequence[Entry], data: DataSet) -> list[Entry]:
             if other.name in names or other.digest in digests:
                 names.add(other.name)
                 digests.add(other.digest)
-    return [e for e in entries if e.booking.data.name in names or e.booking.data.digest in digests]
+    return [line for line in lines if line.data.name in names or line.data.digest in digests]
 
 
 def _last(entries: Sequence[Entry]) -> dict[tuple[str, str], Entry]:

@@ -23,7 +23,7 @@ from colonnade.mechanism.solve import Model
 from colonnade.protocol.prediction import Consent, Prediction
 from colonnade.table import Table, read_table
 from colonnade.transport.embedded import Watch
-from colonnade.transport.scores import score_embedded
+from colonnade.transport.scores import Opened, score_embedded
 
 FORMAT = "colonnade-model/1"
 
@@ -221,7 +221,12 @@ def score_across(
     opened = score_embedded(
         prediction, tables, lambda table: partial_scores(table, public.model), alignment, randomness, watch, consent
     )
-    ids = tables[prediction.receiver].ids
+    return receivers_scores(public, tables[prediction.receiver], opened)
+
+
+def receivers_scores(public: PublicModel, table: Table, opened: Opened) -> Scores:
+    """What the receiver opened, with the ids of its own table."""
+    ids = table.ids
     return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, opened.scores))
 
 

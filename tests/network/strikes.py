@@ -2,13 +2,13 @@
 
 Every site has two processes, the one that was started and the job that it started. The victim is killed when its board
 says that it has come to a step; then whatever died is started again, a clean session runs, and the ledgers are read.
+The sites and their ledgers go on through all of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -57,46 +57,36 @@ def opened(sites: Deployment, books: dict[str, dict[str, Kind]]) -> set[str]:
     return {session for session, outcome in outcomes.items() if outcome == OPENED}
 
 
-def strike(victim: str, step: str) -> str:
+def strike(sites: Deployment, victim: str, step: str, place: Path) -> str:
     """One session with a kill, one without; what was said."""
-    place = tempfile.mkdtemp(prefix="colonnade-strike-")
+    before = len(opened(sites, books(sites)))
+    stop, struck = threading.Event(), list[str]()
+    watcher = threading.Thread(target=kill_at, args=(sites, victim, step, stop, struck))
+    watcher.start()
+    start = time.monotonic()
     try:
-        with Deployment(ROOT / "demo" / "study.toml", Path(place) / "sites") as sites:
-            for party in PARTIES:
-                sites.fill_in(party, ROOT / "demo" / f"{party}.csv", epsilon="3.0")
-            for name in ("server", *PARTIES):
-                with (sites.folder / name / "site.toml").open("a") as file:
-                    file.write("silence = 8\n")
-                sites.start(name)
-            stop, struck = threading.Event(), list[str]()
-            watcher = threading.Thread(target=kill_at, args=(sites, victim, step, stop, struck))
-            watcher.start()
-            start = time.monotonic()
-            try:
-                done = sites.run(Path(place) / "first.json")
-            finally:
-                stop.set()
-                watcher.join()
-            seconds = time.monotonic() - start
-            said = (done.stderr.strip().splitlines() or ["the release was opened"])[-1]
-            first = books(sites)
-            for party in PARTIES:
-                void = {s for s, kind in first[party].items() if kind is Kind.VOID}
-                assert not void & opened(sites, first), f"{party} calls an opened session void"
-            for name in ("server", *PARTIES):
-                if sites.sites[name].poll() is not None:
-                    sites.start(name)
-            again = sites.run(Path(place) / "second.json")
-            assert again.returncode == 0, again.stderr
-            last = books(sites)
-            counted = opened(sites, last)
-            for party in PARTIES:
-                cost = {s for s, kind in last[party].items() if kind is not Kind.VOID}
-                assert cost == counted, f"{party} counts {cost}, opened were {counted}"
-            what = "killed" if struck else "not killed, the step was too short to see"
-            return f"{what}: {said} ({seconds:.0f} s); after the restart {len(counted)} session(s) count"
+        done = sites.run(place / "first.json")
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        stop.set()
+        watcher.join()
+    seconds = time.monotonic() - start
+    said = (done.stderr.strip().splitlines() or ["the release was opened"])[-1]
+    first = books(sites)
+    for party in PARTIES:
+        void = {s for s, kind in first[party].items() if kind is Kind.VOID}
+        assert not void & opened(sites, first), f"{party} calls an opened session void"
+    for name in ("server", *PARTIES):
+        if sites.sites[name].poll() is not None:
+            sites.start(name)
+    again = sites.run(place / "second.json")
+    assert again.returncode == 0, again.stderr
+    last = books(sites)
+    counted = opened(sites, last)
+    for party in PARTIES:
+        cost = {s for s, kind in last[party].items() if kind is not Kind.VOID}
+        assert cost == counted, f"{party} counts {cost}, opened were {counted}"
+    what = "killed" if struck else "not killed, the step was too short to see"
+    return f"{what}: {said} ({seconds:.0f} s); it costs {len(counted) - before - 1}, the session after it 1"
 
 
 def main() -> None:
@@ -104,12 +94,24 @@ def main() -> None:
     parser.add_argument("--victim", choices=VICTIMS, action="append")
     parser.add_argument("--step", choices=STEPS, action="append")
     options = parser.parse_args()
-    for victim in options.victim or VICTIMS:
-        for step in options.step or STEPS:
-            try:
-                print(f"{victim}, {step}: {strike(victim, step)}", flush=True)
-            except subprocess.SubprocessError as error:
-                raise SystemExit(f"{victim}, {step}: {error}") from None
+    with tempfile.TemporaryDirectory(prefix="colonnade-strikes-") as folder:
+        place = Path(folder)
+        with Deployment(ROOT / "demo" / "study.toml", place / "sites") as sites:
+            for party in PARTIES:
+                sites.fill_in(party, ROOT / "demo" / f"{party}.csv", epsilon="100.0")
+            for name in ("server", *PARTIES):
+                with (sites.folder / name / "site.toml").open("a") as file:
+                    file.write("silence = 8\n")
+                sites.start(name)
+            for victim in options.victim or VICTIMS:
+                for step in options.step or STEPS:
+                    try:
+                        said = strike(sites, victim, step, place)
+                    except subprocess.SubprocessError as error:
+                        raise SystemExit(f"{victim}, {step}: {error}") from None
+                    print(f"{victim}, {step}: {said}", flush=True)
+                    for release in place.glob("*.json"):
+                        release.unlink()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,13 @@ from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.network.certificates import check_certificate, probe, server_address
 from colonnade.network.deploy import deploy_new
 from colonnade.network.launch import alone
-from colonnade.network.provision import PARTY_CLASS, SERVER_CLASS, Address
+from colonnade.network.provision import (
+    PARTY_CLASS,
+    SCORE_PARTY_CLASS,
+    SCORE_SERVER_CLASS,
+    SERVER_CLASS,
+    Address,
+)
 from colonnade.network.site import SEED, read_site
 from colonnade.study import read_study
 from tests.network.wires import PARTIES, write_study
@@ -106,7 +112,8 @@ def test_sites_refuse_shipped_code_and_send_no_logs(ours: Path, name: str) -> No
     assert {rights["lead"][right] for right in ("byoc", "shell_commands", "operate", "clone_job")} == {"none"}
     resources = read_json(ours / name / "local" / "resources.json")
     assert resources["class_list_enforcement_mode"] == "enforce"
-    assert resources["class_allow_list"] == [SERVER_CLASS if name == "server" else PARTY_CLASS]
+    server, party = [SERVER_CLASS, SCORE_SERVER_CLASS], [PARTY_CLASS, SCORE_PARTY_CLASS]
+    assert resources["class_allow_list"] == (server if name == "server" else party)
     assert resources["allow_log_streaming"] is False
     assert "log" not in json.dumps(resources["components"])
 

@@ -57,8 +57,12 @@ def test_party_notices_that_its_connection_is_taken() -> None:
     watch_party("bank", said.append)
     logger = logging.getLogger(LOGGERS[1])
     logger.setLevel(logging.INFO)
-    for number in range(3):
-        logger.info("Connection [CN%05d Not Connected] is closed PID: 7", number)
+    made = "Connection [CN%05d 127.0.0.1:6089 => 127.0.0.1:5966 SSL localhost] is created: PID: 7"
+    for number in range(4):
+        logger.info(made, number)
+        # Every session of this site comes and goes by a connection of its own, and is nobody's double.
+        logger.info("Connection [CN%05d 127.0.0.1:1335 <= 127.0.0.1:3699] is created: PID: 7", 100 + number)
+        logger.info("Connection [CN%05d Not Connected] is closed PID: 7", 100 + number)
     assert not said
-    logger.info("Connection [CN00003 Not Connected] is closed PID: 7")
+    logger.info(made, 4)
     assert len(said) == 1

@@ -23,7 +23,8 @@ def deployment(folder: Path, seed: str | None = None, people: int = 60) -> Deplo
     write_study(folder, people)
     sites = Deployment(folder / "study.toml", folder / "sites", seed=seed)
     for party in PARTIES:
-        sites.fill_in(party, folder / f"{party}.csv", smallest_rows="2", epsilon="30.0")
+        rules = {"smallest_rows": "2", "epsilon": "30.0", "scores_to": '["bank"]'}
+        sites.fill_in(party, folder / f"{party}.csv", **rules)
     return sites
 
 
@@ -43,6 +44,21 @@ def test_network_and_one_process_give_the_same_bytes_then_refuse(tmp_path: Path)
             kept = list((sites.folder / party / "releases").glob("*.json"))
             assert [file.read_bytes() for file in kept] == [network]
             assert "NOT PRIVATE" in sites.said(party) and "done: the release was opened" in sites.said(party)
+
+        # By a model of this release the bank has everybody scored.
+        sites.command("solve", str(tmp_path / "network.json"), "--out", str(tmp_path / "model.json"))
+        sites.ask_for_scores(tmp_path / "model.json", "bank")
+        done = sites.predict()
+        assert done.returncode == 0, (done.stderr, [sites.said(name) for name in sites.sites])
+        call = ("predict", str(tmp_path / "model.json"), "--study", str(sites.study), "--to", "bank")
+        sites.command(*call, "--out", str(tmp_path / "scores.csv"))
+        (scores,) = (sites.folder / "bank" / "scores").iterdir()
+        assert scores.read_bytes() == (tmp_path / "scores.csv").read_bytes()
+        opened = len(scores.read_text().splitlines()) - 1
+        assert f"bank opened the scores of {opened} records: they are at bank, in scores/{scores.name}." in done.stdout
+        assert "NOT PRIVATE" in done.stdout and "it is not differentially private about the record" in done.stderr
+        assert [f.parent.parent.name for f in sites.folder.rglob("scores/*.csv")] == ["bank"]
+        assert f"done: the parts of {opened} scores were handed in for bank" in sites.said("town")
 
         # Policies are read anew by each session, on the party's own machine.
         rules = sites.folder / "bank" / "policy.toml"
@@ -71,6 +87,19 @@ def test_ledgers_over_the_network(tmp_path: Path) -> None:
             assert [entry.kind for entry in entries] == [Kind.BOOKED, Kind.RELEASED]
         done = sites.run(tmp_path / "second.json")
         assert done.returncode == 1 and "(budget)" in done.stderr and "nothing is spent" in done.stderr
+        for party in PARTIES:
+            assert len(Ledger(sites.folder / party / "ledger.sqlite").entries()) == 2
+        sites.command("solve", str(tmp_path / "first.json"), "--out", str(tmp_path / "model.json"))
+        sites.ask_for_scores(tmp_path / "model.json", "bank")
+        assert sites.predict().returncode == 0
+        rules = sites.folder / "town" / "policy.toml"
+        rules.write_text(rules.read_text().replace('scores_to = ["bank"]', "scores_to = []"))
+        done = sites.predict()
+        assert done.returncode == 1 and "the session ended at town (policy)" in done.stderr
+        assert "no score was opened" in done.stderr and "spen" not in done.stderr
+        assert "ended without scores: town refuses: scores_to allows none" in sites.said("town")
+        assert [f.parent.parent.name for f in sites.folder.rglob("scores/*.csv")] == ["bank"]
+        # No prediction is in anybody's book.
         for party in PARTIES:
             assert len(Ledger(sites.folder / party / "ledger.sqlite").entries()) == 2
         shutil.rmtree(sites.folder / "server" / "snapshots", ignore_errors=True)

@@ -186,7 +186,7 @@ def test_server_with_another_study(study: Study, tmp_path: Path, keepers: dict[s
         assert "its study file states other terms than the server's; nothing is spent" in out.sentence(name)
 
     def lying(hub: Hub) -> Wire:
-        hub._study = study_digest(study.agreement, study.alignment)
+        hub._terms = study_digest(study.agreement, study.alignment)
         return hub.handle
 
     out = run(study, tmp_path, keepers=keepers, hub_study=greedy, wire=lying)

@@ -19,6 +19,7 @@ from colonnade.transport.hub import Hub, Result
 from colonnade.transport.journal import Journal
 from colonnade.transport.keeper import Keeper
 from colonnade.transport.member import Member
+from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import Patience
 
 STUDY = """[study]
@@ -111,6 +112,7 @@ def run(
     patience: Patience = QUICK,
     studies: Mapping[str, Study] | None = None,
     hub_study: Study | None = None,
+    vouchers: Mapping[str, Voucher] | None = None,
 ) -> Run:
     """One session, server and parties in threads; `wire` may meddle with what passes."""
     served = hub_study or study
@@ -135,6 +137,7 @@ def run(
             Randomness(seed),
             (keepers or {}).get(name),
             patience,
+            voucher=(vouchers or {}).get(name),
         )
         try:
             out.releases[name] = member.run()

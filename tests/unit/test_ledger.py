@@ -36,7 +36,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session
-from colonnade.table import table_from
+from colonnade.table import read_table, table_from
 from colonnade.transport.embedded import Outcome, run_embedded
 
 FORK = multiprocessing.get_context("fork")
@@ -150,8 +150,49 @@ def test_a_data_set_is_named_and_digested_by_its_file(tmp_path: Path) -> None:
     path.write_bytes(b"x\n2\n")
     assert one.name == "a.csv" and one.digest != DataSet.of_file(path).digest
     assert DataSet.of_file(path, "patients").name == "patients"
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="there is no data file"):
         DataSet.of_file(tmp_path / "none.csv")
+
+
+def test_a_data_set_in_parts_is_what_a_table_reads(tmp_path: Path) -> None:
+    """A folder or a pattern: one data set, by the contents of its parts."""
+    folder = tmp_path / "gains"
+    folder.mkdir()
+    with pytest.raises(DataError, match="the folder gains has no Parquet or CSV file"):
+        DataSet.of_file(folder)
+    alone = tmp_path / "alone.csv"
+    alone.write_bytes(b"id,x\na,1\n")
+    (folder / "1.csv").write_bytes(alone.read_bytes())
+    assert DataSet.of_file(folder) == DataSet("gains", DataSet.of_file(alone).digest)
+    (folder / "2.csv").write_bytes(b"id,x\nb,2\n")
+    (folder / "notes.txt").write_bytes(b"not read")
+    both = DataSet.of_file(folder)
+    assert both.digest not in {DataSet.of_file(part).digest for part in folder.glob("*.csv")}
+    assert read_table("p", folder, {"x": Numeric(0, 5)}, "id").rows == 2
+    # A pattern that names the same parts, and other names that change their order.
+    assert DataSet.of_file(folder / "*.csv") == DataSet("*.csv", both.digest)
+    (folder / "1.csv").rename(folder / "3.csv")
+    (folder / "notes.txt").write_bytes(b"still not read")
+    assert DataSet.of_file(folder) == both
+    (folder / "2.csv").write_bytes(b"id,x\nb,3\n")
+    edited = DataSet.of_file(folder)
+    assert edited.name == both.name and edited.digest != both.digest
+    (folder / "4.csv").write_bytes(b"id,x\nc,3\n")
+    assert DataSet.of_file(folder).digest not in {both.digest, edited.digest}
+    with pytest.raises(DataError, match="no data file fits the pattern"):
+        DataSet.of_file(folder / "*.parquet")
+
+
+def test_a_part_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colonnade.foundation.parts.data_files", lambda path: [path / "gone.csv"])
+    with pytest.raises(DataError, match=r"gone.csv cannot be read: No such file"):
+        DataSet.of_file(tmp_path)
+
+
+def test_a_folder_that_is_named_by_a_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.csv").write_bytes(b"x\n1\n")
+    monkeypatch.chdir(tmp_path)
+    assert DataSet.of_file(Path()).name == tmp_path.name
 
 
 def test_export_can_be_verified_by_anyone_with_a_hash_function(book: Ledger) -> None:
@@ -247,9 +288,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     future = Ledger(tmp_path / "future")
     future.book(booking(), CAP)
     connection = sqlite3.connect(future.path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
-    with pytest.raises(LedgerError, match="must have version 1, got version 2"):
+    with pytest.raises(LedgerError, match="must have version 2, got version 3"):
         future.verify()
 
 

@@ -4,14 +4,18 @@ ColonnadeError
 ├ SchemaError       a declared public fact is wrong
 ├ StudyError        a study file or an argument is wrong
 ├ DataError         a party's file does not fit its schema
+│ └ NoDataError     it is not there, or cannot be read
+├ SiteError         an organisation's own files and places are not as a session needs them
 ├ PrivacyError      a promise cannot be made as asked
 ├ PolicyError       a party does not agree
-│ └ ConsentError    no person approved
+│ ├ ConsentError    no person approved
+│ └ VouchError      what came in a party's name does not bear its signature
 ├ LedgerError       a budget is spent, or its book is damaged
 ├ ProtocolError     a message came at the wrong time or from the wrong session
 │ └ MessageError    a message is malformed
 ├ ProductError      a secure product cannot be formed
 ├ AlignmentError    ids cannot be matched
+├ StoppedError      a person stopped a session
 └ ReleaseError      a release file is damaged or lacks what was asked of it
 """
 
@@ -32,6 +36,14 @@ class DataError(ColonnadeError):
     """A party's file does not fit its schema."""
 
 
+class NoDataError(DataError):
+    """A party's file is not there, or cannot be read."""
+
+
+class SiteError(ColonnadeError):
+    """An organisation's own files and places are not as a session needs them."""
+
+
 class PrivacyError(ColonnadeError):
     """A promise cannot be made as asked."""
 
@@ -42,6 +54,10 @@ class PolicyError(ColonnadeError):
 
 class ConsentError(PolicyError):
     """A plan that a person must approve was approved by nobody."""
+
+
+class VouchError(PolicyError):
+    """What came in a party's name does not bear that party's signature."""
 
 
 class LedgerError(ColonnadeError):
@@ -62,6 +78,10 @@ class ProductError(ColonnadeError):
 
 class AlignmentError(ColonnadeError):
     """Ids cannot be matched."""
+
+
+class StoppedError(ColonnadeError):
+    """A person stopped a session."""
 
 
 class ReleaseError(ColonnadeError):

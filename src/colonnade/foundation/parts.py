@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from glob import glob
 from pathlib import Path
 
-from colonnade.foundation.errors import DataError
+from colonnade.foundation.errors import DataError, NoDataError
 
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz", ".csv.zst")
@@ -27,7 +28,25 @@ def data_files(path: Path) -> list[Path]:
         found = sorted(part for part in map(Path, glob(str(path), recursive=True)) if part.is_file())
         what = f"no data file fits the pattern {path.name}"
     if not found:
-        raise DataError(what)
+        raise NoDataError(what)
     if len({is_parquet(part) for part in found}) > 1:
         raise DataError(f"the parts of {path.name} must be all Parquet or all CSV, got both")
     return found
+
+
+def content_digest(path: Path) -> str:
+    """SHA-256 of a file's content, or of those of parts, whatever their names and order."""
+    digests = sorted(_file_digest(part) for part in data_files(path))
+    return digests[0] if len(digests) == 1 else _sha256(b"colonnade/1 parts " + "".join(digests).encode())
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise NoDataError(f"the data file {path} cannot be read: {error.strerror}") from None

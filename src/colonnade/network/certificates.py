@@ -7,9 +7,11 @@ import socket
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 from colonnade.foundation.errors import PolicyError
@@ -30,6 +32,12 @@ def check_certificate(folder: Path, name: str, basename: str = "client") -> None
         root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
     except ValueError:
         raise PolicyError(f"the certificate of {name} cannot be read") from None
+    try:
+        key = load_pem_private_key((start / f"{basename}.key").read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise PolicyError(f"the key of {name} cannot be read: {STARTUP}/{basename}.key") from None
+    if key.public_key() != own.public_key():
+        raise PolicyError(f"the key of {name} does not belong to its certificate: {STARTUP}/{basename}.key")
     names = [str(a.value) for a in own.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if names != [name]:
         raise PolicyError(f"the certificate is for {', '.join(names) or 'nobody'}, this folder is {name}'s")
@@ -43,12 +51,39 @@ def check_certificate(folder: Path, name: str, basename: str = "client") -> None
 
 def server_address(folder: Path) -> tuple[Address, str]:
     """Where the folder's configuration says the server is, and the name that its certificate must bear."""
-    admin = folder / STARTUP / "fed_admin.json"
-    if admin.is_file():
-        server = json.loads(admin.read_text(encoding="utf-8"))["admin"]
-        return Address(str(server["host"]), int(server["port"])), str(server["server_identity"])
-    server = json.loads((folder / STARTUP / "fed_client.json").read_text(encoding="utf-8"))["servers"][0]
-    return Address.of(server["service"]["target"]), str(server["identity"])
+    file = "fed_admin.json" if (folder / STARTUP / "fed_admin.json").is_file() else "fed_client.json"
+    content = read_config(folder, file)
+    try:
+        if file == "fed_admin.json":
+            server = content["admin"]
+            return Address(str(server["host"]), int(server["port"])), str(server["server_identity"])
+        server = content["servers"][0]
+        return Address.of(server["service"]["target"]), str(server["identity"])
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise PolicyError(f"{STARTUP}/{file} must say where the server is, and does not") from None
+
+
+def own_address(folder: Path) -> tuple[Address, str]:
+    """At the server: where it listens, and the name that its own certificate must bear."""
+    content = read_config(folder, "fed_server.json")
+    try:
+        server = content["servers"][0]
+        return Address.of(server["service"]["target"]), str(server["admin_server"])
+    except (KeyError, IndexError, TypeError):
+        raise PolicyError(f"{STARTUP}/fed_server.json must say where the server listens, and does not") from None
+
+
+def read_config(folder: Path, file: str) -> dict[str, Any]:
+    """One of FLARE's own files in the folder."""
+    try:
+        content = json.loads((folder / STARTUP / file).read_text(encoding="utf-8"))
+    except OSError:
+        raise PolicyError(f"{folder.name}/{STARTUP}/{file} is missing: copy it back, or deploy anew") from None
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise PolicyError(f"{folder.name}/{STARTUP}/{file} cannot be read: it must be JSON")
+    return content
 
 
 def probe(folder: Path, name: str, address: Address, server: str) -> bool:

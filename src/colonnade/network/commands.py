@@ -16,6 +16,12 @@ deploy_app = typer.Typer(no_args_is_help=True, help="Folders for the organisatio
 server_app = typer.Typer(no_args_is_help=True, help="The server of a deployed study.")
 party_app = typer.Typer(no_args_is_help=True, help="A party of a deployed study.")
 
+SCORING = {
+    "plan": "agreeing on the prediction",
+    "submit": "handing in masked parts of scores",
+    "open": "opening the scores at their receiver",
+}
+"""What steps are called in a prediction."""
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The organisation's folder, from deploy new.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 
@@ -50,16 +56,22 @@ def deploy_new(
     """Write a folder for each organisation: certificates, study, policy template, start script, and what to do."""
     _require()
     from colonnade.network.deploy import deploy_new as deploy
+    from colonnade.network.deploy import warnings
     from colonnade.network.provision import Address
     from colonnade.report.screen import print_json
+    from colonnade.study import read_study
 
     folders = deploy(study, out, Address.of(server))
+    said = warnings(read_study(study))
     if json:
-        print_json({"folders": [str(f) for f in folders], "authority": str(out / "authority"), "server": server})
+        known = {"folders": [str(f) for f in folders], "authority": str(out / "authority"), "server": server}
+        print_json({**known, "warnings": said})
         return
     for folder in folders:
         typer.echo(f"{folder}: hand it to its organisation over a safe channel; its README.md says what to do.")
     typer.echo(f"{out / 'authority'}: keep it offline; it can make certificates for this study.")
+    for sentence in said:
+        typer.echo(f"note: {sentence}", err=True)
 
 
 @server_app.callback()
@@ -75,7 +87,6 @@ def server_start(folder: Folder) -> None:
     from colonnade.network.site import SERVER, read_site
 
     site = read_site(folder, SERVER)
-    typer.echo(f"server of study {site.study.agreement.name}: waiting for parties and sessions", err=True)
     raise typer.Exit(serve(site, _teller("server"), _sayer("server")))
 
 
@@ -104,13 +115,19 @@ def party_start(
     site.guard()
     if approve:
         os.environ[APPROVED] = ",".join(approve)
-    typer.echo(f"party {site.party} of study {site.study.agreement.name}: waiting for sessions", err=True)
     raise typer.Exit(take_part(site, _teller(site.party), _sayer(site.party)))
 
 
 def run(
     folder: Folder,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Release file to write.")] = Path("release.json"),
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Release file to write; release.json if not given."),
+    ] = None,
+    predict: Annotated[
+        bool,
+        typer.Option("--predict", help="Score records by [prediction] of site.toml instead, for one party to open."),
+    ] = False,
     wait: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for server and parties.")
     ] = 120.0,
@@ -118,6 +135,15 @@ def run(
 ) -> None:
     """Start one session of a deployed study, follow it, and write the release; server and parties must be running."""
     _require()
+    if not predict:
+        _run_session(folder, Path("release.json") if out is None else out, wait, json)
+    elif out is None:
+        _run_prediction(folder, wait, json)
+    else:
+        raise typer.BadParameter("--out is for a release; with --predict the scores stay with their receiver")
+
+
+def _run_session(folder: Path, out: Path, wait: float, json: bool) -> None:
     from colonnade.mechanism.release import read_release
     from colonnade.network.coordinator import run_session
     from colonnade.network.site import COORDINATOR, NOT_PRIVATE, read_site
@@ -142,6 +168,28 @@ def run(
     typer.echo(f"The session was opened with n={release.n}; the release is in {out}: colonnade report {out}")
 
 
+def _run_prediction(folder: Path, wait: float, json: bool) -> None:
+    from colonnade.network.asked import read_asked
+    from colonnade.network.coordinator import run_prediction
+    from colonnade.network.site import COORDINATOR, NOT_PRIVATE, read_site
+    from colonnade.report.progress import Steps
+    from colonnade.report.scores import what_is_opened
+    from colonnade.report.screen import print_json, stderr
+    from colonnade.report.text import caution
+
+    asked = read_asked(read_site(folder, COORDINATOR))
+    with Steps(stderr()) as steps:
+        account = run_prediction(asked, wait, lambda step, share: steps(SCORING.get(step, step), share))
+    stderr().print(caution(what_is_opened(asked.prediction, account["rows"])))
+    if json:
+        known = {key: account[key] for key in ("session", "receiver", "rows", "scores", "seeded", "bytes")}
+        print_json({"study": asked.public.study, **known})
+        return
+    if account["seeded"]:
+        typer.echo(NOT_PRIVATE)
+    typer.echo(f"{account['sentence']}.")
+
+
 def _sayer(name: str) -> Callable[[str], None]:
     return lambda sentence: typer.echo(f"{name}: {sentence}", err=True)
 
@@ -151,17 +199,38 @@ def _teller(name: str) -> Callable[[dict[str, Any]], None]:
     from colonnade.network.site import NOT_PRIVATE
     from colonnade.report.progress import NAMES
 
-    last: list[str] = ["", ""]
+    last: list[str] = ["", "", ""]
 
     def tell(content: dict[str, Any]) -> None:
         job, step = str(content.get("job", "")), str(content.get("step", ""))
         if job != last[0] and content.get("seeded"):
             typer.echo(f"{name}: {NOT_PRIVATE}", err=True)
-        if [job, step] != last and not content.get("done"):
-            typer.echo(f"{name}: session {job[:8]}: {NAMES.get(step, 'waiting for the others')}", err=True)
+        # Ledgers and releases have the session's own id, which is known once all are there.
+        session = str(content.get("session") or "")
+        which = f"session {session[:16]}" if session else f"job {job[:8]}"
+        if session and job == last[0] and not last[2]:
+            typer.echo(f"{name}: job {job[:8]} is session {session[:16]}", err=True)
+        if [job, step] != last[:2] and not content.get("done"):
+            names = NAMES if content.get("what") == "a release" else {**NAMES, **SCORING}
+            typer.echo(f"{name}: {which}: {names.get(step, 'waiting for the others')}", err=True)
         if content.get("done"):
-            mark = "done" if content.get("ok") else "ended without a release"
-            typer.echo(f"{name}: session {job[:8]}: {mark}: {content.get('sentence')}", err=True)
-        last[:] = [job, step]
+            mark = "done" if content.get("ok") else f"ended without {content.get('what')}"
+            typer.echo(f"{name}: {which}: {mark}: {content.get('sentence')}", err=True)
+            if spend := content.get("spend"):
+                typer.echo(f"{name}: {which}: {_spending(spend)}", err=True)
+        last[:] = [job, step, session]
 
     return tell
+
+
+def _spending(spend: dict[str, Any]) -> str:
+    """What a session cost, by the party's own ledger."""
+    cost = f"epsilon={spend['epsilon']:.6g}" + (f", delta={spend['delta']:.3g}" if spend["delta"] else "")
+    of = f"{spend['total']:.6g} of {spend['cap']:.6g} is spent"
+    match spend["state"]:
+        case "released":
+            return f"spent {cost}; {of}"
+        case "void":
+            return f"the booking of {cost} is void"
+        case _:
+            return f"booked {cost}, which counts until the next session settles it; {of}"

@@ -1,4 +1,4 @@
-"""Starts one session of a deployed study, follows it, and fetches the release."""
+"""Starts one session of a deployed study, follows it, and fetches the release; or a prediction, and who has it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,58 +18,103 @@ from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from colonnade.foundation.errors import ColonnadeError, ProtocolError
+from colonnade.network.asked import Asked
 from colonnade.network.certificates import check_certificate, probe, server_address
-from colonnade.network.provision import COORDINATOR, PARTY_CLASS, SERVER_CLASS
+from colonnade.network.provision import COORDINATOR, PARTY_CLASS, SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, SERVER_CLASS
 from colonnade.network.server_job import COMMAND, OUTCOME, RELEASE
-from colonnade.network.site import Site
+from colonnade.network.site import SERVER, Site
 
 Watch = Callable[[str, float], None]
 POLL_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Job:
+    """What the coordinator asks for: two class names, and the sites that they run at."""
+
+    name: str
+    parties: tuple[str, ...]
+    server: str
+    party: str
+    lost: str
+    """What it means when the server cannot be asked any more."""
+    idle: str
+    """What it means when the session has not begun."""
+
+
 def run_session(site: Site, wait: float, watch: Watch) -> tuple[bytes, dict[str, Any]]:
     """The release's bytes and the server's account; raises with the session's own sentence when there is none."""
+    agreement = site.study.agreement
+    job = Job(
+        agreement.name,
+        agreement.schema.names,
+        SERVER_CLASS,
+        PARTY_CLASS,
+        "what parties have booked stays booked until the next session settles it",
+        "nothing is spent",
+    )
+    content, account = _conduct(site, job, wait, watch)
+    if content is None:
+        raise ProtocolError(str(account["sentence"]))
+    return content, account
+
+
+def run_prediction(asked: Asked, wait: float, watch: Watch) -> dict[str, Any]:
+    """The server's account of a prediction: who has how many scores; raises with its sentence when nobody has any."""
+    job = Job(
+        asked.job,
+        asked.prediction.parties,
+        SCORE_SERVER_CLASS,
+        SCORE_PARTY_CLASS,
+        f"{asked.prediction.receiver} can say whether it has the scores",
+        "no score was opened",
+    )
+    _, account = _conduct(asked.site, job, wait, watch)
+    if not account["ok"]:
+        raise ProtocolError(str(account["sentence"]))
+    return account
+
+
+def _conduct(site: Site, wanted: Job, wait: float, watch: Watch) -> tuple[bytes | None, dict[str, Any]]:
+    """Start a job, follow it to its end, and fetch the release, where it left one, and the server's account."""
     check_certificate(site.folder, COORDINATOR)
-    names = site.study.agreement.schema.names
     deadline = time.monotonic() + wait
     session = _connect(site.folder, deadline)
     try:
-        _wait_for(session, names, deadline, watch)
+        _wait_for(session, wanted.parties, deadline, watch)
         with tempfile.TemporaryDirectory(prefix="colonnade-") as place:
-            write_job(Path(place), site.study.agreement.name, names)
+            write_job(Path(place), wanted)
             job = _quietly(lambda: session.submit_job(place))
-        outcome = _follow(session, job, wait, watch)
-        return _fetch(session, job, outcome)
+        last = _follow(session, job, wanted.idle, wait, watch)
+        return _fetch(session, job, last)
     except ColonnadeError:
         raise
     except Exception as error:
         log.info("the session can no longer be followed: %s", error)
-        raise ProtocolError(
-            f"the server was lost ({type(error).__name__}); what parties have booked stays booked until the next "
-            "session settles it"
-        ) from None
+        raise ProtocolError(f"the server was lost ({type(error).__name__}); {wanted.lost}") from None
     finally:
         with suppress(Exception):
             _quietly(session.close)
 
 
-def write_job(place: Path, name: str, parties: tuple[str, ...]) -> None:
+def write_job(place: Path, job: Job) -> None:
     """A job of two class names: it has no code and no arguments."""
     config = place / "app" / "config"
     config.mkdir(parents=True)
     meta = {
-        "name": name,
+        "name": job.name,
         "resource_spec": {},
-        "min_clients": len(parties),
-        "mandatory_clients": list(parties),
-        "deploy_map": {"app": ["@ALL"]},
+        "min_clients": len(job.parties),
+        "mandatory_clients": list(job.parties),
+        # Whoever takes no part does not start anything.
+        "deploy_map": {"app": [SERVER, *job.parties]},
     }
     empty: dict[str, Any] = {"components": [], "task_data_filters": [], "task_result_filters": []}
-    server = {"format_version": 2, "workflows": [{"id": "session", "path": SERVER_CLASS, "args": {}}], **empty}
+    server = {"format_version": 2, "workflows": [{"id": "session", "path": job.server, "args": {}}], **empty}
     client = {
         "format_version": 2,
-        "executors": [{"tasks": ["*"], "executor": {"path": PARTY_CLASS, "args": {}}}],
+        "executors": [{"tasks": ["*"], "executor": {"path": job.party, "args": {}}}],
         **empty,
     }
     for path, content in (
@@ -108,7 +154,7 @@ def _wait_for(session: Session, names: tuple[str, ...], deadline: float, watch: 
         time.sleep(POLL_SECONDS)
 
 
-def _follow(session: Session, job: str, wait: float, watch: Watch) -> dict[str, Any]:
+def _follow(session: Session, job: str, idle: str, wait: float, watch: Watch) -> dict[str, Any]:
     """The last that the job said of itself, once it has ended; a job that does not begin in time is taken back."""
     last: dict[str, Any] = {}
     deadline = time.monotonic() + wait
@@ -127,27 +173,23 @@ def _follow(session: Session, job: str, wait: float, watch: Watch) -> dict[str, 
     if ended is not MonitorReturnCode.JOB_FINISHED:
         _quietly(lambda: session.abort_job(job))
         raise ProtocolError(
-            f"the session did not begin within {wait:g} s, and nothing is spent: the server's terminal says whether a "
-            "party is connected twice"
+            f"the session did not begin within {wait:g} s, and {idle}: the server's terminal says whether a party is "
+            "connected twice"
         )
     return last
 
 
-def _fetch(session: Session, job: str, last: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+def _fetch(session: Session, job: str, last: dict[str, Any]) -> tuple[bytes | None, dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="colonnade-") as place:
         got = Path(_quietly(lambda: session.download_job_result(job, place)))
         outcome = next(iter(sorted(got.rglob(OUTCOME))), None)
         release = next(iter(sorted(got.rglob(RELEASE))), None)
-        account = {} if outcome is None else json.loads(outcome.read_text(encoding="utf-8"))
+        silent = f"the session ended at step {last.get('step', 'wait')}, and the server's process did not say why"
+        account = {"ok": False, "sentence": silent}
+        if outcome is not None:
+            account = json.loads(outcome.read_text(encoding="utf-8"))
         content = None if release is None else release.read_bytes()
         shutil.rmtree(got, ignore_errors=True)
-    if content is None:
-        step = last.get("step", "wait")
-        raise ProtocolError(
-            str(
-                account.get("sentence") or f"the session ended at step {step}, and the server's process did not say why"
-            )
-        )
     return content, account
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from colonnade.foundation.errors import StudyError
-from colonnade.network.papers import policy_file, readme, site_file, start_script
+from colonnade.network.papers import policy_file, readme, site_file, smallest_rows, start_script
 from colonnade.network.provision import COORDINATOR as COORDINATOR_NAME
-from colonnade.network.provision import Address, place_kit, provision
+from colonnade.network.provision import Address, keep_own_key_only, place_kit, provision
 from colonnade.network.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
 from colonnade.network.toml import toml_section
 from colonnade.study import Study, read_study
@@ -23,14 +25,29 @@ SITE_LOCAL = ("data", "policy", "ledger")
 
 
 def deploy_new(study_file: Path, out: Path, address: Address) -> list[Path]:
-    """Write the folders; returns them. Nothing is overwritten."""
+    """Write the folders; returns them. Nothing is overwritten, and a failure leaves nothing behind."""
     study = read_study(study_file)
     check_study(study)
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise StudyError(f"{out} must be a new or an empty folder, and is neither")
     public = public_study(tomllib.loads(study_file.read_text(encoding="utf-8")))
+    new = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as place:
+            names = _write_folders(study, public, Path(place), address)
+            for name in ("authority", *names):
+                os.replace(Path(place) / name, out / name)
+    except BaseException:
+        if new:
+            out.rmdir()
+        raise
+    return [out / name for name in names]
+
+
+def _write_folders(study: Study, public: str, out: Path, address: Address) -> list[str]:
     authority = out / "authority"
-    authority.mkdir(parents=True, mode=0o700)
+    authority.mkdir(mode=0o700)
     project = re.sub(r"[^A-Za-z0-9_-]", "-", study.agreement.name)[:32].strip("-_") or "study"
     kits = provision(authority, project, study.agreement.schema.names, address)
     folders = []
@@ -51,10 +68,20 @@ def deploy_new(study_file: Path, out: Path, address: Address) -> list[Path]:
         for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")
         (folder / "start.sh").chmod(0o755)
-        folders.append(folder)
+        folders.append(name)
     # The kits are in the folders now; what stays is the authority's own key and the certificates it gave.
     shutil.rmtree(kits)
+    keep_own_key_only(authority)
     return folders
+
+
+def warnings(study: Study) -> list[str]:
+    """What the organisations should be told before they read their policies."""
+    agreement, said = study.agreement, []
+    said.append(f"the policies refuse sessions of fewer than {smallest_rows(study)} common records (smallest_rows)")
+    if agreement.collusion == 0:
+        said.append("collusion = 0: what is not promised, and against whom, is in the policies (views); read it there")
+    return said
 
 
 def check_study(study: Study) -> None:

@@ -11,28 +11,26 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 EVICTED = re.compile(r"is evicted for .* from endpoint (\S+)")
-CLOSED = re.compile(r"^Connection \[.*\] is closed")
-SECONDS = 120.0
+SECONDS, OFTEN = 120.0, 2
 FILE = "twice.json"
 
 
 class Doubles(logging.Handler):
     """Listens to FLARE's own log: once is a line that broke and came back, again within two minutes is somebody."""
 
-    def __init__(self, pattern: re.Pattern[str], often: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
-        self._pattern, self._often, self._tell = pattern, often, tell
+        self._tell = tell
         self._seen: dict[str, deque[float]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        found = self._pattern.search(record.getMessage())
+        found = EVICTED.search(record.getMessage())
         if found is None:
             return
-        name = found[1] if found.groups() else ""
-        times = self._seen.setdefault(name, deque(maxlen=self._often))
+        times = self._seen.setdefault(found[1], deque(maxlen=OFTEN))
         times.append(time.monotonic())
-        if len(times) == self._often and times[-1] - times[0] < SECONDS:
-            self._tell(name)
+        if len(times) == OFTEN and times[-1] - times[0] < SECONDS:
+            self._tell(found[1])
 
 
 def watch_server(folder: Path, tell: Callable[[str], None]) -> None:
@@ -45,23 +43,15 @@ def watch_server(folder: Path, tell: Callable[[str], None]) -> None:
             told.add(name)
             tell(sentence(name))
 
-    logging.getLogger("nvflare.fuel.f3.sfm.sfm_endpoint").addHandler(Doubles(EVICTED, 2, note))
-
-
-def watch_party(party: str, tell: Callable[[str], None]) -> None:
-    """At a party: a connection that is taken away again and again."""
-    told: list[str] = []
-
-    def note(_name: str) -> None:
-        if not told:
-            told.append(party)
-            tell(sentence(party))
-
-    logging.getLogger("nvflare.fuel.f3.sfm.conn_manager").addHandler(Doubles(CLOSED, 4, note))
+    logging.getLogger("nvflare.fuel.f3.sfm.sfm_endpoint").addHandler(Doubles(note))
 
 
 def sentence(party: str) -> str:
-    return f"party {party} is connected twice: two processes use its certificate; no session starts, nothing is spent"
+    """What a connection that is taken over again and again means."""
+    return (
+        f"party {party} is connected twice: two processes use its certificate, or its line breaks again and again; "
+        "no session starts before two minutes have passed without it"
+    )
 
 
 def doubled(folder: Path, parties: Collection[str]) -> str:

@@ -3,51 +3,97 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
+import logging
 import os
+import re
+import shlex
+import shutil
+import socket
+import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from colonnade.foundation.errors import PolicyError
-from colonnade.network.board import look
-from colonnade.network.certificates import check_certificate, probe, server_address
-from colonnade.network.doubles import FILE, watch_party, watch_server
-from colonnade.network.site import LOCAL, SERVER, STARTUP, STATUS, Site
+from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.network.board import close_board, look, unfinished
+from colonnade.network.certificates import check_certificate, own_address, probe, server_address
+from colonnade.network.doubles import FILE, watch_server
+from colonnade.network.line import watch_line
+from colonnade.network.provision import Address
+from colonnade.network.site import LOCAL, SERVER, STATUS, Site
+from colonnade.network.standing import alone
+from colonnade.network.stopping import Stopping, dead
 
 Tell = Callable[[dict[str, Any]], None]
 """Called with what the board says, whenever it says something new."""
+Say = Callable[[str], None]
 LOOK_SECONDS = 0.1
 OUTCOME_WAIT = "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT"
+LOCAL_FILES = ("resources.json", "authorization.json", "log_config.json", "comm_config.json")
+JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+KEPT_JOBS = 20
+LOOPBACK = ("localhost", "127.0.0.1")
+log = logging.getLogger(__name__)
 
 
-def serve(site: Site, tell: Tell, say: Callable[[str], None]) -> int:
-    """Run the server until it is stopped."""
+def serve(site: Site, tell: Tell, say: Say) -> int:
+    """Run the server until it is stopped; what would keep it from serving is said at once."""
     from nvflare.private.fed.app.server.server_train import main
 
-    name = _server_name(site)
-    check_certificate(site.folder, name, "server")
-    keep_storage_here(site.folder)
-    # A session has ended when its hub says so; FLARE would wait a quarter of an hour for the report of a dead site.
-    os.environ.setdefault(OUTCOME_WAIT, "10")
-    (site.folder / FILE).unlink(missing_ok=True)
-    watch_server(site.folder.resolve(), say)
-    return _run(site, main, "fed_server.json", [f"org={SERVER}"], tell, fed_server="fed_server.json")
+    with alone(site.folder):
+        check_local(site.folder)
+        address, name = own_address(site.folder)
+        check_certificate(site.folder, name, "server")
+        check_port(address)
+        keep_storage_here(site.folder)
+        # A session has ended when its hub says so; FLARE would wait a quarter of an hour for the report of a dead site.
+        os.environ.setdefault(OUTCOME_WAIT, "10")
+        (site.folder / FILE).unlink(missing_ok=True)
+        watch_server(site.folder.resolve(), say)
+        say(f"study {site.study.agreement.name}, port {address.port}: waiting for parties and sessions")
+        return _run(site, main, [f"org={SERVER}"], tell, say, fed_server="fed_server.json")
 
 
-def take_part(site: Site, tell: Tell, say: Callable[[str], None]) -> int:
-    """Run a party until it is stopped; what its certificate cannot do is said at once."""
+def take_part(site: Site, tell: Tell, say: Say) -> int:
+    """Run a party until it is stopped; what its folder or certificate cannot do is said at once."""
     from nvflare.private.fed.app.client.client_train import main
 
-    check_certificate(site.folder, site.party)
-    address, server = server_address(site.folder)
-    probe(site.folder, site.party, address, server)
-    watch_party(site.party, say)
-    names = [f"uid={site.party}", f"org={site.party}"]
-    return _run(site, main, "fed_client.json", names, tell, fed_client="fed_client.json", local_rank=0)
+    with alone(site.folder):
+        check_local(site.folder)
+        check_certificate(site.folder, site.party)
+        address, server = server_address(site.folder)
+        if not probe(site.folder, site.party, address, server):
+            say(f"cannot reach {address.host}:{address.port}, trying again")
+        watch_line(site.party, address, say, f"waiting for sessions of study {site.study.agreement.name}")
+        names = [f"uid={site.party}", f"org={site.party}"]
+        return _run(site, main, names, tell, say, fed_client="fed_client.json", local_rank=0)
+
+
+def check_local(folder: Path) -> None:
+    """What FLARE may do here must be written down, and readable."""
+    for file in LOCAL_FILES:
+        try:
+            json.loads((folder / LOCAL / file).read_text(encoding="utf-8"))
+        except OSError:
+            raise StudyError(f"{folder.name}/{LOCAL}/{file} is missing: deploy anew, or copy it back") from None
+        except ValueError:
+            raise StudyError(f"{folder.name}/{LOCAL}/{file} cannot be read: it must be JSON") from None
+
+
+def check_port(address: Address) -> None:
+    """FLARE would try again for ever, in its log, where another process has the port."""
+    host = "localhost" if address.host in LOOPBACK else ""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, address.port))
+            trial.listen(1)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise PolicyError(f"port {address.port} cannot be opened on this machine: {why}") from None
 
 
 def keep_storage_here(folder: Path) -> None:
@@ -62,50 +108,78 @@ def keep_storage_here(folder: Path) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def _server_name(site: Site) -> str:
-    content = json.loads((site.folder / STARTUP / "fed_server.json").read_text(encoding="utf-8"))
-    return str(content["servers"][0]["admin_server"])
+def clear_old_jobs(folder: Path) -> None:
+    """Remove FLARE's folders of sessions long past; what they ended with stays in log.txt."""
+    jobs = [place for place in folder.iterdir() if JOB.fullmatch(place.name) and place.is_dir()]
+    jobs.sort(key=lambda place: place.stat().st_mtime)
+    for place in jobs[:-KEPT_JOBS]:
+        shutil.rmtree(place, ignore_errors=True)
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """One process at a time serves a folder."""
-    with (folder / ".running").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise PolicyError(f"{folder} is being served by another process already") from None
-        yield
+def plain_path(folder: Path) -> tuple[Path, Path | None]:
+    """The folder by a path that FLARE can write into a command line, and what to remove afterwards."""
+    if shlex.quote(sys.executable) != sys.executable:
+        raise StudyError(f"Python must lie at a path without spaces and quotes, it is {sys.executable!r}")
+    if shlex.quote(str(folder)) == str(folder):
+        return folder, None
+    place = Path(tempfile.mkdtemp(prefix="colonnade-"))
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", folder.name)
+    if shlex.quote(str(place)) != str(place):
+        place.rmdir()
+        raise StudyError(f"{folder} must lie at a path without spaces and quotes, and so must temporary files")
+    (place / name).symlink_to(folder)
+    return place / name, place
 
 
-def _run(site: Site, main: Any, config: str, names: list[str], tell: Tell, **more: Any) -> int:
+def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, **more: Any) -> int:
     from nvflare.fuel.f3.mpm import MainProcessMonitor
 
     folder = site.folder.resolve()
-    with alone(folder):
-        (folder / STATUS).unlink(missing_ok=True)
-        quiet = threading.Event()
-        follower = threading.Thread(target=follow, args=(folder / STATUS, tell, quiet), daemon=True)
-        follower.start()
-        settings = ["secure_train=true", "config_folder=config", *names]
-        arguments = argparse.Namespace(workspace=str(folder), set=settings, **more)
-        try:
-            done = MainProcessMonitor.run(main_func=main, run_dir=str(folder), args=arguments)
-        finally:
-            quiet.set()
-        return int(done or 0)
+    workspace, litter = plain_path(folder)
+
+    def tidy() -> None:
+        if litter is not None:
+            shutil.rmtree(litter, ignore_errors=True)
+
+    (folder / STATUS).unlink(missing_ok=True)
+    clear_old_jobs(folder)
+    quiet = threading.Event()
+    follower = threading.Thread(target=follow, args=(folder / STATUS, tell, quiet, site.role), daemon=True)
+    follower.start()
+    settings = ["secure_train=true", "config_folder=config", *names]
+    arguments = argparse.Namespace(workspace=str(workspace), set=settings, **more)
+    Stopping(folder, say, tidy).listen()
+    MainProcessMonitor.add_cleanup_cb(lambda: say("the engine ended by itself: log.txt in the folder says why"))
+    try:
+        done = MainProcessMonitor.run(main_func=main, run_dir=str(folder), args=arguments)
+    finally:
+        quiet.set()
+        tidy()
+    return int(done or 0)
 
 
-def follow(path: Path, tell: Tell, quiet: threading.Event) -> None:
-    """Tell what is new on a board, until it is enough."""
+def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:
+    """Tell what is new on a board, until it is enough; a job that died without a last word is given one."""
     last: tuple[Any, ...] = ()
+    content: dict[str, Any] = {}
     while not quiet.wait(LOOK_SECONDS):
         try:
             seen = os.stat(path).st_mtime_ns, os.stat(path).st_ino
         except OSError:
             continue
-        if seen != last:
+        if seen == last:
+            if not unfinished(content) or not dead(int(content.get("pid", 0))):
+                continue
+            # It may have ended between the two looks, and properly.
+            content = look(path)
+            if unfinished(content):
+                content = close_board(path, content, role)
+        else:
             last = seen
             content = look(path)
-            if content:
-                tell(content)
+        if content:
+            if content.get("done"):
+                log.info("session %s (job %s): %s", content.get("session"), content.get("job"), content.get("sentence"))
+            tell(content)
+            if content.get("done"):
+                last = os.stat(path).st_mtime_ns, os.stat(path).st_ino

@@ -15,8 +15,11 @@ from colonnade.mechanism.release import write_release
 from colonnade.network.board import Board
 from colonnade.network.server_job import FRAME, TASK, TOPIC
 from colonnade.network.site import NOT_PRIVATE, PARTY, STATUS, read_site
+from colonnade.network.standing import Standing, watched
+from colonnade.network.vouch import Voucher
 from colonnade.report.output import places
-from colonnade.transport.member import Member, decline
+from colonnade.transport.member import Member
+from colonnade.transport.seat import Call, decline
 from colonnade.transport.wire import Patience, Unreachable
 
 log = logging.getLogger(__name__)
@@ -30,16 +33,20 @@ def answer_seconds(folder: Path) -> float:
         return Patience().silence
 
 
-class PartyJob(Executor):  # type: ignore[misc]
-    """Data, policy, ledger and study come from this site's own folder; exceptions stay here."""
+class SiteJob(Executor):  # type: ignore[misc]
+    """Whatever a site takes part in comes from its own folder; exceptions stay here."""
+
+    task, what = TASK, "a release"
 
     def execute(self, task_name: str, shareable: Any, fl_ctx: Any, abort_signal: Any) -> Any:
         engine = fl_ctx.get_engine()
         folder = Path(engine.get_workspace().get_root_dir())
-        board = Board(folder / STATUS, str(fl_ctx.get_job_id()))
+        board = Board(folder / STATUS, str(fl_ctx.get_job_id()), what=self.what)
+        standing = Standing(folder, lambda: bool(abort_signal.triggered))
         seconds = answer_seconds(folder)
 
         def call(data: bytes) -> bytes:
+            standing.require()
             request = Shareable()
             request[FRAME] = data
             with engine.new_context() as context:
@@ -51,23 +58,32 @@ class PartyJob(Executor):  # type: ignore[misc]
                 raise Unreachable
             return bytes(reply[FRAME])
 
-        if task_name != TASK:
+        if task_name != self.task:
             return make_reply(ReturnCode.TASK_UNKNOWN)
         try:
-            self._take_part(folder, board, call)
+            self._take_part(folder, board, call, standing)
         except ColonnadeError as error:
             log.error("the session ended: %s", error)
-            board.end(str(error))
+            board.end(standing.closing(str(error), board))
         except Exception as error:
             log.exception("the session failed")
-            board.end(f"unexpected {type(error).__name__}, see the log of this site")
+            board.end(standing.closing(f"unexpected {type(error).__name__}, see {board.job}/log.txt", board))
         # Others are told a code by the session itself, and never by the engine.
         return make_reply(ReturnCode.OK)
 
-    def _take_part(self, folder: Path, board: Board, call: Any) -> None:
+    def _take_part(self, folder: Path, board: Board, call: Call, standing: Standing) -> None:
+        raise NotImplementedError
+
+
+class PartyJob(SiteJob):
+    """Data, policy, ledger and study of one session."""
+
+    def _take_part(self, folder: Path, board: Board, call: Call, standing: Standing) -> None:
         try:
             site = read_site(folder, PARTY)
-            keeper, randomness = site.guard()
+            kept, randomness = site.guard()
+            keeper = watched(kept, standing, board)
+            voucher = Voucher(folder, site.party)
         except Exception as error:
             decline(call, error)
             raise
@@ -87,10 +103,12 @@ class PartyJob(Executor):  # type: ignore[misc]
             board,
             # A simulation has no ledger to keep; the policy's rules hold all the same.
             consent=None if keeper is not None else site.policy().check,
+            voucher=voucher,
         )
         release = member.run()
+        board.session = str(release.provenance["session"])
         place = site.releases / f"{release.provenance['session'][:16]}.json"
         place.parent.mkdir(parents=True, exist_ok=True)
         with places(place) as (file,):
             file.write(write_release(release))
-        board.end("the release was opened", place)
+        board.end("the release was opened", True, place)

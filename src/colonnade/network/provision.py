@@ -1,9 +1,10 @@
-"""Certificates and FLARE's configuration for each organisation: no shipped code, no logs sent, one class allowed."""
+"""Certificates and FLARE's configuration for each organisation: no shipped code, no logs sent, two classes allowed."""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,9 +24,13 @@ from colonnade.network.site import LOCAL, STARTUP
 
 GONE_SECONDS = 40
 """A site that FLARE has not heard for so long is no longer connected."""
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+HOST, PORT = re.compile(rf"({_LABEL}\.)*{_LABEL}"), re.compile(r"[0-9]{0,5}")
 COORDINATOR = "coordinator@colonnade.study"
 SERVER_CLASS = "colonnade.network.server_job.ServerJob"
 PARTY_CLASS = "colonnade.network.party_job.PartyJob"
+SCORE_SERVER_CLASS = "colonnade.network.score_job.ScoreServerJob"
+SCORE_PARTY_CLASS = "colonnade.network.score_job.ScorePartyJob"
 KEPT = {"client.crt", "client.key", "server.crt", "server.key", "rootCA.pem"}
 CONFIGS = {"fed_client.json", "fed_server.json", "fed_admin.json"}
 AUTHORIZATION = {
@@ -45,6 +50,12 @@ AUTHORIZATION = {
         }
     },
 }
+COMM = {
+    # A job speaks to the process that started it over loopback: with certificates there too.
+    "internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}},
+    # Nobody connects to a party.
+    "allow_adhoc_conns": False,
+}
 log = logging.getLogger(__name__)
 
 
@@ -58,8 +69,10 @@ class Address:
     @classmethod
     def of(cls, text: str) -> Address:
         host, _, port = text.partition(":")
-        if not host or (port and not port.isdigit()) or not 0 < int(port or 8002) < 65536:
-            raise StudyError(f"a server's address must be HOST or HOST:PORT, got {text!r}")
+        if not HOST.fullmatch(host) or not PORT.fullmatch(port) or not 0 < int(port or 8002) < 65536:
+            raise StudyError(
+                f"a server's address must be HOST or HOST:PORT, a host's name of letters, digits, - and ., got {text!r}"
+            )
         return cls(host, int(port or 8002))
 
 
@@ -71,7 +84,7 @@ def provision(work: Path, project: str, parties: Iterable[str], address: Address
             address.host, "server", {"fed_learn_port": address.port, "admin_port": address.port, "host_names": []}
         )
         for name in parties:
-            plan.add_client(name, name, {})
+            plan.add_client(name, name.replace("-", "_"), {})
         plan.add_admin(COORDINATOR, "coordinator", {"role": "lead"})
     except ValueError as error:
         raise StudyError(f"a party's name must be fit for a certificate, and a server's for a host: {error}") from None
@@ -84,6 +97,17 @@ def provision(work: Path, project: str, parties: Iterable[str], address: Address
     if context.get("build_error"):
         raise StudyError("certificates could not be made; the log says why")
     return Path(context["current_prod_dir"])
+
+
+def keep_own_key_only(work: Path) -> None:
+    """What was made for others is theirs alone: their keys go, the authority's stays, for its owner's eyes."""
+    for path in work.rglob("cert.json"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for made in content.values():
+            if isinstance(made, dict):
+                made.pop("pri_key", None)
+        path.chmod(0o600)
+        _write(path, content)
 
 
 def place_kit(kit: Path, folder: Path, role: str) -> None:
@@ -101,12 +125,14 @@ def place_kit(kit: Path, folder: Path, role: str) -> None:
     _write(folder / LOCAL / "resources.json", resources(default, role))
     _write(folder / LOCAL / "authorization.json", AUTHORIZATION)
     _write(folder / LOCAL / "log_config.json", log_config())
+    _write(folder / LOCAL / "comm_config.json", COMM)
 
 
 def resources(default: dict[str, Any], role: str) -> dict[str, Any]:
-    """FLARE's default with one class allowed, nothing sent on its own, and nothing stored outside the folder."""
+    """FLARE's default with two classes allowed, nothing sent on its own, and nothing stored outside the folder."""
     out = {**default, "class_list_enforcement_mode": "enforce"}
-    out["class_allow_list"] = [SERVER_CLASS if role == "server" else PARTY_CLASS]
+    server, party = [SERVER_CLASS, SCORE_SERVER_CLASS], [PARTY_CLASS, SCORE_PARTY_CLASS]
+    out["class_allow_list"] = server if role == "server" else party
     out["allow_log_streaming"] = False
     components = [c for c in default["components"] if c["id"] not in ("site_log_streamer", "log_receiver")]
     if role == "server":

@@ -1,10 +1,12 @@
-"""The server's job on NVIDIA FLARE: a controller that hands requests to the hub. It has no arguments, ships no code."""
+"""The server's job on NVIDIA FLARE: a controller that hands requests to a hall. It has no arguments, ships no code."""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,15 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
 from colonnade.network.board import Board, look
 from colonnade.network.doubles import doubled, sentence
 from colonnade.network.site import SERVER, STATUS, Site, read_site, server_randomness
+from colonnade.network.standing import stands
 from colonnade.report.output import places
-from colonnade.transport.hub import Hub, Result
+from colonnade.transport.hall import Hall
+from colonnade.transport.hub import Hub
 from colonnade.transport.journal import Journal
 
 TOPIC, FRAME, TASK, COMMAND = "colonnade", "frame", "session", "colonnade"
@@ -28,23 +33,44 @@ RETURN_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
-class ServerJob(Controller):  # type: ignore[misc]
-    """One session of the study that lies in the server's own folder."""
+@dataclass(frozen=True)
+class Account:
+    """What the job says of itself at its end; the coordinator fetches it."""
+
+    sentence: str
+    ok: bool = False
+    bytes: dict[str, dict[str, int]] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    file: Path | None = None
+
+
+class HallJob(Controller):  # type: ignore[misc]
+    """One session of any kind, as the server's own folder states it."""
+
+    task, what = TASK, "a release"
+
+    def _open(self, site: Site, randomness: Randomness, name: str) -> Hall:
+        """The hall that answers requests; `name` is what the coordinator called the job."""
+        raise NotImplementedError
+
+    def _conduct(self, stop: Callable[[], bool]) -> Account:
+        """The session, to its end."""
+        raise NotImplementedError
 
     def start_controller(self, fl_ctx: Any) -> None:
         engine = fl_ctx.get_engine()
         workspace = engine.get_workspace()
-        folder = Path(workspace.get_root_dir())
-        self._run = Path(workspace.get_run_dir(fl_ctx.get_job_id()))
-        self._hub: Hub | None = None
-        self._site: Site
+        folder, job = Path(workspace.get_root_dir()), str(fl_ctx.get_job_id())
+        self._run = Path(workspace.get_run_dir(job))
+        self._open_hall: Hall | None = None
         randomness = server_randomness()
-        self._board = Board(folder / STATUS, str(fl_ctx.get_job_id()), randomness.seeded)
+        self._board = Board(folder / STATUS, job, randomness.seeded, self.what)
         self._flaw = ""
         try:
             self._site = read_site(folder, SERVER)
-            study, patience, journal = self._site.study, self._site.patience, Journal(self._site.journal)
-            self._hub = Hub(study.agreement, study.alignment, randomness, journal, patience, self._board)
+            self._hall = self._open(self._site, randomness, job_name(Path(workspace.get_job_meta_path(job))))
+            self._open_hall = self._hall
+            self._board.session = self._hall.identity.hex()
         except ColonnadeError as error:
             self._flaw = str(error)
         engine.register_aux_message_handler(TOPIC, self._answer)
@@ -54,8 +80,8 @@ class ServerJob(Controller):  # type: ignore[misc]
         """A party's request; whatever goes wrong with it is told by a code alone."""
         peer = fl_ctx.get_peer_context()
         try:
-            assert self._hub is not None
-            answer = self._hub.handle(str(peer.get_identity_name()), bytes(request[FRAME]))
+            assert self._open_hall is not None
+            answer = self._open_hall.handle(str(peer.get_identity_name()), bytes(request[FRAME]))
         except (ColonnadeError, KeyError, TypeError, AssertionError):
             return make_reply(ReturnCode.BAD_REQUEST_DATA)
         reply = make_reply(ReturnCode.OK)
@@ -66,54 +92,37 @@ class ServerJob(Controller):  # type: ignore[misc]
         return look(self._board.path)
 
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
-        if self._hub is None:
-            self._tell(self._flaw, None, {})
+        hall = self._open_hall
+        if hall is None:
+            self._tell(Account(self._flaw))
             return
-        names = list(self._site.study.agreement.schema.names)
-        self.broadcast(Task(name=TASK, data=Shareable()), fl_ctx, targets=names, min_responses=len(names))
+        names = list(hall.parties)
+        self.broadcast(Task(name=self.task, data=Shareable()), fl_ctx, targets=names, min_responses=len(names))
         twice: list[str] = []
 
         def stop() -> bool:
             # Only before the session: whoever has entered it is tied to one process.
-            name = doubled(self._site.folder, names) if self._hub is not None and self._hub.step == "wait" else ""
+            name = doubled(self._site.folder, names) if hall.step == "wait" else ""
             twice.extend([name] if name else [])
-            return bool(abort_signal.triggered or name)
+            return bool(abort_signal.triggered or name or not stands(self._site.folder))
 
         try:
-            result = self._hub.run(stop)
+            account = self._conduct(stop)
         except Exception as error:
             log.exception("the session failed")
-            told = (
-                str(error) if isinstance(error, ColonnadeError) else f"unexpected {type(error).__name__}, see the log"
-            )
-            self._tell(told, None, {})
+            known = isinstance(error, ColonnadeError)
+            self._tell(Account(str(error) if known else f"unexpected {type(error).__name__}, see the log"))
             return
-        if result.release is None and twice:
-            self._tell(sentence(twice[0]), None, {})
-        else:
-            self._keep(result)
+        self._tell(Account(f"{sentence(twice[0])}; nothing is spent") if twice and not account.ok else account)
         deadline = time.monotonic() + RETURN_SECONDS
         while self.get_num_standing_tasks() and time.monotonic() < deadline and not abort_signal.triggered:
             time.sleep(0.1)
 
-    def _keep(self, result: Result) -> None:
-        traffic = {"sent": result.sent, "received": result.received}
-        if result.release is None:
-            self._tell(result.sentence, None, traffic)
-            return
-        content = write_release(result.release)
-        place = self._site.releases / f"{result.release.provenance['session'][:16]}.json"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with places(place, self._run / RELEASE) as files:
-            for file in files:
-                file.write(content)
-        self._tell(result.sentence, place, traffic)
-
-    def _tell(self, sentence: str, place: Path | None, traffic: dict[str, Any]) -> None:
-        outcome = {"ok": place is not None, "sentence": sentence, "bytes": traffic}
+    def _tell(self, account: Account) -> None:
+        outcome = {"ok": account.ok, "sentence": account.sentence, "bytes": account.bytes, **account.facts}
         (self._run / OUTCOME).write_text(json.dumps(outcome), encoding="utf-8")
-        self._board.end(sentence, place)
-        log.info("the session ended: %s", sentence)
+        self._board.end(account.sentence, account.ok, account.file)
+        log.info("the session ended: %s", account.sentence)
 
     def stop_controller(self, fl_ctx: Any) -> None:
         """Nothing is held open."""
@@ -121,4 +130,36 @@ class ServerJob(Controller):  # type: ignore[misc]
     def process_result_of_unknown_task(
         self, client: Any, task_name: str, client_task_id: str, result: Any, fl_ctx: Any
     ) -> None:
-        """A task's result carries nothing: the hub has heard it all."""
+        """A task's result carries nothing: the hall has heard it all."""
+
+
+class ServerJob(HallJob):
+    """One session of the study that lies in the server's own folder."""
+
+    _hall: Hub
+
+    def _open(self, site: Site, randomness: Randomness, name: str) -> Hub:
+        study, journal = site.study, Journal(site.journal)
+        return Hub(study.agreement, study.alignment, randomness, journal, site.patience, self._board)
+
+    def _conduct(self, stop: Callable[[], bool]) -> Account:
+        result = self._hall.run(stop)
+        traffic = {"sent": result.sent, "received": result.received}
+        if result.release is None:
+            return Account(result.sentence, False, traffic)
+        content = write_release(result.release)
+        place = self._site.releases / f"{result.release.provenance['session'][:16]}.json"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with places(place, self._run / RELEASE) as files:
+            for file in files:
+                file.write(content)
+        return Account(result.sentence, True, traffic, file=place)
+
+
+def job_name(path: Path) -> str:
+    """The name in a job's description; empty where there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(content.get("name", "")) if isinstance(content, dict) else ""

@@ -17,10 +17,11 @@ from colonnade.transport.keeper import Keeper
 from colonnade.transport.wire import Patience
 
 SITE, STUDY, POLICY, STATUS = "site.toml", "study.toml", "policy.toml", "status.json"
-STARTUP, LOCAL = "startup", "local"
+STARTUP, LOCAL, SCORES = "startup", "local", "scores"
 SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
 LARGEST_SITE = 1 << 20
 SITE_KEYS = ("role", "party", "data", "id", "dataset", "policy", "ledger", "releases", "join", "silence")
+PREDICTION_KEYS = ("model", "to", "data", "id")
 SEED, APPROVED = "COLONNADE_SEED", "COLONNADE_APPROVED"
 UNSET = "?"
 NOT_PRIVATE = "NOT PRIVATE: the noise of this run comes from a known seed; it is a simulation and protects nobody"
@@ -35,6 +36,8 @@ class Site:
     party: str
     study: Study
     content: Section
+    asked: Section
+    """The section [prediction]; network.asked reads it."""
 
     @property
     def name(self) -> str:
@@ -43,6 +46,10 @@ class Site:
     @property
     def releases(self) -> Path:
         return self.folder / (self.content.text("releases") if "releases" in self.content else "releases")
+
+    @property
+    def scores(self) -> Path:
+        return self.folder / SCORES
 
     @property
     def journal(self) -> Path:
@@ -121,7 +128,7 @@ def server_randomness() -> Randomness:
 
 def read_site(folder: Path, role: str | None = None) -> Site:
     """Read and check an organisation's folder."""
-    content = read_toml(folder / SITE, "site", LARGEST_SITE, StudyError).known(("site",))
+    content = read_toml(folder / SITE, "site", LARGEST_SITE, StudyError).known(("site", "prediction"))
     site = content.table("site", "[site]").known(SITE_KEYS).need("role")
     found = site.choice("role", (SERVER, PARTY, COORDINATOR))
     if role is not None and found != role:
@@ -130,4 +137,5 @@ def read_site(folder: Path, role: str | None = None) -> Site:
     party = site.text("party") if found == PARTY and "party" in site else ""
     if found == PARTY and party not in study.agreement.schema.names:
         raise StudyError(f"{folder.name}/{SITE} must name a party of the study, got {party!r}")
-    return Site(folder, found, party, study, site)
+    asked = content.table("prediction", "[prediction]", "prediction.")
+    return Site(folder, found, party, study, site, asked.known(PREDICTION_KEYS if party else PREDICTION_KEYS[:2]))

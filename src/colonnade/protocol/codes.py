@@ -6,14 +6,19 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from colonnade.foundation.errors import (
+    AlignmentError,
     ColonnadeError,
     ConsentError,
     DataError,
     LedgerError,
+    NoDataError,
     PolicyError,
     PrivacyError,
     SchemaError,
+    SiteError,
+    StoppedError,
     StudyError,
+    VouchError,
 )
 
 
@@ -24,7 +29,10 @@ class Code(StrEnum):
     POLICY = "policy"
     BUDGET = "budget"
     CONSENT = "consent"
+    SIGNATURE = "signature"
+    SITE = "site"
     DATA = "data"
+    NO_MATCH = "no-match"
     ROWS = "rows-differ"
     PROTOCOL = "protocol-error"
     LOST = "party-lost"
@@ -38,7 +46,10 @@ MEANING: Mapping[Code, str] = {
     Code.POLICY: "a rule of a policy does not allow the plan",
     Code.BUDGET: "a ledger has no room for the spend, or cannot be written",
     Code.CONSENT: "no person approved the plan",
+    Code.SIGNATURE: "what came in a party's name does not bear that party's signature",
+    Code.SITE: "files of an organisation's own are missing, cannot be read or cannot be written",
     Code.DATA: "a data file does not fit its schema",
+    Code.NO_MATCH: "ids cannot be matched: none are common to all, or a list of them is unfit",
     Code.ROWS: "the parties hold different numbers of records",
     Code.PROTOCOL: "a message was malformed or came out of turn",
     Code.LOST: "a party is no longer there",
@@ -49,12 +60,17 @@ MEANING: Mapping[Code, str] = {
 # The first kind that fits; whatever is no error of this package says nothing of itself.
 _KINDS: tuple[tuple[type[BaseException], Code], ...] = (
     (ConsentError, Code.CONSENT),
+    (VouchError, Code.SIGNATURE),
     (PolicyError, Code.POLICY),
     (LedgerError, Code.BUDGET),
+    (SiteError, Code.SITE),
+    (NoDataError, Code.SITE),
     (DataError, Code.DATA),
+    (AlignmentError, Code.NO_MATCH),
     (SchemaError, Code.PLAN),
     (StudyError, Code.PLAN),
     (PrivacyError, Code.PLAN),
+    (StoppedError, Code.STOPPED),
     (ColonnadeError, Code.PROTOCOL),
     (KeyboardInterrupt, Code.STOPPED),
 )

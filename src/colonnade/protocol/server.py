@@ -15,21 +15,19 @@ running  submission (last)     release to all             opened
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from enum import StrEnum
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
 from colonnade.crypto.product import SERVER, ServerProduct, centred
-from colonnade.foundation.errors import ColonnadeError, ProtocolError
+from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import column_to
 from colonnade.mechanism.release import Release, ReleasedBlock
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.codes import Code, sentence_of
+from colonnade.protocol.convener import Convener
+from colonnade.protocol.convener import State as State
 from colonnade.protocol.messages import (
     SUBMIT,
-    Abort,
     Accept,
     Assembly,
     Done,
@@ -39,7 +37,6 @@ from colonnade.protocol.messages import (
     Masked,
     Parcel,
     Piece,
-    Plan,
     Refuse,
     Step,
     body_of,
@@ -52,40 +49,15 @@ from colonnade.protocol.products import party_product, server_product
 from colonnade.protocol.session import Session, open_session
 
 
-class State(StrEnum):
-    JOINING = "joining"
-    ASKING = "asking"
-    RUNNING = "running"
-    OPENED = "opened"
-    FAILED = "failed"
-
-
-TRANSITIONS: Mapping[State, frozenset[Step]] = {
-    State.JOINING: frozenset({Step.JOIN, Step.REFUSE}),
-    State.ASKING: frozenset({Step.ACCEPT, Step.REFUSE}),
-    State.RUNNING: frozenset({Step.PARCEL, Step.DONE, Step.SUBMIT, Step.REFUSE}),
-    State.OPENED: frozenset(),
-    State.FAILED: frozenset(),
-}
-
-
-class Server:
+class Server(Convener):
     """The honest-but-curious middle of one session."""
 
     def __init__(self, agreement: Agreement, randomness: Randomness) -> None:
+        super().__init__(agreement.schema.parties, randomness)
         self.agreement = agreement
-        self.identity = randomness.bytes(32)
-        self.state = State.JOINING
         self.session: Session | None = None
         self.release: Release | None = None
-        self.reason = ""
-        """Why the session failed, for the server's own people."""
-        self.code: Code | None = None
-        self.culprit = ""
-        """The party that refused or was lost, if one did."""
         self._seeded = randomness.seeded
-        self._joined: dict[str, Join] = {}
-        self._waiting: set[str] = set(agreement.schema.names)
         self._rounds: list[str] = []
         self._product: ServerProduct | None = None
         self._assemblies: dict[str, Assembly] = {}
@@ -93,21 +65,12 @@ class Server:
         self._transcripts = {name: hashlib.sha256() for name in agreement.schema.names}
 
     @property
-    def parties(self) -> tuple[str, ...]:
-        return self.agreement.schema.names
+    def digest(self) -> str:
+        return "" if self.session is None else self.session.digest
 
     def receive(self, envelope: Envelope) -> Iterator[Envelope]:
         """Answer or relay one message."""
-        if envelope.session != self.identity:
-            raise ProtocolError(f"the server ({self.state.value}) got a message of another session")
-        if envelope.sender not in self.parties:
-            raise ProtocolError(f"the server knows no party {envelope.sender!r}")
-        if envelope.step not in TRANSITIONS[self.state]:
-            raise ProtocolError(
-                f"the server is {self.state.value} and expects no {envelope.step.value} message from {envelope.sender}"
-            )
-        if self.state is State.RUNNING and envelope.plan != self._running().digest:
-            raise ProtocolError(f"the server ({self.state.value}) got a message of another plan from {envelope.sender}")
+        self._admit(envelope)
         self._note(envelope)
         match envelope.step:
             case Step.JOIN:
@@ -133,53 +96,17 @@ class Server:
         assert self.session is not None
         return self.session
 
-    def _arrived(self, party: str, what: str) -> bool:
-        """Whether this was the last party to be heard; each is heard once."""
-        if party not in self._waiting:
-            raise ProtocolError(f"the server has heard {what} from {party} already")
-        self._waiting.discard(party)
-        if self._waiting:
-            return False
-        self._waiting = set(self.parties)
-        return True
+    def _convened(self, rows: int) -> dict[str, Any]:
+        self.session = open_session(self.agreement, rows, self.identity)
+        return self.agreement.to()
 
-    def _join(self, party: str, join: Join) -> Iterator[Envelope]:
-        declared = {n: column_to(c) for n, c in self.agreement.schema.parties[party].items()}
-        if join.columns != declared:
-            raise ProtocolError(f"party {party} declares other columns than the study")
-        last = self._arrived(party, "join")
-        self._joined[party] = join
-        if not last:
-            return
-        rows = {name: self._joined[name].rows for name in self.parties}
-        if len(set(rows.values())) > 1:
-            told = ", ".join(f"{name} {n}" for name, n in rows.items())
-            sentence = f"all parties must hold the same number of records, got {told}"
-            yield from self.abort(Code.ROWS, sentence=sentence)
-            return
-        try:
-            self.session = open_session(self.agreement, rows[party], self.identity)
-        except ColonnadeError as error:
-            yield from self.abort(Code.PLAN, sentence=str(error))
-            return
-        self.state = State.ASKING
-        keys = [self._joined[name].mask_key for name in self.parties]
-        plan = encode_body(Plan(self.agreement.to(), rows[party], keys))
-        yield from self._to_all(Step.PLAN, plan)
-
-    def _accept(self, party: str, accept: Accept) -> Iterator[Envelope]:
+    def _first_round(self) -> str:
         session = self._running()
-        if accept.digest != session.digest:
-            sentence = f"party {party} computed another plan: {accept.digest[:16]}, not {session.digest[:16]}"
-            yield from self.abort(Code.PLAN, party, sentence)
-            return
-        if self._arrived(party, "accept"):
-            self.state = State.RUNNING
-            self._rounds = [SUBMIT]
-            if session.spec.crosses:
-                self._product = server_product(self.agreement.product)(session.spec)
-                self._rounds = [*party_product(self.agreement.product).rounds, SUBMIT]
-            yield from self._to_all(Step.GO, encode_body(Go(self._rounds[0])))
+        self._rounds = [SUBMIT]
+        if session.spec.crosses:
+            self._product = server_product(self.agreement.product)(session.spec)
+            self._rounds = [*party_product(self.agreement.product).rounds, SUBMIT]
+        return self._rounds[0]
 
     def _parcel(self, envelope: Envelope) -> Iterator[Envelope]:
         if envelope.recipient == SERVER:
@@ -268,24 +195,5 @@ class Server:
             "colonnade": version("colonnade"),
         }
 
-    def abort(self, code: Code, party: str = "", sentence: str = "") -> Iterator[Envelope]:
-        """End the session for everybody; nothing was opened. The sentence stays here, the code is sent."""
-        if self.state is State.OPENED:
-            raise ProtocolError("the server has opened the release, and nothing ends the session any more")
-        told = [name for name in self.parties if name in self._joined]
-        self.state = State.FAILED
-        self.code, self.culprit = code, party
-        self.reason = sentence or sentence_of(code, party)
+    def _forget(self) -> None:
         self._submissions.clear()
-        for name in told:
-            yield self._make(name, Step.ABORT, encode_body(Abort(code, party)))
-
-    def _to_all(self, step: Step, body: bytes) -> Iterator[Envelope]:
-        for name in self.parties:
-            # An answer to the first of these messages may have ended the session.
-            if self.state is not State.FAILED:
-                yield self._make(name, step, body)
-
-    def _make(self, recipient: str, step: Step, body: bytes) -> Envelope:
-        digest = "" if self.session is None else self.session.digest
-        return Envelope(self.identity, digest, SERVER, recipient, step, body)

@@ -1,71 +1,19 @@
-"""The server's side of a session over a network: answers requests, drives the roles, ends cleanly in any case."""
+"""The server's side of a session that makes a release: what is noted on disk, and how it ends."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from colonnade.crypto.alignment.frames import SESSION_BYTES
-from colonnade.crypto.alignment.server import AlignmentServer
-from colonnade.crypto.product import SERVER
-from colonnade.foundation.errors import ColonnadeError, MessageError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import Release
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.codes import Code
 from colonnade.protocol.messages import Envelope, Piece, Step, body_of
-from colonnade.protocol.server import Server, State
+from colonnade.protocol.server import Server
+from colonnade.transport.hall import Hall, Watch
 from colonnade.transport.journal import Event, Journal
-from colonnade.transport.outbox import Outbox
 from colonnade.transport.study_digest import study_digest
-from colonnade.transport.wire import (
-    INSTANCE_BYTES,
-    Barred,
-    Beat,
-    Entry,
-    Fine,
-    Hello,
-    Item,
-    Leave,
-    Mail,
-    Over,
-    Patience,
-    Pull,
-    Push,
-    Reply,
-    Request,
-    Ring,
-    Start,
-    Turn,
-    Wait,
-    Welcome,
-    decode_item,
-    decode_request,
-    encode,
-    encode_item,
-    ending,
-)
-
-ROOM = 64 << 20
-"""Bytes that wait to be worked on; whoever brings more is asked to come again."""
-STEPS = {Step.JOIN: "plan", Step.ACCEPT: "plan", Step.PARCEL: "products", Step.DONE: "products", Step.SUBMIT: "submit"}
-Watch = Callable[[str, float], None]
-
-
-@dataclass
-class _Member:
-    """A party as the server sees it."""
-
-    instance: bytes
-    heard: float
-    outbox: Outbox = field(default_factory=Outbox)
-    pushed: int = 0
-    share: float = 0.0
-    left: Leave | None = None
-    told: bool = False
+from colonnade.transport.wire import Over, Patience, ending
 
 
 @dataclass(frozen=True)
@@ -82,16 +30,17 @@ class Result:
         return "the release was opened" if self.over is None else ending(self.over)
 
 
-class _Ended(Exception):
-    """The session cannot go on, by whom and why."""
+class Hub(Hall):
+    """Carries one session of a study, and keeps the journal by which parties settle their books."""
 
-    def __init__(self, code: Code, party: str = "") -> None:
-        super().__init__(code.value)
-        self.code, self.party = code, party
-
-
-class Hub:
-    """`handle` may be called by many threads; `run` drives the session in its own."""
+    steps = {  # noqa: RUF012 - never changed
+        Step.JOIN: "plan",
+        Step.ACCEPT: "plan",
+        Step.PARCEL: "products",
+        Step.DONE: "products",
+        Step.SUBMIT: "submit",
+    }
+    _server: Server
 
     def __init__(
         self,
@@ -102,282 +51,36 @@ class Hub:
         patience: Patience | None = None,
         watch: Watch | None = None,
     ) -> None:
-        self._agreement, self._alignment, self._journal = agreement, alignment, journal
-        self._patience, self._watch = patience or Patience(), watch
-        self._seeded = randomness.seeded
-        self._session_id = randomness.child("alignment").bytes(SESSION_BYTES)
-        self._server = Server(agreement, randomness.child("server"))
-        self._study = study_digest(agreement, alignment)
-        self._changed = threading.Condition()
-        self._members: dict[str, _Member] = {}
-        self._inbox: deque[tuple[str, bytes]] = deque()
-        self._waiting = 0
-        self._over: Over | None = None
-        self._stop: Callable[[], bool] = lambda: False
-        self._stopped: float | None = None
+        server = Server(agreement, randomness.child("server"))
+        super().__init__(server, study_digest(agreement, alignment), alignment, randomness, journal, patience, watch)
         self._complete: set[str] = set()
-        self.step = "wait"
-        self._sent = dict.fromkeys(self.parties, 0)
-        self._received = dict.fromkeys(self.parties, 0)
-
-    @property
-    def parties(self) -> tuple[str, ...]:
-        return self._agreement.schema.names
-
-    # Answers, in the threads of whoever asks.
-
-    def handle(self, sender: str, data: bytes) -> bytes:
-        """Answer one request of a party; raises MessageError when it cannot be read."""
-        request = decode_request(data)
-        with self._changed:
-            reply = self._answer(sender, request)
-        return encode(reply)
-
-    def _answer(self, sender: str, request: Request) -> Reply:
-        if sender not in self.parties:
-            return Barred(Entry.STRANGER)
-        if isinstance(request, Hello):
-            return self._enter(sender, request)
-        member = self._members.get(sender)
-        if member is None and isinstance(request, Leave):
-            member = self._members[sender] = _Member(request.instance, time.monotonic())
-        if member is None or member.instance != request.instance:
-            return Barred(Entry.STRANGER if member is None else Entry.TWICE)
-        member.heard = time.monotonic()
-        match request:
-            case Push():
-                return self._take(sender, member, request)
-            case Pull():
-                return self._give(member, request)
-            case Beat():
-                member.share = min(1.0, max(0.0, request.share))
-                return self._over or Fine()
-            case Leave():
-                member.left, member.told = request, True
-                self._changed.notify_all()
-                return Fine()
-
-    def _enter(self, sender: str, hello: Hello) -> Reply:
-        known = self._members.get(sender)
-        if known is not None and known.instance != hello.instance:
-            return Barred(Entry.TWICE)
-        if len(hello.instance) != INSTANCE_BYTES or hello.study != self._study:
-            return Barred(Entry.STUDY)
-        if hello.seeded != self._seeded:
-            return Barred(Entry.SEED)
-        if self._over is not None:
-            return self._over
-        if known is None:
-            self._members[sender] = _Member(hello.instance, time.monotonic())
-            self._changed.notify_all()
-        # This session's own id is not known to anyone yet, and no other session is running.
-        return Welcome(self._session_id, self._journal.outcomes(hello.pending))
-
-    def _take(self, sender: str, member: _Member, push: Push) -> Reply:
-        if push.number <= member.pushed:
-            return Fine()
-        if self._over is not None:
-            return self._over
-        if push.number != member.pushed + 1:
-            member.left = Leave(member.instance, Code.PROTOCOL, self.step)
-            self._changed.notify_all()
-            return Wait()
-        deadline = time.monotonic() + self._patience.poll
-        while self._waiting and self._waiting + len(push.item) > ROOM:
-            if not self._changed.wait(max(0.0, deadline - time.monotonic())):
-                return Wait()
-        if push.number != member.pushed + 1:
-            return Fine()
-        member.pushed = push.number
-        self._inbox.append((sender, push.item))
-        self._waiting += len(push.item)
-        self._sent[sender] += len(push.item)
-        self._changed.notify_all()
-        return Fine()
-
-    def _give(self, member: _Member, pull: Pull) -> Reply:
-        deadline = time.monotonic() + self._patience.poll
-        while True:
-            mail = member.outbox.take(pull.taken)
-            if mail is not None:
-                return Mail(*mail)
-            if self._over is not None:
-                member.told = True
-                self._changed.notify_all()
-                return self._over
-            self._changed.notify_all()
-            if time.monotonic() >= deadline:
-                return Wait()
-            self._changed.wait(max(0.0, deadline - time.monotonic()))
-
-    # The session, in the thread of whoever runs it.
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> Result:
         """Drive the session to its end; `stop` says that somebody wants it ended."""
-        self._stop = stop
-        with self._journal.alone():
-            try:
-                self._gather()
-                if self._alignment != "none" and len(self.parties) > 1:
-                    self._align()
-                self._drive()
-            except _Ended as end:
-                return self._finish(Over(end.code, end.party, self.step, self._all_submitted))
-            except BaseException:
-                self._finish(Over(Code.INTERNAL, "", self.step, self._all_submitted))
-                raise
-            return self._deliver()
+        over = self._session(stop)
+        if over.code is not None:
+            return Result(None, over, self._sent, self._received)
+        return Result(self._server.release, None, self._sent, self._received)
 
     @property
-    def _all_submitted(self) -> bool:
+    def _counts(self) -> bool:
         return self._complete == set(self.parties)
 
-    def _gather(self) -> None:
-        deadline = time.monotonic() + self._patience.join
-        with self._changed:
-            while len(self._members) < len(self.parties):
-                self._check()
-                missing = next(p for p in self.parties if p not in self._members)
-                if time.monotonic() > deadline:
-                    raise _Ended(Code.TIMEOUT, missing)
-                self._show("wait", len(self._members) / len(self.parties))
-                self._changed.wait(0.25)
+    def _settled(self, pending: list[str]) -> dict[str, str]:
+        return self._journal.outcomes(pending)
 
-    def _align(self) -> None:
-        """The alignment's rounds, as align_in_process has them."""
-        server = AlignmentServer(self._session_id, self.parties)
-        self._show("align", 0.0)
-        for round in server.rounds:
-            self._to_all(Turn(round))
-            waiting = set(self.parties)
-            while waiting:
-                sender, item = self._next()
-                try:
-                    if isinstance(item, Turn) and item.round == round and sender in waiting:
-                        waiting.discard(sender)
-                    elif isinstance(item, Ring) and item.peer == SERVER:
-                        server.receive(item.round, sender, item.payload)
-                    elif isinstance(item, Ring) and item.peer in self.parties:
-                        self._post(item.peer, Ring(item.round, sender, item.payload))
-                    else:
-                        raise MessageError(f"party {sender} sent another item than the alignment's round {round}")
-                except ColonnadeError:
-                    raise _Ended(Code.PROTOCOL, sender) from None
-                self._show("align", self._share())
-            try:
-                for parcel in server.send(round):
-                    self._post(parcel.recipient, Ring(round, SERVER, parcel.payload))
-            except ColonnadeError:
-                raise _Ended(Code.DATA) from None
+    def _started(self) -> None:
+        self._journal.note(self._server.identity.hex(), Event.STARTED)
 
-    def _drive(self) -> None:
-        """The session's messages, as transport.in_process has them."""
-        server = self._server
-        session = server.identity.hex()
-        self._journal.note(session, Event.STARTED)
-        self._show("plan", 0.0)
-        self._to_all(Start(server.identity))
-        while server.state not in (State.OPENED, State.FAILED):
-            sender, item = self._next()
-            if not isinstance(item, Envelope) or item.sender != sender:
-                raise _Ended(Code.PROTOCOL, sender)
-            try:
-                self._note_submission(sender, item, session)
-                self._show("open" if self._all_submitted else STEPS.get(item.step, self.step), self._share())
-                for answer in server.receive(item):
-                    self._post(answer.recipient, answer)
-            except ColonnadeError:
-                raise _Ended(Code.PROTOCOL, sender) from None
-        if server.state is State.FAILED:
-            raise _Ended(server.code or Code.INTERNAL, server.culprit)
-        self._journal.note(session, Event.OPENED)
-
-    def _note_submission(self, sender: str, envelope: Envelope, session: str) -> None:
+    def _heard(self, sender: str, envelope: Envelope) -> None:
         """Before the last piece of the last submission is worked on, it is on disk that the session counts."""
         if envelope.step is not Step.SUBMIT:
             return
         piece = body_of(envelope, Piece)
         if piece.index == piece.count - 1:
             self._complete.add(sender)
-            if self._all_submitted:
-                self._journal.note(session, Event.SUBMITTED)
+            if self._counts:
+                self._journal.note(self._server.identity.hex(), Event.SUBMITTED)
 
-    def _deliver(self) -> Result:
-        """The release stands; parties have a while to take it."""
-        self._show("open", 1.0)
-        over = Over(None, "", "open", True)
-        with self._changed:
-            self._over = over
-            self._changed.notify_all()
-            self._until_told()
-        return Result(self._server.release, None, self._sent, self._received)
-
-    def _finish(self, over: Over) -> Result:
-        with self._changed:
-            self._over = over
-            self._inbox.clear()
-            for member in self._members.values():
-                member.outbox.clear()
-            self._changed.notify_all()
-            self._until_told()
-        return Result(None, over, self._sent, self._received)
-
-    def _until_told(self) -> None:
-        deadline = time.monotonic() + self._patience.farewell
-        while time.monotonic() < deadline:
-            now = time.monotonic()
-            quick = max(5.0, 4 * self._patience.beat)
-            if all(m.told or now - m.heard > min(quick, self._patience.silence) for m in self._members.values()):
-                return
-            self._changed.wait(0.1)
-
-    def _next(self) -> tuple[str, Item]:
-        """The next item of any party; raises _Ended when there will be none."""
-        with self._changed:
-            while not self._inbox:
-                self._check()
-                self._changed.wait(0.25)
-            sender, data = self._inbox.popleft()
-            self._waiting -= len(data)
-            self._changed.notify_all()
-        try:
-            return sender, decode_item(data)
-        except MessageError:
-            raise _Ended(Code.PROTOCOL, sender) from None
-
-    def _check(self) -> None:
-        now = time.monotonic()
-        for name, member in self._members.items():
-            if member.left is not None:
-                raise _Ended(member.left.code, name)
-            if now - member.heard > self._patience.silence:
-                raise _Ended(Code.LOST, name)
-        if not self._stop():
-            return
-        # The engine knows at once of a dead process, but not to tell us whose: the dead one is heard no more.
-        self._stopped = self._stopped or now
-        if now - self._stopped < 3 * self._patience.beat and self._members:
-            return
-        silent = [name for name, member in self._members.items() if member.heard < self._stopped]
-        if not silent:
-            raise _Ended(Code.STOPPED)
-        raise _Ended(Code.LOST, min(silent, key=lambda name: self._members[name].heard))
-
-    def _share(self) -> float:
-        return sum(m.share for m in self._members.values()) / max(1, len(self._members))
-
-    def _to_all(self, item: Item) -> None:
-        for name in self.parties:
-            self._post(name, item)
-
-    def _post(self, name: str, item: Item) -> None:
-        data = encode_item(item)
-        with self._changed:
-            self._members[name].outbox.put(data)
-            self._received[name] += len(data)
-            self._changed.notify_all()
-
-    def _show(self, step: str, share: float) -> None:
-        self.step = step
-        if self._watch is not None:
-            self._watch(step, share)
+    def _opened(self) -> None:
+        self._journal.note(self._server.identity.hex(), Event.OPENED)

@@ -13,7 +13,7 @@ from colonnade.protocol.prediction import Consent, Floats, Prediction, ScoringPa
 from colonnade.protocol.prediction_server import ScoringServer
 from colonnade.table import Table
 from colonnade.transport.embedded import Watch, match
-from colonnade.transport.in_process import Carrier, Traffic
+from colonnade.transport.in_process import Carrier
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,13 @@ class Opened:
 
     rows: NDArray[np.int64]
     scores: Floats
-    traffic: Traffic
+
+    @classmethod
+    def of(cls, scores: Floats, rows: NDArray[np.int64] | None) -> Opened:
+        """The common order is that of the matching; the receiver's own is what its people know."""
+        matched = np.arange(len(scores)) if rows is None else rows
+        order = np.argsort(matched)
+        return cls(matched[order], scores[order])
 
 
 def score_embedded(
@@ -43,11 +49,7 @@ def score_embedded(
         part = part_of(table if rows_of is None else table.take(rows_of[name]))
         hooks = {} if consent is None or name not in consent else {"consent": consent[name]}
         parties[name] = ScoringParty(name, prediction, part, source.child(f"scores {name}"), **hooks)
-    carrier = Carrier(ScoringServer(prediction, source.child("scores")), parties)
-    carrier.carry()
+    Carrier(ScoringServer(prediction, source.child("scores")), parties).carry()
     scores = parties[prediction.receiver].scores
     assert scores is not None
-    rows = np.arange(len(scores)) if rows_of is None else rows_of[prediction.receiver]
-    # The common order is that of the matching; the receiver's own is what its people know.
-    order = np.argsort(rows)
-    return Opened(rows[order], scores[order], carrier.traffic)
+    return Opened.of(scores, None if rows_of is None else rows_of[prediction.receiver])

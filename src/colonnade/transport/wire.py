@@ -138,11 +138,20 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag=23):
     identity: bytes
 
 
-Item = Envelope | Ring | Turn | Start
+class Vouch(msgspec.Struct, frozen=True, array_like=True, tag=24):
+    """A party's signature for one peer, to or from it: about its mask key, or about all that it sent so far."""
+
+    peer: str
+    about: str
+    value: bytes
+    proof: bytes
+
+
+Item = Envelope | Ring | Turn | Start | Vouch
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
-_items: msgspec.msgpack.Decoder[Ring | Turn | Start] = msgspec.msgpack.Decoder(Ring | Turn | Start)
+_items: msgspec.msgpack.Decoder[Ring | Turn | Start | Vouch] = msgspec.msgpack.Decoder(Ring | Turn | Start | Vouch)
 F = TypeVar("F")
 
 

@@ -85,7 +85,7 @@ class AlignmentParty:
         if round == "compare":
             return self._compare()
         if round == "agree":
-            return iter([self._frame.seal(round, self._name, SERVER, self._agreement())])
+            return iter([self._frame.seal(round, self._name, SERVER, self.common())])
         return self._hop(round)
 
     def receive(self, round: str, sender: str, payload: bytes) -> None:
@@ -213,7 +213,8 @@ class AlignmentParty:
         del self._secret, self._blind, self._last, self._greeting
         self._keys.clear()
 
-    def _agreement(self) -> bytes:
+    def common(self) -> bytes:
+        """Number and digest of the common ids: all parties must have found the same."""
         digest = blake2b(b"".join(self._names), digest_size=32, key=self._frame.session)
         return len(self._names).to_bytes(8, "big") + digest.digest()
 
