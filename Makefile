@@ -10,7 +10,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
-	@echo "make demo-network  the same over a network: four processes, mutual TLS on loopback, the same release when seeded"
+	@echo "make demo-network  the same over a network: four processes, mutual TLS on loopback, the same release and scores when seeded"
 	@echo "make test    lint, types, import floors, and the whole test suite"
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make format  ruff format and its safe fixes"

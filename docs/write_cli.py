@@ -24,11 +24,14 @@ This page is written by `python docs/write_cli.py`; a test compares it with the 
 | exit code 0 | done |
 | exit code 1 | refused or failed: one sentence on standard error, nothing written |
 | exit code 2 | wrong usage |
+| exit code 130 | stopped by Ctrl-C; `run` ends its session for all first, and says what is spent. `party start` and `server start` also end on SIGTERM (143) and SIGHUP (129), [as on Ctrl-C](deployment.md#stopping-a-site) |
 
 A file appears whole or not at all: it is written beside its place and then renamed. Whether the place can be written to
-is tried before data is read, and so before a budget is spent. What should never happen is reported as a bug; with
+is tried before data is read, and so before a budget is spent; across machines every site tries its own places before it
+takes part. If a release cannot be written at its end all the same, the sentence says that the session counts as spent,
+and it can be fetched from others: `colonnade run FOLDER --fetch SESSION`. What should never happen is reported as a bug; with
 `COLONNADE_TRACEBACK=1` in the environment the traceback is shown.
-"""
+"""  # noqa: E501
 
 JSON = """
 ## Keys of `--json`
@@ -42,12 +45,12 @@ JSON = """
 | `solve` | `study`, `n`, the model's keys, `model` (path); with `--path` a list `path` of models |
 | `predict` | `study`, `task`, `label`, `rows`, and `ids` and `scores`, or with `--out` the path as `scores`; with `--study` also `receiver`, `parties` and `exact` ([what that means](prediction.md)) |
 | `audit` | `study`, `product` (of the sessions), `delta`, `sessions`, `broken` (how many claims), and `views` with `view`, `changed` (parties), `knows` (parties), `claimed`, `pair` (epsilon of the pair by formula), `proved` (by `sessions`), `drawn` (by noise alone), `alike` (p-value), `broken` |
-| `ledger show` | `ledger` (path), `accounts` with `data`, `cap`, `spent`, `pending`, and `entries` ([what an entry says](ledger.md)) |
+| `ledger show` | `ledger` (path), `accounts` with `data`, `cap`, `spent`, `pending`, `alignments`, and `entries` ([what an entry says](ledger.md)) |
 | `ledger verify` | `ledger`, `entries` (how many), `head` (the last hash) |
 | `ledger export` | `ledger`, `head`, `entries`; with `--out` the number of entries and the `file` |
 | `ledger settle` | `ledger`, `entry` |
-| `deploy new` | `folders` (paths), `authority` (path), `server` |
-| `run` | `study`, `n`, `session`, `release` (path), `seeded`, `bytes` with `sent` and `received` by party |
+| `deploy new` | `folders` (paths), `authority` (path), `server`, `warnings` (sentences) |
+| `run` | `study`, `n`, `session`, `release` (path), `seeded`, `bytes` with `sent` and `received` by party; with `--predict` `study`, `session`, `receiver`, `rows`, `scores` (path in the receiver's folder), `seeded`, `bytes` |
 
 A number that is not finite is null. Coefficients apply to coded features: a numeric column is -1 at its lower and 1 at its upper bound, an indicator is 0 or 1.
 """  # noqa: E501

@@ -199,6 +199,7 @@ def fit(
                 book={name: keeper.book for name, keeper in keepers.items()},
                 void={name: keeper.void for name, keeper in keepers.items()},
                 workers=crew,
+                keepers=keepers,
             )
             for table in (t for t in tables.values() if t.late):
                 _clipped(table, steps)
@@ -363,9 +364,10 @@ def _terms(session: Session) -> str:
 def _keepers(study: Study, seeded: bool, approved: list[str], ask: Callable[[str], bool] | None) -> dict[str, Keeper]:
     """For each party with a policy and a ledger, who agrees and books on its behalf."""
     from colonnade.ledger import DataSet, Ledger
-    from colonnade.policy import read_policy
+    from colonnade.policy import check_approvals, read_policy
     from colonnade.transport.keeper import Keeper
 
+    check_approvals(approved)
     out = {}
     for name, source in study.sources.items():
         if source.policy is None or source.ledger is None:

@@ -150,7 +150,9 @@ class Alignment:
     def of(cls, content: Mapping[str, Any]) -> Alignment:
         """Read back what `to` wrote."""
         texts = (*(content[key] for key in ("session", "party", "study")), *content["partners"])
-        if not all(isinstance(text, str) for text in (*texts, *content["data"].values())):
+        if not isinstance(content["partners"], list) or not all(
+            isinstance(text, str) for text in (*texts, *content["data"].values())
+        ):
             raise LedgerError("an alignment's names and digests must be texts, got another type")
         partners = tuple(content["partners"])
         return cls(content["session"], content["party"], content["study"], partners, DataSet(**content["data"]))
@@ -215,8 +217,12 @@ class Ledger:
 
     def try_to_write(self) -> None:
         """Raise LedgerError unless an entry could be written now; writes none."""
-        with self._writing():
-            pass
+        with self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            self._read(connection)
+            # Touches the file's first page, through a journal beside it as an entry does.
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute("ROLLBACK")
 
     def align(self, alignment: Alignment, cap: Cap, limit: int | None = None) -> Note:
         """Check the limit and note, durably, that ids are about to be matched; before a parcel of it leaves."""

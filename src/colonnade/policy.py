@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +31,12 @@ POLICY_KEYS = (
     "views",
     "smallest_rows",
     "smallest_collusion",
+    "largest_alignments",
     "require_approval",
     "simulation",
     "scores_to",
 )
+WHOLE_KEYS = ("smallest_rows", "smallest_collusion", "largest_alignments")
 SESSION_KEYS = ("epsilon", "delta", "record_epsilon")
 TOTAL_KEYS = ("epsilon", "delta", "rule")
 
@@ -47,6 +50,12 @@ class Agreed(Protocol):
     def schema(self) -> Schema: ...
     @property
     def label(self) -> str: ...
+    @property
+    def task(self) -> Task: ...
+    @property
+    def calibration(self) -> Calibration: ...
+    @property
+    def collusion(self) -> int: ...
     @property
     def product(self) -> str: ...
 
@@ -87,6 +96,8 @@ class Policy:
     """Views that must have a guarantee in a study of several parties."""
     smallest_rows: int = 2
     smallest_collusion: int = 1
+    largest_alignments: int | None = None
+    """How often the ids of one data set may be matched with those of partners; the ledger counts."""
     require_approval: bool = False
     simulation: bool = False
     """Whether a run over the network may draw noise from a known seed: for tests on invented data, never private."""
@@ -96,32 +107,47 @@ class Policy:
     def check(self, session: Proposed, me: str | None = None) -> None:
         """Raise PolicyError for the first rule that the session breaks, with the rule's limit and the plan's number."""
         party = self.party if me is None else me
-        plan, agreement = session.plan, session.agreement
-        if party != self.party or party not in plan.names:
-            raise PolicyError(f"the policy is for party {self.party!r}, the session has {', '.join(plan.names)}")
-        for other in plan.names:
-            if other != party:
+        self.check_terms(session.agreement, party)
+        self.check_rows(session.rows)
+        self.check_plan(session, party)
+
+    def check_terms(self, agreement: Agreed, me: str) -> None:
+        """The rules that a study's public terms alone decide."""
+        names = agreement.schema.names
+        if me != self.party or me not in names:
+            raise PolicyError(f"the policy is for party {self.party!r}, the session has {', '.join(names)}")
+        for other in names:
+            if other != me:
                 _within("partners", other, self.partners)
         owner, column = agreement.schema.find(agreement.label)
         _within("labels", f"{owner}.{column}", self.labels)
-        for name in agreement.schema.parties[party]:
+        for name in agreement.schema.parties[me]:
             _within("columns", name, self.columns)
-        _within("tasks", plan.task.value, self.tasks)
-        _within("calibrations", plan.calibration.value, self.calibrations)
-        if session.rows < self.smallest_rows:
-            raise PolicyError(f"smallest_rows is {self.smallest_rows}, the session has n={session.rows}")
-        if len(plan.names) > 1:
+        _within("tasks", agreement.task.value, self.tasks)
+        _within("calibrations", agreement.calibration.value, self.calibrations)
+        if len(names) > 1:
             _within("products", agreement.product, self.products)
-            if plan.collusion < self.smallest_collusion:
-                raise PolicyError(f"smallest_collusion is {self.smallest_collusion}, the plan has {plan.collusion}")
+            if agreement.collusion < self.smallest_collusion:
+                raise PolicyError(
+                    f"smallest_collusion is {self.smallest_collusion}, the plan has {agreement.collusion}"
+                )
+
+    def check_rows(self, rows: int, what: str = "the session has") -> None:
+        if rows < self.smallest_rows:
+            raise PolicyError(f"smallest_rows is {self.smallest_rows}, {what} n={rows}")
+
+    def check_plan(self, session: Proposed, me: str, slack: float = 0.0) -> None:
+        """The rules on what a plan promises and costs; `slack` is a share of the cost that n may still take off."""
+        plan = session.plan
+        if len(plan.names) > 1:
             for view in self.views:
-                if session.views(party)[view] is None:
+                if session.views(me)[view] is None:
                     raise PolicyError(f"views asks for a guarantee against {view.value}, the plan has none")
-        charge = charge_of(plan, party)
-        _at_most("session.epsilon", charge.epsilon, self.epsilon)
+        charge = charge_of(plan, me)
+        _at_most("session.epsilon", charge.epsilon, self.epsilon, slack)
         _at_most("session.delta", charge.delta, self.delta)
         if self.record_epsilon is not None:
-            _at_most("session.record_epsilon", record_epsilon(plan), self.record_epsilon)
+            _at_most("session.record_epsilon", record_epsilon(plan), self.record_epsilon, slack)
 
     def check_scores(self, receiver: str, parties: Collection[str], columns: Collection[str], me: str) -> None:
         """Raise PolicyError unless these parties may score records by these own columns, for that receiver."""
@@ -145,16 +171,24 @@ class Policy:
         """Where a person must approve: pass if the digest is among `approved`, or if `ask` says yes to the summary."""
         if not self.require_approval:
             return
-        for given in approved:
-            if len(given) < SHORTEST_APPROVAL:
-                raise PolicyError(
-                    f"an approval must give at least {SHORTEST_APPROVAL} characters of a digest, got {given!r}"
-                )
+        check_approvals(approved)
         if any(digest.startswith(given.lower()) for given in approved):
             return
         if ask is not None and ask(f"{summary}\nplan {digest}" if summary else f"plan {digest}"):
             return
-        raise ConsentError(f"require_approval is set and nobody approved the plan {digest}")
+        what = f"; {summary}" if summary else ""
+        raise ConsentError(f"require_approval is set and nobody approved the plan {digest}{what}")
+
+
+def check_approvals(approved: Collection[str]) -> None:
+    """Raise PolicyError for an approval that cannot mean any plan."""
+    for given in approved:
+        if len(given) < SHORTEST_APPROVAL:
+            raise PolicyError(
+                f"an approval must give at least {SHORTEST_APPROVAL} characters of a digest, got {given!r}"
+            )
+        if not re.fullmatch("[0-9a-fA-F]{1,64}", given):
+            raise PolicyError(f"an approval must be the digest of a plan, in hexadecimal, got {given!r}")
 
 
 def read_policy(path: Path) -> Policy:
@@ -189,7 +223,7 @@ def _policy(content: Section) -> Policy:
     }
     if "views" in terms:
         chosen["views"] = tuple(View(v) for v in terms.texts("views", [v.value for v in View]))
-    chosen |= {key: terms.whole(key) for key in ("smallest_rows", "smallest_collusion") if key in terms}
+    chosen |= {key: terms.whole(key) for key in WHOLE_KEYS if key in terms}
     if "record_epsilon" in session:
         chosen["record_epsilon"] = _positive(session, "record_epsilon")
     rule = Rule(whole.choice("rule", [r.value for r in Rule])) if "rule" in whole else None
@@ -214,8 +248,8 @@ def _within(rule: str, value: str, allowed: Collection[str], what: str = "sessio
         raise PolicyError(f"{rule} allows {', '.join(allowed) or 'none'}, the {what} has {value}")
 
 
-def _at_most(rule: str, value: float, limit: float) -> None:
-    if value > limit:
+def _at_most(rule: str, value: float, limit: float, slack: float = 0.0) -> None:
+    if value * (1 - slack) > limit:
         raise PolicyError(f"{rule} is at most {limit:.10g}, the plan has {value:.10g}")
 
 

@@ -70,10 +70,17 @@ class _Ids:
         alike = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
         if len(alike):
             # Different ids may share a hash: the texts decide.
-            suspects = [self._texts[int(row)] for row in np.unique(order[np.concatenate([alike, alike + 1])])]
-            if repeated := len(suspects) - len(set(suspects)):
-                told = f"{repeated} rows of {path.name} repeat one"
-                raise DataError(f"party {self._party}: ids must be unique, {told}")
+            seen: set[str] = set()
+            repeated: list[int] = []
+            for row in np.unique(order[np.concatenate([alike, alike + 1])]):
+                text = self._texts[int(row)]
+                if text in seen:
+                    repeated.append(int(row) + 1)
+                seen.add(text)
+            if repeated:
+                many = f"{len(repeated)} rows of {path.name} repeat one, the first is row"
+                told = many if len(repeated) > 1 else f"one is repeated in {path.name} by row"
+                raise DataError(f"party {self._party}: ids must be unique, {told} {repeated[0]}")
         return self._texts
 
 
@@ -186,8 +193,11 @@ def _level_codes(
     codes = texts.replace_strict(list(levels), list(range(len(levels))), default=unknown, return_dtype=pl.Int32)
     numbers: NDArray[np.int32] = codes.to_numpy()
     if numbers.size and int(numbers.min()) < 0:
-        bad = texts[int(np.argmin(numbers))]
-        raise DataError(f"party {party}: column {name}: level {bad!r} is not among the declared levels {list(levels)}")
+        first = int(np.argmin(numbers))
+        raise DataError(
+            f"party {party}: column {name}: level {texts[first]!r} is not among the declared levels {list(levels)}, "
+            f"in row {before + first + 1}"
+        )
     return numbers
 
 

@@ -8,6 +8,7 @@ import pty
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def test_a_second_session_within_the_same_budget_is_refused_and_spends_nothing(r
         (
             "[session]",
             "smallest_rows = 55\n[session]",
-            f"smallest_rows is 55, the session has n={COMMON}",
+            f"bank refuses: smallest_rows is 55, bank itself has n={COMMON}",
         ),
         ("epsilon = 50.0", "epsilon = 2.0", "bank refuses: data set bank.csv may spend at most epsilon=2 in total"),
         ('party = "bank"', 'party = "shop"', "the policy is for party 'shop', the session has works, bank"),
@@ -196,7 +197,7 @@ def test_a_run_that_fails_after_all_have_submitted_stays_booked(
         "of party bank was never booked",
     )
     settled = run("ledger", "settle", book, "--session", session[:16], "--as", "void", "--reason", "server said so")
-    assert (settled.code, settled.out) == (0, f"Session {session[:16]} of works is void by entry 2.\n")
+    assert (settled.code, settled.out) == (0, f"Session {session[:16]} of works is void by entry 3.\n")
     assert run("ledger", "show", book, "--json").json["accounts"][0]["spent"]["sessions"] == 0
     edit(folder / "study.toml", 'ledger = "bank.ledger"', 'ledger = "other.ledger"')
     assert fit(run, folder).code == 0
@@ -286,7 +287,7 @@ def test_show_verify_and_export(run: Run, folder: Path, book: Path) -> None:
     for text in ("bank.csv", "booked", "released", "pay", "50"):
         assert text in shown
     checked = run("ledger", "verify", book, "--json").json
-    assert checked["entries"] == 2
+    assert checked["entries"] == 3
     assert checked["head"] in run("ledger", "verify", book).out
     told = run("ledger", "export", book).json
     assert told == run("ledger", "export", book, "--json").json
@@ -300,6 +301,43 @@ def test_show_verify_and_export(run: Run, folder: Path, book: Path) -> None:
     assert run("ledger", "show", book, "--json").json["entries"] == told["entries"]
 
 
+def test_a_matching_of_ids_is_noted_and_limited(run: Run, folder: Path, book: Path) -> None:
+    """A note costs nothing, and counts: the policy's number of matchings holds for whoever asks again and again."""
+    told = run("ledger", "show", book, "--json").json
+    note = told["entries"][0]
+    assert (note["kind"], note["study"], note["partners"]) == ("aligned", "pay", ["works"])
+    assert note["data"]["name"] == "bank.csv" and "charge" not in note
+    assert note["session"] == told["entries"][1]["session"] and told["accounts"][0]["alignments"] == 1
+    shown = run("ledger", "show", book).out
+    assert "ids matched with works" in " ".join(shown.split())
+    edit(folder / "bank.toml", "[session]", "largest_alignments = 2\nrequire_approval = true\n[session]")
+    for party in ("works", "bank"):
+        edit(folder / f"{party}.toml", "50.0", "500.0")
+    refused(fit(run, folder, "b.json"), "require_approval is set and nobody approved")
+    says = "bank refuses: largest_alignments is 2, and the ids of data set bank.csv were matched 2 times"
+    before = {party: (folder / f"{party}.ledger").read_bytes() for party in ("works", "bank")}
+    refused(fit(run, folder, "b.json"), says)
+    # Nobody's ids were matched, and the other party has no note of it either.
+    assert before == {party: (folder / f"{party}.ledger").read_bytes() for party in ("works", "bank")}
+
+
+def test_no_ids_are_matched_for_what_is_refused_anyway(run: Run, folder: Path) -> None:
+    for old, new in (("epsilon = 50.0", "epsilon = 2.0"), ("[session]", 'labels = ["works.hours"]\n[session]')):
+        edit(folder / "bank.toml", old, new)
+        refused(fit(run, folder), "bank refuses: ")
+        assert not any(Ledger(folder / f"{party}.ledger").lines() for party in ("works", "bank"))
+
+
+def test_a_time_stays_on_one_line(run: Run, folder: Path, book: Path) -> None:
+    reason = "the server's administrator confirmed by telephone that nothing was ever opened in this session " * 2
+    ledger = Ledger(book)
+    entry = ledger.entries()[0]
+    ledger.book(replace(entry.booking, session="f" * 64), replace(entry.cap, epsilon=500.0))
+    ledger.settle("f" * 64, "bank", Kind.VOID, reason)
+    shown = run("ledger", "show", book).out
+    assert all(line.time in shown for line in ledger.lines())
+
+
 def _alter(book: Path, change: str, *values: Any) -> None:
     with sqlite3.connect(book) as connection:
         connection.execute("DROP TRIGGER no_update")
@@ -311,7 +349,7 @@ def _alter(book: Path, change: str, *values: Any) -> None:
     ("change", "says"),
     [
         ("UPDATE entries SET content = replace(content, '\"pay\"', '\"gift\"') WHERE number = 1", "broken at entry 1"),
-        ("UPDATE entries SET content = replace(content, 'released', 'void') WHERE number = 2", "broken at entry 2"),
+        ("UPDATE entries SET content = replace(content, 'released', 'void') WHERE number = 3", "broken at entry 3"),
         ("DELETE FROM entries WHERE number = 1", "broken at entry 1"),
     ],
 )

@@ -108,7 +108,7 @@ DATA: dict[str, tuple[Callable[[Path], None], str]] = {
     "NaN": (_row("bank.csv", "q1,nan"), "party bank: column savings misses 1 values"),
     "empty value": (_row("bank.csv", "q1,"), "party bank: column savings misses 1 values"),
     "text for a number": (_row("bank.csv", "q1,much"), "party bank: column savings must hold numbers"),
-    "duplicate ids": (_row("works.csv", "p7,30,clerk,yes"), "party works: ids must be unique"),
+    "duplicate ids": (_row("works.csv", "p7,30,clerk,yes"), "ids must be unique, one is repeated in works.csv by row"),
     "missing id": (_row("works.csv", ",30,clerk,yes"), "the id column person has 1 missing values"),
     "different n": (_short, "without alignment all parties must hold the same number of records"),
     "empty party": (_keep(0), "party bank: bank.csv holds no records"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from colonnade.ledger import Kind, Ledger
 from colonnade.mechanism.solve import Model
 from colonnade.scoring import PublicModel, write_model
 from colonnade.study import read_study
@@ -155,11 +156,17 @@ def test_a_policy_says_to_whom_scores_may_go(run: Run, folder: Path) -> None:
     edit(folder / "bank.toml", "[session]", 'scores_to = ["*"]\nrequire_approval = true\n[session]')
     answer = across(run, folder, "--json")
     refused(answer, "bank refuses: require_approval is set and nobody approved the plan ")
-    digest = answer.err.split()[-1]
+    digest = answer.err.split("the plan ")[1][:64]
+    # Whoever is asked to approve sees what it is about.
+    assert f"{digest}; bank: exact scores of n=" in " ".join(answer.err.split())
     assert across(run, folder, "--approve", digest).code == 0
     edit(folder / "bank.toml", '["works"]', '["shop"]')
     refused(across(run, folder), "bank refuses: partners allows shop, the prediction has works")
     edit(folder / "bank.toml", '["shop"]', '["works"]\ncolumns = ["debts"]')
     refused(across(run, folder), "bank refuses: columns allows debts, the prediction has savings")
-    # A prediction is no spend, and no book says that it was one.
-    assert not (folder / "bank.ledger").exists() and not (folder / "works.ledger").exists()
+    # A prediction is no spend, and no book says that it was one: ids were matched in those that went so far.
+    for party in ("works", "bank"):
+        book = Ledger(folder / f"{party}.ledger")
+        assert not book.entries() and [line.kind for line in book.lines()] == [Kind.ALIGNED] * 3
+    edit(folder / "bank.toml", 'columns = ["debts"]', "largest_alignments = 3")
+    refused(across(run, folder), "bank refuses: largest_alignments is 3, and the ids of data set bank.csv were matched")

@@ -1,8 +1,8 @@
 """kill -9 of real FLARE processes at each step of a session, then a restart: `python -m tests.network.strikes`.
 
 Every site has two processes, the one that was started and the job that it started. The victim is killed when its board
-says that it has come to a step; then whatever died is started again, a clean session runs, and the ledgers are read.
-The sites and their ledgers go on through all of it.
+says that it has come to a step, or told to end ("stop", SIGTERM); then whatever died is started again, a clean session
+runs, and the ledgers are read. The sites and their ledgers go on through all of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from colonnade.transport.journal import OPENED, Journal
 from demo.network import ROOT, Deployment
 
 STEPS = ("align", "plan", "products", "submit")
-VICTIMS = ("bank job", "bank", "server job", "server")
+VICTIMS = ("bank job", "bank", "bank stop", "server job", "server", "server stop")
+EARLY = ("align", "plan")
+"""Steps at which a party has booked nothing."""
 PARTIES = ("employer", "registry", "bank")
 
 
@@ -33,8 +35,8 @@ def kill_at(sites: Deployment, victim: str, step: str, stop: threading.Event, st
     while not stop.is_set():
         content = look(board)
         if content.get("step") == step and not content.get("done"):
-            pid = int(content["pid"]) if job else sites.sites[name].pid
-            os.kill(pid, signal.SIGKILL)
+            pid = int(content["pid"]) if job == "job" else sites.sites[name].pid
+            os.kill(pid, signal.SIGTERM if job == "stop" else signal.SIGKILL)
             struck.append(f"{victim} at {step}")
             return
         time.sleep(0.002)
@@ -72,6 +74,8 @@ def strike(sites: Deployment, victim: str, step: str, place: Path) -> str:
     seconds = time.monotonic() - start
     said = (done.stderr.strip().splitlines() or ["the release was opened"])[-1]
     first = books(sites)
+    if struck and victim in ("bank", "bank stop") and step in EARLY:
+        assert len(opened(sites, first)) == before, "a party that was stopped before it booked took part to the end"
     for party in PARTIES:
         void = {s for s, kind in first[party].items() if kind is Kind.VOID}
         assert not void & opened(sites, first), f"{party} calls an opened session void"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import socket
 import ssl
@@ -20,8 +21,9 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.network.certificates import check_certificate, probe, server_address
-from colonnade.network.deploy import deploy_new
-from colonnade.network.launch import alone
+from colonnade.network.deploy import deploy_new, warnings
+from colonnade.network.launch import KEPT_JOBS, check_local, check_port, clear_old_jobs
+from colonnade.network.papers import policy_file
 from colonnade.network.provision import (
     PARTY_CLASS,
     SCORE_PARTY_CLASS,
@@ -30,6 +32,8 @@ from colonnade.network.provision import (
     Address,
 )
 from colonnade.network.site import SEED, read_site
+from colonnade.network.standing import alone
+from colonnade.policy import read_policy
 from colonnade.study import read_study
 from tests.network.wires import PARTIES, write_study
 
@@ -90,7 +94,11 @@ def test_nothing_of_one_organisation_lies_in_another_folder(ours: Path) -> None:
     keys = {f.read_bytes(): f for f in ours.rglob("*.key")}
     assert len(keys) == len(PARTIES) + 2
     state = (ours / "authority").rglob("cert.json")
-    root = json.loads(next(iter(state)).read_text())["root_pri_key"]
+    (file,) = state
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    # The authority keeps its own key, and nobody else's.
+    assert file.read_text().count("PRIVATE KEY-----") == 2
+    root = json.loads(file.read_text())["root_pri_key"]
     for path in ours.rglob("*"):
         if path.is_file() and "authority" not in path.parts:
             assert root not in path.read_text()
@@ -182,7 +190,7 @@ def test_foreign_authority(theirs: Path, bank: Path) -> None:
 
 
 def test_two_processes_cannot_serve_one_folder(bank: Path) -> None:
-    hold = f"from pathlib import Path\nfrom colonnade.network.launch import alone\nwith alone(Path({str(bank)!r})):\n"
+    hold = f"from pathlib import Path\nfrom colonnade.network.standing import alone\nwith alone(Path({str(bank)!r})):\n"
     with alone(bank):
         done = subprocess.run([sys.executable, "-c", f"{hold} pass"], capture_output=True, text=True)
     assert done.returncode == 1 and "is being served by another process already" in done.stderr
@@ -282,3 +290,114 @@ def test_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     write_study(tmp_path)
     with pytest.raises(StudyError, match="must be a new or an empty folder"):
         deploy_new(tmp_path / "study.toml", tmp_path, Address("localhost", 8002))
+
+
+def test_key_of_somebody_else(theirs: Path, bank: Path) -> None:
+    shutil.copy(theirs / "bank" / "startup" / "client.key", bank / "startup" / "client.key")
+    with pytest.raises(PolicyError, match=r"the key of bank is not that of its certificate: startup/client.key"):
+        check_certificate(bank, "bank")
+
+
+def test_key_that_is_none(bank: Path) -> None:
+    (bank / "startup" / "client.key").write_text("nothing of the kind")
+    with pytest.raises(PolicyError, match=r"the key of bank cannot be read: startup/client.key"):
+        check_certificate(bank, "bank")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [(None, "is missing"), ("{", "cannot be read: it must be JSON"), ("{}", "must say where the server is")],
+)
+def test_configuration_that_cannot_be_read(bank: Path, text: str | None, says: str) -> None:
+    file = bank / "startup" / "fed_client.json"
+    file.unlink()
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(PolicyError, match=f"startup/fed_client.json {says}"):
+        server_address(bank)
+
+
+def test_rules_for_the_engine_must_be_there(bank: Path) -> None:
+    check_local(bank)
+    shutil.rmtree(bank / "local")
+    with pytest.raises(StudyError, match=r"bank/local/resources.json is missing: deploy anew, or copy it back"):
+        check_local(bank)
+
+
+def test_port_that_another_process_has() -> None:
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        number = taken.getsockname()[1]
+        with pytest.raises(
+            PolicyError, match=f"port {number} cannot be opened on this machine: address already in use"
+        ):
+            check_port(Address("localhost", number))
+    check_port(Address("localhost", number))
+
+
+def test_old_jobs_are_cleared_and_nothing_else(tmp_path: Path) -> None:
+    kept = ["releases", "jobs", "startup"]
+    for name in kept:
+        (tmp_path / name).mkdir()
+    for number in range(KEPT_JOBS + 5):
+        job = tmp_path / f"0c40d202-3c07-4370-b918-{number:012x}"
+        job.mkdir()
+        os.utime(job, (number, number))
+    clear_old_jobs(tmp_path)
+    left = sorted(f.name for f in tmp_path.iterdir() if f.name not in kept)
+    assert left == [f"0c40d202-3c07-4370-b918-{number:012x}" for number in range(5, KEPT_JOBS + 5)]
+    assert all((tmp_path / name).is_dir() for name in kept)
+
+
+@pytest.mark.parametrize("address", ["a b:8002", "", ":8002", "host:", "host:0", "host:99999", "-x:1", "host:8002:1"])
+def test_address_of_a_server(address: str) -> None:
+    if address == "host:":
+        assert Address.of(address) == Address("host", 8002)
+        return
+    with pytest.raises(StudyError, match=r"a server's address must be HOST or HOST:PORT, .* got"):
+        Address.of(address)
+
+
+def test_failure_leaves_nothing_behind(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    for out in (tmp_path / "sites", tmp_path / "empty"):
+        if out.name == "empty":
+            out.mkdir()
+        with pytest.raises(StudyError, match="fit for a certificate"):
+            deploy_new(tmp_path / "study.toml", out, Address("a b", 8002))
+    assert not (tmp_path / "sites").exists() and not list((tmp_path / "empty").iterdir())
+
+
+@pytest.mark.parametrize(("collusion", "rows"), [(1, None), (0, 50)])
+def test_template_admits_the_study_whatever_its_collusion(tmp_path: Path, collusion: int, rows: int | None) -> None:
+    write_study(tmp_path)
+    more = "" if rows is None else f"\nrows = {rows}"
+    text = (tmp_path / "study.toml").read_text()
+    (tmp_path / "study.toml").write_text(text.replace("collusion = 1", f"collusion = {collusion}{more}"))
+    study = read_study(tmp_path / "study.toml")
+    (tmp_path / "policy.toml").write_text(policy_file(study, "bank"))
+    policy = read_policy(tmp_path / "policy.toml")
+    policy.check(study.session(rows or 1000), "bank")
+    assert policy.smallest_rows == (rows or 1000)
+    told = " ".join(warnings(study))
+    assert f"fewer than {policy.smallest_rows} common records" in told
+    bare = "GIVES NONE AGAINST" in (tmp_path / "policy.toml").read_text()
+    assert ("collusion = 0" in told, bare) == (collusion == 0, collusion == 0)
+
+
+def test_paths_are_quoted_for_the_engine() -> None:
+    from nvflare.apis.fl_constant import FLContextKey
+    from nvflare.apis.fl_context import FLContext
+    from nvflare.apis.job_launcher_spec import JobProcessArgs
+
+    from colonnade.network.launcher import PartyLauncher, ServerLauncher
+
+    given = {
+        JobProcessArgs.EXE_MODULE: ("-m", "some.module"),
+        JobProcessArgs.WORKSPACE: ("-m", "/two words/it's"),
+        JobProcessArgs.OPTIONS: ("--set", " uid=bank print_conf=True"),
+    }
+    for launcher in (PartyLauncher(), ServerLauncher()):
+        context = FLContext()
+        context.set_prop(key=FLContextKey.JOB_PROCESS_ARGS, value=given, private=True, sticky=False)
+        words = shlex.split(launcher.get_command({}, context), True)
+        assert words == [sys.executable, "-m", "some.module", "-m", "/two words/it's", "--set", "uid=bank", words[-1]]

@@ -1,7 +1,8 @@
-"""Two processes with one certificate: what FLARE's own log says of it, and what becomes of that."""
+"""What FLARE's own log says of connections and jobs, and what becomes of that."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,19 +15,27 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.sfm.sfm_endpoint import SfmEndpoint
 
-from colonnade.network.doubles import Doubles, doubled, watch_party, watch_server
+from colonnade.network.doubles import doubled, watch_server
+from colonnade.network.failures import PARTY_LOGGER, SERVER_LOGGER, failed_party, watch_failures
+from colonnade.network.line import LOGGER, watch_line
+from colonnade.network.provision import Address
 
-LOGGERS = ("nvflare.fuel.f3.sfm.sfm_endpoint", "nvflare.fuel.f3.sfm.conn_manager")
+ENDPOINT = "nvflare.fuel.f3.sfm.sfm_endpoint"
+MADE = "Connection [CN%05d 127.0.0.1:6089 => 127.0.0.1:5966 SSL localhost] is created: PID: 7"
+GONE = "Connection [CN%05d Not Connected] is closed PID: 7"
 
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Loggers as they were."""
+    """Loggers heard, and afterwards as they were."""
+    loggers = [logging.getLogger(name) for name in (ENDPOINT, LOGGER, PARTY_LOGGER, SERVER_LOGGER)]
+    before = [list(logger.handlers) for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.INFO)
     yield
-    for name in LOGGERS:
-        logger = logging.getLogger(name)
+    for logger, handlers in zip(loggers, before, strict=True):
         logger.setLevel(logging.NOTSET)
-        logger.handlers = [handler for handler in logger.handlers if not isinstance(handler, Doubles)]
+        logger.handlers = handlers
 
 
 def connection(name: str) -> SimpleNamespace:
@@ -36,7 +45,6 @@ def connection(name: str) -> SimpleNamespace:
 def test_server_notices_connections_that_take_turns(tmp_path: Path) -> None:
     said: list[str] = []
     watch_server(tmp_path, said.append)
-    logging.getLogger(LOGGERS[0]).setLevel(logging.INFO)
     endpoint = SfmEndpoint(Endpoint("bank"))
     endpoint.add_connection(connection("first"))
     assert doubled(tmp_path, ["bank"]) == ""
@@ -45,24 +53,69 @@ def test_server_notices_connections_that_take_turns(tmp_path: Path) -> None:
     assert not said and doubled(tmp_path, ["bank"]) == ""
     endpoint.add_connection(connection("first again"))
     endpoint.add_connection(connection("second again"))
-    assert said == [
-        "party bank is connected twice: two processes use its certificate; no session starts, nothing is spent"
-    ]
+    assert len(said) == 1 and said[0].startswith("party bank is connected twice: two processes use its certificate")
+    # A log cannot tell what is spent.
+    assert "spent" not in said[0]
     assert doubled(tmp_path, ["bank", "town"]) == "bank"
     assert doubled(tmp_path, ["town"]) == ""
 
 
-def test_party_notices_that_its_connection_is_taken() -> None:
-    said: list[str] = []
-    watch_party("bank", said.append)
-    logger = logging.getLogger(LOGGERS[1])
-    logger.setLevel(logging.INFO)
-    made = "Connection [CN%05d 127.0.0.1:6089 => 127.0.0.1:5966 SSL localhost] is created: PID: 7"
-    for number in range(4):
-        logger.info(made, number)
-        # Every session of this site comes and goes by a connection of its own, and is nobody's double.
-        logger.info("Connection [CN%05d 127.0.0.1:1335 <= 127.0.0.1:3699] is created: PID: 7", 100 + number)
-        logger.info("Connection [CN%05d Not Connected] is closed PID: 7", 100 + number)
-    assert not said
-    logger.info(made, 4)
+@pytest.fixture
+def said() -> list[str]:
+    told: list[str] = []
+    watch_line("bank", Address("localhost", 5966), told.append, "waiting")
+    return told
+
+
+def test_sessions_come_and_go_without_a_word(said: list[str]) -> None:
+    logger = logging.getLogger(LOGGER)
+    logger.info(MADE, 1)
+    assert said == ["connected to localhost:5966, waiting"]
+    for number in range(100, 120):
+        logger.info("Connection [CN%05d 127.0.0.1:1335 <= 127.0.0.1:3699 SSL bank] is created: PID: 7", number)
+        logger.info(GONE, number)
     assert len(said) == 1
+
+
+def test_server_that_is_stopped_and_comes_back(said: list[str]) -> None:
+    logger = logging.getLogger(LOGGER)
+    for number in (1, 2):
+        logger.info(MADE, number)
+        logger.info(GONE, number)
+    both = ["connected to localhost:5966, waiting", "the line to localhost:5966 is broken, trying again"]
+    assert said == [*both, *both]
+
+
+def test_line_that_flickers_is_told_once_and_without_a_guess(said: list[str]) -> None:
+    logger = logging.getLogger(LOGGER)
+    for number in range(12):
+        logger.info(MADE, number)
+        logger.info(GONE, number)
+    flickers = [text for text in said if "was made 5 times within two minutes" in text]
+    assert len(flickers) == 1 and said[-1] == flickers[0] and len(said) == 9
+    assert "it breaks, or another process uses the certificate of bank" in flickers[0]
+    assert not any("spent" in text for text in said)
+
+
+def test_party_whose_job_cannot_start_is_named(tmp_path: Path) -> None:
+    told: list[str] = []
+    watch_failures(tmp_path, "", told.append)
+    (tmp_path / "0c40d202-3c07").mkdir()
+    logger = logging.getLogger(f"{SERVER_LOGGER}.FederatedServer")
+    logger.info("Failing job 0c40d202-3c07 due to reported failure from bank: infrastructure error")
+    assert told[0].startswith("job 0c40d202: the session's process at bank could not start, or was ended (infra")
+    assert failed_party(tmp_path / "0c40d202-3c07") == "bank"
+    outcome = json.loads((tmp_path / "0c40d202-3c07" / "outcome.json").read_text())
+    assert outcome["ok"] is False and "stays booked until the next session settles it" in outcome["sentence"]
+    assert failed_party(tmp_path) == ""
+
+
+def test_party_is_told_of_its_own_job_that_cannot_start(tmp_path: Path) -> None:
+    told: list[str] = []
+    watch_failures(tmp_path, "bank", told.append)
+    logger = logging.getLogger(f"{PARTY_LOGGER}.JobExecutor")
+    (tmp_path / "status.json").write_text('{"job": "7c5c28cc-c47c"}')
+    logger.info("run (7c5c28cc-c47c): child worker process finished with RC 0")
+    assert not told
+    logger.info("run (0c40d202-3c07): child worker process finished with RC 104")
+    assert told[0].startswith("job 0c40d202: its process ended before it began (code 104), and nothing is spent")

@@ -6,19 +6,26 @@ import json
 import os
 import re
 import shutil
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from colonnade.ledger import Kind, Ledger
+from colonnade.network.board import look
 from demo.network import Deployment
 from tests.network.wires import PARTIES, write_study
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
+psutil = pytest.importorskip("psutil")
 SEED = "5eed"
 
 
 def deployment(folder: Path, seed: str | None = None, people: int = 60) -> Deployment:
+    # At a path that a command line must quote.
+    folder = folder / "two words"
     folder.mkdir(exist_ok=True)
     write_study(folder, people)
     sites = Deployment(folder / "study.toml", folder / "sites", seed=seed)
@@ -74,6 +81,46 @@ def test_network_and_one_process_give_the_same_bytes_then_refuse(tmp_path: Path)
         assert "does not say simulation" not in "".join(
             file.read_text(errors="replace") for file in (sites.folder / "server").rglob("*.txt")
         )
+        stop_a_party_then_the_server(sites, tmp_path / "third.json")
+
+
+def stop_a_party_then_the_server(sites: Deployment, out: Path) -> None:
+    """A party is told to end while a session is under way, the server when nothing goes on: both end at once."""
+    rules = sites.folder / "bank" / "policy.toml"
+    rules.write_text(re.sub("simulation = false", "simulation = true", rules.read_text()))
+    struck: list[int] = []
+    watcher = threading.Thread(target=stop_early, args=(sites, struck))
+    watcher.start()
+    done = sites.run(out)
+    watcher.join()
+    assert done.returncode == 1 and not out.exists()
+    assert "the session ended at bank (stopped)" in done.stderr and "nothing is spent" in done.stderr
+    assert sites.sites["bank"].wait(15) == 128 + signal.SIGTERM
+    assert "bank: stopping; a session is under way" in sites.said("bank")
+    assert "ended without a release: this party was stopped; nothing is spent" in sites.said("bank")
+    assert look(sites.folder / "bank" / "status.json")["done"]
+    assert not psutil.pid_exists(struck[0]) or psutil.Process(struck[0]).status() == psutil.STATUS_ZOMBIE
+    server = sites.sites["server"]
+    server.send_signal(signal.SIGINT)
+    assert server.wait(15) == 128 + signal.SIGINT
+    assert "server: stopping" in sites.said("server")
+    for party in PARTIES:
+        # What a job says to the process that started it passes with certificates too.
+        assert re.search(rf"<= \S+ SSL {party}\] is created", (sites.folder / party / "log.txt").read_text())
+        assert "connected twice" not in sites.said(party) and "was made 5 times" not in sites.said(party)
+
+
+def stop_early(sites: Deployment, struck: list[int]) -> None:
+    """Before anything can be booked."""
+    board = sites.folder / "bank" / "status.json"
+    deadline, before = time.monotonic() + 120, look(board).get("job")
+    while time.monotonic() < deadline:
+        content = look(board)
+        if content.get("job") != before and content.get("step") in ("wait", "read", "align"):
+            struck.append(int(content["pid"]))
+            sites.sites["bank"].terminate()
+            return
+        time.sleep(0.01)
 
 
 @pytest.mark.skipif(not os.environ.get("COLONNADE_LONG"), reason="starts the engine again; make chaos runs it")

@@ -12,6 +12,7 @@ import pytest
 
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.randomness import Randomness
+from colonnade.ledger import Kind
 from colonnade.mechanism.solve import Model
 from colonnade.protocol.messages import Envelope, Piece, Plan, Step, body_of, encode_body, masked_from
 from colonnade.protocol.prediction import Consent, Prediction
@@ -105,6 +106,7 @@ def run(
     keep: Callable[[], None] = lambda: None,
     coming: Iterable[str] | None = None,
     vouchers: Mapping[str, Voucher] | None = None,
+    judges: Mapping[str, Keeper] | None = None,
 ) -> Run:
     """One prediction, server and parties in threads; each side makes its own terms, and `wire` may meddle."""
     schema, out = study.agreement.schema, Run()
@@ -124,6 +126,14 @@ def run(
             out.sessions.add(session)
             out.kept[name] = receivers_scores(own, table, opened)
 
+        def judge() -> None:
+            if judges is not None:
+                judges[name].foresee_scores(mine, True)
+
+        def matching(session: str) -> None:
+            if judges is not None:
+                judges[name].align(session, "pay scores", mine.parties)
+
         member = ScoreMember(
             name,
             mine,
@@ -136,6 +146,8 @@ def run(
             kept,
             patience,
             voucher=(vouchers or {}).get(name),
+            judge=judge,
+            matching=matching,
         )
         try:
             out.counts[name] = member.run()
@@ -287,6 +299,37 @@ def consents_of(keepers: Mapping[str, Keeper]) -> dict[str, Consent]:
 def nothing_booked(keepers: Mapping[str, Keeper]) -> None:
     for name, kept in keepers.items():
         assert not kept.ledger.entries(), name
+
+
+def test_what_a_policy_forbids_is_refused_before_ids_are_matched(study: Study, tmp_path: Path) -> None:
+    """A prediction matches ids too: it is noted, counted, and not begun where it is refused anyway."""
+    public, sent = model_of(study), list[str]()
+
+    def wire(hub: ScoreHub) -> Wire:
+        def carry(name: str, data: bytes) -> bytes:
+            if isinstance(decode_request(data), Push):
+                sent.append(name)
+            return hub.handle(name, data)
+
+        return carry
+
+    keepers = agreeing(tmp_path, ())
+    out = run(study, tmp_path, public, judges=keepers, wire=wire)
+    out.nothing_was_opened()
+    assert "refuses: scores_to allows none, the prediction has bank; no score was opened" in out.sentence("works")
+    assert not sent and not any(kept.ledger.lines() for kept in keepers.values())
+
+    keepers = agreeing(tmp_path, ("bank",))
+    keepers["town"].policy = replace(keepers["town"].policy, largest_alignments=1)
+    same(run(study, tmp_path, public, judges=keepers, wire=wire), embedded(study, public))
+    nothing_booked(keepers)
+    assert all([line.kind for line in kept.ledger.lines()] == [Kind.ALIGNED] for kept in keepers.values())
+    sent.clear()
+    out = run(study, tmp_path, public, judges=keepers, wire=wire)
+    out.nothing_was_opened()
+    says = "town refuses: largest_alignments is 1, and the ids of data set town.csv were matched once; no score was"
+    assert out.sentence("town").startswith(says) and out.told().startswith("the session ended at town (policy)")
+    assert not sent
 
 
 def test_policies_decide_and_nothing_is_booked(study: Study, tmp_path: Path) -> None:

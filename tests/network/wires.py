@@ -12,13 +12,14 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.ledger import DataSet, Ledger
 from colonnade.mechanism.release import Release
-from colonnade.policy import policy_from
+from colonnade.policy import Policy, policy_from
 from colonnade.study import Study, read_study
 from colonnade.table import read_table
 from colonnade.transport.hub import Hub, Result
 from colonnade.transport.journal import Journal
 from colonnade.transport.keeper import Keeper
 from colonnade.transport.member import Member
+from colonnade.transport.seat import Crew
 from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import Patience
 
@@ -113,6 +114,8 @@ def run(
     studies: Mapping[str, Study] | None = None,
     hub_study: Study | None = None,
     vouchers: Mapping[str, Voucher] | None = None,
+    policies: Mapping[str, Policy] | None = None,
+    crew: Crew | None = None,
 ) -> Run:
     """One session, server and parties in threads; `wire` may meddle with what passes."""
     served = hub_study or study
@@ -138,6 +141,8 @@ def run(
             (keepers or {}).get(name),
             patience,
             voucher=(vouchers or {}).get(name),
+            policy=(policies or {}).get(name),
+            crew=crew,
         )
         try:
             out.releases[name] = member.run()

@@ -20,9 +20,9 @@ import polars as pl
 import pytest
 
 from colonnade import ledger as module
-from colonnade.foundation.errors import DataError, LedgerError
+from colonnade.foundation.errors import DataError, LedgerError, PolicyError
 from colonnade.foundation.schema import Numeric, Schema
-from colonnade.ledger import GENESIS, Booking, DataSet, Kind, Ledger
+from colonnade.ledger import GENESIS, Alignment, Booking, DataSet, Kind, Ledger
 from colonnade.mechanism.composition import (
     Cap,
     Charge,
@@ -193,6 +193,87 @@ def test_a_folder_that_is_named_by_a_dot(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "x.csv").write_bytes(b"x\n1\n")
     monkeypatch.chdir(tmp_path)
     assert DataSet.of_file(Path()).name == tmp_path.name
+
+
+def matching(session: str = "a1", data: DataSet = DATA) -> Alignment:
+    return Alignment(session, "bank", "income", ("shop", "clinic"), data)
+
+
+def test_alignments_are_linked_counted_and_cost_nothing(book: Ledger) -> None:
+    one = book.align(matching(), CAP, 2)
+    entry = book.book(booking(), CAP)
+    # A copy under another name holds the same people.
+    two = book.align(matching("a2", replace(DATA, name="copy.csv")), CAP, 2)
+    assert book.lines() == [one, entry, two] and book.entries() == [entry]
+    assert book.verify(one.hash) == two.hash
+    (account,) = book.accounts()
+    assert (account.alignments, account.spent.epsilon, account.spent.sessions) == (2, 0.25, 1)
+    with pytest.raises(PolicyError, match=r"largest_alignments is 2, and the ids of data set bank\.csv were matched 2"):
+        book.align(matching("a3"), CAP, 2)
+    with pytest.raises(PolicyError, match="largest_alignments is 1"):
+        book.check_alignments(DATA, 1)
+    book.check_alignments(DATA, None)
+    other = book.align(matching("a3", DataSet("other.csv", "e" * 64)), CAP, 2)
+    assert book.verify() == other.hash
+    told = book.export()
+    assert [line["kind"] for line in told] == ["aligned", "booked", "aligned", "aligned"]
+    assert told[0]["partners"] == ["shop", "clinic"] and "charge" not in told[0]
+    # An account may have matchings alone.
+    assert [(a.alignments, a.cap, a.spent.epsilon) for a in book.accounts()][1] == (1, CAP, 0.0)
+    with pytest.raises(LedgerError, match="settled as released or void, got aligned"):
+        book.settle("s1", "bank", Kind.ALIGNED)
+
+
+def test_an_alignment_cannot_be_taken_out_or_changed(book: Ledger) -> None:
+    book.align(matching(), CAP)
+    book.book(booking(), CAP)
+    connection = sqlite3.connect(book.path)
+    connection.execute("DROP TRIGGER no_update")
+    connection.execute("UPDATE entries SET content = replace(content, 'clinic', 'school') WHERE number = 1")
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError, match="broken at entry 1"):
+        book.verify()
+    with pytest.raises(LedgerError, match="broken at entry 1"):
+        book.align(matching("a2"), CAP)
+
+
+def _version(book: Ledger, number: int | None = None) -> int:
+    connection = sqlite3.connect(book.path)
+    if number is not None:
+        connection.execute(f"PRAGMA user_version = {number}")
+    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    connection.close()
+    return found
+
+
+def test_a_ledger_of_the_version_before_is_read_and_goes_on(book: Ledger) -> None:
+    entry = book.book(booking(), CAP)
+    _version(book, 1)
+    assert book.entries() == [entry] and book.verify() == entry.hash and _version(book) == 1
+    book.try_to_write()
+    # Earlier versions cannot read a note, and must say so rather than call the book broken.
+    assert _version(book) == 1
+    book.align(matching(), CAP)
+    assert _version(book) == 2 and [line.kind for line in book.lines()] == [Kind.BOOKED, Kind.ALIGNED]
+
+
+def test_trying_to_write_writes_nothing(book: Ledger, tmp_path: Path) -> None:
+    book.try_to_write()
+    assert book.lines() == []
+    book.book(booking(), CAP)
+    before = book.path.read_bytes()
+    book.try_to_write()
+    assert book.path.read_bytes() == before
+    with pytest.raises(LedgerError, match="ledger none cannot be used"):
+        Ledger(Path("/proc/none")).try_to_write()
+
+
+def test_room_apart_from_what_may_be_void(book: Ledger) -> None:
+    book.book(booking("s1", 0.75), CAP)
+    with pytest.raises(LedgerError, match=r"epsilon=0\.75 is spent"):
+        book.check(DATA, pure(0.5), CAP)
+    book.check(DATA, pure(0.5), CAP, apart=["s1"])
 
 
 def test_export_can_be_verified_by_anyone_with_a_hash_function(book: Ledger) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from colonnade.foundation.errors import ReleaseError, StudyError
@@ -13,7 +13,7 @@ from colonnade.report.machine import scores_csv
 from colonnade.report.output import read_whole
 from colonnade.scoring import PublicModel, partial_scores, prediction_of, read_model, receivers_scores
 from colonnade.table import Table, read_table
-from colonnade.transport.keeper import Keeper
+from colonnade.transport.keeper import Keeper, foresee_scores
 from colonnade.transport.scores import Opened
 from colonnade.transport.study_digest import prediction_digest
 
@@ -45,6 +45,10 @@ class Asked:
         return data
 
     @property
+    def aligned(self) -> bool:
+        return self.site.study.alignment != "none" and len(self.prediction.parties) > 1
+
+    @property
     def id(self) -> str | None:
         return self.site.asked.text("id") if "id" in self.site.asked else self.site.source.id
 
@@ -63,11 +67,18 @@ class Asked:
         if keeper is not None:
             return keeper.consent_scores
         policy, party = self.site.policy(), self.site.party
+        return lambda prediction, rows: foresee_scores(policy, party, prediction)
 
-        def check(prediction: Prediction, rows: int) -> None:
-            policy.check_scores(prediction.receiver, prediction.parties, prediction.columns[party], party)
+    def judge(self, keeper: Keeper | None) -> None:
+        """What policy and ledger say before ids are matched."""
+        if keeper is None:
+            foresee_scores(self.site.policy(), self.site.party, self.prediction)
+        else:
+            keeper.foresee_scores(self.prediction, self.aligned)
 
-        return check
+    def keeper(self, keeper: Keeper | None) -> Keeper | None:
+        """The same for the records to score, which may be another data set; a simulation has none."""
+        return None if keeper is None else replace(keeper, data=self.site.data_set(self.data))
 
 
 def read_asked(site: Site) -> Asked:

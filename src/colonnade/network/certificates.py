@@ -32,12 +32,6 @@ def check_certificate(folder: Path, name: str, basename: str = "client") -> None
         root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
     except ValueError:
         raise PolicyError(f"the certificate of {name} cannot be read") from None
-    try:
-        key = load_pem_private_key((start / f"{basename}.key").read_bytes(), None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise PolicyError(f"the key of {name} cannot be read: {STARTUP}/{basename}.key") from None
-    if key.public_key() != own.public_key():
-        raise PolicyError(f"the key of {name} does not belong to its certificate: {STARTUP}/{basename}.key")
     names = [str(a.value) for a in own.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if names != [name]:
         raise PolicyError(f"the certificate is for {', '.join(names) or 'nobody'}, this folder is {name}'s")
@@ -47,6 +41,12 @@ def check_certificate(folder: Path, name: str, basename: str = "client") -> None
         raise PolicyError(f"the certificate of {name} is not from the authority of this study") from None
     if not own.not_valid_before_utc <= datetime.now(UTC) <= own.not_valid_after_utc:
         raise PolicyError(f"the certificate of {name} ended on {own.not_valid_after_utc:%Y-%m-%d}")
+    try:
+        key = load_pem_private_key((start / f"{basename}.key").read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise PolicyError(f"the key of {name} cannot be read: {STARTUP}/{basename}.key") from None
+    if key.public_key() != own.public_key():
+        raise PolicyError(f"the key of {name} is not that of its certificate: {STARTUP}/{basename}.key")
 
 
 def server_address(folder: Path) -> tuple[Address, str]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.foundation.errors import StudyError
+from colonnade.foundation.errors import StoppedError, StudyError
 
 deploy_app = typer.Typer(no_args_is_help=True, help="Folders for the organisations of a study.")
 server_app = typer.Typer(no_args_is_help=True, help="The server of a deployed study.")
@@ -108,11 +108,13 @@ def party_start(
     """Take part in sessions of the folder's study until stopped with Ctrl-C; policy and ledger judge each."""
     _require()
     from colonnade.network.launch import take_part
+    from colonnade.network.readiness import get_ready
     from colonnade.network.site import APPROVED, PARTY, read_site
 
     site = read_site(folder, PARTY)
     # Whatever would refuse a session later is said now.
-    site.guard()
+    for note in get_ready(site, approve or []):
+        _sayer(site.party)(note)
     if approve:
         os.environ[APPROVED] = ",".join(approve)
     raise typer.Exit(take_part(site, _teller(site.party), _sayer(site.party)))
@@ -128,24 +130,33 @@ def run(
         bool,
         typer.Option("--predict", help="Score records by [prediction] of site.toml instead, for one party to open."),
     ] = False,
+    fetch: Annotated[
+        str | None,
+        typer.Option("--fetch", metavar="SESSION", help="Only fetch the release of an earlier session, by its id."),
+    ] = None,
     wait: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for server and parties.")
     ] = 120.0,
     json: Json = False,
 ) -> None:
-    """Start one session of a deployed study, follow it, and write the release; server and parties must be running."""
+    """Start one session of a deployed study, follow it, and write the release; Ctrl-C stops it for all."""
     _require()
-    if not predict:
-        _run_session(folder, Path("release.json") if out is None else out, wait, json)
-    elif out is None:
-        _run_prediction(folder, wait, json)
-    else:
-        raise typer.BadParameter("--out is for a release; with --predict the scores stay with their receiver")
+    if predict and (out is not None or fetch is not None):
+        told = "--out and --fetch are for a release; with --predict the scores stay with their receiver"
+        raise typer.BadParameter(told)
+    try:
+        if predict:
+            _run_prediction(folder, wait, json)
+        else:
+            _run_session(folder, Path("release.json") if out is None else out, wait, json, fetch)
+    except StoppedError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(130) from None
 
 
-def _run_session(folder: Path, out: Path, wait: float, json: bool) -> None:
+def _run_session(folder: Path, out: Path, wait: float, json: bool, fetch: str | None) -> None:
     from colonnade.mechanism.release import read_release
-    from colonnade.network.coordinator import run_session
+    from colonnade.network.coordinator import fetch_release, run_session
     from colonnade.network.site import COORDINATOR, NOT_PRIVATE, read_site
     from colonnade.report.output import places
     from colonnade.report.progress import Steps
@@ -155,7 +166,7 @@ def _run_session(folder: Path, out: Path, wait: float, json: bool) -> None:
     if out.exists():
         raise StudyError(f"{out} is here already and is not overwritten")
     with places(out) as (file,), Steps(stderr()) as steps:
-        content, account = run_session(site, wait, steps)
+        content, account = run_session(site, wait, steps) if fetch is None else fetch_release(site, fetch, wait)
         release = read_release(content)
         file.write(content)
     seeded = bool(release.provenance["seeded"])

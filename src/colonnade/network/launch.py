@@ -7,11 +7,8 @@ import json
 import logging
 import os
 import re
-import shlex
 import shutil
 import socket
-import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +18,7 @@ from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.network.board import close_board, look, unfinished
 from colonnade.network.certificates import check_certificate, own_address, probe, server_address
 from colonnade.network.doubles import FILE, watch_server
+from colonnade.network.failures import watch_failures
 from colonnade.network.line import watch_line
 from colonnade.network.provision import Address
 from colonnade.network.site import LOCAL, SERVER, STATUS, Site
@@ -116,45 +114,24 @@ def clear_old_jobs(folder: Path) -> None:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def plain_path(folder: Path) -> tuple[Path, Path | None]:
-    """The folder by a path that FLARE can write into a command line, and what to remove afterwards."""
-    if shlex.quote(sys.executable) != sys.executable:
-        raise StudyError(f"Python must lie at a path without spaces and quotes, it is {sys.executable!r}")
-    if shlex.quote(str(folder)) == str(folder):
-        return folder, None
-    place = Path(tempfile.mkdtemp(prefix="colonnade-"))
-    name = re.sub(r"[^A-Za-z0-9_.-]", "-", folder.name)
-    if shlex.quote(str(place)) != str(place):
-        place.rmdir()
-        raise StudyError(f"{folder} must lie at a path without spaces and quotes, and so must temporary files")
-    (place / name).symlink_to(folder)
-    return place / name, place
-
-
 def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, **more: Any) -> int:
     from nvflare.fuel.f3.mpm import MainProcessMonitor
 
     folder = site.folder.resolve()
-    workspace, litter = plain_path(folder)
-
-    def tidy() -> None:
-        if litter is not None:
-            shutil.rmtree(litter, ignore_errors=True)
-
     (folder / STATUS).unlink(missing_ok=True)
+    watch_failures(folder, site.party, say)
     clear_old_jobs(folder)
     quiet = threading.Event()
     follower = threading.Thread(target=follow, args=(folder / STATUS, tell, quiet, site.role), daemon=True)
     follower.start()
     settings = ["secure_train=true", "config_folder=config", *names]
-    arguments = argparse.Namespace(workspace=str(workspace), set=settings, **more)
-    Stopping(folder, say, tidy).listen()
+    arguments = argparse.Namespace(workspace=str(folder), set=settings, **more)
+    Stopping(folder, say).listen()
     MainProcessMonitor.add_cleanup_cb(lambda: say("the engine ended by itself: log.txt in the folder says why"))
     try:
         done = MainProcessMonitor.run(main_func=main, run_dir=str(folder), args=arguments)
     finally:
         quiet.set()
-        tidy()
     return int(done or 0)
 
 

@@ -130,6 +130,8 @@ def policy_file(study: Study, party: str) -> str:
         "# The fewest common records; a session of fewer is refused.",
         f"smallest_rows = {smallest_rows(study)}",
         *_views(sessions, party),
+        "# How often ids of this data may be matched with those of partners; a refused session may match them too.",
+        "largest_alignments = 20",
         "# Parties that may open exact scores of records by these columns, colonnade run --predict; nobody, if empty.",
         "scores_to = []",
         "# true: a person approves each plan by the digest of its terms, colonnade party start --approve DIGEST",

@@ -10,15 +10,18 @@ from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
-from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.errors import ColonnadeError, SiteError, StudyError
 from colonnade.mechanism.release import write_release
 from colonnade.network.board import Board
+from colonnade.network.readiness import clipping, try_releases
 from colonnade.network.server_job import FRAME, TASK, TOPIC
 from colonnade.network.site import NOT_PRIVATE, PARTY, STATUS, read_site
 from colonnade.network.standing import Standing, watched
 from colonnade.network.vouch import Voucher
 from colonnade.report.output import places
+from colonnade.table import Table
 from colonnade.transport.member import Member
+from colonnade.transport.pool import steady_workers
 from colonnade.transport.seat import Call, decline
 from colonnade.transport.wire import Patience, Unreachable
 
@@ -42,7 +45,7 @@ class SiteJob(Executor):  # type: ignore[misc]
         engine = fl_ctx.get_engine()
         folder = Path(engine.get_workspace().get_root_dir())
         board = Board(folder / STATUS, str(fl_ctx.get_job_id()), what=self.what)
-        standing = Standing(folder, lambda: bool(abort_signal.triggered))
+        standing = Standing(folder)
         seconds = answer_seconds(folder)
 
         def call(data: bytes) -> bytes:
@@ -83,6 +86,7 @@ class PartyJob(SiteJob):
             site = read_site(folder, PARTY)
             kept, randomness = site.guard()
             keeper = watched(kept, standing, board)
+            try_releases(site)
             voucher = Voucher(folder, site.party)
         except Exception as error:
             decline(call, error)
@@ -90,25 +94,37 @@ class PartyJob(SiteJob):
         board.seeded = randomness.seeded
         if randomness.seeded:
             log.warning(NOT_PRIVATE)
-        study = site.study
+        study, told = site.study, [""]
+
+        def read() -> Table:
+            table = site.table()
+            told[0] = clipping(table)
+            return table
+
         member = Member(
             site.party,
             study.agreement,
             study.alignment,
-            site.table,
+            read,
             call,
             randomness,
             keeper,
             site.patience,
             board,
-            # A simulation has no ledger to keep; the policy's rules hold all the same.
-            consent=None if keeper is not None else site.policy().check,
+            crew=steady_workers,
             voucher=voucher,
+            # A simulation has no ledger to keep; the policy's rules hold all the same.
+            policy=site.policy(),
         )
         release = member.run()
         board.session = str(release.provenance["session"])
         place = site.releases / f"{release.provenance['session'][:16]}.json"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with places(place) as (file,):
-            file.write(write_release(release))
-        board.end("the release was opened", True, place)
+        try:
+            with places(place) as (file,):
+                file.write(write_release(release))
+        except StudyError as error:
+            raise SiteError(
+                f"the release was opened and could not be kept here: {error}; the session counts as spent, and the "
+                "server and the other parties have the release"
+            ) from None
+        board.end("; ".join(["the release was opened", *filter(None, told)]), True, place)

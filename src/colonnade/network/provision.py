@@ -31,6 +31,8 @@ SERVER_CLASS = "colonnade.network.server_job.ServerJob"
 PARTY_CLASS = "colonnade.network.party_job.PartyJob"
 SCORE_SERVER_CLASS = "colonnade.network.score_job.ScoreServerJob"
 SCORE_PARTY_CLASS = "colonnade.network.score_job.ScorePartyJob"
+SERVER_LAUNCHER = "colonnade.network.launcher.ServerLauncher"
+PARTY_LAUNCHER = "colonnade.network.launcher.PartyLauncher"
 KEPT = {"client.crt", "client.key", "server.crt", "server.key", "rootCA.pem"}
 CONFIGS = {"fed_client.json", "fed_server.json", "fed_admin.json"}
 AUTHORIZATION = {
@@ -141,6 +143,9 @@ def resources(default: dict[str, Any], role: str) -> dict[str, Any]:
         for component in components:
             if component["id"] == "job_scheduler":
                 component["args"]["max_jobs"] = 1
+    for component in components:
+        if component["id"] == "process_launcher":
+            component["path"] = SERVER_LAUNCHER if role == "server" else PARTY_LAUNCHER
     out["components"] = components
     return out
 

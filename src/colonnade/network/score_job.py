@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from colonnade.foundation.errors import StudyError
+from colonnade.foundation.errors import SiteError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.network.asked import read_asked
 from colonnade.network.board import Board
 from colonnade.network.party_job import SiteJob
+from colonnade.network.readiness import try_folder
 from colonnade.network.server_job import Account, HallJob
 from colonnade.network.site import NOT_PRIVATE, PARTY, SCORES, Site, read_site
 from colonnade.network.standing import Standing
@@ -18,6 +19,7 @@ from colonnade.network.vouch import Voucher
 from colonnade.report.output import places
 from colonnade.table import Table
 from colonnade.transport.journal import Journal
+from colonnade.transport.pool import steady_workers
 from colonnade.transport.score_hub import ScoreHub
 from colonnade.transport.score_member import ScoreMember
 from colonnade.transport.scores import Opened
@@ -68,7 +70,11 @@ class ScorePartyJob(SiteJob):
         try:
             site = read_site(folder, PARTY)
             asked = read_asked(site)
-            keeper, randomness = site.guard()
+            guarding, randomness = site.guard()
+            keeper = asked.keeper(guarding)
+            if site.party == asked.prediction.receiver:
+                # Exact scores of people: for this organisation's eyes alone.
+                try_folder(site.scores, f"the folder {SCORES}", 0o700)
             voucher = Voucher(folder, site.party)
         except Exception as error:
             decline(call, error)
@@ -81,11 +87,16 @@ class ScorePartyJob(SiteJob):
         def keep(session: str, table: Table, opened: Opened) -> None:
             board.session = session
             place = site.folder / file_of(session)
-            # Exact scores of people: for this organisation's eyes alone.
-            place.parent.mkdir(mode=0o700, exist_ok=True)
-            with places(place) as (file,):
-                file.write(asked.csv(table, opened))
+            try:
+                with places(place) as (file,):
+                    file.write(asked.csv(table, opened))
+            except StudyError as error:
+                raise SiteError(f"the scores were opened and could not be kept here: {error}") from None
             kept.append(place)
+
+        def note(session: str) -> None:
+            if keeper is not None:
+                keeper.align(session, f"{asked.public.study} scores", asked.prediction.parties)
 
         member = ScoreMember(
             site.party,
@@ -99,7 +110,10 @@ class ScorePartyJob(SiteJob):
             keep,
             site.patience,
             board,
+            crew=steady_workers,
             voucher=voucher,
+            judge=lambda: asked.judge(keeper),
+            matching=note,
         )
         rows = member.run()
         if kept:

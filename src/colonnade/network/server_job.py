@@ -15,12 +15,14 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 
-from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
 from colonnade.network.board import Board, look
 from colonnade.network.doubles import doubled, sentence
-from colonnade.network.site import SERVER, STATUS, Site, read_site, server_randomness
+from colonnade.network.failures import failed_party
+from colonnade.network.readiness import try_releases
+from colonnade.network.site import OUTCOME, SERVER, STATUS, Site, read_site, server_randomness
 from colonnade.network.standing import stands
 from colonnade.report.output import places
 from colonnade.transport.hall import Hall
@@ -28,8 +30,10 @@ from colonnade.transport.hub import Hub
 from colonnade.transport.journal import Journal
 
 TOPIC, FRAME, TASK, COMMAND = "colonnade", "frame", "session", "colonnade"
-OUTCOME, RELEASE = "outcome.json", "release.json"
+RELEASE = "release.json"
 RETURN_SECONDS = 10.0
+TOLD = ("job", "session", "step", "share", "done")
+"""What the coordinator is shown of a session under way."""
 log = logging.getLogger(__name__)
 
 
@@ -42,6 +46,8 @@ class Account:
     bytes: dict[str, dict[str, int]] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     file: Path | None = None
+    aside: str = ""
+    """For the server's own people."""
 
 
 class HallJob(Controller):  # type: ignore[misc]
@@ -63,6 +69,7 @@ class HallJob(Controller):  # type: ignore[misc]
         folder, job = Path(workspace.get_root_dir()), str(fl_ctx.get_job_id())
         self._run = Path(workspace.get_run_dir(job))
         self._open_hall: Hall | None = None
+        self._told_to_stop = False
         randomness = server_randomness()
         self._board = Board(folder / STATUS, job, randomness.seeded, self.what)
         self._flaw = ""
@@ -89,7 +96,10 @@ class HallJob(Controller):  # type: ignore[misc]
         return reply
 
     def _progress(self, topic: str, data: Any, fl_ctx: Any) -> dict[str, Any]:
-        return look(self._board.path)
+        if isinstance(data, dict) and data.get("stop"):
+            self._told_to_stop = True
+        # Neither paths nor process numbers of this machine.
+        return {key: value for key, value in look(self._board.path).items() if key in TOLD}
 
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         hall = self._open_hall
@@ -104,7 +114,8 @@ class HallJob(Controller):  # type: ignore[misc]
             # Only before the session: whoever has entered it is tied to one process.
             name = doubled(self._site.folder, names) if hall.step == "wait" else ""
             twice.extend([name] if name else [])
-            return bool(abort_signal.triggered or name or not stands(self._site.folder))
+            hall.absent = failed_party(self._run)
+            return bool(abort_signal.triggered or self._told_to_stop or name or not stands(self._site.folder))
 
         try:
             account = self._conduct(stop)
@@ -121,8 +132,9 @@ class HallJob(Controller):  # type: ignore[misc]
     def _tell(self, account: Account) -> None:
         outcome = {"ok": account.ok, "sentence": account.sentence, "bytes": account.bytes, **account.facts}
         (self._run / OUTCOME).write_text(json.dumps(outcome), encoding="utf-8")
-        self._board.end(account.sentence, account.ok, account.file)
-        log.info("the session ended: %s", account.sentence)
+        sentence = "; ".join(filter(None, (account.sentence, account.aside)))
+        self._board.end(sentence, account.ok, account.file)
+        log.info("the session ended: %s", sentence)
 
     def stop_controller(self, fl_ctx: Any) -> None:
         """Nothing is held open."""
@@ -139,6 +151,7 @@ class ServerJob(HallJob):
     _hall: Hub
 
     def _open(self, site: Site, randomness: Randomness, name: str) -> Hub:
+        try_releases(site)
         study, journal = site.study, Journal(site.journal)
         return Hub(study.agreement, study.alignment, randomness, journal, site.patience, self._board)
 
@@ -147,13 +160,25 @@ class ServerJob(HallJob):
         traffic = {"sent": result.sent, "received": result.received}
         if result.release is None:
             return Account(result.sentence, False, traffic)
-        content = write_release(result.release)
-        place = self._site.releases / f"{result.release.provenance['session'][:16]}.json"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with places(place, self._run / RELEASE) as files:
-            for file in files:
-                file.write(content)
-        return Account(result.sentence, True, traffic, file=place)
+        content, session = write_release(result.release), str(result.release.provenance["session"])
+        facts = {"session": session}
+        # The coordinator's copy first: whatever happens to ours, it can be fetched.
+        fetched = _kept(self._run / RELEASE, content)
+        place = self._site.releases / f"{session[:16]}.json"
+        if not (flaw := fetched or _kept(place, content)):
+            return Account(result.sentence, True, traffic, facts, place)
+        sentence = "the release was opened, and the server could not keep it; the session counts as spent"
+        return Account(f"{sentence}, and every party has the release", not fetched, traffic, facts, aside=flaw)
+
+
+def _kept(place: Path, content: bytes) -> str:
+    """Why a file could not be written; empty if it was."""
+    try:
+        with places(place) as (file,):
+            file.write(content)
+    except StudyError as error:
+        return str(error)
+    return ""
 
 
 def job_name(path: Path) -> str:

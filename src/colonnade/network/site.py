@@ -17,7 +17,7 @@ from colonnade.transport.keeper import Keeper
 from colonnade.transport.wire import Patience
 
 SITE, STUDY, POLICY, STATUS = "site.toml", "study.toml", "policy.toml", "status.json"
-STARTUP, LOCAL, SCORES = "startup", "local", "scores"
+STARTUP, LOCAL, SCORES, OUTCOME = "startup", "local", "scores", "outcome.json"
 SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
 LARGEST_SITE = 1 << 20
 SITE_KEYS = ("role", "party", "data", "id", "dataset", "policy", "ledger", "releases", "join", "silence")
@@ -50,6 +50,11 @@ class Site:
     @property
     def scores(self) -> Path:
         return self.folder / SCORES
+
+    @property
+    def aligned(self) -> bool:
+        """Whether a session matches ids first."""
+        return self.study.alignment != "none" and len(self.study.agreement.schema.names) > 1
 
     @property
     def journal(self) -> Path:
@@ -106,8 +111,11 @@ class Site:
         if source.ledger is None or source.data is None:
             raise StudyError(f"{self.folder.name}/{SITE} must name a ledger, outside simulations")
         approved = [a for a in os.environ.get(APPROVED, "").split(",") if a]
-        data = DataSet.of_file(source.data, self.content.text("dataset") if "dataset" in self.content else None)
-        return Keeper(self.party, policy, Ledger(source.ledger), data, approved), Randomness()
+        return Keeper(self.party, policy, Ledger(source.ledger), self.data_set(source.data), approved), Randomness()
+
+    def data_set(self, path: Path) -> DataSet:
+        """A file of this party as its ledger knows it."""
+        return DataSet.of_file(path, self.content.text("dataset") if "dataset" in self.content else None)
 
 
 def seeded(seed: str) -> Randomness:

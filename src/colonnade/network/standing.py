@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -48,20 +48,18 @@ def stands(folder: Path) -> bool:
 class Standing:
     """Asked by a party's session before each request and before it books; what is booked may run to its end."""
 
-    def __init__(self, folder: Path, aborted: Callable[[], bool]) -> None:
-        self._folder, self._aborted = folder, aborted
-        self._thread, self._raised = threading.get_ident(), False
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._thread, self._raised = folder, threading.get_ident(), False
         self.booked = False
 
     def require(self) -> None:
-        """Raise, once, if somebody stopped this party or the session; only in the session's own thread."""
+        """Raise, once, if somebody stopped this party; only in the session's own thread."""
         # Others must be told why it ends, so that requests pass again afterwards.
         if self.booked or self._raised or threading.get_ident() != self._thread:
             return
-        stopped = not stands(self._folder)
-        if stopped or self._aborted():
+        if not stands(self._folder):
             self._raised = True
-            raise StoppedError("this party was stopped" if stopped else "the session was stopped from outside")
+            raise StoppedError("this party was stopped")
 
     def closing(self, sentence: str, board: Board) -> str:
         """The sentence, with what it means for the budget where it does not say so itself."""

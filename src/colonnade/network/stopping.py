@@ -27,8 +27,8 @@ TOLD_SECONDS = 0.5
 class Stopping:
     """A signal handler. FLARE's own threads would keep the process alive, and its jobs hear no signal of a terminal."""
 
-    def __init__(self, folder: Path, say: Callable[[str], None], tidy: Callable[[], None]) -> None:
-        self._folder, self._say, self._tidy = folder, say, tidy
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self._folder, self._say = folder, say
         self._begun = False
 
     def listen(self) -> None:
@@ -45,7 +45,6 @@ class Stopping:
                 self._wind_up()
             end_jobs()
         finally:
-            self._tidy()
             os._exit(128 + number)
 
     def _wind_up(self) -> None:

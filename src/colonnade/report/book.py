@@ -14,7 +14,7 @@ from colonnade.report.screen import print_json, stderr, stdout
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from colonnade.ledger import Account, Entry, Ledger
+    from colonnade.ledger import Account, Entry, Ledger, Line
     from colonnade.mechanism.composition import Cap, Spent
     from colonnade.transport.keeper import Keeper
 
@@ -43,13 +43,13 @@ class Ending(StrEnum):
 def show(ledger: LedgerFile, json: Json = False) -> None:
     """Show every data set with what it has spent of its cap, and every entry. The chain is checked on the way."""
     book = _open(ledger)
-    entries, accounts = book.entries(), book.accounts()
+    lines, accounts = book.lines(), book.accounts()
     if json:
         told = [account_json(account) for account in accounts]
-        print_json({"ledger": str(ledger), "accounts": told, "entries": [entry.to() for entry in entries]})
+        print_json({"ledger": str(ledger), "accounts": told, "entries": [line.to() for line in lines]})
         return
     stdout().print(_accounts(accounts))
-    stdout().print(_entries(entries))
+    stdout().print(_lines(lines))
 
 
 @app.command(short_help="Check file, chain and meaning.")
@@ -64,7 +64,7 @@ def verify(
     """Check a ledger: its file, its chain of hashes, its meaning. Note the last hash outside the machine."""
     book = _open(ledger)
     last = book.verify(head)
-    count = len(book.entries())
+    count = len(book.lines())
     if json:
         print_json({"ledger": str(ledger), "entries": count, "head": last})
     else:
@@ -135,6 +135,7 @@ def account_json(account: Account) -> dict[str, Any]:
         "cap": cap_json(account.cap),
         "spent": spent_json(account.spent),
         "pending": account.pending,
+        "alignments": account.alignments,
     }
 
 
@@ -199,7 +200,9 @@ def _accounts(accounts: list[Account]) -> RenderableType:
 
     from colonnade.report.text import epsilon_text, tidy_table, titled
 
-    table = tidy_table("data set", "spent", "cap", "delta", "rule", "sessions", "pending", right=(1, 2, 3, 5, 6))
+    table = tidy_table(
+        "data set", "spent", "cap", "delta", "rule", "sessions", "pending", "alignments", right=(1, 2, 3, 5, 6, 7)
+    )
     for account in accounts:
         names = dict.fromkeys(data.name for data in account.data)
         table.add_row(
@@ -210,27 +213,39 @@ def _accounts(accounts: list[Account]) -> RenderableType:
             account.spent.rule.value,
             str(account.spent.sessions),
             str(account.pending),
+            str(account.alignments),
         )
     return titled("Epsilon that data sets have spent; pending sessions were booked and not settled, and count", table)
 
 
-def _entries(entries: list[Entry]) -> RenderableType:
+def _lines(lines: list[Line]) -> RenderableType:
     from rich.text import Text
 
+    from colonnade.ledger import Note
     from colonnade.report.text import epsilon_text, tidy_table, titled
 
     table = tidy_table("entry", "time", "what", "session", "study", "party", "epsilon", "reason", right=(0, 6))
-    for entry in entries:
-        booking = entry.booking
+    # A reason is long, and may fold; a time must not.
+    table.columns[1].no_wrap = True
+    for line in lines:
+        what = line.alignment if isinstance(line, Note) else line.booking
+        cost, reason = (
+            ("", f"ids matched with {', '.join(line.alignment.partners)}")
+            if isinstance(line, Note)
+            else (
+                epsilon_text(line.booking.charge.epsilon),
+                line.reason,
+            )
+        )
         table.add_row(
-            str(entry.number),
-            entry.time,
-            entry.kind.value,
-            booking.session[:SHORT],
-            Text(booking.study),
-            Text(booking.party),
-            epsilon_text(booking.charge.epsilon),
-            Text(entry.reason),
+            str(line.number),
+            line.time,
+            line.kind.value,
+            what.session[:SHORT],
+            Text(what.study),
+            Text(what.party),
+            cost,
+            Text(reason),
         )
     return titled("Entries", table)
 

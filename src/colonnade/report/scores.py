@@ -12,10 +12,11 @@ from colonnade.foundation.errors import StudyError
 from colonnade.report.screen import print_json, stderr
 
 if TYPE_CHECKING:
-    from colonnade.protocol.prediction import Consent, Prediction
+    from colonnade.protocol.prediction import Prediction
     from colonnade.report.progress import Steps
     from colonnade.scoring import PublicModel, Scores
     from colonnade.study import Source, Study
+    from colonnade.transport.keeper import Keeper
 
 
 def predict(
@@ -99,16 +100,25 @@ def _across(
     from colonnade.scoring import prediction_of, score_across
     from colonnade.study import read_study
     from colonnade.table import read_table
+    from colonnade.transport.keeper import refusing
 
     study = read_study(path)
     prediction = prediction_of(public, study.agreement.schema, receiver)
     places = _places(study, prediction, files)
     with Steps(stderr()) as steps:
-        consent = _consent(study, places, approved, steps, may_ask and sys.stdin.isatty())
+        keepers = _keepers(study, places, approved, steps, may_ask and sys.stdin.isatty())
+        matched = study.alignment != "none" and len(prediction.parties) > 1
+        for name, keeper in keepers.items():
+            with refusing(name):
+                keeper.foresee_scores(prediction, matched)
         tables = {
             name: read_table(name, places[name], columns, study.sources[name].id)
             for name, columns in prediction.columns.items()
         }
+        for name, keeper in keepers.items() if matched else ():
+            with refusing(name):
+                keeper.align("", f"{public.study} scores", prediction.parties)
+        consent = {name: keeper.consent_scores for name, keeper in keepers.items()}
         scores = score_across(public, prediction, tables, study.alignment, None, steps, consent)
     return scores, study.sources[receiver].id, prediction
 
@@ -130,9 +140,7 @@ def _places(study: Study, prediction: Prediction, files: list[str]) -> dict[str,
     return named
 
 
-def _consent(
-    study: Study, places: dict[str, Path], approved: list[str], steps: Steps, asks: bool
-) -> dict[str, Consent]:
+def _keepers(study: Study, places: dict[str, Path], approved: list[str], steps: Steps, asks: bool) -> dict[str, Keeper]:
     """For each party with a policy, who agrees on its behalf."""
 
     def ask(question: str) -> bool:
@@ -140,17 +148,18 @@ def _consent(
             return typer.confirm(f"{question}\nIs it approved?", err=True)
 
     return {
-        name: _keeper_consent(name, study.sources[name], path, approved, ask if asks else None)
+        name: _keeper(name, study.sources[name], path, approved, ask if asks else None)
         for name, path in places.items()
         if study.sources[name].policy is not None
     }
 
 
-def _keeper_consent(name: str, source: Source, data: Path, approved: list[str], ask: Any) -> Consent:
+def _keeper(name: str, source: Source, data: Path, approved: list[str], ask: Any) -> Keeper:
     from colonnade.ledger import DataSet, Ledger
-    from colonnade.policy import read_policy
+    from colonnade.policy import check_approvals, read_policy
     from colonnade.transport.keeper import Keeper
 
     assert source.policy is not None and source.ledger is not None
+    check_approvals(approved)
     policy = read_policy(source.policy)
-    return Keeper(name, policy, Ledger(source.ledger), DataSet.of_file(data), approved, ask).consent_scores
+    return Keeper(name, policy, Ledger(source.ledger), DataSet.of_file(data), approved, ask)

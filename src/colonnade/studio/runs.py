@@ -81,6 +81,7 @@ class Run:
             consent={name: keeper.consent for name, keeper in keepers.items()},
             book={name: keeper.book for name, keeper in keepers.items()},
             void={name: keeper.void for name, keeper in keepers.items()},
+            keepers=keepers,
         )
         for name, keeper in keepers.items():
             try:

@@ -22,6 +22,7 @@ from colonnade.protocol.server import Server
 from colonnade.protocol.session import Session
 from colonnade.table import Table
 from colonnade.transport.in_process import InProcess, Traffic
+from colonnade.transport.keeper import Keeper, refusing
 from colonnade.transport.pool import NO_WORKERS, point_workers
 
 Watch = Callable[[str, float], None]
@@ -87,18 +88,28 @@ def run_embedded(
     book: Mapping[str, Consent] | None = None,
     void: Mapping[str, Void] | None = None,
     workers: Workers = HERE,
+    keepers: Mapping[str, Keeper] | None = None,
 ) -> Outcome:
     """All parties and the server in this process; by party, `consent` sees the plan before anything is spent.
 
     `book` is called before a submission leaves, and `void` if the session ends without any chance of a release.
+    The `keepers` refuse before ids are matched what no n could make right, and note the matching.
     Who the `workers` are is not to be seen in the release.
     """
     source = Randomness() if randomness is None else randomness
     seconds: dict[str, float] = {}
     start = time.perf_counter()
+    server = Server(agreement, source.child("server"))
+    matched = alignment != "none" and len(agreement.schema.names) > 1
+    for name, keeper in (keepers or {}).items():
+        with refusing(name):
+            keeper.ledger.try_to_write()
+            keeper.foresee(agreement, tables[name].rows, matched)
+    for name, keeper in (keepers or {}).items() if matched else ():
+        with refusing(name):
+            keeper.align(server.identity.hex(), agreement.name, agreement.schema.names)
     aligned = align({name: tables[name] for name in agreement.schema.names}, alignment, source, watch)
     seconds["align"] = time.perf_counter() - start
-    server = Server(agreement, source.child("server"))
     parties = {
         name: Party(
             name,

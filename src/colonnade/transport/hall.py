@@ -12,7 +12,7 @@ from typing import Protocol
 from colonnade.crypto.alignment.frames import SESSION_BYTES
 from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.product import SERVER
-from colonnade.foundation.errors import ColonnadeError, MessageError
+from colonnade.foundation.errors import AlignmentError, ColonnadeError, MessageError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.codes import Code
 from colonnade.protocol.convener import State
@@ -50,6 +50,8 @@ from colonnade.transport.wire import (
 
 ROOM = 64 << 20
 """Bytes that wait to be worked on; whoever brings more is asked to come again."""
+STEPS = frozenset({"wait", "read", "align", "plan", "products", "submit", "open"})
+"""What a party that leaves may say of where it was."""
 Watch = Callable[[str, float], None]
 
 
@@ -73,15 +75,17 @@ class Seated:
     pushed: int = 0
     share: float = 0.0
     left: Leave | None = None
+    ready: bool = False
+    """Has read its data and found nothing to refuse: it asks for its first item."""
     told: bool = False
 
 
 class _Ended(Exception):
     """The session cannot go on, by whom and why."""
 
-    def __init__(self, code: Code, party: str = "") -> None:
+    def __init__(self, code: Code, party: str = "", step: str = "") -> None:
         super().__init__(code.value)
-        self.code, self.party = code, party
+        self.code, self.party, self.step = code, party, step
 
 
 class Hall:
@@ -116,6 +120,8 @@ class Hall:
         self._stop: Callable[[], bool] = lambda: False
         self._stopped: float | None = None
         self.step = "wait"
+        self.absent = ""
+        """A party whose process the engine knows to be dead; `stop` may say so."""
         self._sent = dict.fromkeys(self.parties, 0)
         self._received = dict.fromkeys(self.parties, 0)
 
@@ -172,6 +178,7 @@ class Hall:
             case Push():
                 return self._take(sender, member, request)
             case Pull():
+                member.ready = True
                 return self._give(member, request)
             case Beat():
                 member.share = min(1.0, max(0.0, request.share))
@@ -248,7 +255,7 @@ class Hall:
                     self._align()
                 self._drive()
             except _Ended as end:
-                return self._finish(Over(end.code, end.party, self.step, self._counts))
+                return self._finish(Over(end.code, end.party, end.step or self.step, self._counts))
             except BaseException:
                 self._finish(Over(Code.INTERNAL, "", self.step, self._counts))
                 raise
@@ -257,12 +264,16 @@ class Hall:
     def _gather(self) -> None:
         deadline = time.monotonic() + self._patience.join
         with self._changed:
-            while len(self._members) < len(self.parties):
+            while True:
                 self._check()
-                missing = next(p for p in self.parties if p not in self._members)
-                if time.monotonic() > deadline:
-                    raise _Ended(Code.TIMEOUT, missing)
-                self._show("wait", len(self._members) / len(self.parties))
+                missing = [p for p in self.parties if p not in self._members]
+                if missing and time.monotonic() > deadline:
+                    raise _Ended(Code.TIMEOUT, missing[0])
+                # Nobody sends a byte of an alignment before all have said that nothing keeps them from it.
+                ready = sum(member.ready for member in self._members.values())
+                if ready == len(self.parties):
+                    return
+                self._show("wait", ready / len(self.parties))
                 self._changed.wait(0.25)
 
     def _align(self) -> None:
@@ -289,8 +300,10 @@ class Hall:
             try:
                 for parcel in server.send(round):
                     self._post(parcel.recipient, Ring(round, SERVER, parcel.payload))
+            except AlignmentError:
+                raise _Ended(Code.NO_MATCH) from None
             except ColonnadeError:
-                raise _Ended(Code.DATA) from None
+                raise _Ended(Code.PROTOCOL) from None
 
     def _drive(self) -> None:
         """The session's messages, as transport.in_process has them."""
@@ -369,11 +382,13 @@ class Hall:
         now = time.monotonic()
         for name, member in self._members.items():
             if member.left is not None:
-                raise _Ended(member.left.code, name)
+                raise _Ended(member.left.code, name, member.left.step if member.left.step in STEPS else "")
             if now - member.heard > self._patience.silence:
                 raise _Ended(Code.LOST, name)
         if not self._stop():
             return
+        if self.absent in self.parties:
+            raise _Ended(Code.LOST, self.absent)
         # The engine knows at once of a dead process, but not to tell us whose: the dead one is heard no more.
         self._stopped = self._stopped or now
         if now - self._stopped < 3 * self._patience.beat and self._members:

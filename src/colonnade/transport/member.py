@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, ProtocolError
+from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, ProtocolError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.ledger import Kind, Ledger
 from colonnade.mechanism.release import Release
+from colonnade.policy import Policy
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.party import Consent, Party
 from colonnade.protocol.session import Session
 from colonnade.table import Table
-from colonnade.transport.keeper import Keeper
-from colonnade.transport.seat import Call, Seat, Watch
+from colonnade.transport.keeper import Keeper, foresee, refusing
+from colonnade.transport.seat import Call, Crew, Seat, Watch
 from colonnade.transport.study_digest import study_digest
 from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import Over, Patience, Welcome, ending
+
+CLOSING = "; nothing is spent"
 
 
 class Member(Seat):
@@ -46,13 +48,16 @@ class Member(Seat):
         keeper: Keeper | None = None,
         patience: Patience | None = None,
         watch: Watch | None = None,
-        executor: Executor | None = None,
+        crew: Crew | None = None,
         consent: Consent | None = None,
         voucher: Voucher | None = None,
+        policy: Policy | None = None,
     ) -> None:
+        """A party without a keeper, in a simulation, may still have a policy."""
         terms, names = study_digest(agreement, alignment), agreement.schema.names
-        super().__init__(name, names, terms, alignment, read, call, randomness, patience, watch, executor, voucher)
+        super().__init__(name, names, terms, alignment, read, call, randomness, patience, watch, crew, voucher)
         self._agreement, self._keeper, self._further = agreement, keeper, consent
+        self._policy = policy if keeper is None else keeper.policy
         self._moved, self._expected = 0, 0.0
         self._announced = ""
         self._asked: list[str] = []
@@ -68,6 +73,28 @@ class Member(Seat):
                 self._keeper.release()
         self._show("open", 1.0)
         return self.party.release
+
+    def _judge(self) -> None:
+        with refusing(self._name, CLOSING):
+            if self._policy is not None:
+                self._policy.check_terms(self._agreement, self._name)
+            if self._keeper is not None:
+                self._keeper.ledger.try_to_write()
+                if self._aligns:
+                    self._keeper.check_alignments()
+
+    def _foresee(self, table: Table) -> None:
+        # The server has said by now what became of earlier sessions.
+        with refusing(self._name, CLOSING):
+            if self._keeper is not None:
+                self._keeper.foresee(self._agreement, table.rows, self._aligns)
+            elif self._policy is not None:
+                foresee(self._policy, self._name, self._agreement, table.rows, self._aligns)
+
+    def _matching(self) -> None:
+        with refusing(self._name, CLOSING):
+            if self._keeper is not None:
+                self._keeper.align(self._alignment_id.hex(), self._agreement.name, self._parties)
 
     def _pending(self) -> list[str]:
         if self._keeper is not None:
@@ -100,13 +127,15 @@ class Member(Seat):
         mine, theirs = self._agreement.to(), session.agreement.to()
         for key, value in mine.items():
             if theirs[key] != value:
-                raise PolicyError(f"the plan's {key} is not what this party agreed to: it is {theirs[key]!r}")
+                raise StudyError(f"the plan's {key} is not what this party agreed to: it is {theirs[key]!r}")
         if session.digest != self._announced:
-            raise PolicyError(
+            raise StudyError(
                 f"the server announces plan {self._announced[:16]} and sends the terms of plan {session.digest[:16]}"
             )
         if self._keeper is not None:
             self._keeper.consent(session)
+        elif self._policy is not None:
+            self._policy.check(session, self._name)
         if self._further is not None:
             self._further(session)
         spec, word = session.spec, max(1, session.spec.modulus_bits // 8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +13,10 @@ from colonnade.protocol.messages import Step
 from colonnade.protocol.party import State
 from colonnade.protocol.prediction import Consent, Floats, Prediction, ScoringParty
 from colonnade.table import Table
+from colonnade.transport.keeper import refusing
 from colonnade.transport.score_hub import without_scores
 from colonnade.transport.scores import Opened
-from colonnade.transport.seat import Call, Seat, Watch
+from colonnade.transport.seat import Call, Crew, Seat, Watch
 from colonnade.transport.study_digest import prediction_digest
 from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import ENTRY_MEANING, Entry, Over, Patience, Pull
@@ -28,6 +28,8 @@ MEANING = {
     Entry.STRANGER: "the prediction has no part for it",
     Entry.STUDY: "its model, its receiver of scores, its columns or its alignment is not the server's",
 }
+
+CLOSING = "; no score was opened"
 
 
 class ScoreMember(Seat):
@@ -48,13 +50,17 @@ class ScoreMember(Seat):
         keep: Keep,
         patience: Patience | None = None,
         watch: Watch | None = None,
-        executor: Executor | None = None,
+        crew: Crew | None = None,
         voucher: Voucher | None = None,
+        judge: Callable[[], None] = lambda: None,
+        matching: Callable[[str], None] = lambda session: None,
     ) -> None:
+        """`judge` refuses before others hear of this party; `matching` notes an alignment before it begins."""
         terms, parties = prediction_digest(prediction, alignment), prediction.parties
-        super().__init__(name, parties, terms, alignment, read, call, randomness, patience, watch, executor, voucher)
+        super().__init__(name, parties, terms, alignment, read, call, randomness, patience, watch, crew, voucher)
         self._prediction, self._part_of = prediction, part_of
         self._agree, self._keep = consent, keep
+        self._allow, self._note = judge, matching
         self._session = ""
         self._rows: NDArray[np.int64] | None = None
         self.party: ScoringParty | None = None
@@ -69,6 +75,14 @@ class ScoreMember(Seat):
         self._show("open", 1.0)
         assert self._table is not None
         return self._table.rows if self._rows is None else len(self._rows)
+
+    def _judge(self) -> None:
+        with refusing(self._name, CLOSING):
+            self._allow()
+
+    def _matching(self) -> None:
+        with refusing(self._name, CLOSING):
+            self._note(self._alignment_id.hex())
 
     def _begin(self, table: Table, rows: NDArray[np.int64] | None) -> ScoringParty:
         self._rows = rows

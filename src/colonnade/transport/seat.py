@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.crypto.alignment.party import AlignmentParty
-from colonnade.foundation.errors import ColonnadeError, PolicyError, ProtocolError
+from colonnade.foundation.errors import ColonnadeError, PolicyError, ProtocolError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.protocol.codes import code_of
+from colonnade.protocol.codes import Code, code_of
 from colonnade.protocol.messages import Envelope, Join, Plan, Step, body_of
 from colonnade.protocol.party import State
 from colonnade.table import Table
@@ -53,6 +53,8 @@ from colonnade.transport.wire import (
 Call = Callable[[bytes], bytes]
 """Carries a request to the server and brings the reply; raises Unreachable when there is none."""
 Watch = Callable[[str, float], None]
+Crew = Callable[[int], Executor | None]
+"""Who multiplies an alignment's points, for so many ids."""
 
 
 class Playing(Role, Protocol):
@@ -86,18 +88,19 @@ class Seat:
         randomness: Randomness,
         patience: Patience | None = None,
         watch: Watch | None = None,
-        executor: Executor | None = None,
+        crew: Crew | None = None,
         voucher: Voucher | None = None,
     ) -> None:
         self._name, self._parties, self._terms, self._alignment = name, parties, terms, alignment
         self._read, self._call, self._randomness = read, call, randomness
-        self._patience, self._watch, self._executor = patience or Patience(), watch, executor
+        self._patience, self._watch, self._crew = patience or Patience(), watch, crew
         # Says which process speaks, not who may: that is the certificate's matter.
         self._instance = Randomness().bytes(INSTANCE_BYTES)
         self._step, self._share = "wait", 0.0
         self._pushed = self._taken = 0
         self._table: Table | None = None
         self._aligner: AlignmentParty | None = None
+        self._executor: Executor | None = None
         self._role: Playing | None = None
         self._vouching = Vouching(name, parties, voucher)
         self._quiet = threading.Event()
@@ -111,6 +114,15 @@ class Seat:
     def _welcomed(self, welcome: Welcome) -> None:
         """What the server says of them."""
 
+    def _judge(self) -> None:
+        """Refuse, before others hear of this party, what the public terms alone decide."""
+
+    def _foresee(self, table: Table) -> None:
+        """Refuse, before ids are matched, what is known before n is."""
+
+    def _matching(self) -> None:
+        """Ids are about to be matched: nothing of it has left yet."""
+
     def _begin(self, table: Table, rows: NDArray[np.int64] | None) -> Playing:
         """The role that this party plays, with the common rows of its table; None means all as they stand."""
         raise NotImplementedError
@@ -119,7 +131,8 @@ class Seat:
         """A message came, and is not worked on yet."""
 
     def _barred(self, why: Entry) -> ColonnadeError:
-        return PolicyError(f"party {self._name} is not let in: {ENTRY_MEANING[why]}; nothing is spent")
+        sentence = f"party {self._name} is not let in: {ENTRY_MEANING[why]}; nothing is spent"
+        return StudyError(sentence) if why is Entry.STUDY else PolicyError(sentence)
 
     def _ended(self, over: Over) -> ColonnadeError:
         """What the server's last word means here."""
@@ -144,10 +157,12 @@ class Seat:
         """The role, once it has what it came for; raises one sentence that says who ended the session, and where."""
         pulse = threading.Thread(target=self._beat, name="colonnade-beat", daemon=True)
         try:
+            self._judge()
             self._enter()
             pulse.start()
             self._show("read", 0.0)
             self._table = self._read()
+            self._foresee(self._table)
             self._show("wait", 0.0)
             return self._converse()
         except _Told as told:
@@ -160,6 +175,7 @@ class Seat:
             raise
         finally:
             self._quiet.set()
+            self._dismiss()
 
     def _enter(self) -> None:
         hello = Hello(self._instance, self._terms, self._randomness.seeded, self._pending())
@@ -218,7 +234,9 @@ class Seat:
             assert table is not None
             if table.ids is None:
                 raise ProtocolError(f"party {self._name} has no ids to align by, and the server asks for an alignment")
+            self._matching()
             self._show("align", 0.0)
+            self._executor = None if self._crew is None else self._crew(len(table.ids))
             self._aligner = AlignmentParty(
                 self._alignment_id,
                 self._parties,
@@ -231,6 +249,12 @@ class Seat:
             )
         return self._aligner
 
+    def _dismiss(self) -> None:
+        """The workers go once ids are matched, or will not be."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
+
     def _join(self, identity: bytes) -> None:
         assert self._table is not None
         if self._role is not None:
@@ -238,6 +262,7 @@ class Seat:
         rows, common = None, b""
         if self._aligns:
             rows, common = self._aligning().rows(), self._aligning().common()
+            self._dismiss()
         # Who was served another alignment, or other terms, fits nobody's signature from here on.
         self._vouching.begin(SESSION, identity, self._terms.encode(), common)
         self._show("plan", 0.0)
@@ -330,6 +355,7 @@ class Seat:
 
 
 def decline(call: Call, error: BaseException) -> None:
-    """Tell the server, by a code, that this party cannot even begin."""
+    """Tell the server, by a code, that this party cannot even begin: what its own files say stops it."""
+    code = Code.SITE if isinstance(error, StudyError) else code_of(error)
     with suppress(Unreachable):
-        call(encode(Leave(Randomness().bytes(INSTANCE_BYTES), code_of(error), "wait")))
+        call(encode(Leave(Randomness().bytes(INSTANCE_BYTES), code, "wait")))

@@ -1,0 +1,189 @@
+"""Before ids are matched: what is refused anyway is refused then, and each matching is noted and limited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colonnade.foundation.errors import LedgerError, PolicyError
+from colonnade.foundation.schema import Categorical, Numeric, Schema
+from colonnade.ledger import Kind
+from colonnade.mechanism.composition import Cap, charge_of
+from colonnade.mechanism.objective import Task
+from colonnade.mechanism.plan import View
+from colonnade.policy import Policy
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.session import open_session
+from colonnade.study import Study
+from colonnade.transport.hub import Hub
+from colonnade.transport.keeper import Keeper, foresee
+from colonnade.transport.wire import Push, Ring, Turn, decode_item, decode_request
+from tests.network.wires import PARTIES, Run, Wire, keeper, run, write_study
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return write_study(tmp_path)
+
+
+def ruled(folder: Path, name: str = "bank", total: float = 50.0, **rules: Any) -> dict[str, Keeper]:
+    """Everybody's keeper, one of them with further rules."""
+    keepers = {party: keeper(folder, party, total=total if party == name else 1e6) for party in PARTIES}
+    keepers[name].policy = replace(keepers[name].policy, **rules)
+    return keepers
+
+
+def watched(seen: list[tuple[str, str]], keepers: dict[str, Keeper] | None = None) -> Callable[[Hub], Wire]:
+    """A wire that keeps what each party sends of an alignment, and what its book says at that moment."""
+
+    def wire(hub: Hub) -> Wire:
+        def carry(name: str, data: bytes) -> bytes:
+            request = decode_request(data)
+            if isinstance(request, Push) and isinstance(item := decode_item(request.item), (Ring, Turn)):
+                seen.append((name, item.round))
+                if keepers is not None:
+                    assert [line.kind for line in keepers[name].ledger.lines()] == [Kind.ALIGNED], name
+            return hub.handle(name, data)
+
+        return carry
+
+    return wire
+
+
+def refused(out: Run, says: str, code: str, step: str) -> None:
+    assert not out.releases
+    assert out.sentence("bank").startswith("bank refuses: ") and says in out.sentence("bank"), out.sentence("bank")
+    assert out.sentence("bank").endswith("; nothing is spent")
+    for other in ("works", "town"):
+        told = out.sentence(other)
+        assert told.startswith(f"the session ended at bank ({code})") and "nothing is spent" in told, told
+        assert f"it was at step {step};" in told and says not in told, told
+
+
+@pytest.mark.parametrize(
+    ("rules", "says", "code", "step"),
+    [
+        ({"partners": ("works",)}, "partners allows works, the session has town", "policy", "wait"),
+        ({"labels": ("works.hours",)}, "labels allows works.hours, the session has works.pay", "policy", "wait"),
+        ({"columns": ("debts",)}, "columns allows debts, the session has savings", "policy", "wait"),
+        ({"tasks": ("logistic",)}, "tasks allows logistic, the session has linear", "policy", "wait"),
+        ({"products": ("bgn",)}, "products allows bgn, the session has lattice", "policy", "wait"),
+        ({"calibrations": ("paper",)}, "calibrations allows paper, the session has exact", "policy", "wait"),
+        ({"smallest_collusion": 2}, "smallest_collusion is 2, the plan has 1", "policy", "wait"),
+        ({"smallest_rows": 58}, "smallest_rows is 58, bank itself has n=57", "policy", "read"),
+        ({"epsilon": 0.5}, "session.epsilon is at most 0.5, the plan has ", "policy", "read"),
+        ({"cap": Cap(0.25)}, "may spend at most epsilon=0.25 in total, this session alone asks", "budget", "read"),
+        ({"largest_alignments": 0}, "largest_alignments is 0", "policy", "wait"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_no_n_makes_right_is_refused_before_ids_are_matched(
+    study: Study, tmp_path: Path, rules: dict[str, Any], says: str, code: str, step: str
+) -> None:
+    keepers, seen = ruled(tmp_path, **rules), list[tuple[str, str]]()
+    refused(run(study, tmp_path, keepers=keepers, wire=watched(seen)), says, code, step)
+    # Not even a greeting was sent, by anybody, and no book has a line.
+    assert not seen and not any(kept.ledger.lines() for kept in keepers.values())
+
+
+def test_a_view_without_a_guarantee_is_refused_before_ids_are_matched(study: Study, tmp_path: Path) -> None:
+    alone = replace(study, agreement=replace(study.agreement, collusion=0))
+    keepers, seen = ruled(tmp_path, smallest_collusion=0), list[tuple[str, str]]()
+    for name in ("works", "town"):
+        keepers[name].policy = replace(keepers[name].policy, smallest_collusion=0, views=(View.OUTSIDER,))
+    out = run(alone, tmp_path, keepers=keepers, wire=watched(seen))
+    refused(out, "views asks for a guarantee against party, the plan has none", "policy", "read")
+    assert not seen
+
+
+def test_a_simulation_goes_by_its_policy_too(study: Study, tmp_path: Path) -> None:
+    keepers, seen = ruled(tmp_path, labels=("works.hours",)), list[tuple[str, str]]()
+    policies = {name: kept.policy for name, kept in keepers.items()}
+    out = run(study, tmp_path, b"seed", wire=watched(seen), policies=policies)
+    refused(out, "labels allows works.hours", "policy", "wait")
+    assert not seen
+
+
+def test_a_matching_is_noted_before_its_first_parcel_leaves(study: Study, tmp_path: Path) -> None:
+    keepers, seen = ruled(tmp_path, require_approval=True), list[tuple[str, str]]()
+    out = run(study, tmp_path, keepers=keepers, wire=watched(seen, keepers))
+    # The plan is known after the matching: what a person is asked to approve has its number of records and its price.
+    plan = study.session(55)
+    charge = charge_of(plan.plan, "bank").epsilon
+    says = (
+        f"bank refuses: require_approval is set and nobody approved the plan {plan.terms}; bank: study pay with n=55 "
+        f"would spend epsilon={charge:.6g} of data set bank.csv, 0 of 50 is spent; nothing is spent"
+    )
+    assert out.sentence("bank") == says
+    assert {name for name, _ in seen} == set(PARTIES)
+    (note,) = keepers["bank"].ledger.lines()
+    assert note.kind is Kind.ALIGNED and note.to()["partners"] == ["works", "town"]
+    assert (note.to()["study"], note.data.name) == ("pay", "bank.csv")
+
+
+def test_matchings_are_counted_for_each_data_set(study: Study, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert "nobody approved" in run(
+            study, tmp_path, keepers=ruled(tmp_path, require_approval=True, largest_alignments=2)
+        ).sentence("bank")
+    seen = list[tuple[str, str]]()
+    again = ruled(tmp_path, largest_alignments=2)
+    out = run(study, tmp_path, keepers=again, wire=watched(seen))
+    refused(out, "largest_alignments is 2, and the ids of data set bank.csv were matched 2 times", "policy", "wait")
+    assert not seen and len(again["works"].ledger.lines()) == 2
+    out = run(study, tmp_path, keepers=ruled(tmp_path, largest_alignments=3))
+    assert set(out.releases) == set(PARTIES), out.errors
+
+
+def test_a_ledger_that_cannot_be_written_is_noticed_before_anything(study: Study, tmp_path: Path) -> None:
+    keepers, seen = ruled(tmp_path), list[tuple[str, str]]()
+    keepers["bank"].ledger.path = Path("/proc/l.sqlite")
+    out = run(study, tmp_path, keepers=keepers, wire=watched(seen))
+    refused(out, "ledger l.sqlite cannot be used", "budget", "wait")
+    assert not seen
+
+
+MIXED = Agreement(
+    name="mixed",
+    schema=Schema(
+        {
+            "a": {"x": Categorical(tuple("pqrst")), "u": Categorical(tuple("pq")), "y": Numeric(0, 1)},
+            "b": {"v": Categorical(tuple("pqrs"))},
+        }
+    ),
+    label="a.y",
+    task=Task.LINEAR,
+    epsilon=1.0,
+    product="lattice",
+)
+
+
+def test_a_charge_that_falls_with_n_is_not_refused_too_early() -> None:
+    """The price depends on n: what a smaller n makes right is left to be judged once n is known."""
+    rows = 1_000_000
+    prices = {n: charge_of(open_session(MIXED, n, bytes(32)).plan, "b").epsilon for n in (100, rows)}
+    assert prices[100] < 0.9 * prices[rows]
+    between = (prices[100] + prices[rows]) / 2
+
+    def ask(limit: float, total: float = 9.0, aligned: bool = True) -> None:
+        foresee(Policy("b", ("a",), limit, Cap(9.0)), "b", MIXED, rows, aligned, lambda charge: room(charge, total))
+
+    def room(charge: Any, total: float) -> None:
+        if charge.epsilon > total:
+            raise LedgerError(f"no room for {charge.epsilon:.10g}")
+
+    ask(9.0)
+    ask(between)
+    ask(9.0, between)
+    with pytest.raises(PolicyError, match=rf"session\.epsilon is at most .*, the plan has {prices[rows]:.10g}"):
+        ask(0.9 * prices[100])
+    # The sentence has the price as it is, and not as it was lowered for the comparison.
+    with pytest.raises(LedgerError, match=f"no room for {prices[rows]:.10g}"):
+        ask(9.0, 0.9 * prices[100])
+    # Where rows match as they stand, n is known.
+    with pytest.raises(PolicyError, match=r"session\.epsilon is at most"):
+        ask(between, aligned=False)

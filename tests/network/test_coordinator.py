@@ -1,0 +1,269 @@
+"""The coordinator without an engine: Ctrl-C, a release that is fetched later, how long it waits."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("nvflare", reason="the extra flare is not installed")
+
+from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
+
+from colonnade.cli import app
+from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
+from colonnade.network import coordinator
+from colonnade.network.board import Board
+from colonnade.network.server_job import COMMAND, RELEASE, Account, HallJob, ServerJob
+from colonnade.network.site import COORDINATOR, OUTCOME, Site, read_site
+from tests.network.wires import PARTIES, write_study
+
+VOID = "not all parties had submitted, so that nothing was opened and nothing is spent"
+
+
+@dataclass
+class Engine:
+    """Stands for FLARE's session: jobs with what they left, and what it was asked to do."""
+
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    here: tuple[str, ...] = PARTIES
+    status: str = "RUNNING"
+    interrupt: str = ""
+    """At which call a person presses Ctrl-C, once."""
+    deaf: bool = False
+    asked: list[Any] = field(default_factory=list)
+
+    def _pass(self, call: str) -> None:
+        self.asked.append(call)
+        if self.interrupt == call:
+            self.interrupt = ""
+            raise KeyboardInterrupt
+
+    def get_system_info(self) -> Any:
+        self._pass("info")
+        return SimpleNamespace(client_info=[SimpleNamespace(name=name) for name in self.here])
+
+    def submit_job(self, place: str) -> str:
+        self._pass("submit")
+        return "job-0000-1111"
+
+    def do_app_command(self, job: str, topic: str, data: dict[str, Any]) -> dict[str, Any]:
+        assert topic == COMMAND
+        self._pass("stop" if data else "look")
+        if self.deaf:
+            raise RuntimeError("no such job runs")
+        if data:
+            assert data == {"stop": True}
+            self.status = "FINISHED:COMPLETED"
+        return {"job": job, "step": "align", "share": 0.5}
+
+    def abort_job(self, job: str) -> None:
+        self._pass("abort")
+        self.status = "FINISHED:ABORTED"
+
+    def monitor_job_and_return_job_meta(self, job: str, limit: float, poll: float, look: Any = None) -> Any:
+        self._pass("monitor")
+        end = time.monotonic() + (limit or 30)
+        while time.monotonic() < end:
+            if look is not None and not look(self, job, {"status": self.status}):
+                return MonitorReturnCode.ENDED_BY_CB, None
+            if self.status.startswith("FINISHED"):
+                return MonitorReturnCode.JOB_FINISHED, {}
+            time.sleep(0.02)
+        return MonitorReturnCode.TIMEOUT, None
+
+    def list_jobs(self, name_prefix: str, reverse: bool) -> list[dict[str, Any]]:
+        assert reverse and name_prefix == "pay"
+        return [{"job_id": job, "status": left.get("status", "FINISHED:COMPLETED")} for job, left in self.jobs.items()]
+
+    def download_job_result(self, job: str, place: str) -> str:
+        self.asked.append(("download", job))
+        got = Path(place) / "got"
+        (got / "workspace").mkdir(parents=True)
+        for name, content in self.jobs.get(job, {}).get("files", {}).items():
+            (got / "workspace" / name).write_bytes(content)
+        return str(got)
+
+    def close(self) -> None:
+        self.asked.append("close")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    folder = tmp_path / "coordinator"
+    folder.mkdir()
+    write_study(tmp_path)
+    (folder / "study.toml").write_text((tmp_path / "study.toml").read_text())
+    (folder / "site.toml").write_text('[site]\nrole = "coordinator"\n')
+    return read_site(folder, COORDINATOR)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    made = Engine()
+    monkeypatch.setattr(coordinator, "check_certificate", lambda *_: None)
+    monkeypatch.setattr(coordinator, "_connect", lambda *_: made)
+    monkeypatch.setattr(coordinator, "POLL_SECONDS", 0.02)
+    return made
+
+
+def left(sentence: str, release: bytes | None = None, session: str = "", **more: Any) -> dict[str, Any]:
+    account = {"ok": release is not None, "sentence": sentence, "bytes": {}, "session": session}
+    files = {OUTCOME: json.dumps(account).encode()}
+    return {"files": files if release is None else {**files, RELEASE: release}, **more}
+
+
+def start(site: Site, wait: float = 5.0) -> tuple[bytes, dict[str, Any]]:
+    return coordinator.run_session(site, wait, lambda step, share: None)
+
+
+def test_stopped_while_parties_are_waited_for(site: Site, engine: Engine) -> None:
+    engine.interrupt = "info"
+    with pytest.raises(StoppedError, match="stopped before a session began; nothing is spent"):
+        start(site)
+    assert engine.asked == ["info", "close"]
+
+
+def test_stopped_before_there_is_a_server(site: Site, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def waiting(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(coordinator, "_connect", waiting)
+    with pytest.raises(StoppedError, match="stopped before a session began; nothing is spent"):
+        start(site)
+
+
+def test_stopped_while_it_is_asked_for(site: Site, engine: Engine) -> None:
+    """Nobody knows whether the server has the job: nothing is said to be unspent."""
+    engine.interrupt = "submit"
+    with pytest.raises(StoppedError, match="it may go on; what parties have booked stays booked until the next"):
+        start(site)
+
+
+def test_stopped_under_way(site: Site, engine: Engine) -> None:
+    """The hall is asked to end it, for all and with an account, and the job is not torn down."""
+    engine.jobs["job-0000-1111"] = left(f"the session ended (stopped): a person stopped the session; {VOID}")
+    engine.interrupt = "look"
+    with pytest.raises(StoppedError, match=r"\(stopped\): a person stopped the session; not all parties had submitted"):
+        start(site)
+    assert "stop" in engine.asked and "abort" not in engine.asked
+
+
+def test_stopped_too_late_keeps_the_release(site: Site, engine: Engine) -> None:
+    engine.jobs["job-0000-1111"] = left("the release was opened", b"a release")
+    engine.interrupt = "look"
+    assert start(site)[0] == b"a release"
+
+
+def test_stopped_and_nobody_answers(site: Site, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.deaf, engine.interrupt = True, "look"
+    with pytest.raises(StoppedError, match="stopped before the session began; nothing is spent"):
+        start(site)
+    assert "abort" in engine.asked
+    # Pressed once more while it is waited for: what is not known is said to be not known.
+    again = Engine(interrupt="look")
+    monkeypatch.setattr(coordinator, "_connect", lambda *_: again)
+    monkeypatch.setattr(again, "monitor_job_and_return_job_meta", interrupted(again))
+    with pytest.raises(StoppedError, match="has not said how it ended; what parties have booked stays booked") as said:
+        start(site)
+    assert "colonnade run --fetch job-0000-1111" in str(said.value)
+
+
+def interrupted(engine: Engine) -> Any:
+    calls: list[int] = []
+
+    def monitor(job: str, limit: float, poll: float, look: Any = None) -> Any:
+        calls.append(1)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return Engine.monitor_job_and_return_job_meta(engine, job, limit, poll, look)
+
+    return monitor
+
+
+def test_the_command_ends_with_130_and_one_sentence(
+    site: Site, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.interrupt = "info"
+    call = ["run", str(site.folder), "--out", str(tmp_path / "r.json")]
+    done = CliRunner().invoke(app, call)
+    assert done.exit_code == 130
+    assert done.stderr.splitlines()[-1] == "error: stopped before a session began; nothing is spent"
+    assert not (tmp_path / "r.json").exists()
+
+
+def test_a_release_is_fetched_by_its_session_or_its_job(site: Site, engine: Engine) -> None:
+    engine.jobs = {
+        "dddd-running": left("", status="RUNNING"),
+        "cccc-third": left(f"ended; {VOID}"),
+        "bbbb-second": left("the release was opened", b"two", "2" * 64),
+        "aaaa-first": left("the release was opened", b"one", "1" * 64),
+    }
+    assert coordinator.fetch_release(site, "1" * 16, 1.0)[0] == b"one"
+    engine.asked.clear()
+    assert coordinator.fetch_release(site, "aaaa-first", 1.0)[0] == b"one"
+    assert engine.asked == [("download", "aaaa-first"), "close"]
+    with pytest.raises(ProtocolError, match=f"ended; {VOID}"):
+        coordinator.fetch_release(site, "cccc-third", 1.0)
+    for missing in ("9" * 16, "dddd-running"):
+        with pytest.raises(ProtocolError, match=f"the server keeps no session {missing} that has ended"):
+            coordinator.fetch_release(site, missing, 1.0)
+    with pytest.raises(StudyError, match="at least 8 characters of its id, got '1'"):
+        coordinator.fetch_release(site, "1", 1.0)
+
+
+def test_a_job_that_does_not_begin_is_given_the_rest_of_the_time(
+    site: Site, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "LEAST_SECONDS", 0.2)
+    engine.status, began = "SUBMITTED", time.monotonic()
+    with pytest.raises(ProtocolError, match="did not begin within 1 s, and nothing is spent"):
+        start(site, 0.6)
+    assert time.monotonic() - began < 2.0
+    # A job that does not run yet is not even asked.
+    assert "look" not in engine.asked and "abort" in engine.asked
+
+
+def test_what_is_shown_of_a_session_under_way(tmp_path: Path) -> None:
+    """Steps, and nothing of the server's machine; asked to stop, the hall is told."""
+    job = HallJob()
+    job._board = Board(tmp_path / "status.json", "job", session="ab" * 32)
+    job._told_to_stop = False
+    job._board.end("the release was opened", True, tmp_path / "releases" / "abab.json")
+    told = job._progress(COMMAND, {}, None)
+    assert told == {"job": "job", "session": "ab" * 32, "step": "wait", "share": 1.0, "done": True}
+    assert not job._told_to_stop
+    job._progress(COMMAND, {"stop": True}, None)
+    assert job._told_to_stop
+
+
+@pytest.mark.parametrize("blocked", ["", "releases", "run"])
+def test_a_release_that_the_server_cannot_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocked: str) -> None:
+    """The account is written in any case, and says that the session counts."""
+    for name in ("releases", "run"):
+        (tmp_path / name).mkdir()
+    if blocked:
+        (tmp_path / blocked / (RELEASE if blocked == "run" else "ab.json")).mkdir()
+    release = SimpleNamespace(provenance={"session": "ab"})
+    result = SimpleNamespace(release=release, sent={}, received={}, sentence="the release was opened")
+    job = ServerJob()
+    monkeypatch.setattr("colonnade.network.server_job.write_release", lambda _: b"release")
+    job._hall = SimpleNamespace(run=lambda stop: result)  # type: ignore[assignment]
+    job._site = SimpleNamespace(releases=tmp_path / "releases")  # type: ignore[assignment]
+    job._run, job._board = tmp_path / "run", Board(tmp_path / "status.json", "job")
+    account: Account = job._conduct(lambda: False)
+    job._tell(account)
+    told = json.loads((tmp_path / "run" / OUTCOME).read_text())
+    assert told["session"] == "ab" and told["ok"] == (blocked != "run")
+    if not blocked:
+        assert told["sentence"] == "the release was opened" and account.file == tmp_path / "releases" / "ab.json"
+        return
+    assert "the session counts as spent, and every party has the release" in told["sentence"]
+    assert str(tmp_path) not in told["sentence"] and str(tmp_path) in (tmp_path / "status.json").read_text()
+    assert (tmp_path / "run" / RELEASE).is_file() == (blocked == "releases")

@@ -1,0 +1,194 @@
+"""A party that was stopped books nothing: sessions over an in-memory wire, real signals, no engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("psutil", reason="the extra flare is not installed")
+
+from colonnade.foundation.errors import PolicyError, StoppedError
+from colonnade.ledger import Kind
+from colonnade.network.board import Board, Spend, close_board, look
+from colonnade.network.commands import _teller
+from colonnade.network.launch import follow
+from colonnade.network.standing import RUNNING, Standing, WatchedKeeper, alone, stands, watched, write_starter
+from colonnade.protocol.codes import Code, code_of
+from colonnade.protocol.messages import Envelope, Step
+from colonnade.transport.hub import Hub
+from colonnade.transport.keeper import Keeper
+from colonnade.transport.wire import Hello, Item, Push, Ring, decode_item, decode_request
+from tests.network.wires import PARTIES, Run, Wire, keeper, run, write_study
+
+
+def stop_at(tmp_path: Path, when: Callable[[Item], bool]) -> tuple[Run, Board, WatchedKeeper]:
+    """A session whose bank is stopped once it has pushed such an item."""
+    study = write_study(tmp_path)
+    write_starter(tmp_path, str(os.getppid()))
+    standing, board = Standing(tmp_path), Board(tmp_path / "status.json", "job")
+    kept: dict[str, Keeper] = {name: keeper(tmp_path, name) for name in PARTIES}
+    mine = watched(kept["bank"], standing, board)
+    assert isinstance(mine, WatchedKeeper)
+    kept["bank"] = mine
+
+    def wire(hub: Hub) -> Wire:
+        def carry(name: str, data: bytes) -> bytes:
+            request = decode_request(data)
+            if name == "bank" and isinstance(request, Hello):
+                standing._thread = threading.get_ident()
+            if name == "bank":
+                standing.require()
+            answer = hub.handle(name, data)
+            if name == "bank" and isinstance(request, Push) and when(decode_item(request.item)):
+                write_starter(tmp_path, "")
+            return answer
+
+        return carry
+
+    return run(study, tmp_path, keepers=kept, wire=wire), board, mine
+
+
+def is_step(step: Step) -> Callable[[Item], bool]:
+    return lambda item: isinstance(item, Envelope) and item.step is step
+
+
+@pytest.mark.parametrize(
+    "when", [lambda item: isinstance(item, Ring), is_step(Step.JOIN), is_step(Step.ACCEPT), is_step(Step.DONE)]
+)
+def test_stopped_before_the_booking_nothing_is_spent(tmp_path: Path, when: Callable[[Item], bool]) -> None:
+    out, board, mine = stop_at(tmp_path, when)
+    assert not out.releases and isinstance(out.errors["bank"], StoppedError)
+    for other in ("works", "town"):
+        assert out.sentence(other).startswith("the session ended at bank (stopped)")
+        assert "nothing is spent" in out.sentence(other)
+    assert not [entry for entry in mine.ledger.entries() if entry.kind is Kind.BOOKED]
+    assert board.spend is None and mine.standing.closing("x", board) == "x; nothing is spent"
+
+
+def test_stopped_after_the_booking_it_may_finish(tmp_path: Path) -> None:
+    out, board, mine = stop_at(tmp_path, is_step(Step.SUBMIT))
+    assert set(out.releases) == set(PARTIES)
+    kinds = [entry.kind for entry in mine.ledger.entries()]
+    assert kinds[-2:] == [Kind.BOOKED, Kind.RELEASED]
+    assert board.spend is not None and board.spend.state == "released"
+    assert board.session == out.releases["bank"].provenance["session"]
+    assert board.spend.total == pytest.approx(board.spend.epsilon)
+
+
+def test_starter_must_be_the_one_that_serves(tmp_path: Path) -> None:
+    assert not stands(tmp_path)
+    write_starter(tmp_path, str(os.getppid()))
+    assert stands(tmp_path)
+    write_starter(tmp_path, str(os.getpid()))
+    assert not stands(tmp_path)
+    assert code_of(StoppedError("x")) is Code.STOPPED
+
+
+def test_second_process_leaves_the_first_ones_number(tmp_path: Path) -> None:
+    with alone(tmp_path):
+        with pytest.raises(PolicyError, match="is being served by another process already"), alone(tmp_path):
+            pass
+        assert (tmp_path / RUNNING).read_text() == str(os.getpid())
+
+
+SITE = """
+import subprocess, sys, threading, time
+from pathlib import Path
+from colonnade.network import stopping
+from colonnade.network.board import replace_board
+from colonnade.network.standing import alone
+folder = Path(sys.argv[1])
+stopping.GRACE_SECONDS = 0.3
+with alone(folder):
+    job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    if sys.argv[2] == "busy":
+        replace_board(folder / "status.json", {"job": "j", "pid": job.pid, "step": "submit", "what": "a release"})
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    stopping.Stopping(folder, lambda text: print(text, flush=True)).listen()
+    print(job.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "busy"),
+    [(signal.SIGINT, "idle"), (signal.SIGTERM, "busy"), (signal.SIGHUP, "idle")],
+)
+def test_signal_ends_the_site_and_its_jobs(tmp_path: Path, number: signal.Signals, busy: str) -> None:
+    site = subprocess.Popen([sys.executable, "-c", SITE, str(tmp_path), busy], stdout=subprocess.PIPE, text=True)
+    assert site.stdout is not None
+    job = int(site.stdout.readline())
+    site.send_signal(number)
+    said, _ = site.communicate(timeout=20)
+    assert site.returncode == 128 + number
+    assert said.strip() == ("stopping; a session is under way" if busy == "busy" else "stopping")
+    with pytest.raises(ProcessLookupError):
+        os.kill(job, 0)
+    assert (tmp_path / RUNNING).read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("role", "step", "meaning"),
+    [
+        ("party", "align", "nothing had been booked, and nothing is spent"),
+        ("party", "submit", "what is booked stays booked until the next session settles it"),
+        ("server", "open", "the next session tells parties whether it counts"),
+    ],
+)
+def test_dead_job_is_given_a_last_word(tmp_path: Path, role: str, step: str, meaning: str) -> None:
+    job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    path = tmp_path / "status.json"
+    path.write_text(json.dumps({"job": "j", "pid": job.pid, "step": step, "what": "a release", "done": False}))
+    told: list[dict[str, Any]] = []
+    quiet = threading.Event()
+    follower = threading.Thread(target=follow, args=(path, told.append, quiet, role))
+    follower.start()
+    try:
+        time.sleep(0.3)
+        assert len(told) == 1 and not told[0]["done"]
+        job.kill()
+        deadline = time.monotonic() + 10
+        while len(told) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        quiet.set()
+        follower.join()
+        job.wait()
+    assert told[1]["done"] and told[1]["sentence"] == f"the session's process ended at step {step}; {meaning}"
+    assert look(path) == told[1] and len(told) == 2
+
+
+def test_prediction_that_died_is_for_its_receiver_to_tell(tmp_path: Path) -> None:
+    closed = close_board(tmp_path / "status.json", {"what": "scores", "step": "open"}, "party")
+    assert closed["sentence"].endswith("the receiver of the scores can say whether it has them")
+
+
+def test_terminal_names_the_session_and_the_spend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    board, tell = Board(tmp_path / "status.json", "0c40d202-3c07"), _teller("bank")
+    board("align", 0.0)
+    tell(look(board.path))
+    board.session = "4447d2490ec027b0" * 4
+    board("products", 0.0)
+    tell(look(board.path))
+    board.note(Spend("booked", 0.52, 0.0, 0.52, 2.0))
+    tell(look(board.path))
+    board.settle("released")
+    board.end("the release was opened", True)
+    tell(look(board.path))
+    assert capsys.readouterr().err.splitlines() == [
+        "bank: job 0c40d202: matching ids in private",
+        "bank: job 0c40d202 is session 4447d2490ec027b0",
+        "bank: session 4447d2490ec027b0: multiplying sealed columns",
+        "bank: session 4447d2490ec027b0: done: the release was opened",
+        "bank: session 4447d2490ec027b0: spent epsilon=0.52; 0.52 of 2 is spent",
+    ]
