@@ -156,3 +156,10 @@ def test_a_table_looks_uniform() -> None:
     counts = np.bincount(table.view(np.uint8).ravel(), minlength=256)
     expected = counts.sum() / 256
     assert ((counts - expected) ** 2 / expected).sum() < 255 + 6 * np.sqrt(2 * 255)
+
+
+def test_ranks_sort_by_name() -> None:
+    tags = tags_of(2000)
+    rows = np.arange(0, 2000, 3)
+    assert [tags.names[i] for i in rows[tags.ranks(rows)]] == sorted(tags.names[i] for i in rows)
+    assert not len(tags.ranks(rows[:0]))

@@ -31,11 +31,18 @@ class Tags:
     def __init__(self, points: list[bytes], session: bytes) -> None:
         digests = [blake2b(point, digest_size=48, key=session).digest() for point in points]
         self.names = [digest[:TAG_BYTES] for digest in digests]
-        words = np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 6)
+        whole = b"".join(digests)
+        words = np.frombuffer(whole, dtype="<u8").reshape(-1, 6)
         self._slots, self._coins = words[:, 2:5], words[:, 5]
+        self._keys = np.frombuffer(whole, dtype=">u8").reshape(-1, 6)[:, : TAG_BYTES // 8]
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def ranks(self, rows: Rows) -> Rows:
+        """The order that sorts these rows by name, first byte first."""
+        high, low = self._keys[rows].astype(np.uint64).T
+        return np.lexsort((low, high))
 
     def places(self, segment: int) -> Rows:
         """Three sparse slots a tag, one in each segment."""

@@ -206,10 +206,10 @@ class AlignmentParty:
         if self._tags is None:
             raise MessageError("the sum of tables must come after this party's table, got it before")
         table = np.frombuffer(raw, dtype="<u8").reshape(-1, 2)
-        common = ~read(table, self._tags, segment_of(max(self._sizes.values()))).any(axis=1)
-        found = sorted((self._tags.names[i], int(self._order[i])) for i in np.flatnonzero(common))
-        self._names = [name for name, _ in found]
-        self._rows = np.array([row for _, row in found], dtype=np.int64)
+        common = np.flatnonzero(~read(table, self._tags, segment_of(max(self._sizes.values()))).any(axis=1))
+        common = common[self._tags.ranks(common)]
+        self._names = [self._tags.names[i] for i in common]
+        self._rows = self._order[common].astype(np.int64)
         del self._secret, self._blind, self._last, self._greeting
         self._keys.clear()
 
