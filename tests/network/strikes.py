@@ -102,7 +102,7 @@ def main() -> None:
         place = Path(folder)
         with Deployment(ROOT / "demo" / "study.toml", place / "sites") as sites:
             for party in PARTIES:
-                sites.fill_in(party, ROOT / "demo" / f"{party}.csv", epsilon="100.0")
+                sites.fill_in(party, ROOT / "demo" / f"{party}.csv", epsilon="100.0", largest_alignments="1000")
             for name in ("server", *PARTIES):
                 with (sites.folder / name / "site.toml").open("a") as file:
                     file.write("silence = 8\n")
