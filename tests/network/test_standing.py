@@ -102,13 +102,16 @@ def test_second_process_leaves_the_first_ones_number(tmp_path: Path) -> None:
 
 
 SITE = """
-import subprocess, sys, threading, time
+import signal, subprocess, sys, threading, time
 from pathlib import Path
 from colonnade.network import stopping
 from colonnade.network.board import replace_board
 from colonnade.network.standing import alone
 folder = Path(sys.argv[1])
 stopping.GRACE_SECONDS = 0.3
+# Tests that run in the background inherit signals that are ignored, and these would stay so.
+for number in stopping.SIGNALS:
+    signal.signal(number, signal.SIG_DFL)
 with alone(folder):
     job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
     if sys.argv[2] == "busy":
