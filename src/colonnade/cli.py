@@ -196,8 +196,6 @@ def fit(
                 randomness,
                 steps,
                 consent={name: partial(consent, name) for name in tables},
-                book={name: keeper.book for name, keeper in keepers.items()},
-                void={name: keeper.void for name, keeper in keepers.items()},
                 workers=crew,
                 keepers=keepers,
             )

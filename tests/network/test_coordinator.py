@@ -20,7 +20,7 @@ from colonnade.cli import app
 from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
 from colonnade.network import coordinator
 from colonnade.network.board import Board
-from colonnade.network.server_job import COMMAND, RELEASE, Account, HallJob, ServerJob
+from colonnade.network.server_job import COMMAND, RELEASE, Account, ServerJob
 from colonnade.network.site import COORDINATOR, OUTCOME, Site, read_site
 from tests.network.wires import PARTIES, write_study
 
@@ -232,7 +232,7 @@ def test_a_job_that_does_not_begin_is_given_the_rest_of_the_time(
 
 def test_what_is_shown_of_a_session_under_way(tmp_path: Path) -> None:
     """Steps, and nothing of the server's machine; asked to stop, the hall is told."""
-    job = HallJob()
+    job = ServerJob()
     job._board = Board(tmp_path / "status.json", "job", session="ab" * 32)
     job._told_to_stop = False
     job._board.end("the release was opened", True, tmp_path / "releases" / "abab.json")

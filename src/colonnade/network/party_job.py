@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,9 @@ class SiteJob(Executor):  # type: ignore[misc]
         # Others are told a code by the session itself, and never by the engine.
         return make_reply(ReturnCode.OK)
 
+    @abstractmethod
     def _take_part(self, folder: Path, board: Board, call: Call, standing: Standing) -> None:
-        raise NotImplementedError
+        """The site's session, to its end."""
 
 
 class PartyJob(SiteJob):

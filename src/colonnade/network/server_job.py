@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,13 +56,13 @@ class HallJob(Controller):  # type: ignore[misc]
 
     task, what = TASK, "a release"
 
+    @abstractmethod
     def _open(self, site: Site, randomness: Randomness, name: str) -> Hall:
         """The hall that answers requests; `name` is what the coordinator called the job."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _conduct(self, stop: Callable[[], bool]) -> Account:
         """The session, to its end."""
-        raise NotImplementedError
 
     def start_controller(self, fl_ctx: Any) -> None:
         engine = fl_ctx.get_engine()

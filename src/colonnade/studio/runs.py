@@ -78,9 +78,6 @@ class Run:
             tables,
             self.study.alignment,
             watch=self.watch,
-            consent={name: keeper.consent for name, keeper in keepers.items()},
-            book={name: keeper.book for name, keeper in keepers.items()},
-            void={name: keeper.void for name, keeper in keepers.items()},
             keepers=keepers,
         )
         for name, keeper in keepers.items():

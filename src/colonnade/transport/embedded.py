@@ -93,7 +93,8 @@ def run_embedded(
     """All parties and the server in this process; by party, `consent` sees the plan before anything is spent.
 
     `book` is called before a submission leaves, and `void` if the session ends without any chance of a release.
-    The `keepers` refuse before ids are matched what no n could make right, and note the matching.
+    A party's keeper does all three where nothing else is given for it, refuses before ids are matched what no n could
+    make right, and notes the matching.
     Who the `workers` are is not to be seen in the release.
     """
     source = Randomness() if randomness is None else randomness
@@ -101,11 +102,15 @@ def run_embedded(
     start = time.perf_counter()
     server = Server(agreement, source.child("server"))
     matched = alignment != "none" and len(agreement.schema.names) > 1
-    for name, keeper in (keepers or {}).items():
+    kept = dict(keepers or {})
+    consents = {name: keeper.consent for name, keeper in kept.items()} | dict(consent or {})
+    books = {name: keeper.book for name, keeper in kept.items()} | dict(book or {})
+    voids = {name: keeper.void for name, keeper in kept.items()} | dict(void or {})
+    for name, keeper in kept.items():
         with refusing(name):
             keeper.ledger.try_to_write()
             keeper.foresee(agreement, tables[name].rows, matched)
-    for name, keeper in (keepers or {}).items() if matched else ():
+    for name, keeper in kept.items() if matched else ():
         with refusing(name):
             keeper.align(server.identity.hex(), agreement.name, agreement.schema.names)
     aligned = align({name: tables[name] for name in agreement.schema.names}, alignment, source, watch)
@@ -118,8 +123,8 @@ def run_embedded(
             partial(table.encode, workers=workers),
             source.child(f"party {name}"),
             workers=workers,
-            **({} if consent is None or name not in consent else {"consent": consent[name]}),
-            **({} if book is None or name not in book else {"book": book[name]}),
+            **({"consent": consents[name]} if name in consents else {}),
+            **({"book": books[name]} if name in books else {}),
         )
         for name, table in aligned.items()
     }
@@ -130,7 +135,7 @@ def run_embedded(
     except BaseException as error:
         # Where all have submitted the server could open: what was booked then stays booked.
         if not all(party.handed_in for party in parties.values()):
-            for name, settle in (void or {}).items():
+            for name, settle in voids.items():
                 # A party's book has its own sentence, or the code that it was told.
                 settle(parties[name].reason or sentence_of(code_of(error)))
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -71,7 +72,7 @@ class _Told(Exception):
         self.over = over
 
 
-class Seat:
+class Seat(ABC):
     """One organisation's process in one session; a kind of session says which role it plays, and how it ends."""
 
     steps: Mapping[Step, str] = {}
@@ -114,18 +115,20 @@ class Seat:
     def _welcomed(self, welcome: Welcome) -> None:
         """What the server says of them."""
 
+    @abstractmethod
     def _judge(self) -> None:
         """Refuse, before others hear of this party, what the public terms alone decide."""
 
     def _foresee(self, table: Table) -> None:
         """Refuse, before ids are matched, what is known before n is."""
 
+    @abstractmethod
     def _matching(self) -> None:
         """Ids are about to be matched: nothing of it has left yet."""
 
+    @abstractmethod
     def _begin(self, table: Table, rows: NDArray[np.int64] | None) -> Playing:
         """The role that this party plays, with the common rows of its table; None means all as they stand."""
-        raise NotImplementedError
 
     def _arrived(self, envelope: Envelope) -> None:
         """A message came, and is not worked on yet."""
@@ -134,13 +137,13 @@ class Seat:
         sentence = f"party {self._name} is not let in: {ENTRY_MEANING[why]}; nothing is spent"
         return StudyError(sentence) if why is Entry.STUDY else PolicyError(sentence)
 
+    @abstractmethod
     def _ended(self, over: Over) -> ColonnadeError:
         """What the server's last word means here."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _alone(self) -> ColonnadeError:
         """What it means here that the server is not heard any more."""
-        raise NotImplementedError
 
     def _left(self, error: BaseException) -> None:
         """The server has been told a code; what happened stays here."""
