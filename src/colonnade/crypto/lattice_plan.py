@@ -27,7 +27,7 @@ SECRET_BOUND, SECRET_VARIANCE = 2, 1.0
 WIDE_BOUND, WIDE_VARIANCE = 15, 42.5
 HINT_BOUND, HINT_VARIANCE = 2 * 4095, 4 * (4096**2 - 1) / 12
 FACTOR_SLACK = Fraction(1, 256)
-"""The most that the lattice error may add to the epsilon of a block, relatively."""
+"""The most that the lattice error may move an attribute by, relatively; `error_factor` is at most 1 + twice this."""
 ERROR_SHARE = Fraction(1, 100)
 """The most that the lattice error's standard deviation should be of the noise's."""
 
@@ -115,12 +115,12 @@ def choose_parameters(
 
 
 @proven("lattice_error")
-def error_factor(parameters: Parameters, bound: int, levels: int, *, joint: bool = True) -> Fraction:
-    """By how much, at most, the lattice error multiplies an epsilon (proofs/lattice_error.md).
+def error_factor(parameters: Parameters, bound: int, levels: int) -> Fraction:
+    """By how much the rates of cross-party blocks grow in every sensitivity, so that it covers the lattice error.
 
-    `joint=False` is for an epsilon that adds up single blocks, or for two parties; it is then half as much above 1.
+    Half of it above 1 is enough for one block, or one party's part, but not for blocks of several owners together.
     """
-    return 1 + (2 if joint else 1) * Fraction(levels * parameters.tau, parameters.gain * bound)
+    return 1 + 2 * Fraction(levels * parameters.tau, parameters.gain * bound)
 
 
 def fft_error(left_norm: float, right_norm: float, terms: int = 1) -> float:

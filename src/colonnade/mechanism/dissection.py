@@ -120,3 +120,17 @@ def require_two_owners(blocks: tuple[Block, ...]) -> None:
                 f"a secure product serves terms of degree 2 with at most two owners, got degree "
                 f"{block.factors.shape[1]} held by {held}"
             )
+
+
+def require_one_owner_of_sums(layout: Layout, blocks: tuple[Block, ...]) -> None:
+    """Numbers summed by themselves must be one party's, for the error factor covers no more (proofs/lattice_error.md).
+
+    The label's is the only such sum that a release holds.
+    """
+    signed = np.array([False, *(layout.attributes[i].kind is Kind.SIGNED for i in layout.attribute_of[1:])])
+    held = {b.owners for b in blocks if b.single and signed[b.factors[(b.factors == 0).any(axis=1)].max(axis=1)].any()}
+    if len(held) > 1:
+        raise PrivacyError(
+            f"with a product that has an error of its own at most one party's numbers may be summed by themselves, got "
+            f"{', '.join(sorted(o for owners in held for o in owners))}"
+        )

@@ -15,7 +15,7 @@ from math import ceil, inf, log2, sqrt
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho
-from colonnade.mechanism.dissection import Block, allocate, parties_of, require_two_owners
+from colonnade.mechanism.dissection import Block, allocate, parties_of, require_one_owner_of_sums, require_two_owners
 from colonnade.mechanism.moments import Law, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
@@ -126,6 +126,8 @@ class Terms:
         if self.collusion < 0 or (parties > 1 and self.collusion >= parties):
             raise PrivacyError(f"collusion must lie between 0 and K-1={parties - 1}, got collusion={self.collusion}")
         require_two_owners(blocks)
+        if self.error_factor > 1:
+            require_one_owner_of_sums(layout, blocks)
         return replace(self, collusion=0) if parties == 1 else self
 
 

@@ -335,7 +335,10 @@ def _span(layout: Layout, party: str) -> slice:
 
 
 def _crosses(layout: Layout, released: str) -> tuple[Cross, ...]:
-    """For each pair of parties the columns to multiply; the narrower side seals, for sealed columns travel."""
+    """For each pair of parties the columns to multiply; the narrower side seals, for sealed columns travel.
+
+    In a trace release it is the label's: the bound for a declared norm covers errors of a sealed label only.
+    """
     parties = parties_of(layout)
     owner = layout.attributes[layout.label].owner
     label = layout.span(layout.label)
@@ -349,7 +352,8 @@ def _crosses(layout: Layout, released: str) -> tuple[Cross, ...]:
                 span = _span(layout, party)
                 here = label if released == "trace" and party == owner else span
                 sides.append((here.start - span.start, here.stop - span.start))
-            if sides[0][1] - sides[0][0] <= sides[1][1] - sides[1][0]:
+            narrower = sides[0][1] - sides[0][0] <= sides[1][1] - sides[1][0]
+            if first == owner if released == "trace" else narrower:
                 out.append(Cross(k, l, *sides[0], *sides[1]))
             else:
                 out.append(Cross(l, k, *sides[1], *sides[0]))

@@ -226,7 +226,7 @@ def test_parameters_hold_what_they_promise() -> None:
     for rows, bound, noise, columns in ((80_000, 7, 1.6e5, 800), (45_000, 127, 2e6, 41), (370_000, 127, 9e5, 14)):
         chosen = choose_parameters(rows, bound, noise, int(10 * noise), columns)
         assert chosen.error_std <= 0.01 * chosen.gain * noise
-        assert error_factor(chosen, bound, 1, joint=False) <= 1 + Fraction(1, 256)
+        assert error_factor(chosen, bound, 1) <= 1 + Fraction(2, 256)
         assert error_factor(chosen, bound, 1) == 1 + Fraction(2 * chosen.tau, chosen.gain * bound)
         assert chosen.gain * (rows * bound**2 + int(10 * noise)) < chosen.reach < 1 << (chosen.modulus_bits - 1)
         assert chosen.security >= 128
@@ -234,7 +234,7 @@ def test_parameters_hold_what_they_promise() -> None:
         smaller = (1 << (chosen.modulus_bits - 2)) // (rows * bound**2 + int(10 * noise))
         assert chosen.modulus_bits == 32 or smaller < max(TAU * 256 / bound, 100 * chosen.error_std / noise)
     many = choose_parameters(10_000, 127, 1e6, 10**7, 50, levels=40)
-    assert error_factor(many, 127, 40, joint=False) <= 1 + Fraction(1, 256)
+    assert error_factor(many, 127, 40) <= 1 + Fraction(2, 256)
 
 
 def sensitivity(owners: list[NDArray[np.float64]], error: float) -> float:
@@ -265,8 +265,6 @@ def test_error_factor_bounds_moved_data(levels: tuple[int, ...], growth: float) 
     sealed = max(levels[:-1])
     assert ratio <= error_factor(chosen, 1, sealed)
     assert ratio == pytest.approx(1 + growth * sealed * error)
-    if len(levels) == 2:
-        assert ratio <= error_factor(chosen, 1, sealed, joint=False) * (1 + 1e-12)
 
 
 def test_what_cannot_be_secure_is_refused() -> None:
