@@ -41,6 +41,7 @@ from colonnade.crypto.product import (
     Words,
 )
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Randomness
 
 Progress = Callable[[str, int, int], None]
@@ -167,6 +168,7 @@ class BgnParty(PartyProduct):
                 field[part] = values if round == "encrypt" else self._curve.gt.add(field[part], values)
         self._taken[round, sender] = number + 1
 
+    @proven("bgn")
     def contribute(self) -> Contribution:
         self._require("keys", "encrypt", "blind")
         if self._done or len(self._sent) < len(ROUNDS):
@@ -235,6 +237,7 @@ class BgnParty(PartyProduct):
         r.fill(0)
         return group.write(s) + group.write(t)
 
+    @proven("bgn")
     def _blind(self) -> Iterator[Parcel]:
         self._require("keys", "encrypt")
         curve, gt = self._curve, self._curve.gt

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from colonnade.crypto.product import Words
 from colonnade.foundation.errors import ProtocolError
+from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Randomness, Stream, derive
 
 KEY_BYTES = 32
@@ -37,6 +38,7 @@ class MaskKeys:
     def fingerprint(self) -> str:
         return fingerprint(self.public)
 
+    @proven("masks")
     def mask(self, session: bytes, me: int, publics: Sequence[bytes], length: int, modulus_bits: int) -> Words:
         """This party's mask, from the session and all keys; all parties' masks add up to zero modulo 2^modulus_bits.
 
