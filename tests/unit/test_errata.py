@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from fractions import Fraction
 from math import exp, log, sqrt
 from pathlib import Path
@@ -13,14 +14,16 @@ import pytest
 from adversary import Adversary, signed_layout
 from scipy.stats import norm
 
+from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.dissection import dissect
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.noise import discrete_laplace, laplace_share
-from colonnade.mechanism.objective import Calibration, Task, exact_objective, paper_objective
+from colonnade.mechanism.objective import Calibration, Task, exact_objective, paper_objective, polynomial
 from colonnade.mechanism.plan import Offer, Terms, plan_bottom_up, plan_top_down
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
+from experiments.paper.printed import PRINTED
 
 ROOT = Path(__file__).parents[2]
 PAPER = Terms(Task.LINEAR, Calibration.PAPER)
@@ -29,7 +32,7 @@ PAPER = Terms(Task.LINEAR, Calibration.PAPER)
 def test_every_erratum_has_a_check() -> None:
     text = (ROOT / "docs" / "errata.md").read_text()
     letters = re.findall(r"^\| ([a-z]) \|", text, re.MULTILINE)
-    assert letters == list("abcdefghijk")
+    assert letters == list("abcdefghijklmnopq")
     assert all(f"test_{letter}" in globals() for letter in letters)
 
 
@@ -48,6 +51,12 @@ def test_a() -> None:
     # A pair of records that breaks the printed promise.
     found, _, _ = Adversary(layout, rates, Law.LAPLACE, "B", np.random.default_rng(0)).climb(2)
     assert found > 1.4 * float(stated)
+    # Fairness: with every pair of features released once the printed promise holds.
+    objective = paper_objective(layout, Task.LINEAR)
+    once = replace(objective, weights=np.where(objective.weights == 2, 1.0, objective.weights))
+    moved = sensitivity(layout, [(b, 1.0) for b in dissect(once)], Law.LAPLACE, "B")
+    assert moved == pytest.approx(78, rel=1e-6) and whole == 450
+    assert pytest.approx(0.173, abs=5e-4) == 78 / 450 and moved < float(stated * whole)
 
 
 @pytest.mark.parametrize(("parties", "factor"), [(2, 3), (8, 36)])
@@ -111,7 +120,8 @@ def test_e() -> None:
 
 def gaussian_delta(sigma: float, epsilon: float) -> float:
     """Balle and Wang 2018, theorem 8, at sensitivity 1."""
-    return float(norm.cdf(0.5 / sigma - epsilon * sigma) - exp(epsilon) * norm.cdf(-0.5 / sigma - epsilon * sigma))
+    far = norm.logcdf(-0.5 / sigma - epsilon * sigma)
+    return float(norm.cdf(0.5 / sigma - epsilon * sigma) - exp(epsilon + far))
 
 
 def test_f() -> None:
@@ -121,6 +131,12 @@ def test_f() -> None:
     assert gaussian_delta(enough, 1.0) == pytest.approx(1e-5, rel=1e-3)
     assert 2.9 < sigma / enough < 3.2
     assert gaussian_delta(log(2) / 10, 10.0) > 0.99
+    # Fairness: an L1 sensitivity bounds the L2 one, and the formula holds below these epsilons.
+    for delta, first in ((1e-5, 168.3), (0.5, 1.552)):
+        valid = [gaussian_delta(log(1 / delta) / e, e) <= delta for e in (0.01, 0.1, 1.0, 0.99 * first, 1.01 * first)]
+        assert valid == [True, True, True, True, False]
+    change = np.random.default_rng(0).normal(size=(1000, 20))
+    assert (np.linalg.norm(change, 2, axis=1) <= np.linalg.norm(change, 1, axis=1)).all()
 
 
 def test_g() -> None:
@@ -170,3 +186,85 @@ def test_k() -> None:
     crossed = sum(b.size for b in dissect(exact_objective(layout)) if not b.single)
     assert crossed == (d // 2) ** 2 + d // 2 == 160_400
     assert crossed > 50 * (d * 2 * parties)
+    assert crossed <= d * d == 640_000  # Fairness: the Discussion's own bound.
+
+
+def test_l() -> None:
+    """Scalar products of two columns do not determine a sum of products of three."""
+    signs = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
+    assert np.array_equal(signs.T @ signs, (-signs).T @ -signs)
+    assert signs.prod(axis=1).sum() == 4 and (-signs).prod(axis=1).sum() == -4
+    layout = signed_layout([2, 1, 1])
+    names = layout.names
+    blocks = dissect(polynomial(layout, [(1.0, (names[1], names[3], names[4]))]))
+    assert blocks[0].owners == ("A", "B", "C")
+    with pytest.raises(PrivacyError, match="at most two owners"):
+        plan_top_down(layout, blocks, 1.0, Terms(Task.LINEAR))
+
+
+def test_m() -> None:
+    """ln(1 + e^z) is approximated by polynomials and is none: differences of order J + 1 of degree J vanish."""
+
+    def loss(z: np.ndarray) -> np.ndarray:
+        return np.log1p(np.exp(z))
+
+    for order in (2, 4, 6, 8):
+        assert abs(np.diff(loss(np.linspace(-1, 1, order + 1)), order)[0]) > 1e-5
+    z = np.linspace(-1, 1, 2001)
+    errors = [
+        float(np.abs(np.polynomial.Chebyshev.interpolate(loss, degree, [-1, 1])(z) - loss(z)).max())
+        for degree in (2, 4, 6)
+    ]
+    assert errors == pytest.approx([1.16e-3, 1.84e-5, 3.3e-7], rel=0.02)
+    assert log(2) + 5 / 2 + 25 / 8 - float(loss(np.array(5.0))) == pytest.approx(1.31, abs=0.01)
+
+
+def test_n() -> None:
+    """The label's square is one of the released terms, and the paper's Delta_f counts it."""
+    for d in (3, 14):
+        layout = signed_layout([d + 1])
+        blocks = dissect(paper_objective(layout, Task.LINEAR))
+        assert paper_sensitivity(blocks) == 2 * (1 + 2 * d + d * d) == 2 * (2 * d + d * d) + 2
+        label = layout.starts[layout.label]
+        assert any((block.factors == label).all(axis=1).any() for block in blocks)
+
+
+def test_o() -> None:
+    """No label in [-1, 1] has a mean square above 1, and most printed errors of DPFW are."""
+    told = [p.mean for p in PRINTED if p.table == 2 and p.method.startswith("DPFW")]
+    assert len(told) == 12 and sum(mean > 1 for mean in told) == 11
+    assert min(told) == pytest.approx(0.5487) and max(told) == 2441.0
+    labels = np.random.default_rng(0).uniform(-1, 1, 1000)
+    assert np.mean(np.square(labels)) <= np.mean(np.square(np.sign(labels))) == 1.0
+
+
+def test_p() -> None:
+    """Table 1's coincidences, and what noise of scale 45 does to a fit of 296,000 records."""
+    cell = {(p.data, p.method, p.epsilon): (p.mean, p.std) for p in PRINTED if p.table == 1}
+    assert cell["US", "non-private", None] == cell["Brazil", "non-private", None] == cell["Brazil", "FM", 10.0]
+    assert cell["US", "FM", 10.0][0] / cell["US", "non-private", None][0] == pytest.approx(1.95, abs=0.01)
+    assert all(cell[data, "DPFW-2", 10.0][0] > cell[data, "DPFW-2", 0.1][0] for data in ("US", "Brazil"))
+    d, n = 14, 296_000
+    scale = 2 * (1 + d) ** 2 / 10
+    assert scale == 45
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-1, 1, (n, d))
+    y = np.clip(x @ generator.normal(0, 0.1, d) + generator.normal(0, sqrt(0.0044), n), -1, 1)
+    gram, right = x.T @ x, x.T @ y
+    best = np.mean((y - x @ np.linalg.solve(gram, right)) ** 2)
+    for _ in range(3):
+        noise = np.triu(generator.laplace(0, scale, (d, d)))
+        noisy = np.linalg.solve(gram + noise / 2 + noise.T / 2, right + generator.laplace(0, scale, d) / 2)
+        assert best <= np.mean((y - x @ noisy) ** 2) < 1.001 * best
+
+
+def test_q() -> None:
+    """A party with half of the coordinates: its exact maximum is the record's; with fewer it is 4q(m - q)."""
+    for m, own in ((8, 2), (8, 4), (8, 6), (15, 3)):
+        layout = signed_layout([m - own, own])
+        rates = [(b, 1.0) for b in dissect(paper_objective(layout, Task.LINEAR))]
+        q = min(own, m / 2)
+        moved = sensitivity(layout, rates, Law.LAPLACE, "B")
+        assert moved == pytest.approx(4 * q * (m - q), rel=1e-6)
+        if 2 * own >= m:
+            assert moved == pytest.approx(sensitivity(layout, rates, Law.LAPLACE), rel=1e-6)
