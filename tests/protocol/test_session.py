@@ -201,3 +201,9 @@ def test_a_degree_three_agreement_cannot_be_written() -> None:
     blocks = dissect(polynomial(layout, [(1.0, layout.names[1:4])]))
     with pytest.raises(PrivacyError, match="got degree 3"):
         plan_top_down(layout, blocks, 1.0, Terms(Task.LINEAR))
+
+
+@pytest.mark.parametrize(("delta", "warned"), [(0.0, False), (1e-6, False), (1 / 49, True), (0.3, True)])
+def test_a_delta_of_one_in_n_is_warned_of(delta: float, warned: bool) -> None:
+    session = open_session(replace(agreement_of(2), delta=delta), 49, IDENTITY)
+    assert any("drawn at random" in w for w in session.warnings()) is warned

@@ -197,6 +197,11 @@ class Session:
                 f"with n={self.rows} numbers are rounded to {self.grid.bound} steps on each side of zero, which moves "
                 f"a released product by some {rounding:.2g} times its noise's standard deviation"
             )
+        if self.plan.delta >= 1 / self.rows:
+            out.append(
+                f"delta={self.plan.delta:.3g} is 1/n or more at n={self.rows}: showing one record, drawn at random, to "
+                "everybody would keep that promise too; choose a delta far below 1/n"
+            )
         if self.in_the_clear:
             out.append('product "plain" shows columns in the clear: it is for simulation only')
         if (
