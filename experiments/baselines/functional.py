@@ -9,7 +9,8 @@ w_p w_q with p < q has the coefficient 2 M_pq, so the matrix entry gets half of 
 The constant term does not move the minimum and is not drawn.
 
 Accounting: pure epsilon under replacement of one record; Delta bounds the L1 change of all coefficients when features
-and label lie in [-1, 1] (label in {0, 1} for logistic). Delta is the printed one, twice what is needed (PRIVACY.md, 5).
+and label lie in [-1, 1] (label in {0, 1} for logistic). Delta is the printed one, twice what is needed
+(docs/errata.md, h).
 
 Left open by the sources, and chosen here: no intercept unless X has a column of ones; the paper does not say what its
 argmin does with an indefinite M, so `fit_printed` returns the stationary point that a linear solve gives and says

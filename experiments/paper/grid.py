@@ -77,7 +77,7 @@ def utility(data: Sequence[str], extent: Extent) -> list[Cell]:
 
 
 def rows_of(data: str, extent: Extent) -> list[Cell]:
-    """Every row of a data set's table (EXPERIMENTS.md, "Rows of each table"), one cell for each epsilon."""
+    """Every row of a data set's table (docs/results), one cell for each epsilon."""
     logistic, wide = catalogue.task_of(data) == "logistic", data.startswith("synthetic")
     out = list(references(data))
     if not wide:

@@ -146,3 +146,41 @@ def test_links_lead_somewhere(document: Path) -> None:
     text = _BLOCK.sub("", document.read_text(encoding="utf-8"))
     for match in _LINK.finditer(text):
         assert (document.parent / match["target"]).exists(), f"{name_of(document)} links to {match['target']}"
+
+
+_MENTIONED = re.compile(r"(?<![\w/.*{}$-])((?:[\w-]+/|\.\./)*[\w-]+\.(?:md|py))\b(?![\w(])")
+_UNSEEN = re.compile(r"\b[Tt]he design(?:'s|\s+(?:asks|says|wants))\b|\bas (?:first )?designed\b")
+MADE_UP = {
+    f"tests/{name}.py"
+    for name in ("unit/test_docs", "unit/test_house", "unit/test_proofs", "end_to_end/test_alignment_workers")
+}
+"""Tests that write files of such names, or name some that do not exist on purpose."""
+
+
+def files_of_the_repository() -> list[str]:
+    """What a clone has, or would have once everything is committed."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    told = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True)
+    if told.returncode:
+        pytest.skip("not a clone")
+    return [name for name in told.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def unknown_documents(text: str, files: list[str]) -> list[str]:
+    """Documents and programs that a text names and that are not in the repository."""
+    ends = {"/".join(parts[i:]) for name in files for parts in [name.split("/")] for i in range(len(parts))}
+    found = [mention for mention in _MENTIONED.findall(text) if re.sub(r"^(\.\./)+", "", mention) not in ends]
+    return found + _UNSEEN.findall(text)
+
+
+def test_every_document_that_is_named_exists() -> None:
+    files = files_of_the_repository()
+    named = [name for name in files if name.endswith((".md", ".py", ".toml")) and name not in MADE_UP]
+    unknown = {name: unknown_documents((ROOT / name).read_text(encoding="utf-8"), files) for name in named}
+    assert not {name: found for name, found in unknown.items() if found}
+
+
+def test_a_document_that_is_not_there_is_noticed() -> None:
+    files = ["docs/errata.md", "src/colonnade/mechanism/plan.py"]
+    text = f"see {'PRIVACY'}.md, docs/errata.md and mechanism/plan.py; {'the'} design asks for it; {'nowhere'}.py"
+    assert unknown_documents(text, files) == ["PRIVACY.md", "nowhere.py", "the design asks"]
