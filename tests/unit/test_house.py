@@ -178,9 +178,8 @@ def test_floors_hold_and_can_fall(tmp_path: Path, planted: dict[str, str], broke
 
 def test_the_decision_draws_the_floors_as_they_are_checked() -> None:
     """docs/decisions/0008 has one line of floors; README has a picture of them."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
     layers = next(c["layers"] for c in contracts if c["name"] == "Imports point down only")
     drawn = " › ".join(re.sub(r"[()]", "", layer) for layer in layers)
     assert f"The floors are {drawn}," in (ROOT / "docs" / "decisions" / "0008-walls.md").read_text(encoding="utf-8")
