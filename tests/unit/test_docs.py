@@ -16,7 +16,11 @@ import polars as pl
 import pytest
 
 from colonnade.foundation.schema import column_from
+from colonnade.mechanism import solve as solving
+from colonnade.mechanism.objective import Task
+from colonnade.mechanism.plausible import plausible_records
 from colonnade.study import PARTY_KEYS, STUDY_KEYS, study_from
+from tests.unit.mechanism.releases import make_records, release_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "proofs").glob("*.md")])
@@ -184,3 +188,24 @@ def test_a_document_that_is_not_there_is_noticed() -> None:
     files = ["docs/errata.md", "src/colonnade/mechanism/plan.py"]
     text = f"see {'PRIVACY'}.md, docs/errata.md and mechanism/plan.py; {'the'} design asks for it; {'nowhere'}.py"
     assert unknown_documents(text, files) == ["PRIVACY.md", "nowhere.py", "the design asks"]
+
+
+def test_no_document_denies_that_a_party_knows_its_own_sums() -> None:
+    """Single-party blocks are computed in the clear by their owner (`exact_block`)."""
+    for document in DOCUMENTS:
+        for sentence in re.split(r"(?<=[.:])\s", document.read_text(encoding="utf-8")):
+            if re.search(r"\b[Nn]obody\b[^.]*\bexact sums?\b", sentence):
+                assert re.search(r"exact sums? over two", sentence), f"{name_of(document)}: {sentence}"
+    assert "own columns a party computes itself" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_readme_says_what_the_default_logistic_fit_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is fitted to plausible records, and is not the paper's estimator; README says both while that is so."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "**Logistic regression is not the paper's estimator.**" in text
+    assert "*plausible records*" in text and f"more than {solving.MOST_COLUMNS} columns" in text
+    used = []
+    monkeypatch.setattr(solving, "plausible_records", lambda *given: used.append(given) or plausible_records(*given))
+    moments = release_of(make_records(500, 4, logistic=True), 1e-4, 1e-4, 1, indicators=True)
+    solving.solve(moments, Task.LOGISTIC)
+    assert used
