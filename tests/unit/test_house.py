@@ -41,7 +41,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     for folder, folders, files in os.walk(ROOT):
         folders[:] = sorted(f for f in folders if f not in BUILT and not f.endswith(".egg-info"))
         for name in sorted(files):
-            if Path(name).suffix in {".py", ".md", ".toml", ".lock", ".json", ""}:
+            if name not in BUILT and Path(name).suffix in {".py", ".md", ".toml", ".lock", ".json", ""}:
                 path = Path(folder, name)
                 yield path, path.read_text(encoding="utf-8")
 

@@ -57,7 +57,8 @@ class Parameters:
 def security(modulus_bits: int) -> int:
     """Bits of security at the next larger tabulated modulus.
 
-    One bit of modulus is set aside for the hints that opened values give about the errors (docs/security.md).
+    One bit of modulus is set aside for the hints that opened values give about secrets and errors. That is enough where
+    the lattice error is 1% of the noise, and not where it is 10% or 25% (docs/security.md, "Parameters").
     """
     larger = [bits for bits in SECURITY if bits >= modulus_bits + 1]
     return SECURITY[min(larger)] if larger else 0

@@ -279,6 +279,27 @@ def test_what_cannot_be_secure_is_refused() -> None:
     assert [lattice_plan.security(bits) for bits in (32, 39, 40, 44, 51, 53)] == [173, 173, 157, 143, 129, 0]
 
 
+def test_the_security_page_has_the_estimates_that_the_code_reads() -> None:
+    """The hints shrink secret and error; the code's count is below the page's at 1%, and above it at 25%."""
+    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
+    table = page[page.index("| widths of secret and error |") :].split("\n\n")[0].split("\n")
+    head, _, *rows = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in table]
+    moduli = [int(cell.removeprefix("2^")) for cell in head[1:]]
+    none, little, more, most = (
+        {bits: int(cell) for bits, cell in zip(moduli, row[1:], strict=True) if cell} for row in rows
+    )
+    assert none == lattice_plan.SECURITY
+    told = {bits: lattice_plan.security(bits) for bits in lattice_plan.MODULUS_BITS}
+    assert all(told[bits] <= known for bits, known in little.items() if bits in told)
+    assert told[51] == 129 > more[51] == 127 > most[51] == 123
+    for row, share, columns in zip(rows[1:], (0.01, 0.25, 0.25), (800, 20, 70), strict=True):
+        shrunk = sqrt(2 * (1 + columns * share**2))
+        secret, error = (float(width) for width in row[0].split(":")[0].split(","))
+        # The last of them is rounded to one digit.
+        assert 1 / shrunk == pytest.approx(secret, rel=0.05)
+        assert sqrt(ERROR_VARIANCE) / shrunk == pytest.approx(error, rel=0.02)
+
+
 def test_a_party_answers_once_and_keeps_no_secrets() -> None:
     made = relay(session(rows=100, noise=50))
     party = made.parties[0]
