@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,15 +31,9 @@ GAIN = 70
 class Mover(Adversary):
     """Also chooses the errors: corners of the box in which those of one record's sealed coordinates lie."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        blocks: Sequence[tuple[Block, float]],
-        law: Law,
-        owner: str | None,
-        generator: np.random.Generator,
-    ) -> None:
-        super().__init__(layout, blocks, law, owner, generator)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        layout, generator = self.layout, self.generator
         parties = parties_of(layout)
         owners = np.array([-1, *(parties.index(layout.attributes[i].owner) for i in layout.attribute_of[1:])])
         rank = generator.permutation(len(parties))
