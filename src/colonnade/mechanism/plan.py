@@ -25,6 +25,10 @@ from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
 from colonnade.mechanism.weights import label_weight
 
+FEW_PARTIES = 8
+"""Up to so many, what one party's offer leaves is spent on blocks of the others, too."""
+NO_SLACK = Fraction(101, 100)
+"""A party that could get less than this many times what it gets has got what it offered."""
 LARGEST_EPSILON = 1e12
 """Far beyond any promise; the accountant's floats reach no farther."""
 
@@ -119,6 +123,8 @@ class Terms:
     """n, where it is known: the weights of blocks are chosen for it."""
     bound: int | None = None
     """That of the grid, where it is known: what rounding adds to norms and to squares is counted."""
+    draft: bool = False
+    """Only scales are wanted, to choose the grid and the words by: the plan promises nothing."""
 
     @property
     def law(self) -> Law:
@@ -185,12 +191,28 @@ def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[st
         whole = budget if terms.law is Law.LAPLACE else _root_below(2 * budget)
         scales.append(_coarse(Fraction(moved) / whole))
     if terms.calibration is Calibration.EXACT and not any(o.own is not None or o.pairs for o in offers.values()):
-        slack = min(_slack(layout, blocks, scales, terms, party, offers[party]) for party in parties_of(layout))
-        scales = [_coarse(scale / max(slack, Fraction(1))) for scale in scales]
+        scales = _spend_rest(layout, blocks, scales, terms, offers)
     return _finish(layout, blocks, scales, terms, {party: offers[party].total for party in parties_of(layout)})
 
 
 @proven("bottom_up")
+def _spend_rest(
+    layout: Layout, blocks: tuple[Block, ...], scales: list[Fraction], terms: Terms, offers: Mapping[str, Offer]
+) -> list[Fraction]:
+    """Less noise where no owner has reached its offer: blocks move less together than one by one."""
+    free = set(parties_of(layout))
+    for _ in range(3 * len(free) if len(free) <= FEW_PARTIES else 1):
+        slacks = {party: _slack(layout, blocks, scales, terms, party, offers[party]) for party in sorted(free)}
+        free = {party for party, slack in slacks.items() if slack > NO_SLACK}
+        shrunk = [i for i, block in enumerate(blocks) if free.issuperset(block.owners)]
+        if not shrunk:
+            break
+        least = min(slacks[party] for party in free)
+        for i in shrunk:
+            scales[i] = _coarse(scales[i] / least)
+    return scales
+
+
 def _slack(
     layout: Layout, blocks: tuple[Block, ...], scales: Sequence[Fraction], terms: Terms, party: str, offer: Offer
 ) -> Fraction:
@@ -346,12 +368,15 @@ def _finish(
 ) -> PrivacyPlan:
     """`promised` are epsilons that the scales keep by construction, so that rounding cannot print a larger one."""
     parties = parties_of(layout)
-    if terms.calibration is Calibration.PAPER:
+    if terms.draft:
+        alone = [Fraction(0)] * len(blocks)
+    elif terms.calibration is Calibration.PAPER:
         alone = [paper_sensitivity([b]) for b in blocks]
     else:
         alone = [_coarse(Fraction(moved)) for moved in _alone(layout, blocks, terms)]
     items = tuple(BlockPlan(b, s, scale) for b, s, scale in zip(blocks, alone, scales, strict=True))
-    record = _views(layout, items, terms, None, promised.get(None, inf))
+    scopes: tuple[str | None, ...] = () if terms.draft else (None, *parties)
+    views = {scope: _views(layout, items, terms, scope, promised.get(scope, inf)) for scope in scopes}
     return PrivacyPlan(
         layout,
         terms.task,
@@ -361,8 +386,8 @@ def _finish(
         terms.collusion,
         items,
         terms.error_factor,
-        record,
-        {party: _views(layout, items, terms, party, promised.get(party, inf)) for party in parties},
+        views.pop(None, {}),
+        {party: views[party] for party in parties if party in views},
         terms.bound,
     )
 

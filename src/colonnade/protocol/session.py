@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
@@ -221,8 +224,32 @@ def _named(views: dict[View, float | None]) -> dict[str, float | None]:
     return {view.value: epsilon for view, epsilon in views.items()}
 
 
+_computed: ContextVar[dict[tuple[str, int, bytes], Session] | None] = ContextVar("computed", default=None)
+
+
+@contextmanager
+def plan_once() -> Iterator[None]:
+    """Within this context the same terms are planned once: where all roles share a process, all compute the same."""
+    token = _computed.set({})
+    try:
+        yield
+    finally:
+        _computed.reset(token)
+
+
 def open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
     """Compute the plan of a session; the server proposes it and every party computes it again."""
+    computed = _computed.get()
+    if computed is None:
+        return _open_session(agreement, rows, identity)
+    # Parties stand in the order of the schema, which decides the plan: keys are not sorted.
+    key = (json.dumps(agreement.to()), rows, identity)
+    if key not in computed:
+        computed[key] = _open_session(agreement, rows, identity)
+    return computed[key]
+
+
+def _open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
     check_rows(rows)
     layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
     released = _release(agreement, layout, rows)
@@ -231,7 +258,7 @@ def open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
         layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
     blocks = _blocks(agreement, layout, released)
     terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
-    plan = _plan(agreement, layout, blocks, terms)
+    plan = _plan(agreement, layout, blocks, replace(terms, draft=True))
     crosses = _crosses(layout, released)
     gain, modulus_bits, reach = 1, 64, 0
     if agreement.product == "lattice" and crosses:
