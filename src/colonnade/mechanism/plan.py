@@ -201,7 +201,7 @@ def _spend_rest(
 ) -> list[Fraction]:
     """Less noise where no owner has reached its offer: blocks move less together than one by one."""
     free = set(parties_of(layout))
-    for _ in range(3 * len(free) if len(free) <= FEW_PARTIES else 1):
+    for _ in range(5 * len(free) if len(free) <= FEW_PARTIES else 1):
         slacks = {party: _slack(layout, blocks, scales, terms, party, offers[party]) for party in sorted(free)}
         free = {party for party, slack in slacks.items() if slack > NO_SLACK}
         shrunk = [i for i, block in enumerate(blocks) if free.issuperset(block.owners)]
