@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.coding import Coding, code_block
+from colonnade.coding import Coding, code_block, corrected
 from colonnade.crypto.product import Columns
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.grid import Grid
@@ -31,7 +31,8 @@ class IntegerColumns:
 
     stored: NDArray[np.int16] | StoredRows
     gram: Floats
-    """Sums of products of all columns and of the constant 1: they are formed in the one pass that makes the columns."""
+    """Sums of products of all columns and of the constant 1, squares corrected for rounding: they are formed in the one
+    pass that makes the columns."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -62,24 +63,25 @@ class Table:
         """These rows in this order, without ids."""
         return Table(self.party, self.columns, taken(self.values, rows), len(rows))
 
-    def encode(self, layout: Layout, grid: Grid, workers: Workers = HERE) -> Columns:
-        """The party's coordinates in the layout's order, as integers, block by block."""
+    def encode(self, layout: Layout, grid: Grid, coins: bytes, workers: Workers = HERE) -> Columns:
+        """The party's coordinates in the layout's order, as integers, block by block; `coins` decide the rounding."""
         own = tuple(a for a in layout.attributes if a.owner == self.party)
-        coding = Coding(self.party, self.columns, own, grid, dict(layout.norms).get(self.party))
+        coding = Coding(self.party, self.columns, own, grid, coins, dict(layout.norms).get(self.party))
         width = coding.width
         small = 2 * self.rows * width <= CACHE_BYTES
         out = np.empty((self.rows, width), np.int16) if small else StoredRows(width)
-        gram, start = np.zeros((width + 1, width + 1)), 0
-        for rows, sums in self._coded(coding, workers):
+        gram, enlarged, start = np.zeros((width + 1, width + 1)), np.zeros(width), 0
+        for rows, sums, more in self._coded(coding, workers):
             if isinstance(out, StoredRows):
                 out.append(rows)
             else:
                 out[start : start + len(rows)] = rows
             gram += sums
+            enlarged += more
             start += len(rows)
-        return IntegerColumns(out, gram)
+        return IntegerColumns(out, corrected(coding, gram, enlarged))
 
-    def _coded(self, coding: Coding, workers: Workers) -> Iterator[tuple[NDArray[np.int16], Floats]]:
+    def _coded(self, coding: Coding, workers: Workers) -> Iterator[tuple[NDArray[np.int16], Floats, Floats]]:
         if isinstance(self.values, Unread) and not self.values.known:
             return self.values.coded(coding, workers)
         names = {name for name, _ in coding.sources}
@@ -87,7 +89,8 @@ class Table:
         spans = [(start, min(self.rows, start + step)) for start in range(0, self.rows, step)]
         inside = {name for name, count in (self.clipped or {}).items() if not count}
         pieces = (
-            (coding, {n: part(self.values[n], *span) for n in names}, span[1] - span[0], inside) for span in spans
+            (coding, {n: part(self.values[n], *span) for n in names}, span[0], span[1] - span[0], inside)
+            for span in spans
         )
         return workers.map(code_block, pieces)
 
@@ -123,15 +126,15 @@ class Unread(Mapping[str, Stored]):
     def known(self) -> bool:
         return self._known is not None
 
-    def coded(self, coding: Coding, workers: Workers) -> Iterator[tuple[NDArray[np.int16], Floats]]:
+    def coded(self, coding: Coding, workers: Workers) -> Iterator[tuple[NDArray[np.int16], Floats, Floats]]:
         """Integer rows and sums of products, block by block, in one pass through the file."""
         pieces, seen = Pieces(self._party, self._path, self._columns), 0
         self.clipped.update(dict.fromkeys(self.clipped, 0))
-        for rows, sums, outside in workers.map(_coded_frame, ((coding, *piece) for piece in pieces)):
+        for rows, sums, more, outside in workers.map(_coded_frame, ((coding, *piece) for piece in pieces)):
             seen += len(rows)
             for name, count in outside.items():
                 self.clipped[name] += count
-            yield rows, sums
+            yield rows, sums, more
         if seen != self.rows:
             raise DataError(f"party {self._party}: {self._path.name} had {self.rows} records and has {seen} now")
 
@@ -193,7 +196,7 @@ def table_from(
 
 def _coded_frame(
     coding: Coding, party: str, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
-) -> tuple[NDArray[np.int16], Floats, dict[str, int]]:
+) -> tuple[NDArray[np.int16], Floats, Floats, dict[str, int]]:
     values, outside = checked(party, frame, columns, before)
     inside = {name for name, count in outside.items() if not count}
-    return *code_block(coding, values, frame.height, inside), outside
+    return *code_block(coding, values, before, frame.height, inside), outside

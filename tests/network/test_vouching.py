@@ -431,7 +431,8 @@ def test_unsigned_columns_let_the_server_ask_for_one_record(study: Study, tmp_pa
     session = amplifier.hub._server.session
     assert session is not None and amplifier.added > 10 * session.grid.bound
     table = read_table("works", tmp_path / "works.csv", study.agreement.schema.parties["works"], "person")
-    record = table.encode(session.plan.layout, session.grid).rows(0, 1)[0]
+    coins = Randomness(SEED).child("party works").child("rounding").bytes(32)
+    record = table.encode(session.plan.layout, session.grid, coins).rows(0, 1)[0]
     found: set[int] = set()
     for before, after in zip(honest.release.blocks, attacked.release.blocks, strict=True):
         moved = after.values - before.values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade.foundation.grid import Grid
+from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.dissection import dissect, traces
 from colonnade.mechanism.moments import Law, Layout, Role
@@ -114,7 +114,7 @@ def test_encoded_records_are_within_the_norm_on_the_grid() -> None:
     columns = {f"b{i}": Numeric(-1, 1) for i in range(WIDTHS["b"])}
     table = Table("b", columns, {name: generator.uniform(-1, 1, 500) for name in columns}, 500)
     grid = Grid(63)
-    rows = table.encode(layout, grid).rows(0, 500).astype(np.float64)
+    rows = table.encode(layout, grid, bytes(32)).rows(0, 500).astype(np.float64)
     lengths = np.linalg.norm(rows, axis=1)
-    assert lengths.max() <= NORMS["b"] * grid.bound
+    assert lengths.max() <= rounded_norm(NORMS["b"], WIDTHS["b"], grid.bound) * grid.bound
     assert (lengths > 0.9 * NORMS["b"] * grid.bound).mean() > 0.2

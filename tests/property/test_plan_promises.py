@@ -97,3 +97,16 @@ def test_scales_are_short_rationals(seed: int, epsilon: float) -> None:
     for item in plan_top_down(layout, blocks, epsilon, terms_for(layout)).blocks:
         assert item.scale.numerator.bit_length() <= 25 or item.scale.denominator == 1
         assert item.scale.denominator & (item.scale.denominator - 1) == 0
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), delta=st.sampled_from([0.0, 1e-6]), data=st.data())
+def test_bottom_up_leaves_no_budget_unused(seed: int, delta: float, data: st.DataObject) -> None:
+    layout, blocks, _ = case(seed)
+    offers = {p: Offer(data.draw(st.floats(0.1, 3.0))) for p in parties_of(layout)}
+    plan = plan_bottom_up(layout, blocks, offers, terms_for(layout, delta))
+    got = {p: plan.parties[p][View.OUTSIDER] or 0.0 for p in offers}
+    assert all(got[p] <= offers[p].total for p in offers)
+    # Every block has an owner who has got what it offered: less noise would break a promise.
+    for item in plan.blocks:
+        assert max(got[p] / offers[p].total for p in item.block.owners) > 0.9

@@ -14,7 +14,7 @@ from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Sc
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import Envelope
-from colonnade.protocol.party import Party
+from colonnade.protocol.party import Party, Summed
 from colonnade.protocol.server import Server
 from colonnade.protocol.session import Session
 from colonnade.table import Table
@@ -98,11 +98,21 @@ def wired(agreement: Agreement, seed: bytes | None = b"seed", drop: Drop = lambd
     )
 
 
+def coins_of(party: str, seed: bytes = b"seed") -> bytes:
+    """The coins by which a party of a seeded session rounds."""
+    return Randomness(seed).child(f"party {party}").child("rounding").bytes(32)
+
+
 def exact_moments(session: Session, tables: Mapping[str, Table]) -> NDArray[np.float64]:
-    """Sums of all products of coordinates on the session's grid, the constant first."""
-    parts = [np.full((session.rows, 1), session.grid.bound, dtype=np.float64)]
+    """Sums of all products of coordinates on the session's grid, the constant first, squares corrected."""
+    parts, grams = [np.full((session.rows, 1), session.grid.bound, dtype=np.float64)], []
     for name in session.parties:
-        columns = tables[name].encode(session.plan.layout, session.grid)
+        columns = tables[name].encode(session.plan.layout, session.grid, coins_of(name))
+        assert isinstance(columns, Summed)
         parts.append(np.asarray(columns.rows(0, session.rows), dtype=np.float64))
-    record = np.concatenate(parts, axis=1) / session.grid.bound
-    return record.T @ record
+        grams.append((session.columns_of(name), columns.gram[1:, 1:]))
+    record = np.concatenate(parts, axis=1)
+    out = record.T @ record
+    for own, gram in grams:
+        out[own, own] = gram
+    return out / session.grid.unit

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
+from colonnade.foundation.grid import LARGEST_BOUND
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
@@ -46,9 +47,14 @@ def _study(frame: pl.DataFrame, K: int, epsilon: float, delta: float = 0.0) -> t
 
 def _frame(n: int, d: int) -> pl.DataFrame:
     draw = np.random.default_rng(11)
-    X = draw.uniform(-1, 1, (n, d)) @ (np.eye(d) * 0.6 + 0.4 / d)
-    y = np.clip(X @ draw.uniform(-0.5, 0.5, d) + 0.1 + 0.05 * draw.standard_normal(n), -1, 1)
+    X = _on_grid(draw.uniform(-1, 1, (n, d)) @ (np.eye(d) * 0.6 + 0.4 / d))
+    y = _on_grid(np.clip(X @ draw.uniform(-0.5, 0.5, d) + 0.1 + 0.05 * draw.standard_normal(n), -1, 1))
     return pl.DataFrame({**{f"x{j}": X[:, j] for j in range(d)}, LABEL: y})
+
+
+def _on_grid(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values on odd steps of the finest grid, halves of which are on it too: rounding moves none of them."""
+    return (2 * np.rint((values * LARGEST_BOUND - 1) / 2) + 1) / LARGEST_BOUND
 
 
 def _fixed_point(outcome: Outcome, tables: dict[str, Table]) -> dict[str, NDArray[np.float64]]:
@@ -56,7 +62,7 @@ def _fixed_point(outcome: Outcome, tables: dict[str, Table]) -> dict[str, NDArra
     session = outcome.session
     layout, out = session.plan.layout, {}
     for owner, table in tables.items():
-        integers = table.encode(layout, session.grid)
+        integers = table.encode(layout, session.grid, bytes(32))
         names = [c for a in layout.attributes if a.owner == owner for c in a.coordinates]
         matrix = np.asarray(integers.rows(0, integers.shape[0]), dtype=np.float64) / session.grid.bound
         out |= {name: matrix[:, j] for j, name in enumerate(names)}

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.foundation.errors import ProductError
-from colonnade.protocol.session import SHARES, Session, _rounding
+from colonnade.foundation.errors import ProductError, StudyError
+from colonnade.protocol.precision import MOST_ROWS, SHARES, rounding_share
+from colonnade.protocol.session import Session
 from colonnade.study import study_from
 
 
@@ -25,12 +26,17 @@ def session(rows: int, columns: int, parties: int) -> Session:
 @pytest.mark.parametrize(("rows", "fine"), [(10**5, True), (10**7, True), (10**8, False), (10**9, False)])
 def test_a_plan_for_many_records_says_what_it_rounds(rows: int, fine: bool) -> None:
     planned = session(rows, 200, 5)
-    rounding = _rounding(planned.plan, rows, planned.grid.bound)
-    assert rounding < float(SHARES[0] if fine else SHARES[-1])
+    rounding = rounding_share(planned.plan, rows, planned.grid.bound)
+    assert rounding < float((SHARES[0] if fine else SHARES[-1])[0])
     assert any("rounded" in note for note in planned.warnings()) is not fine
     # What is opened fits the word, and the lattice error still costs under a hundredth of epsilon.
     assert planned.spec.reach < 1 << (planned.spec.modulus_bits - 1)
     assert 1 < planned.plan.error_factor < 1.01
+
+
+def test_more_records_than_a_sum_holds_exactly_are_refused() -> None:
+    with pytest.raises(StudyError, match=f"at most 2\\^31={MOST_ROWS} records, got n={MOST_ROWS + 1}"):
+        session(MOST_ROWS + 1, 200, 5)
 
 
 def test_what_no_word_holds_is_refused() -> None:

@@ -65,6 +65,7 @@ class _Searching(InProcess):
     def __init__(self, server: Server, parties: dict[str, Party], tables: dict[str, Table]) -> None:
         super().__init__(server, parties)
         self.tables = tables
+        self.coins = {n: Randomness(b"search").child(n).child("rounding").bytes(32) for n in tables}
         self.looked = 0
         self.found: list[str] = []
         self._exact: set[int] = set()
@@ -74,7 +75,7 @@ class _Searching(InProcess):
         if session is None or self._exact:
             return
         encoded = {
-            n: t.encode(session.plan.layout, session.grid).rows(0, ROWS).astype(np.int64)
+            n: t.encode(session.plan.layout, session.grid, self.coins[n]).rows(0, ROWS).astype(np.int64)
             for n, t in self.tables.items()
         }
         for cross in session.spec.crosses:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ import polars as pl
 import pytest
 
 from colonnade import reading, spool, table
+from colonnade.coding import Coding
 from colonnade.foundation.errors import DataError
-from colonnade.foundation.grid import Grid
+from colonnade.foundation.grid import Grid, rounded_norm
+from colonnade.foundation.randomness import Stream
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.moments import Attribute, Kind, Layout, Role
@@ -39,6 +42,7 @@ LAYOUT = Layout(
     )
 )
 GRID = Grid(127)
+COINS = bytes(range(32))
 
 
 @pytest.fixture(scope="module")
@@ -57,20 +61,22 @@ def frame() -> pl.DataFrame:
 
 
 def integers(read: Table, workers: Workers | None = None) -> np.ndarray:
-    columns = read.encode(LAYOUT, GRID) if workers is None else read.encode(LAYOUT, GRID, workers)
+    columns = read.encode(LAYOUT, GRID, COINS) if workers is None else read.encode(LAYOUT, GRID, COINS, workers)
     assert columns.shape == (read.rows, 12)
     return columns.rows(0, read.rows)
 
 
 def naive(frame: pl.DataFrame) -> np.ndarray:
-    """The same integers, column by column."""
-    pay = np.rint((1 + COLUMNS["pay"].signed(frame["pay"].to_numpy().astype(float))) * 63.5)  # type: ignore[union-attr]
+    """The same integers, column by column: two of them are rounded by the coins of the row."""
+    coins = (np.frombuffer(Stream(COINS).bytes(8 * frame.height), np.uint32) | 1).reshape(-1, 2) / 2**32
+    pay = np.floor((1 + COLUMNS["pay"].signed(frame["pay"].to_numpy().astype(float))) * 63.5 + coins[:, 1])  # type: ignore[union-attr]
+    age = np.floor(COLUMNS["age"].signed(frame["age"].to_numpy()) * 127 + coins[:, 0])  # type: ignore[union-attr]
     codes = frame["job"].replace_strict(["clerk", "smith"], [0, 1], default=2).to_numpy()
     parts = [
-        GRID.signed(COLUMNS["age"].signed(frame["age"].to_numpy()))[:, None],  # type: ignore[union-attr]
-        GRID.indicators(COLUMNS["binned"].codes(frame["binned"].to_numpy()), 3),  # type: ignore[union-attr]
-        GRID.indicators(codes, 3),
-        GRID.indicators((frame["member"] == "yes").to_numpy().astype(np.int32), 2),
+        age[:, None],
+        127 * np.eye(3)[COLUMNS["binned"].codes(frame["binned"].to_numpy())],  # type: ignore[union-attr]
+        127 * np.eye(3)[codes],
+        127 * np.eye(2)[(frame["member"] == "yes").to_numpy().astype(np.int32)],
         np.where(codes == 1, 127, 0)[:, None],
         np.stack([127 - pay, pay], axis=1),
     ]
@@ -127,13 +133,13 @@ def test_disk_and_workers_change_nothing(frame: pl.DataFrame, tmp_path: Path, mo
         workers = Workers(executor, 5)
         stored = read_table("p", tmp_path / "t.parquet", COLUMNS, None, workers)
         assert all(isinstance(column, spool.StoredColumn) for column in stored.values.values())
-        columns = stored.encode(LAYOUT, GRID, workers)
+        columns = stored.encode(LAYOUT, GRID, COINS, workers)
     assert isinstance(columns, IntegerColumns)
     assert isinstance(columns.stored, spool.StoredRows)
     assert np.array_equal(columns.rows(0, ROWS), integers(plain))
     assert np.array_equal(columns.rows(1090, 2250), naive(frame)[1090:2250])
     order = np.random.default_rng(1).permutation(ROWS)[:4000]
-    assert np.array_equal(integers(stored.take(order)), naive(frame)[order])
+    assert np.array_equal(integers(stored.take(order)), naive(frame[order]))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
@@ -146,7 +152,7 @@ def test_a_table_in_the_files_order_is_coded_as_it_is_read(frame: pl.DataFrame, 
         assert np.array_equal(integers(opened, Workers(executor, 3)), naive(frame))
     assert opened.clipped == read.clipped
     # Asked for in another order it is stored after all.
-    assert np.array_equal(integers(opened.take(np.arange(ROWS)[::-1])), naive(frame)[::-1])
+    assert np.array_equal(integers(opened.take(np.arange(ROWS)[::-1])), naive(frame[::-1]))
     assert np.array_equal(integers(opened), naive(frame))
     assert opened.clipped == read.clipped
     assert np.array_equal(opened.coordinates()["age"], read.coordinates()["age"])
@@ -156,7 +162,7 @@ def test_a_table_that_is_coded_as_it_is_read_is_checked_too(frame: pl.DataFrame,
     path = tmp_path / "t.parquet"
     frame.with_columns(age=pl.when(pl.col("age") < 30).then(None).otherwise(pl.col("age"))).write_parquet(path)
     with pytest.raises(DataError, match="column age misses"):
-        open_table("p", path, COLUMNS).encode(LAYOUT, GRID)
+        open_table("p", path, COLUMNS).encode(LAYOUT, GRID, COINS)
     with pytest.raises(DataError, match="has no column 'age'"):
         frame.drop("age").write_parquet(path)
         open_table("p", path, COLUMNS)
@@ -172,7 +178,7 @@ def test_a_table_that_is_coded_as_it_is_read_is_checked_too(frame: pl.DataFrame,
     opened = open_table("p", path, COLUMNS)
     frame[:5000].write_parquet(path)
     with pytest.raises(DataError, match=f"had {ROWS} records and has 5000 now"):
-        opened.encode(LAYOUT, GRID)
+        opened.encode(LAYOUT, GRID, COINS)
 
 
 def test_sums_of_products_come_with_the_columns(frame: pl.DataFrame) -> None:
@@ -184,10 +190,15 @@ def test_sums_of_products_come_with_the_columns(frame: pl.DataFrame) -> None:
         def rows(self, start: int, stop: int) -> np.ndarray:
             return columns.rows(start, stop)
 
-    columns = table_from("p", frame, COLUMNS).encode(LAYOUT, GRID)
+    columns = table_from("p", frame, COLUMNS).encode(LAYOUT, GRID, COINS)
     assert isinstance(columns, Summed)
     assert not isinstance(Bare(), Summed)
-    assert np.array_equal(_gram(columns, GRID.bound), _gram(Bare(), GRID.bound))
+    changed = _gram(columns, GRID.bound) - _gram(Bare(), GRID.bound)
+    # Squares of rounded numbers alone are corrected: age's, and those of the two halves of pay.
+    assert set(zip(*np.nonzero(changed), strict=True)) == {(1, 1), (11, 11), (12, 12), (11, 12), (12, 11)}
+    # Two of seven ages are clipped to a bound, which needs no rounding.
+    assert changed[1, 1] == pytest.approx(-ROWS / 6 * 5 / 7, rel=0.05)
+    assert changed[11, 11] == changed[12, 12] == -changed[11, 12]
 
 
 def test_a_norm_is_kept_in_every_record() -> None:
@@ -195,21 +206,33 @@ def test_a_norm_is_kept_in_every_record() -> None:
     own = {f"x{k}": Numeric(-1, 1) for k in range(5)}
     frame = pl.DataFrame({name: draw.uniform(-1, 1, 3000) for name in own})
     layout = Layout(tuple(Attribute(f"p.{n}", "p", Kind.SIGNED, (n,)) for n in own), (("p", 1.0),))
-    rows = table_from("p", frame, own).encode(layout, GRID).rows(0, 3000).astype(np.int64)
-    assert (np.square(rows).sum(axis=1) <= 127**2).all()
-    short = np.sqrt(np.square(frame.to_numpy()).sum(axis=1)) < 0.95
-    assert np.array_equal(rows[short], np.rint(frame.to_numpy()[short] * 127))
+    rows = table_from("p", frame, own).encode(layout, GRID, COINS).rows(0, 3000).astype(np.int64)
+    assert (np.square(rows).sum(axis=1) <= (rounded_norm(1.0, 5, 127) * 127) ** 2).all()
+    lengths = np.linalg.norm(frame.to_numpy(), axis=1, keepdims=True)
+    assert np.abs(rows - frame.to_numpy() / np.maximum(lengths, 1) * 127).max() < 1
+    assert (np.square(rows).sum(axis=1) > 127**2).mean() > 0.1
+
+
+def test_coins_depend_on_the_row_alone(frame: pl.DataFrame) -> None:
+    own = tuple(a for a in LAYOUT.attributes if a.owner == "p")
+    coding = Coding("p", COLUMNS, own, GRID, COINS)
+    whole = coding.toss(0, 1000)
+    for start, stop in ((0, 1), (1, 2), (3, 1000), (517, 600), (999, 1000)):
+        assert np.array_equal(coding.toss(start, stop), whole[start:stop])
+    other = replace(coding, coins=bytes([1] * 32))
+    assert not np.array_equal(other.toss(0, 1000), whole)
+    assert abs(whole / 2**32 - 0.5).mean() == pytest.approx(0.25, abs=0.02)
 
 
 def test_bounds_of_any_size_reach_the_grid() -> None:
     for low, high in ((0.0, 5e-324), (-8e307, 8e307), (-3.0, 1e-9), (0.0, 1e-310)):
         frame = pl.DataFrame({"x": [low, high, low / 2 + high / 2, float("inf"), float("-inf")]})
         layout = Layout((Attribute("p.x", "p", Kind.SIGNED, ("x",)),))
-        found = table_from("p", frame, {"x": Numeric(low, high)}).encode(layout, GRID).rows(0, 5).ravel()
+        found = table_from("p", frame, {"x": Numeric(low, high)}).encode(layout, GRID, COINS).rows(0, 5).ravel()
         assert found[[0, 1, 3, 4]].tolist() == [-127, 127, 127, -127]
     # Between these bounds a float64 has no middle: what is rounded must stay on the grid all the same.
     frame = pl.DataFrame({"x": [2.0**53, 2.0**53 + 2, 0.0, 1e300]})
-    found = table_from("p", frame, {"x": Numeric(2.0**53, 2.0**53 + 2)}).encode(layout, GRID).rows(0, 4)
+    found = table_from("p", frame, {"x": Numeric(2.0**53, 2.0**53 + 2)}).encode(layout, GRID, COINS).rows(0, 4)
     assert np.abs(found).max() <= 127
 
 

@@ -30,6 +30,8 @@ MOST_LEVELS = 8
 BEYOND = 3.0
 """How many widths a number that stands for a bound lies outside it."""
 STARTS = 6
+COINS = bytes(32)
+"""All records here lie on the grid, so that any coins round them alike."""
 MANY = 20_000
 """Released numbers from which on a single climb must do."""
 
@@ -43,23 +45,27 @@ class Pair:
     after: Record
 
 
-def candidates(column: Column) -> list[Any]:
-    """Raw values that may be extreme: bounds, the middle and quarters, one value in each bin, levels."""
+def candidates(column: Column, bound: int) -> list[Any]:
+    """Raw values that may be extreme: bounds, about the middle and quarters, one value in each bin, levels."""
     if not isinstance(column, Numeric):
         return list(column.all_levels)[:MOST_LEVELS]
     if column.bins:
         edges = [column.low, *column.bins, column.high]
         return [(a + b) / 2 for a, b in pairwise(edges)][:MOST_LEVELS]
     width = column.high - column.low
-    inner = [column.low + width * share for share in (0.25, 0.5, 0.75)]
+    inner = [_on_grid(column, share, bound) for share in (0.25, 0.5, 0.75)]
     return [column.low - BEYOND * width, *inner, column.high + BEYOND * width]
 
 
-def middle(column: Column) -> Any:
-    """A value for records that are only there to be there: three quarters of the way up, or the first level."""
-    if isinstance(column, Numeric):
-        return column.low + 0.75 * (column.high - column.low)
-    return column.all_levels[0]
+def _on_grid(column: Numeric, share: float, bound: int) -> float:
+    """A number about that far up, which needs no rounding: an odd step of the grid, since a label is cut in halves."""
+    step = 2 * round((bound * (2 * share - 1) - 1) / 2) + 1
+    return column.low + (column.high - column.low) * (0.5 + step / (2 * bound))
+
+
+def middle(column: Column, bound: int) -> Any:
+    """A value for records that are only there to be there: some three quarters of the way up, or the first level."""
+    return _on_grid(column, 0.75, bound) if isinstance(column, Numeric) else column.all_levels[0]
 
 
 class Climber:
@@ -72,7 +78,7 @@ class Climber:
         self.codes: dict[tuple[str, str], tuple[Integers, Floats]] = {}
         for party, columns in session.agreement.schema.parties.items():
             for name, column in columns.items():
-                raw = candidates(column)
+                raw = candidates(column, session.grid.bound)
                 self.values[party, name] = raw
                 self.codes[party, name] = _coordinates(session, party, name, raw)
         self.columns = list(self.values)
@@ -153,8 +159,9 @@ class Climber:
 def _coordinates(session: Session, party: str, name: str, raw: list[Any]) -> tuple[Integers, Floats]:
     """Where a column stands in the record's vector, and what each raw value is there."""
     columns = session.agreement.schema.parties[party]
-    frame = {other: raw if other == name else [middle(column)] * len(raw) for other, column in columns.items()}
-    encoded = table_from(party, pl.DataFrame(frame), columns).encode(session.plan.layout, session.grid)
+    bound = session.grid.bound
+    frame = {other: raw if other == name else [middle(column, bound)] * len(raw) for other, column in columns.items()}
+    encoded = table_from(party, pl.DataFrame(frame), columns).encode(session.plan.layout, session.grid, COINS)
     rows = np.asarray(encoded.rows(0, len(raw)), dtype=np.float64) / session.grid.bound
     # An attribute is named after its column; in the paper's encoding after its column and a level's number.
     own = [
@@ -172,7 +179,7 @@ def tables_with(session: Session, records: Sequence[Record], rows: int) -> dict[
     out = {}
     for party, columns in session.agreement.schema.parties.items():
         frame = {
-            name: [r[party][name] for r in records] + [middle(column)] * (rows - len(records))
+            name: [r[party][name] for r in records] + [middle(column, session.grid.bound)] * (rows - len(records))
             for name, column in columns.items()
         }
         out[party] = table_from(party, pl.DataFrame(frame), columns)
@@ -183,7 +190,7 @@ def exact_vector(session: Session, tables: Mapping[str, Table]) -> Integers:
     """The integers that a session on these tables would open if there were no noise."""
     parts = [np.full((session.rows, 1), session.grid.bound, dtype=np.int64)]
     for name in session.parties:
-        columns = tables[name].encode(session.plan.layout, session.grid)
+        columns = tables[name].encode(session.plan.layout, session.grid, COINS)
         parts.append(np.asarray(columns.rows(0, session.rows), dtype=np.int64))
     record = np.concatenate(parts, axis=1)
     products = record.T @ record

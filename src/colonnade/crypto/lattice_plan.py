@@ -91,12 +91,14 @@ def choose_parameters(
     *,
     levels: int = 1,
     share: Fraction = ERROR_SHARE,
+    own_reach: int = 0,
 ) -> Parameters:
     """The smallest modulus that holds the products and the noise, and the largest gain that fits in it.
 
     `noise_std` (the least of any cross) and `noise_reach` (passed with a probability under 2^-40) are in units of the
     product before the gain; `columns` counts all parties' columns, `levels` the largest attribute's. `share` is the
-    most that the lattice error's standard deviation may be of the noise's.
+    most that the lattice error's standard deviation may be of the noise's. `own_reach` bounds what parties add to the
+    same words without the gain: sums of one owner, such as traces.
     """
     if hint_error_std(columns) < ERROR_STD:
         raise ProductError(f"the lattice product serves fewer columns than this: its hints allow no columns={columns}")
@@ -105,12 +107,15 @@ def choose_parameters(
     span = rows * bound**2 + noise_reach
     for modulus_bits in MODULUS_BITS:
         room = (1 << (modulus_bits - 1)) - 1 - error_reach
+        if own_reach > room:
+            continue
         gain = min(room // span, LARGEST_MESSAGE // bound)
         if gain >= least and security(modulus_bits) >= SECURITY_FLOOR:
             reach = gain * span + error_reach
             return Parameters(modulus_bits, gain, TAU, reach, error_std, security(modulus_bits))
     raise ProductError(
-        f"rows={rows}, bound={bound}, noise_std={noise_std}, noise_reach={noise_reach} need a modulus above "
+        f"rows={rows}, bound={bound}, noise_std={noise_std:.6g}, noise_reach={noise_reach}, own_reach={own_reach} "
+        "need a modulus above "
         f"2^{MODULUS_BITS[-1]}, which would leave fewer than {SECURITY_FLOOR} bits of security"
     )
 

@@ -6,21 +6,29 @@ A budget is epsilon for Laplace and rho = 1 / (2 variance at unit sensitivity) f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from math import ceil, inf, log2, sqrt
 
+import numpy as np
+
 from colonnade.foundation.errors import PrivacyError
+from colonnade.foundation.grid import rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho
 from colonnade.mechanism.dissection import Block, allocate, parties_of, require_one_owner_of_sums, require_two_owners
-from colonnade.mechanism.moments import Law, Layout, Role
+from colonnade.mechanism.moments import Kind, Law, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
 from colonnade.mechanism.weights import label_weight
 
+FEW_PARTIES = 8
+"""Up to so many, what one party's offer leaves is spent on blocks of the others, too."""
+NO_SLACK = Fraction(101, 100)
+"""A party that could get less than this many times what it gets has got what it offered."""
 LARGEST_EPSILON = 1e12
 """Far beyond any promise; the accountant's floats reach no farther."""
 
@@ -77,6 +85,8 @@ class PrivacyPlan:
     """By how much the secure product's own error may stretch the sensitivity of cross-party blocks."""
     record: Epsilons
     parties: Mapping[str, Epsilons]
+    bound: int | None = None
+    """That of the grid whose rounding the scales count with."""
     neighbours: Neighbours = Neighbours.REPLACE_ONE
 
     @property
@@ -111,6 +121,10 @@ class Terms:
     error_factor: Fraction = Fraction(1)
     rows: int | None = None
     """n, where it is known: the weights of blocks are chosen for it."""
+    bound: int | None = None
+    """That of the grid, where it is known: what rounding adds to norms and to squares is counted."""
+    draft: bool = False
+    """Only scales are wanted, to choose the grid and the words by: the plan promises nothing."""
 
     @property
     def law(self) -> Law:
@@ -153,7 +167,7 @@ def plan_top_down(layout: Layout, blocks: tuple[Block, ...], epsilon: float, ter
     if terms.calibration is Calibration.PAPER:
         scales = [paper_sensitivity(blocks) / Fraction(epsilon)] * len(blocks)  # Alg. 1, line 3
     else:
-        budget = Fraction(epsilon) if terms.law is Law.LAPLACE else gaussian_rho(epsilon, terms.delta)
+        budget = _budget(epsilon, terms)
         weights = _weights(layout, blocks, budget, terms)
         total = _joint(layout, blocks, [float(w) for w in weights], terms)
         allowed = budget if terms.law is Law.LAPLACE else _root_below(2 * budget)
@@ -169,7 +183,7 @@ def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[st
         if party not in offers:
             raise PrivacyError(f"party {party} must offer an epsilon in the bottom-up case, got none")
     budgets = [_Split(layout, blocks, party, offers[party], terms).budgets for party in parties_of(layout)]
-    scales = []
+    scales: list[Fraction] = []
     for i, (block, moved) in enumerate(zip(blocks, _alone(layout, blocks, terms), strict=True)):
         budget = min(b[i] for b in budgets if b[i] is not None)  # type: ignore[type-var]
         assert budget is not None
@@ -178,7 +192,41 @@ def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[st
             continue
         whole = budget if terms.law is Law.LAPLACE else _root_below(2 * budget)
         scales.append(_coarse(Fraction(moved) / whole))
+    if terms.calibration is Calibration.EXACT and not any(o.own is not None or o.pairs for o in offers.values()):
+        scales = _spend_rest(layout, blocks, scales, terms, offers)
     return _finish(layout, blocks, scales, terms, {party: offers[party].total for party in parties_of(layout)})
+
+
+@proven("bottom_up")
+def _spend_rest(
+    layout: Layout, blocks: tuple[Block, ...], scales: list[Fraction], terms: Terms, offers: Mapping[str, Offer]
+) -> list[Fraction]:
+    """Less noise where no owner has reached its offer: blocks move less together than one by one."""
+    free = set(parties_of(layout))
+    for _ in range(5 * len(free) if len(free) <= FEW_PARTIES else 1):
+        slacks = {party: _slack(layout, blocks, scales, terms, party, offers[party]) for party in sorted(free)}
+        free = {party for party, slack in slacks.items() if slack > NO_SLACK}
+        shrunk = [i for i, block in enumerate(blocks) if free.issuperset(block.owners)]
+        if not shrunk:
+            break
+        least = min(slacks[party] for party in free)
+        for i in shrunk:
+            scales[i] = _coarse(scales[i] / least)
+    return scales
+
+
+def _slack(
+    layout: Layout, blocks: tuple[Block, ...], scales: Sequence[Fraction], terms: Terms, party: str, offer: Offer
+) -> Fraction:
+    """By how much all noise could shrink before a party's part gets what it offered: blocks move less together."""
+    budget = _budget(offer.total, terms)
+    allowed = budget if terms.law is Law.LAPLACE else _root_below(2 * budget)
+    joint = _joint(layout, blocks, [1 / float(scale) for scale in scales], terms, party)
+    return allowed / Fraction(joint) * (1 - Fraction(1, 2**40))
+
+
+def _budget(epsilon: float, terms: Terms) -> Fraction:
+    return Fraction(epsilon) if terms.law is Law.LAPLACE else gaussian_rho(epsilon, terms.delta)
 
 
 def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms: Terms) -> list[Fraction]:
@@ -200,12 +248,12 @@ class _Split:
 
     def __init__(self, layout: Layout, blocks: tuple[Block, ...], party: str, offer: Offer, terms: Terms) -> None:
         self.terms, self.party, self.offer = terms, party, offer
-        self.total = self._budget(check_epsilon(offer.total, f"party {party}: epsilon"))
+        self.total = _budget(check_epsilon(offer.total, f"party {party}: epsilon"), terms)
         for partner in offer.pairs:
             if partner == party or partner not in parties_of(layout):
                 raise PrivacyError(f"party {party}: a split must name another party of the study, got {partner!r}")
         mine = allocate(blocks, party)
-        heavier = label_weight(layout, terms.law, terms.rows)
+        heavier = label_weight(layout, terms.law, terms.rows, self.total)
         # sum of cost / budget^2 (or 1 / budget for rho) is least where budgets go with the cube (square) root of cost.
         power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
         self.wish = {
@@ -220,9 +268,6 @@ class _Split:
                 f"got {float(spent):.6g}" + ("" if terms.law is Law.LAPLACE else " as rho")
             )
 
-    def _budget(self, epsilon: float) -> Fraction:
-        return Fraction(epsilon) if self.terms.law is Law.LAPLACE else gaussian_rho(epsilon, self.terms.delta)
-
     def _named(self, block: Block) -> float | None:
         if block.single:
             return self.offer.own
@@ -233,11 +278,12 @@ class _Split:
             return None
         named = self._named(block)
         if named is not None:
-            whole = self._budget(check_epsilon(named, f"party {self.party}: epsilon for {' x '.join(block.owners)}"))
+            name = f"party {self.party}: epsilon for {' x '.join(block.owners)}"
+            whole = _budget(check_epsilon(named, name), self.terms)
             among = [b for b in mine if b.owners == block.owners]
         else:
             parts = {b.owners: self._named(b) for b in mine}
-            whole = self.total - sum((self._budget(v) for v in parts.values() if v is not None), Fraction(0))
+            whole = self.total - sum((_budget(v, self.terms) for v in parts.values() if v is not None), Fraction(0))
             among = [b for b in mine if self._named(b) is None]
             if whole <= 0:
                 raise PrivacyError(
@@ -251,7 +297,7 @@ def offered(
     plan: PrivacyPlan, offers: Mapping[str, Offer], rows: int | None = None
 ) -> dict[str, list[Fraction | None]]:
     """What each party of a bottom-up plan offers for each block, epsilon or rho; the least offer was taken."""
-    terms = Terms(plan.task, plan.calibration, plan.delta, plan.collusion, plan.error_factor, rows)
+    terms = Terms(plan.task, plan.calibration, plan.delta, plan.collusion, plan.error_factor, rows, plan.bound)
     blocks = tuple(item.block for item in plan.blocks)
     return {name: _Split(plan.layout, blocks, name, offers[name], terms).budgets for name in plan.names}
 
@@ -266,7 +312,8 @@ def _rates(
 
 def _alone(layout: Layout, blocks: Sequence[Block], terms: Terms) -> list[float]:
     """How far one record moves each block by itself."""
-    return sensitivities(layout, _rates(blocks, [1.0] * len(blocks), terms.error_factor), terms.law)
+    moved = sensitivities(_counted(layout, terms), _rates(blocks, [1.0] * len(blocks), terms.error_factor), terms.law)
+    return [m + _square_slack(layout, [(b, 1.0)], terms) for m, b in zip(moved, blocks, strict=True)]
 
 
 def _joint(
@@ -277,7 +324,41 @@ def _joint(
     owner: str | None = None,
     crossed: float = 1.0,
 ) -> float:
-    return sensitivity(layout, _rates(blocks, rates, terms.error_factor, crossed), terms.law, owner)
+    rated = _rates(blocks, rates, terms.error_factor, crossed)
+    slack = _square_slack(layout, [(b, r) for b, r in rated if owner is None or owner in b.owners], terms)
+    return sensitivity(_counted(layout, terms), rated, terms.law, owner) + slack
+
+
+def _counted(layout: Layout, terms: Terms) -> Layout:
+    """The layout with the norms that records keep after rounding."""
+    if terms.bound is None or not layout.norms:
+        return layout
+    signed = Counter(a.owner for a in layout.attributes if a.kind is Kind.SIGNED and a.role is Role.FEATURE)
+    kept = tuple((owner, rounded_norm(norm, signed[owner], terms.bound)) for owner, norm in layout.norms)
+    return replace(layout, norms=kept)
+
+
+@proven("rounding")
+def _square_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: Terms) -> float:
+    """How far the correction of rounded squares can move the release beyond the squares themselves.
+
+    For each square, a quarter of a step of the products' grid (f(1 - f) <= 1/4) and one more for its own rounding.
+    """
+    if terms.bound is None:
+        return 0.0
+    total = 0.0
+    for block, rate in rated:
+        if block.single and (squares := _rounded_squares(layout, block, terms.task)):
+            moved = squares / 4 + 1 if block.summed else 1.25 * (squares if terms.law is Law.LAPLACE else sqrt(squares))
+            total += rate * moved if terms.law is Law.LAPLACE else (rate * moved) ** 2
+    return (total if terms.law is Law.LAPLACE else sqrt(total)) / terms.bound**2 * (1 + 2.0**-40)
+
+
+def _rounded_squares(layout: Layout, block: Block, task: Task) -> int:
+    """How many terms of a block are squares of numbers that were rounded, or products of a numeric label's halves."""
+    rounded = [a.kind is Kind.SIGNED or (a.role is Role.LABEL and task is Task.LINEAR) for a in layout.attributes]
+    first, second = (layout.attribute_of[block.factors[:, i]] for i in (-2, -1))
+    return int(((first == second) & (first >= 0) & np.array([*rounded, False])[first]).sum())
 
 
 def _finish(
@@ -289,12 +370,15 @@ def _finish(
 ) -> PrivacyPlan:
     """`promised` are epsilons that the scales keep by construction, so that rounding cannot print a larger one."""
     parties = parties_of(layout)
-    if terms.calibration is Calibration.PAPER:
+    if terms.draft:
+        alone = [Fraction(0)] * len(blocks)
+    elif terms.calibration is Calibration.PAPER:
         alone = [paper_sensitivity([b]) for b in blocks]
     else:
         alone = [_coarse(Fraction(moved)) for moved in _alone(layout, blocks, terms)]
     items = tuple(BlockPlan(b, s, scale) for b, s, scale in zip(blocks, alone, scales, strict=True))
-    record = _views(layout, items, terms, None, promised.get(None, inf))
+    scopes: tuple[str | None, ...] = () if terms.draft else (None, *parties)
+    views = {scope: _views(layout, items, terms, scope, promised.get(scope, inf)) for scope in scopes}
     return PrivacyPlan(
         layout,
         terms.task,
@@ -304,8 +388,9 @@ def _finish(
         terms.collusion,
         items,
         terms.error_factor,
-        record,
-        {party: _views(layout, items, terms, party, promised.get(party, inf)) for party in parties},
+        views.pop(None, {}),
+        {party: views[party] for party in parties if party in views},
+        terms.bound,
     )
 
 

@@ -89,8 +89,8 @@ class Summed(Columns, Protocol):
     def gram(self) -> NDArray[np.float64]: ...
 
 
-Encode = Callable[[Layout, Grid], Columns]
-"""A party's data on the session's grid: its coordinates in layout order, as integer columns."""
+Encode = Callable[[Layout, Grid, bytes], Columns]
+"""A party's data on the session's grid, rounded by coins: its coordinates in layout order, as integer columns."""
 Consent = Callable[[Session], None]
 """Raises PolicyError or LedgerError to refuse a plan; called before acceptance, and (`book`) before the submission."""
 
@@ -212,7 +212,7 @@ class Party:
 
     def _prepare(self, session: Session) -> None:
         """All noise of the session is drawn here, once. Alg. 1, lines 4-9 and 12."""
-        columns = self._encode(session.plan.layout, session.grid)
+        columns = self._encode(session.plan.layout, session.grid, self._randomness.child("rounding").bytes(32))
         noise_source = self._randomness.child("noise")
         single = [i for i in session.single if session.plan.blocks[i].block.owners == (self.name,)]
         if single:

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
-from math import ceil, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from colonnade.crypto import lattice
 from colonnade.crypto.product import Cross, Integers, ProductSpec
-from colonnade.foundation.errors import ProductError, StudyError
-from colonnade.foundation.grid import LARGEST_BOUND, Grid
+from colonnade.foundation.grid import Grid
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
 from colonnade.mechanism.forecast import Forecast, forecast
-from colonnade.mechanism.moments import Floats, Kind, Law, Layout, Role
+from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of, paper_objective
 from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.weights import choose_release
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.precision import (
+    SHARES,
+    check_rows,
+    cross_reach,
+    grid_bound,
+    lattice_sizes,
+    require_room,
+    rounding_share,
+)
 
-SHARES = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 4))
-"""Of the noise's standard deviation, what rounding to the grid should move a product by, and what it may."""
-SHARE_VARIANCE = 10.0
-"""Least variance of a Gaussian share on the integers: 10^9 sums of shares are then within 2^-40 of the exact law."""
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""
 
@@ -191,17 +197,19 @@ class Session:
                 f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; about "
                 f"{self.forecast.rows_needed} rows, a larger epsilon or fewer columns would"
             )
-        rounding = _rounding(self.plan, self.rows, self.grid.bound)
-        if self.grid.bound > 1 and rounding > 2 * SHARES[0]:
+        rounding = rounding_share(self.plan, self.rows, self.grid.bound)
+        if self.grid.bound > 1 and rounding > 2 * SHARES[0][0]:
             out.append(
-                f"with n={self.rows} numbers are rounded to {self.grid.bound} steps on each side of zero, which moves "
-                f"a released product by some {rounding:.2g} times its noise's standard deviation"
+                f"with n={self.rows} numbers are rounded to {self.grid.bound} steps on each side of zero, which adds "
+                f"up to {rounding:.2g} times the noise's standard deviation to a released sum, without bias"
             )
         if self.plan.delta >= 1 / self.rows:
             out.append(
                 f"delta={self.plan.delta:.3g} is 1/n or more at n={self.rows}: showing one record, drawn at random, to "
                 "everybody would keep that promise too; choose a delta far below 1/n"
             )
+        if self.agreement.schema.norms and not self.plan.layout.norms:
+            out.append("declared norms are not used: they lower the noise of a trace release alone")
         if self.in_the_clear:
             out.append('product "plain" shows columns in the clear: it is for simulation only')
         if (
@@ -221,10 +229,33 @@ def _named(views: dict[View, float | None]) -> dict[str, float | None]:
     return {view.value: epsilon for view, epsilon in views.items()}
 
 
+_computed: ContextVar[dict[tuple[str, int, bytes], Session] | None] = ContextVar("computed", default=None)
+
+
+@contextmanager
+def plan_once() -> Iterator[None]:
+    """Within this context the same terms are planned once: where all roles share a process, all compute the same."""
+    token = _computed.set({})
+    try:
+        yield
+    finally:
+        _computed.reset(token)
+
+
 def open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
     """Compute the plan of a session; the server proposes it and every party computes it again."""
-    if rows < 2:
-        raise StudyError(f"a regression needs at least 2 common records, got n={rows}")
+    computed = _computed.get()
+    if computed is None:
+        return _open_session(agreement, rows, identity)
+    # Parties stand in the order of the schema, which decides the plan: keys are not sorted.
+    key = (json.dumps(agreement.to()), rows, identity)
+    if key not in computed:
+        computed[key] = _open_session(agreement, rows, identity)
+    return computed[key]
+
+
+def _open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
+    check_rows(rows)
     layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
     released = _release(agreement, layout, rows)
     if released == "trace":
@@ -232,18 +263,21 @@ def open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
         layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
     blocks = _blocks(agreement, layout, released)
     terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
-    plan = _plan(agreement, layout, blocks, terms)
-    grid = Grid(_bound(plan, rows))
+    plan = _plan(agreement, layout, blocks, replace(terms, draft=True))
     crosses = _crosses(layout, released)
     gain, modulus_bits, reach = 1, 64, 0
     if agreement.product == "lattice" and crosses:
         levels = max(a.size for a in layout.attributes)
-        grid, parameters = _lattice(plan, rows, levels)
+        grid, parameters = lattice_sizes(plan, rows, levels)
         gain, modulus_bits, reach = parameters.gain, parameters.modulus_bits, parameters.reach
         terms = replace(terms, error_factor=lattice.error_factor(parameters, grid.bound, levels))
-        plan = _plan(agreement, layout, blocks, terms)
-    reach = reach or _reach(plan, grid, rows)
+    else:
+        grid = Grid(grid_bound(plan, rows))
+    # What rounding and the product's own error cost is known now, and is paid for.
+    plan = _plan(agreement, layout, blocks, replace(terms, bound=grid.bound))
+    reach = reach or cross_reach(plan, rows, grid)
     spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, modulus_bits, gain, reach)
+    require_room(plan, spec)
     return Session(agreement, rows, identity, plan, grid, spec, released)
 
 
@@ -270,68 +304,6 @@ def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms
     if agreement.epsilon is not None:
         return plan_top_down(layout, blocks, agreement.epsilon, terms)
     return plan_bottom_up(layout, blocks, agreement.offers, terms)
-
-
-def _lattice(plan: PrivacyPlan, rows: int, levels: int) -> tuple[Grid, lattice.Parameters]:
-    """The grid and the lattice product's sizes.
-
-    Rounding and lattice error each stay under 1% of the noise's standard deviation. With very many records no word
-    could hold such fine products; then the two may be up to a quarter of the noise, which is small beside the records.
-    """
-    refusal: ProductError | None = None
-    for share in SHARES:
-        grid = Grid(_bound(plan, rows, share))
-        std, far = _cross_noise(plan, grid)
-        # The final plan has slightly more noise, by the error factor that follows from these parameters.
-        far = ceil(far * (1 + Fraction(1, 50)))
-        if share > SHARES[0] and _rounding(plan, rows, grid.bound) > share:
-            continue
-        try:
-            return grid, lattice.choose_parameters(
-                rows, grid.bound, std, far, plan.layout.width - 1, levels=levels, share=share
-            )
-        except ProductError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise refusal
-
-
-def _bound(plan: PrivacyPlan, rows: int, share: Fraction = SHARES[0]) -> int:
-    """The coarsest grid whose rounding stays under this share of the smallest noise.
-
-    Rounding n values moves a product by some sqrt(n/6)/bound and a square by n/(12 bound^2). A record of indicators
-    needs no rounding at all.
-    """
-    rounded = any(
-        a.kind is Kind.SIGNED or (a.role is Role.LABEL and plan.task.value == "linear") for a in plan.layout.attributes
-    )
-    smallest = _smallest(plan)
-    summed = 0.0
-    if plan.law is Law.GAUSSIAN:
-        # Shares add up to a discrete Gaussian only if each is wide enough in steps of the product's grid.
-        least = min(float(item.scale) / float(np.abs(item.block.weights).max()) for item in plan.blocks)
-        summed = sqrt(sqrt(SHARE_VARIANCE * plan.shares) / least)
-    if not rounded:
-        return next(b for b in (1, 3, 7, LARGEST_BOUND) if b >= summed or b == LARGEST_BOUND)
-    square = sqrt(rows / (60 * float(share) * smallest))
-    if share > SHARES[0]:
-        # A square may also be off by two millionths of n.
-        square = min(square, sqrt(5e5 / 12))
-    needed = max(sqrt(rows / 6) / (float(share) * smallest), square, summed)
-    bits = 2
-    while (1 << bits) - 1 < needed and (1 << (bits + 1)) - 1 <= LARGEST_BOUND:
-        bits += 1
-    return (1 << bits) - 1
-
-
-def _smallest(plan: PrivacyPlan) -> float:
-    """The least standard deviation of noise on any moment."""
-    return min(plan.noise_std(item) / float(np.abs(item.block.weights).max()) for item in plan.blocks)
-
-
-def _rounding(plan: PrivacyPlan, rows: int, bound: int) -> float:
-    """What rounding to the grid moves a product by, as a share of the smallest noise."""
-    return sqrt(rows / 6) / bound / _smallest(plan)
 
 
 def _span(layout: Layout, party: str) -> slice:
@@ -385,15 +357,3 @@ class _CrossPlaces:
         column = np.where(a_is_left, b, a) - right.start - cross.right_start
         places: Integers = start + row * cross.shape[1] + column
         return places
-
-
-def _cross_noise(plan: PrivacyPlan, grid: Grid) -> tuple[float, int]:
-    """The smallest standard deviation and the farthest reach of the noise on a cross-party integer, before any gain."""
-    noises = [IntegerNoise.of(i.block, i.scale, plan.law, grid.unit) for i in plan.blocks if not i.block.single]
-    std = min(float(noise.stds().min()) for noise in noises)
-    return std, max(noise.reach(len(plan.names), plan.shares) for noise in noises)
-
-
-def _reach(plan: PrivacyPlan, grid: Grid, rows: int) -> int:
-    """No opened integer is farther from zero than this, but for probability 2^-40."""
-    return rows * grid.unit + (_cross_noise(plan, grid)[1] if any(not i.block.single for i in plan.blocks) else 0)

@@ -19,7 +19,7 @@ from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import code_of, sentence_of
 from colonnade.protocol.party import Consent, Party
 from colonnade.protocol.server import Server
-from colonnade.protocol.session import Session
+from colonnade.protocol.session import Session, plan_once
 from colonnade.table import Table
 from colonnade.transport.in_process import InProcess, Traffic
 from colonnade.transport.keeper import Keeper, refusing
@@ -131,7 +131,8 @@ def run_embedded(
     meter = _Meter(server, seconds, watch)
     transport = InProcess(server, parties, meter)
     try:
-        release = transport.run()
+        with plan_once():
+            release = transport.run()
     except BaseException as error:
         # Where all have submitted the server could open: what was booked then stays booked.
         if not all(party.handed_in for party in parties.values()):

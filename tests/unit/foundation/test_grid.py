@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.grid import LARGEST_BOUND, Grid
+from colonnade.foundation.grid import LARGEST_BOUND, Grid, rounded_norm
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.integers(1, LARGEST_BOUND), st.lists(st.floats(-1, 1), min_size=1, max_size=30))
-def test_values_stay_within_the_bound(bound: int, values: list[float]) -> None:
-    grid, real = Grid(bound), np.array(values)
-    signed = grid.signed(real)
-    assert np.abs(signed.astype(int)).max() <= bound
-    assert np.abs(signed / bound - real).max() <= 0.5 / bound + 1e-12
-    halves = grid.halves(real).astype(int)
-    assert (halves >= 0).all() and (halves.sum(axis=1) == bound).all()
-    assert np.abs((halves[:, 1] - halves[:, 0]) / bound - real).max() <= 1.0 / bound + 1e-12
-
-
-def test_indicators_sum_to_the_bound() -> None:
-    encoded = Grid(7).indicators(np.array([2, 0, 1], dtype=np.int32), 3)
-    assert encoded.tolist() == [[0, 0, 7], [7, 0, 0], [0, 7, 0]]
+@pytest.mark.parametrize(("norm", "features", "bound"), [(1.0, 1, 7), (0.3, 5, 63), (5.0, 400, 31), (11.5, 400, 7)])
+def test_rounded_records_keep_the_rounded_norm(norm: float, features: int, bound: int) -> None:
+    draw = np.random.default_rng(3)
+    values = draw.standard_normal((20_000, features)) * draw.uniform(0.1, 1, features)
+    values *= norm / np.linalg.norm(values, axis=1, keepdims=True)
+    rounded = np.floor(values * bound + draw.uniform(size=values.shape)) / bound
+    lengths = np.linalg.norm(rounded, axis=1)
+    assert lengths.max() <= rounded_norm(norm, features, bound)
+    # It is no waste: the mean is near it, in steps of the grid.
+    assert rounded_norm(norm, features, bound) - lengths.mean() < 4 / bound + features / (4 * norm * bound**2)
 
 
 @pytest.mark.parametrize("bound", [0, -1, LARGEST_BOUND + 1])

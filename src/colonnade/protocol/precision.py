@@ -1,0 +1,146 @@
+"""How fine the grid and how large the words of a session are: rounding stays small beside noise, and no sum wraps."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, sqrt
+
+import numpy as np
+
+from colonnade.crypto import lattice
+from colonnade.crypto.product import ProductSpec
+from colonnade.foundation.errors import ProductError, StudyError
+from colonnade.foundation.grid import LARGEST_BOUND, Grid, rounded_norm
+from colonnade.foundation.proof import proven
+from colonnade.mechanism.blocks import IntegerNoise
+from colonnade.mechanism.moments import Kind, Law, Role
+from colonnade.mechanism.objective import Task
+from colonnade.mechanism.plan import BlockPlan, PrivacyPlan
+
+SHARES = ((Fraction(1, 50), Fraction(1, 100)), (Fraction(1, 10), Fraction(1, 10)), (Fraction(1, 2), Fraction(1, 4)))
+"""Of the noise's standard deviation, what rounding to the grid and the lattice error should move a sum by, and may."""
+BOUNDS = tuple((1 << bits) - 1 for bits in range(3, 12))
+"""Grids of numbers: a coarser one than the first would pay more for the correction of squares than it saves."""
+SHARE_VARIANCE = 10.0
+"""Least variance of a Gaussian share on the integers: 10^9 sums of shares are then within 2^-40 of the exact law."""
+MOST_ROWS = 1 << 31
+"""Float64 holds a party's own sums of products exactly up to here: entries are below 2^11."""
+REPLANNED = Fraction(11, 10)
+"""The final plan has less than this much more noise: rounding and the product's own error are paid for in epsilon."""
+
+
+def check_rows(rows: int) -> None:
+    if rows < 2:
+        raise StudyError(f"a regression needs at least 2 common records, got n={rows}")
+    if rows > MOST_ROWS:
+        raise StudyError(f"a session serves at most 2^31={MOST_ROWS} records, got n={rows}")
+
+
+def lattice_sizes(plan: PrivacyPlan, rows: int, levels: int) -> tuple[Grid, lattice.Parameters]:
+    """The grid and the lattice product's sizes.
+
+    Rounding stays under 2% and the lattice error under 1% of the noise's standard deviation. With very many records no
+    word holds such fine products; then they may be up to a half and a quarter of it, which is small beside the records.
+    """
+    refusal: ProductError | None = None
+    for rounding, error in SHARES:
+        grid = Grid(grid_bound(plan, rows, rounding))
+        if (rounding, error) != SHARES[0] and rounding_share(plan, rows, grid.bound) > rounding:
+            continue
+        crossed = [item for item in plan.blocks if not item.block.single]
+        std = min(float(_noise(plan, item, grid.unit).stds().min()) for item in crossed)
+        noise = max(_noise_reach(plan, item, grid.unit) for item in crossed)
+        own = max((farthest(plan, item, rows, grid.unit) for item in plan.blocks if item.block.single), default=0)
+        try:
+            return grid, lattice.choose_parameters(
+                rows,
+                grid.bound,
+                std,
+                ceil(noise * REPLANNED),
+                plan.layout.width - 1,
+                levels=levels,
+                share=error,
+                own_reach=ceil(own * REPLANNED),
+            )
+        except ProductError as refused:
+            refusal = refusal or refused
+    assert refusal is not None
+    raise refusal
+
+
+def grid_bound(plan: PrivacyPlan, rows: int, share: Fraction = SHARES[0][0]) -> int:
+    """The coarsest grid whose rounding stays under this share of the noise. Indicators need no rounding at all."""
+    rounded = any(
+        a.kind is Kind.SIGNED or (a.role is Role.LABEL and plan.task is Task.LINEAR) for a in plan.layout.attributes
+    )
+    summed = 0.0
+    if plan.law is Law.GAUSSIAN:
+        # Shares add up to a discrete Gaussian only if each is wide enough in steps of the product's grid.
+        least = min(float(item.scale) / float(np.abs(item.block.weights).max()) for item in plan.blocks)
+        summed = sqrt(sqrt(SHARE_VARIANCE * plan.shares) / least)
+    if not rounded:
+        return next(b for b in (1, 3, 7, LARGEST_BOUND) if b >= summed or b == LARGEST_BOUND)
+    needed = max(rounding_share(plan, rows, 1) / float(share), summed)
+    return next(b for b in BOUNDS if b == LARGEST_BOUND or (b >= needed and _keeps_norms(plan, b)))
+
+
+def rounding_share(plan: PrivacyPlan, rows: int, bound: int) -> float:
+    """The largest standard deviation that rounding can give to a released sum, over that of its noise.
+
+    An error e of a rounded number has variance f(1 - f) <= 1/4. A product of two such numbers moves by x e' + y e, of
+    variance 1/2 at most, a square, once corrected, by 2 x e, of variance 1, and squares that are added up add up.
+    """
+    shares = []
+    for item in plan.blocks:
+        alike = item.block.factors[:, -2] == item.block.factors[:, -1]
+        variance = float(len(alike)) if item.block.summed else 1.0 if alike.any() else 0.5
+        shares.append(sqrt(rows * variance) * float(np.abs(item.block.weights).max()) / plan.noise_std(item))
+    return max(shares) / bound
+
+
+def _keeps_norms(plan: PrivacyPlan, bound: int) -> bool:
+    """Whether rounding lengthens no record of a declared norm by more than a fiftieth."""
+    width = plan.layout.width
+    return all(rounded_norm(norm, width, bound) <= 1.02 * norm for _, norm in plan.layout.norms)
+
+
+def _noise(plan: PrivacyPlan, item: BlockPlan, unit: int) -> IntegerNoise:
+    return IntegerNoise.of(item.block, item.scale, plan.law, unit)
+
+
+def _noise_reach(plan: PrivacyPlan, item: BlockPlan, unit: int) -> int:
+    drawn = (1, 1) if item.block.single else (len(plan.names), plan.shares)
+    return _noise(plan, item, unit).reach(*drawn)
+
+
+@proven("no_wrap")
+def farthest(plan: PrivacyPlan, item: BlockPlan, rows: int, unit: int) -> int:
+    """No integer of a block is farther from zero, but for a probability of 2^-48, where a product counts 1/unit.
+
+    A record adds at most the unit for each term of a sum; the terms of a summed block, a trace, add up.
+    """
+    terms = len(item.block.factors) if item.block.summed else 1
+    return rows * terms * unit + _noise_reach(plan, item, unit)
+
+
+def cross_reach(plan: PrivacyPlan, rows: int, grid: Grid) -> int:
+    """No opened integer of a cross-party block is farther from zero, but for a probability of 2^-48."""
+    crossed = [item for item in plan.blocks if not item.block.single]
+    return max((farthest(plan, item, rows, grid.unit) for item in crossed), default=rows * grid.unit)
+
+
+@proven("no_wrap")
+def require_room(plan: PrivacyPlan, spec: ProductSpec) -> None:
+    """Refuse a plan that has a block whose sums, noise and product error included, could wrap modulo 2^modulus_bits."""
+    limit = 1 << (spec.modulus_bits - 1)
+    error = lattice.lattice_error(spec.rows, spec.bound)[1]
+    for item in plan.blocks:
+        unit = spec.bound * spec.bound
+        reach = farthest(plan, item, spec.rows, unit)
+        if not item.block.single:
+            reach = spec.gain * spec.rows * unit + _noise_reach(plan, item, unit * spec.gain) + error
+        if reach >= limit:
+            raise ProductError(
+                f"the sums of block {item.block.name} may reach {reach}, which words of {spec.modulus_bits} bits "
+                "cannot hold: fewer records, fewer columns or a larger epsilon would fit"
+            )

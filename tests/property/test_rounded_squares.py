@@ -1,0 +1,84 @@
+"""Adversaries who choose records and coins: corrected squares move the release by no more than the plan counts."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from colonnade.coding import Coding, code_block, corrected
+from colonnade.foundation.grid import Grid
+from colonnade.foundation.schema import Column, Numeric
+from colonnade.mechanism.dissection import Block, dissect, traces
+from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role
+from colonnade.mechanism.objective import Task, exact_objective
+from colonnade.mechanism.plan import Terms, _joint, _square_slack
+
+FEATURES = 3
+COLUMNS: dict[str, Column] = {f"x{i}": Numeric(-1, 1) for i in range(FEATURES)} | {"y": Numeric(-1, 1)}
+
+
+def layout_of(split: bool) -> Layout:
+    features = tuple(Attribute(f"p.x{i}", "p", Kind.SIGNED, (f"x{i}",)) for i in range(FEATURES))
+    kind, names = (Kind.SIMPLEX, ("y-", "y+")) if split else (Kind.SIGNED, ("y",))
+    return Layout((*features, Attribute("p.y", "p", kind, names, Role.LABEL)))
+
+
+def blocks_of(layout: Layout, release: str) -> tuple[Block, ...]:
+    if release == "trace":
+        return dissect(exact_objective(layout, products=False)) + traces(layout)
+    return dissect(exact_objective(layout, label_square=True))
+
+
+def released(layout: Layout, blocks: tuple[Block, ...], bound: int, record: np.ndarray, coins: bytes) -> np.ndarray:
+    """What one record and nothing else would open without noise, in units of the moments."""
+    coding = Coding("p", COLUMNS, layout.attributes, Grid(bound), coins)
+    _, gram, enlarged = code_block(coding, {name: record[[i]] for i, name in enumerate(COLUMNS)}, 0, 1)
+    gram = corrected(coding, gram, enlarged)
+    parts = []
+    for block in blocks:
+        values = gram[block.factors[:, -2], block.factors[:, -1]] * np.abs(block.weights)
+        parts.append(values.sum(keepdims=True) if block.summed else values)
+    return np.concatenate(parts) / bound**2
+
+
+@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize(("split", "release"), [(True, "full"), (False, "trace")])
+@pytest.mark.parametrize("bound", [7, 31])
+def test_no_pair_of_rounded_records_moves_more_than_the_plan_counts(
+    bound: int, split: bool, release: str, law: Law
+) -> None:
+    layout = layout_of(split)
+    blocks = blocks_of(layout, release)
+    terms = Terms(Task.LINEAR, delta=0.0 if law is Law.LAPLACE else 1e-6, bound=bound)
+    counted = _joint(layout, blocks, [1.0] * len(blocks), terms)
+    draw = np.random.default_rng(bound)
+    best = 0.0
+    for trial in range(150):
+        # Near the bounds, on the grid and between its steps.
+        two = np.sign(draw.standard_normal((2, FEATURES + 1))) * draw.choice([0.0, 1 / 3, 1.0], (2, FEATURES + 1))
+        two = np.clip(two + draw.choice([0.0, 0.5, 0.9]) / bound * draw.uniform(-1, 1, two.shape), -1, 1)
+        one, other = (released(layout, blocks, bound, record, bytes([trial] * 32)) for record in two)
+        change = np.abs(one - other)
+        best = max(best, float(change.sum() if law is Law.LAPLACE else np.linalg.norm(change)))
+    assert best <= counted
+    assert best > 0.6 * counted
+
+
+def test_the_slack_counts_each_kind_of_square() -> None:
+    terms = Terms(Task.LINEAR, bound=10)
+    full, coarse = blocks_of(layout_of(True), "full"), blocks_of(layout_of(False), "trace")
+    # Three squares of features, and of the label's halves what the objective releases of them.
+    label = sum(len(b.factors) for b in full if b.role is Role.LABEL) - 2 * (FEATURES + 1)
+    squares = FEATURES + max(label, 0)
+    assert _square_slack(layout_of(True), [(b, 1.0) for b in full], terms) == pytest.approx(0.0125 * squares, rel=0.4)
+    assert _square_slack(layout_of(False), [(b, 2.0) for b in coarse], terms) == pytest.approx(
+        2 * ((FEATURES / 4 + 1) + 1.25) / 100
+    )
+    gaussian = Terms(Task.LINEAR, delta=1e-6, bound=10)
+    assert _square_slack(layout_of(False), [(b, 1.0) for b in coarse], gaussian) == pytest.approx(
+        float(np.hypot(FEATURES / 4 + 1, 1.25)) / 100
+    )
+    assert _square_slack(layout_of(True), [(b, 1.0) for b in full], Terms(Task.LINEAR)) == 0
+    assert Fraction(_square_slack(layout_of(False), [(b, 1.0) for b in coarse], terms)) > Fraction(3, 100)

@@ -1,0 +1,125 @@
+"""What is opened is the truth but for its noise: on wide and dense data, and over random studies of every kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.integrity import Study, draw_study, farthest_value, search, try_study
+from colonnade.crypto import lattice_plan
+from colonnade.foundation.errors import ProductError, ProtocolError
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Numeric, Schema
+from colonnade.mechanism.blocks import IntegerNoise
+from colonnade.mechanism.moments import Law
+from colonnade.mechanism.objective import Task
+from colonnade.mechanism.release import Release
+from colonnade.mechanism.solve import solve
+from colonnade.protocol import precision
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.session import Session, open_session
+from colonnade.table import table_from
+from colonnade.transport.embedded import run_embedded
+
+
+def wide_study(rows: int, width: int, epsilon: float, **terms: Any) -> Study:
+    """Two parties with so many dense uniform columns each, and a label that all of them explain."""
+    draw = np.random.default_rng(0)
+    values = draw.uniform(-1, 1, (rows, 2 * width))
+    score = values @ draw.normal(size=2 * width)
+    columns = {f"x{i}": values[:, i] for i in range(2 * width)} | {"y": np.clip(score / (4 * score.std()), -1, 1)}
+    schema = {
+        party: {f"x{i}": Numeric(-1, 1) for i in own}
+        for party, own in (("a", range(width)), ("b", range(width, 2 * width)))
+    }
+    schema["a"]["y"] = Numeric(-1, 1)
+    agreement = Agreement("wide", Schema(schema), "a.y", Task.LINEAR, epsilon=epsilon)
+    return Study(replace(agreement, **terms), columns)
+
+
+def opened(study: Study) -> Release:
+    frame = pl.DataFrame(study.columns)
+    tables = {party: table_from(party, frame, own) for party, own in study.agreement.schema.parties.items()}
+    return run_embedded(study.agreement, tables, "none", Randomness(seed=b"wide")).release
+
+
+def error_of(study: Study, release: Release) -> float:
+    """The model's mean squared error on the study's own records, over that of w = 0."""
+    model = solve(release.moments(), Task.LINEAR)
+    y = np.asarray(study.columns["y"])
+    found = model.intercept + sum(
+        w * np.asarray(study.columns[n]) for n, w in zip(model.features, model.coefficients, strict=True)
+    )
+    return float(((y - found) ** 2).mean() / (y**2).mean())
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(10.0, 0.0), (10.0, 1e-6)])
+def test_wide_dense_data_in_default_settings(epsilon: float, delta: float) -> None:
+    """A trace sums n d squares; words that hold a product of two columns do not hold it."""
+    study = wide_study(6000, 40, epsilon, delta=delta, release="trace")
+    release = opened(study)
+    assert any(b.summed and abs(b.values[0]) > 1000 * b.unit for b in release.blocks)
+    assert farthest_value(study, release)[0] < 5.5
+    plain = error_of(study, opened(replace(study, agreement=replace(study.agreement, product="plain"))))
+    assert error_of(study, release) < 1.3 * plain < 1.0
+
+
+def test_the_comparison_finds_words_that_are_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The defect that was: words sized for products alone."""
+    sizes = lattice_plan.choose_parameters
+
+    def forgetful(*given: Any, own_reach: int = 0, **named: Any) -> lattice_plan.Parameters:
+        return sizes(*given, **named)
+
+    monkeypatch.setattr(precision.lattice, "choose_parameters", forgetful)
+    study = wide_study(6000, 40, 10.0, release="trace")
+    with pytest.raises(ProtocolError, match=r"\(trace\) may reach .* bits cannot hold"):
+        opened(study)
+    monkeypatch.setattr("colonnade.protocol.session.require_room", lambda plan, spec: None)
+    assert farthest_value(study, opened(study))[0] > 100
+
+
+def test_opened_values_of_random_studies() -> None:
+    found = search(8, seed=5)
+    assert not found["wrong"], found
+    assert sum(found["opened"].values()) == 8
+
+
+def planned(seed: int, rows: int) -> Session:
+    agreement = draw_study(np.random.default_rng(seed)).agreement
+    if agreement.product == "bgn":
+        rows = min(rows, 1000)
+    return open_session(agreement, rows, bytes(32))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), rows=st.sampled_from([2, 300, 20_000, 10**6, 10**8, 2**31]))
+def test_no_block_of_any_plan_can_wrap(seed: int, rows: int) -> None:
+    try:
+        session = planned(seed, rows)
+    except ProductError as error:
+        assert "modulus" in str(error) or "hold" in str(error)
+        return
+    half = 2 ** (session.spec.modulus_bits - 1)
+    for item in session.plan.blocks:
+        # Every record at the bounds, in every term, and noise as far as it gets once in 2^45 times.
+        terms = len(item.block.factors) if item.block.summed else 1
+        gain = 1 if item.block.single else session.spec.gain
+        shares = 1 if item.block.single else len(session.parties) / session.plan.shares
+        noise = IntegerNoise.of(item.block, item.scale, session.plan.law, session.unit(item.block)).stds().max()
+        deviations = 22.0 if session.plan.law is Law.LAPLACE else 7.7
+        most = gain * terms * rows * session.grid.bound**2 + deviations * noise * shares**0.5
+        assert most < half, item.block.name
+
+
+def test_a_refused_study_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = replace(wide_study(30, 2, 1.0))
+    assert try_study(study, b"x").refusal == ""
+    monkeypatch.setattr(precision, "MOST_ROWS", 29)
+    assert try_study(study, b"x").refusal == "ProtocolError"
