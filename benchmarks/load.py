@@ -17,12 +17,17 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from time import process_time
 from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from audit.integrity import Study, farthest_value
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
@@ -72,8 +77,8 @@ def handles() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def study(case: Case, seed: int) -> dict[str, Any]:
-    """One whole study on uniform numbers, with the operating system's randomness."""
+def study(case: Case, seed: int) -> tuple[dict[str, Any], Callable[[], float]]:
+    """One whole study on uniform numbers, with the operating system's randomness, and a comparison with the truth."""
     generator = np.random.default_rng(seed)
     schema = {f"p{k}": {f"x{k}_{j}": Numeric(-1, 1) for j in range(case.columns)} for k in range(case.parties)}
     agreement = Agreement("load", Schema(schema), "p0.x0_0", Task.LINEAR, epsilon=1.0, release=case.release)
@@ -82,12 +87,14 @@ def study(case: Case, seed: int) -> dict[str, Any]:
         for party, columns in schema.items()
     }
     outcome = run_embedded(agreement, tables, "none")
-    return {
+    figures = {
         "released": outcome.session.released,
         "blocks": len(outcome.session.plan.blocks),
         "numbers": outcome.session.length,
         "bytes_sent": sum(outcome.traffic.sent.values()),
     }
+    values = {name: column for table in tables.values() for name, column in table.values.items()}
+    return figures, lambda: farthest_value(Study(agreement, values), outcome.release)[0]
 
 
 def measure(case: Case) -> dict[str, Any]:
@@ -97,13 +104,14 @@ def measure(case: Case) -> dict[str, Any]:
     memory: list[int] = []
     open_files: list[int] = []
     for i in range(case.studies):
-        out = study(case, i)
+        out, compare = study(case, i)
         if case.studies > 1:
             gc.collect()
             memory.append(resident())
             open_files.append(handles())
     out["cpu_seconds"] = round(process_time() - start, 1)
     out["peak_mb"] = _peak_mb()
+    out["farthest"] = round(compare(), 2)
     if memory:
         warm = int(WARM * len(memory))
         slope = np.polyfit(np.arange(len(memory) - warm), memory[warm:], 1)[0]

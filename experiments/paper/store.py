@@ -26,6 +26,8 @@ _OURS = (
     "src/colonnade/foundation/grid.py",
     "src/colonnade/foundation/randomness.py",
     "src/colonnade/foundation/schema.py",
+    "src/colonnade/coding.py",
+    "src/colonnade/protocol/precision.py",
     "src/colonnade/protocol/session.py",
     "src/colonnade/table.py",
 )
@@ -34,7 +36,7 @@ _OURS = (
 def decided_by(method: str) -> tuple[str, ...]:
     """The files and folders whose statements can change a method's score."""
     if method == OURS_LATTICE:
-        return (*_DATA, *_OURS, "src/colonnade/crypto/lattice.py")
+        return (*_DATA, *_OURS, "src/colonnade/crypto/lattice.py", "src/colonnade/crypto/lattice_plan.py")
     if method in (OURS, FM_PROTOCOL, FM_REPAIRED_PROTOCOL):
         return (*_DATA, *_OURS)
     return (*_DATA, "experiments/baselines")

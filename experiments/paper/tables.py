@@ -11,13 +11,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 from experiments.paper import catalogue, grid
-from experiments.paper.document import Document, Row
+from experiments.paper.document import RUN, Document, Row
 from experiments.paper.grid import Extent
 from experiments.paper.methods import OURS, Cell
 from experiments.paper.printed import PRINTED
 from experiments.paper.protocol import METRIC
 from experiments.paper.runner import Settings, finish
-from experiments.paper.store import ROOT, code_digest
+from experiments.paper.store import ROOT, Store, code_digest, name_of
 
 RESULTS = ROOT / "docs" / "results"
 LIBRARIES = ("colonnade", "numpy", "scipy", "polars", "scikit-learn", "dp-accounting", "cryptography")
@@ -85,6 +85,25 @@ def cells(spec: TableSpec, extent: Extent) -> list[Cell]:
     """The cells that a table's file must hold."""
     own = replace(extent, epsilons=tuple(e for e in extent.epsilons if e in spec.epsilons))
     return [cell for key in spec.data for cell in grid.rows_of(key, own)]
+
+
+def recall(path: Path, settings: Settings) -> int:
+    """Take over the fits of a file that was written with the code of today, so that only changed methods run again."""
+    if not path.is_file():
+        return 0
+    document, store, taken = Document.of_csv(path.read_text(encoding="utf-8")), Store(settings.path), 0
+    if document.header["seed"] != str(settings.seed):
+        return 0
+    for row in document.rows:
+        # A note counts what single fits told beside their score.
+        if row.source != RUN or row.note or code_digest(row.method) not in document.header["code"]:
+            continue
+        cell = Cell(row.data, row.method, row.privacy, row.epsilon, row.parties, row.collusion)
+        for number, score in enumerate(row.scores):
+            if store.get(name_of(cell, number, settings.seed)) is None:
+                store.put(name_of(cell, number, settings.seed), {"score": score})
+                taken += 1
+    return taken
 
 
 def table(spec: TableSpec, extent: Extent, settings: Settings, command: str) -> Document:

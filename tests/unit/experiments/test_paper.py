@@ -160,6 +160,22 @@ def test_a_line_cut_short_is_run_again(tmp_path):
     assert again.get("second") is None
 
 
+def test_fits_of_a_shipped_file_are_taken_over_while_their_code_stands(tmp_path, monkeypatch):
+    settings = runner.Settings(runs=2, path=tmp_path / "fits")
+    rows = [
+        Row("run", "adult-41", method, "none", None, 1, 0, "accuracy", 0.5, 0.1, 2, "", (0.4, 0.6))
+        for method in ("majority", OURS)
+    ]
+    head = {"title": "t", "seed": str(store.SEED), "code": f"ours stale, baselines {store.code_digest('majority')}"}
+    Document(head, tuple(rows)).write(tmp_path / "t.csv")
+    assert tables.recall(tmp_path / "t.csv", settings) == 2
+    assert tables.recall(tmp_path / "t.csv", settings) == tables.recall(tmp_path / "none.csv", settings) == 0
+    kept = store.Store(settings.path)
+    assert [kept.get(store.name_of(Cell("adult-41", "majority"), i))["score"] for i in (0, 1)] == [0.4, 0.6]
+    assert kept.get(store.name_of(Cell("adult-41", OURS), 0)) is None
+    assert tables.recall(tmp_path / "t.csv", replace(settings, seed=1, path=tmp_path / "other")) == 0
+
+
 def test_the_code_digest_sees_statements_and_no_comments(tmp_path, monkeypatch):
     file = tmp_path / "src" / "colonnade" / "table.py"
     file.parent.mkdir(parents=True)
