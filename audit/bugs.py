@@ -103,15 +103,15 @@ def fresh_noise_on_retry() -> Iterator[None]:
         with patch.object(IntegerNoise, "draw", kept):
             prepare(self, session)
         own = [i for i in session.single if session.plan.blocks[i].block.owners == (self.name,)]
-        crossed = [i for i, item in enumerate(session.plan.blocks) if not item.block.single]
-        self.planted = list(zip([*own, *crossed], drawn, strict=True))
+        crossed = np.arange(session.cross_start, session.length)
+        self.planted = list(zip([*(session.positions[i] for i in own), crossed], drawn, strict=True))
 
     def submitted(self: Any) -> Any:
         if self.state is State.SUBMITTED:
-            session, bits = self.session, self.session.spec.modulus_bits
+            _session, bits = self.session, self.session.spec.modulus_bits
             words = self.planted_first.words.copy()
-            for i, (law, parts, old) in self.planted:
-                words[session.positions[i]] += (draw(law, parts, Randomness()) - old).view(np.uint64)
+            for places, (law, parts, old) in self.planted:
+                words[places] += (draw(law, parts, Randomness()) - old).view(np.uint64)
             words &= np.uint64((1 << bits) - 1)
             self._submission = submission(Masked(words, self.planted_first.payload))
         yield from submit(self)

@@ -222,11 +222,8 @@ class Party:
                 exact = exact_block(session.plan.blocks[i].block, gram, offset)
                 self._own[i] = perturb(exact, session.noise(i).draw(1, noise_source))
                 exact.values.fill(0)
-        vector = np.zeros(session.length - session.cross_start, dtype=np.int64)
-        for i, item in enumerate(session.plan.blocks):  # Alg. 1, line 10
-            if not item.block.single:
-                where = session.positions[i] - session.cross_start
-                vector[where] = session.noise(i).draw(session.plan.shares, noise_source)  # Alg. 1, line 12
+        vector = np.zeros(session.length - session.cross_start, dtype=np.int64)  # Alg. 1, line 10
+        vector[:] = session.cross_noise.draw(session.plan.shares, noise_source)  # Alg. 1, line 12
         noise: dict[Cross, Integers] = {}
         start = 0
         for cross in session.spec.crosses:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from math import sqrt
 from typing import Any
@@ -99,6 +100,18 @@ class Session:
     def noise(self, index: int) -> IntegerNoise:
         item = self.plan.blocks[index]
         return IntegerNoise.of(item.block, item.scale, self.plan.law, self.unit(item.block))
+
+    @cached_property
+    def cross_noise(self) -> IntegerNoise:
+        """The law of the noise on all products of two parties, as they stand in the submitted vector."""
+        places: dict[Fraction, list[Integers]] = {}
+        for i, item in enumerate(self.plan.blocks):
+            if not item.block.single:
+                where = self.positions[i] - self.cross_start
+                for spread, which in self.noise(i).spreads:
+                    places.setdefault(spread, []).append(where[which])
+        spreads = tuple((spread, np.concatenate(parts)) for spread, parts in places.items())
+        return IntegerNoise(self.plan.law, spreads, self.length - self.cross_start)
 
     def columns_of(self, party: str) -> slice:
         """The coordinates that a party's integer columns fill, in order."""
