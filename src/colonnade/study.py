@@ -93,7 +93,8 @@ def _study(content: Section, folder: Path) -> Study:
         if "norm" in party:
             norms[name] = party.number("norm")
         if "epsilon" in party:
-            offers[name] = _offer(party)
+            split = party.table("split", f"{party.where} split").content
+            offers[name] = offer_of(party.content["epsilon"], split, party.where)
         elif "split" in party:
             raise StudyError(f"[party.{name}] has a split but no epsilon to split")
     if offers and len(offers) < len(sources):
@@ -130,8 +131,8 @@ def _path(party: Section, key: str, folder: Path) -> Path | None:
     return folder / value
 
 
-def _offer(party: Section) -> Offer:
-    total = check_epsilon(party.content["epsilon"], f"{party.where} epsilon")
-    split = party.table("split", f"{party.where} split").content
-    parts = {key: check_epsilon(value, f"{party.where} split.{key}") for key, value in split.items()}
+def offer_of(epsilon: Any, split: Mapping[str, Any], where: str) -> Offer:
+    """What a party allows; a split names the parts for its own block ("own") and for those with other parties."""
+    total = check_epsilon(epsilon, f"{where} epsilon")
+    parts = {key: check_epsilon(value, f"{where} split.{key}") for key, value in split.items()}
     return Offer(total, parts.pop("own", None), parts)
