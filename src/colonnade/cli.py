@@ -58,6 +58,7 @@ class TaskName(StrEnum):
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (TOML).")]
 ReleaseFile = Annotated[Path, typer.Argument(metavar="RELEASE", help="Release file that fit wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite a release that is there already.")]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Page to write, readable offline.")]
 
 
@@ -125,6 +126,7 @@ def fit(
     model: Annotated[
         Path | None, typer.Option("--model", metavar="FILE", help="Model file to write, for predict.")
     ] = None,
+    force: Force = False,
     json: Json = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a plan that comes with a warning.")] = False,
     approve: Annotated[
@@ -153,7 +155,7 @@ def fit(
     from colonnade.mechanism.solve import solve
     from colonnade.report.book import keeper_json, spent_line
     from colonnade.report.machine import model_json
-    from colonnade.report.output import places
+    from colonnade.report.output import places, release_place
     from colonnade.report.progress import Steps
     from colonnade.report.text import caution, flaws, model_report, plan_report, spent_text, traffic_table
     from colonnade.scoring import publish, write_model
@@ -164,7 +166,7 @@ def fit(
     randomness = _randomness(seed)
     checked = read_study(study)
     agreement = checked.agreement
-    place = _release_place(out)
+    place = out or DEFAULT_RELEASE
     if model is not None and model.absolute() == place.absolute():
         raise typer.BadParameter("--out and --model must name two files")
     asked: list[str] = []
@@ -185,7 +187,7 @@ def fit(
         with steps.pause():
             return typer.confirm(f"{question}\nIs it approved?", err=True)
 
-    with places(place, model) as (release_file, model_file):
+    with places(release_place(place, force), model) as (release_file, model_file):
         with open_workers(workers, cluster, device) as crew, Steps(stderr()) as steps:
             keepers = _keepers(checked, randomness.seeded, approve or [], None if json else ask)
             tables = _tables(checked, steps, crew)
@@ -203,6 +205,7 @@ def fit(
                 _clipped(table, steps)
         # The budget is spent: whatever happens next, the release is kept.
         release_file.write(write_release(outcome.release))
+        place = release_file.path or place
         spent = _released(keepers)
         public = publish(outcome.release, solve(outcome.release.moments(), agreement.task))
         model_file.write(write_model(public))
@@ -433,13 +436,6 @@ def _randomness(seed: str | None) -> Randomness:
     if not key:
         raise typer.BadParameter("--seed must not be empty")
     return Randomness(seed=key)
-
-
-def _release_place(out: Path | None) -> Path:
-    """A release costs budget: one that lies at the default place is not overwritten."""
-    if out is None and DEFAULT_RELEASE.exists():
-        raise StudyError(f"{DEFAULT_RELEASE} is here already and is not overwritten unless --out names it")
-    return out or DEFAULT_RELEASE
 
 
 def _release(path: Path) -> Release:
