@@ -14,6 +14,7 @@ import typer
 
 from colonnade.audit.commands import audit
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, StudyError
+from colonnade.foundation.parts import local_path
 from colonnade.network.commands import hang_in
 from colonnade.report.book import app as ledger_app
 from colonnade.report.scores import predict
@@ -55,11 +56,13 @@ class TaskName(StrEnum):
     LOGISTIC = "logistic"
 
 
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (TOML).")]
-ReleaseFile = Annotated[Path, typer.Argument(metavar="RELEASE", help="Release file that fit wrote.")]
+StudyFile = Annotated[Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file (TOML).")]
+ReleaseFile = Annotated[Path, typer.Argument(parser=local_path, metavar="RELEASE", help="Release file that fit wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a release that is there already.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Page to write, readable offline.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", parser=local_path, metavar="FILE", help="Page to write, readable offline.")
+]
 
 
 def _version(wanted: bool) -> None:
@@ -121,10 +124,13 @@ def fit(
     study: StudyFile,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help=f"Release file to write; {DEFAULT_RELEASE} if not given."),
+        typer.Option(
+            "--out", parser=local_path, metavar="FILE", help=f"Release file to write; {DEFAULT_RELEASE} if not given."
+        ),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option("--model", metavar="FILE", help="Model file to write, for predict.")
+        Path | None,
+        typer.Option("--model", parser=local_path, metavar="FILE", help="Model file to write, for predict."),
     ] = None,
     force: Force = False,
     json: Json = False,
@@ -244,7 +250,7 @@ def fit(
 
 @app.command(short_help="Draft a party's part of a study file.")
 def schema(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A party's CSV or Parquet file.")],
+    data: Annotated[Path, typer.Argument(parser=local_path, metavar="DATA", help="A party's CSV or Parquet file.")],
     party: Annotated[
         str | None, typer.Option("--party", metavar="NAME", help="The party's name; the file's if not given.")
     ] = None,
@@ -284,7 +290,9 @@ def solve(
         str, typer.Option("--method", metavar="NAME", help="default, zhang (regularise and trim) or raw.")
     ] = "default",
     path: Annotated[bool, typer.Option("--path", help="One model for each of several ridges from 0.003 to 1.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Model file to write.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", parser=local_path, metavar="FILE", help="Model file to write.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compute another model from a release. It costs no privacy."""

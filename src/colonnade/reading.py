@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.foundation.errors import DataError
+from colonnade.foundation.errors import DataError, MissingError
 from colonnade.foundation.parts import data_files, is_parquet
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
 from colonnade.spool import StoredTexts, Values
@@ -54,17 +54,22 @@ class _Ids:
     def __init__(self, party: str, column: str) -> None:
         self._party, self._column = party, column
         self._texts = StoredTexts()
+        self._missing = 0
         self._hashes: list[NDArray[np.uint64]] = []
 
     def append(self, frame: pl.DataFrame) -> None:
         series = frame.get_column(self._column)
-        if missing := series.null_count():
-            raise DataError(f"party {self._party}: the id column {self._column} has {missing} missing values")
+        if self._missing or series.null_count():
+            self._missing += series.null_count()
+            return
         data = "".join(series.to_list()).encode()
         self._texts.append(np.frombuffer(data, np.uint8), series.str.len_bytes().cast(pl.Int64).to_numpy())
         self._hashes.append(series.hash().to_numpy())
 
     def unique(self, path: Path) -> StoredTexts:
+        if self._missing:
+            many = "1 value" if self._missing == 1 else f"{self._missing:,} values"
+            raise DataError(f"party {self._party}: the id column {self._column} of {path.name} misses {many}")
         hashes = np.concatenate(self._hashes)
         order = np.argsort(hashes, kind="stable")
         alike = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
@@ -134,6 +139,41 @@ def _require_whole(party: str, path: Path, found: int) -> None:
         raise DataError(f"party {party}: {path.name} is damaged: it states {stated} records, {found} can be read")
 
 
+@contextmanager
+def counted(party: str, path: Path, columns: Mapping[str, Column]) -> Iterator[None]:
+    """A block that lacks values knows those of its own rows: the rest of the file is counted before it is told."""
+    try:
+        yield
+    except MissingError as error:
+        only = {error.column: columns[error.column]}
+        blocks = (frame.get_column(error.column) for frame in _batches(party, path, only, None))
+        count = sum(_absent(series, only[error.column]) for series in blocks)
+        raise MissingError(party, error.column, max(count, error.count), error.row) from None
+
+
+def _absent(series: pl.Series, column: Column) -> int:
+    """How many values a column lacks."""
+    if not isinstance(column, Numeric):
+        return _texts(series, column).null_count()
+    series = _trimmed(series)
+    numbers = series.drop_nulls().cast(pl.Float64, strict=False)
+    return series.null_count() + int(numbers.is_nan().sum())
+
+
+def _trimmed(series: pl.Series) -> pl.Series:
+    """Texts without the spaces around them; an empty one is no value."""
+    if series.dtype != pl.String:
+        return series
+    series = series.str.strip_chars()
+    return series.set(series == "", None)
+
+
+def _texts(series: pl.Series, column: Categorical | Binary) -> pl.Series:
+    """Levels as texts."""
+    texts = series.cast(pl.String)
+    return texts.str.strip_chars() if "" in column.levels else _trimmed(texts)
+
+
 def checked(
     party: str, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
 ) -> tuple[dict[str, Values], dict[str, int]]:
@@ -158,9 +198,9 @@ def _numbers(party: str, name: str, series: pl.Series, column: Numeric, before: 
         least = float(numbers.min(initial=column.high))
         if not isnan(least):
             return numbers, _outside(numbers, least, column)
-    if series.dtype == pl.String:
-        series = series.str.strip_chars()
-        series = series.set(series == "", None)
+    if series.dtype.is_temporal():
+        raise DataError(f"party {party}: column {name} must hold numbers, got dates or times")
+    series = _trimmed(series)
     cast = series.cast(pl.Float64, strict=False)
     wrong = cast.is_null() & series.is_not_null()
     if wrong.any():
@@ -184,7 +224,7 @@ def _level_codes(
     party: str, name: str, series: pl.Series, column: Categorical | Binary, before: int
 ) -> NDArray[np.int32]:
     """The index of each value's level; an undeclared level is "other" where declared, otherwise an error."""
-    texts = series.cast(pl.String).str.strip_chars()
+    texts = _texts(series, column)
     if column.fill is not None:
         texts = texts.fill_null(column.fill)
     _complete(party, name, texts, before)
@@ -204,7 +244,4 @@ def _level_codes(
 def _complete(party: str, name: str, series: pl.Series, before: int) -> None:
     if series.null_count():
         row = before + int(series.is_null().arg_max() or 0) + 1
-        raise DataError(
-            f"party {party}: column {name} misses {series.null_count()} values, the first in row {row}; "
-            "declare a fill value or leave these records out"
-        )
+        raise MissingError(party, name, series.null_count(), row)

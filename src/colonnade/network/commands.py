@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.foundation.errors import StoppedError, StudyError
+from colonnade.foundation.parts import local_path
 
 deploy_app = typer.Typer(no_args_is_help=True, help="Folders for the organisations of a study.")
 server_app = typer.Typer(no_args_is_help=True, help="The server of a deployed study.")
@@ -22,7 +23,9 @@ SCORING = {
     "open": "opening the scores at their receiver",
 }
 """What steps are called in a prediction."""
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The organisation's folder, from deploy new.")]
+Folder = Annotated[
+    Path, typer.Argument(parser=local_path, metavar="FOLDER", help="The organisation's folder, from deploy new.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 
 
@@ -46,8 +49,10 @@ def _deploy() -> None:
 
 @deploy_app.command("new", short_help="Write a folder for each organisation of a study.")
 def deploy_new(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (TOML).")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to write; new or empty.")],
+    study: Annotated[Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file (TOML).")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=local_path, metavar="DIR", help="Folder to write; new or empty.")
+    ],
     server: Annotated[
         str, typer.Option("--server", metavar="HOST[:PORT]", help="Where parties reach the server.")
     ] = "localhost:8002",
@@ -124,7 +129,9 @@ def run(
     folder: Folder,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Release file to write; release.json if not given."),
+        typer.Option(
+            "--out", parser=local_path, metavar="FILE", help="Release file to write; release.json if not given."
+        ),
     ] = None,
     predict: Annotated[
         bool,

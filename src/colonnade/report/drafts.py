@@ -13,8 +13,9 @@ from pathlib import Path
 import polars as pl
 
 from colonnade.foundation.errors import DataError
+from colonnade.foundation.shown import OPEN
 
-UNKNOWN = '"?"'
+UNKNOWN = f'"{OPEN}"'
 MOST_LEVELS = 64
 PEEK_ROWS = 1000
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
