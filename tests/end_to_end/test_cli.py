@@ -149,6 +149,31 @@ def test_fit_for_people(tmp_path: Path, run: Run) -> None:
     assert out.read_bytes() == first
 
 
+def test_a_forecast_says_what_it_takes_for_granted(tmp_path: Path, run: Run) -> None:
+    """Bounds a hundred times too wide change no public fact: the forecast is the same, and says that it cannot know."""
+    write_study(tmp_path)
+    study = tmp_path / "study.toml"
+    for wide in (False, True):
+        if wide:
+            study.write_text(
+                study.read_text().replace("high = 80", "high = 8000").replace("high = 1000", "high = 100000")
+            )
+        text = " ".join(run("plan", study, "--rows", 100_000).out.split())
+        assert "If every numeric column fills its bounds evenly and all levels are equally common" in text
+        assert "leaves over 99% of what a model of the same columns without noise could explain" in text
+        assert "If numeric columns fill a tenth of their bounds, noise is" in text
+        assert "How far data fill their bounds, and how much bounds cut off, a plan cannot know." in text
+        assert "100%" not in text
+        told = run("plan", study, "--rows", 20_000, "--json").json["forecast"]
+        assert {"noise_to_signal", "explained", "rows_needed", "if_a_tenth"} <= told.keys()
+        assert told["if_a_tenth"]["explained"] < told["explained"] < 1
+        page = tmp_path / "plan.html"
+        assert run("plan", study, "--rows", 100_000, "--html", page).code == 0
+        said = " ".join(page.read_text().split())
+        assert "<strong>over 99%</strong> of what a model of the same columns" in said
+        assert "a plan cannot know" in said and "<strong>100%" not in said
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_a_release_is_not_overwritten(named: bool, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by default nor by name; --force does it. Data is not even read before."""

@@ -44,7 +44,7 @@ class NoDataError(DataError):
 class MissingError(DataError):
     """A column without a fill lacks values: so many, the first of them in this row."""
 
-    def __init__(self, party: str, column: str, count: int, row: int) -> None:
+    def __init__(self, party: str, column: str = "", count: int = 0, row: int = 0) -> None:
         super().__init__(party, column, count, row)
         self.party, self.column, self.count, self.row = party, column, count, row
 

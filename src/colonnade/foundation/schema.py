@@ -141,12 +141,16 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
     try:
         if kind == "numeric":
             return Numeric(values["low"], values["high"], tuple(values.get("bins", ())), values.get("fill"))
+        if not isinstance(values["levels"], (list, tuple)):
+            raise SchemaError(f"levels must be a list of texts, got levels={shown(values['levels'])}")
+        if not isinstance(values.get("other", False), bool):
+            raise SchemaError(f"other must be true or false, got other={shown(values['other'])}")
         levels = tuple(str(level) for level in values["levels"])
         fill = None if values.get("fill") is None else str(values["fill"])
         if kind == "binary":
             return Binary(levels, fill)  # type: ignore[arg-type]
         drop = None if values.get("drop") is None else str(values["drop"])
-        return Categorical(levels, bool(values.get("other", False)), drop, fill)
+        return Categorical(levels, values.get("other", False), drop, fill)
     except SchemaError as error:
         raise SchemaError(f"column {name}: {error}") from None
     except (TypeError, ValueError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, time
 
 LARGEST_SHOWN = 80
 OPEN = "?"
@@ -17,11 +16,11 @@ def shown(value: object) -> str:
 
 
 def _text(value: object) -> str:
+    if written := getattr(value, "isoformat", None):
+        return str(written())
     match value:
         case int() if abs(value) >> 256:
             return f"an integer of {value.bit_length()} bits"
-        case date() | time():
-            return value.isoformat()
         case list():
             return "[" + ", ".join(map(_text, value)) + "]"
         case Mapping():
