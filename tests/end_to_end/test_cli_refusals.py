@@ -69,6 +69,12 @@ STUDIES = {
     "unknown product": ('"lattice"', '"lettuce"', "product must be one of lattice, bgn, plain"),
     "unknown task": ('"logistic"', '"logic"', "task must be one of linear, logistic"),
     "collusion of all": ("collusion = 1", "collusion = 2", "collusion must lie between 0 and K-1=1"),
+    "draft id": ('id = "person"', 'id = "?"', '[party.works] id still has the "?" of a draft'),
+    "draft levels": ('["clerk", "smith", "baker"]', '["?"]', 'column job: levels still has the "?" of a draft'),
+    "date bound": ("low = 0, high = 80", "low = 2020-01-31, high = 80", "must be a finite number, got low=2020-01-31"),
+    "date epsilon": ("epsilon = 40.0", "epsilon = 2020-01-31", "a positive number, got epsilon=2020-01-31"),
+    "date rows": ("epsilon = 40.0", "epsilon = 1\nrows = 2020-01-31", "a whole number, got rows=2020-01-31"),
+    "date id": ('id = "person"', "id = 2020-01-31T08:30:00Z", "got id=2020-01-31T08:30:00+00:00"),
     "not TOML": ("[study]", "[study", "study.toml is not valid TOML"),
 }  # fmt: skip
 
@@ -134,6 +140,28 @@ def test_missing_study_and_missing_data_path(run: Run, folder: Path) -> None:
     refuse(run, folder, "plan", folder / "nothing.toml", says="there is no study file")
     edit(folder / "study.toml", 'data = "bank.csv"\n', "")
     refuse_fit(run, folder, "[party.bank] needs data")
+
+
+def test_addresses_are_shown_as_written(run: Run, folder: Path) -> None:
+    """A path would show one slash where two were written."""
+    told, study = "files must lie on this machine, got 's3://b/x'", folder / "study.toml"
+    for command in (
+        ("plan", "s3://b/x"),
+        ("fit", study, "--out", "s3://b/x"),
+        ("report", "s3://b/x"),
+        ("schema", "s3://b/x"),
+        ("ledger", "show", "s3://b/x"),
+        ("audit", "s3://b/x"),
+    ):
+        refuse(run, folder, *command, says=told)
+    for key in ("data", "policy", "ledger"):
+        edit(study, 'data = "works.csv"\n', f'{key} = "s3://b/x"\n')
+        refuse_fit(run, folder, told)
+        edit(study, f'{key} = "s3://b/x"\n', 'data = "works.csv"\n')
+    edit(study, '"lattice"', '"plain"')
+    assert run("fit", study, "--out", folder / "release.json", "--model", folder / "model.json").code == 0
+    refuse(run, folder, "predict", folder / "model.json", "--data", "s3://b/x", says=told)
+    refuse(run, folder, "predict", folder / "model.json", "--data", "works=s3://b/x", says=told)
 
 
 def test_place_that_cannot_be_written_is_noticed_before_data_is_read(run: Run, folder: Path) -> None:
