@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isnan
 from pathlib import Path
@@ -21,9 +21,25 @@ ROW_BLOCK = 1 << 17
 BLOCK_VALUES = 1 << 21
 """A piece of work holds about as many values, so that wide tables are cut in shorter blocks."""
 SHORTEST_BLOCK = 1 << 12
+MOST_SHOWN = 12
+"""Levels that an error lists."""
 
 # Polars reads this many row groups ahead, by default so many that memory grows with the number of parts.
 os.environ.setdefault("POLARS_ROW_GROUP_PREFETCH_SIZE", "2")
+
+
+PLAIN_WORDS = {
+    "invalid utf-8": "it is not in UTF-8; save it so (spreadsheets may write Latin-1)",
+    "found more fields": "a row has more fields than the header",
+    "empty CSV": "it is empty",
+}
+OTHER_FILES = {
+    b"PK\x03\x04": "a zip file or a spreadsheet",
+    b"PAR1": "Parquet",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+"""What a file that is called CSV may be, by its first bytes."""
 
 
 def block_rows(width: int) -> int:
@@ -95,25 +111,50 @@ def told(party: str, path: Path) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        # The library quotes cells in backticks; no value of a file belongs in a text.
-        first = str(error).partition("`")[0].strip().partition("\n")[0] or type(error).__name__
-        raise DataError(f"party {party}: {path.name} cannot be read: {first}") from None
+        raise DataError(f"party {party}: {path.name} cannot be read: {reason(error)}") from None
+
+
+def reason(error: BaseException) -> str:
+    """Why a file cannot be read, in plain words where the library's are known."""
+    # The library quotes cells in backticks; no value of a file belongs in a text.
+    first = str(error).partition("`")[0].strip().partition("\n")[0] or type(error).__name__
+    return next((told for said, told in PLAIN_WORDS.items() if said in first), first)
+
+
+def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
+    """A file, or parts, as the library reads it: texts in CSV, unless so many rows are to tell the types."""
+    if is_parquet(files[0]):
+        return pl.scan_parquet(files)
+    for file in files:
+        with file.open("rb") as opened:
+            head = opened.read(4)
+        for mark, kind in OTHER_FILES.items():
+            if head.startswith(mark):
+                raise DataError(f"{file.name} must be CSV in UTF-8 by its name, and is {kind}")
+    found = pl.scan_csv(files, infer_schema=typed is not None, infer_schema_length=typed)
+    names = found.collect_schema().names()
+    if len(names) == 1 and (marks := [mark for mark in (";", "\t", "|") if mark in names[0]]):
+        told = {";": "a semicolon", "\t": "a tab", "|": "a bar"}[marks[0]]
+        raise DataError(f"{files[0].name} must separate its fields by commas, and its header has {told} instead")
+    for name in names:
+        if f"{name}_duplicated_0" in names:
+            raise DataError(f"{files[0].name} must have columns of different names, and has two called {name!r}")
+    return found
 
 
 def chosen(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:
     """The columns that are wanted, levels and ids as texts."""
     wanted = [*columns, *([id_column] if id_column is not None and id_column not in columns else [])]
     try:
-        files = data_files(path)
+        found = scan(data_files(path))
     except DataError as error:
         raise DataError(f"party {party}: {error}") from None
-    scan = pl.scan_parquet(files) if is_parquet(files[0]) else pl.scan_csv(files, infer_schema=False)
-    present = scan.collect_schema().names()
+    present = found.collect_schema().names()
     for name in wanted:
         if name not in present:
             raise DataError(f"party {party}: {path.name} has no column {name!r}")
     texts = [n for n, c in columns.items() if not isinstance(c, Numeric)] + ([id_column] if id_column else [])
-    return scan.select(pl.col(n).cast(pl.String) if n in texts else pl.col(n) for n in wanted)
+    return found.select(pl.col(n).cast(pl.String) if n in texts else pl.col(n) for n in wanted)
 
 
 def _batches(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> Iterator[pl.DataFrame]:
@@ -205,7 +246,7 @@ def _numbers(party: str, name: str, series: pl.Series, column: Numeric, before: 
     wrong = cast.is_null() & series.is_not_null()
     if wrong.any():
         row = before + int(wrong.arg_max() or 0) + 1
-        raise DataError(f"party {party}: column {name} must hold numbers, row {row} does not")
+        raise DataError(f"party {party}: column {name} must hold numbers such as 1234.5, row {row} does not")
     cast = cast.fill_nan(None)
     if column.fill is not None:
         cast = cast.fill_null(column.fill)
@@ -235,10 +276,15 @@ def _level_codes(
     if numbers.size and int(numbers.min()) < 0:
         first = int(np.argmin(numbers))
         raise DataError(
-            f"party {party}: column {name}: level {texts[first]!r} is not among the declared levels {list(levels)}, "
+            f"party {party}: column {name}: level {texts[first]!r} is not among the declared levels {_few(levels)}, "
             f"in row {before + first + 1}"
         )
     return numbers
+
+
+def _few(levels: Sequence[str]) -> str:
+    more = len(levels) - MOST_SHOWN
+    return str(list(levels)) if more <= 0 else f"{list(levels[:MOST_SHOWN])} and {more} more"
 
 
 def _complete(party: str, name: str, series: pl.Series, before: int) -> None:

@@ -22,6 +22,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
 from colonnade.mechanism.solve import Model
 from colonnade.protocol.prediction import Consent, Prediction
+from colonnade.reading import reason, scan
 from colonnade.table import Table, read_table
 from colonnade.transport.embedded import Watch
 from colonnade.transport.scores import Opened, score_embedded
@@ -285,12 +286,9 @@ def _header(path: Path) -> set[str]:
     if not path.is_file():
         raise DataError(f"there is no data file {path}")
     try:
-        parquet = path.suffix.lower() in (".parquet", ".pq")
-        scan = pl.scan_parquet(path) if parquet else pl.scan_csv(path, infer_schema=False)
-        return set(scan.collect_schema().names())
+        return set(scan([path]).collect_schema().names())
     except (pl.exceptions.PolarsError, OSError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path.name} cannot be read: {first}") from None
+        raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
 
 
 def _common(lists: Sequence[Sequence[str]]) -> list[str]:

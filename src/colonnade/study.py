@@ -96,6 +96,8 @@ def _study(content: Section, folder: Path) -> Study:
             norms[name] = party.number("norm")
         if "epsilon" in party:
             split = party.table("split", f"{party.where} split").content
+            if "own" in split and "own" in parties:
+                raise StudyError(f'{party.where} split: "own" is its own block, so no party may have that name')
             offers[name] = offer_of(party.content["epsilon"], split, party.where)
         elif "split" in party:
             raise StudyError(f"[party.{name}] has a split but no epsilon to split")

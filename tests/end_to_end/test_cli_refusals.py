@@ -106,6 +106,17 @@ def _row(name: str, line: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).write_text((folder / name).read_text() + line + "\n") and None
 
 
+def _as(encoding: str, old: str = "", new: str = "") -> Callable[[Path], None]:
+    """The file in another encoding, with other signs."""
+    return lambda f: (
+        (f / "works.csv").write_bytes((f / "works.csv").read_text().replace(old, new).encode(encoding)) and None
+    )
+
+
+def _bytes(content: bytes) -> Callable[[Path], None]:
+    return lambda f: (f / "works.csv").write_bytes(content) and None
+
+
 DATA: dict[str, tuple[Callable[[Path], None], str]] = {
     "missing file": (lambda f: (f / "bank.csv").unlink(), "party bank: there is no data file"),
     "missing column": (lambda f: edit(f / "bank.csv", "savings", "saving"), "bank.csv has no column 'savings'"),
@@ -119,7 +130,29 @@ DATA: dict[str, tuple[Callable[[Path], None], str]] = {
     "different n": (_short, "without alignment all parties must hold the same number of records"),
     "empty party": (_keep(0), "party bank: bank.csv holds no records"),
     "1 record": (_keep(1), "a regression needs at least 2 common records, got n=1"),
-    "empty file": (lambda f: (f / "bank.csv").write_text("") and None, "party bank: bank.csv cannot be read"),
+    "empty file": (lambda f: (f / "bank.csv").write_text("") and None, "bank.csv cannot be read: it is empty"),
+    "Latin-1": (_as("latin-1", "clerk", "clérk"), "party works: works.csv cannot be read: it is not in UTF-8; save it"),
+    "UTF-16": (_as("utf-16"), "party works: works.csv must be CSV in UTF-8 by its name, and is UTF-16"),
+    "spreadsheet": (_bytes(b"PK\x03\x04rest"), "works.csv must be CSV in UTF-8 by its name, and is a zip file or a"),
+    "Parquet called CSV": (_bytes(b"PAR1rest"), "works.csv must be CSV in UTF-8 by its name, and is Parquet"),
+    "semicolons": (
+        _as("utf-8", ",", ";"),
+        "works.csv must separate its fields by commas, and its header has a semicolon",
+    ),
+    "tabs": (_as("utf-8", ",", "\t"), "works.csv must separate its fields by commas, and its header has a tab instead"),
+    "two columns of one name": (
+        lambda f: edit(f / "works.csv", "hours,job", "hours,hours"),
+        "works.csv must have columns of different names, and has two called 'hours'",
+    ),
+    "too many fields": (
+        _row("works.csv", "q1,30,clerk,yes,9"),
+        "cannot be read: a row has more fields than the header",
+    ),
+    "decimal comma": (_row("bank.csv", 'q1,"3,5"'), "column savings must hold numbers such as 1234.5, row 37 does not"),
+    "400 levels": (
+        lambda f: edit(f / "study.toml", '["clerk", "smith", "baker"]', str([f"l{k}" for k in range(400)])),
+        "'l10', 'l11'] and 388 more, in row 1",
+    ),
 }
 
 
@@ -133,7 +166,23 @@ def test_bad_data(name: str, run: Run, folder: Path) -> None:
 def test_no_common_ids(run: Run, folder: Path) -> None:
     path = folder / "bank.csv"
     path.write_text(path.read_text().replace("\np", "\nx"))
-    refuse_fit(run, folder, "must have ids in common, got none")
+    refuse_fit(run, folder, "parties works, bank must have ids in common, got none (compared as text)")
+
+
+@pytest.mark.parametrize("name", ["UTF-16", "spreadsheet", "semicolons", "two columns of one name", "empty file"])
+def test_a_draft_of_bad_data(name: str, run: Run, folder: Path) -> None:
+    spoil, says = DATA[name]
+    spoil(folder)
+    file = folder / ("bank.csv" if name == "empty file" else "works.csv")
+    refuse(run, folder, "schema", file, says=says.removeprefix("party works: "))
+
+
+def test_own_is_no_party_where_a_split_has_an_own_part(run: Run, folder: Path) -> None:
+    edit(folder / "study.toml", "epsilon = 40.0\n", "")
+    edit(folder / "study.toml", "[party.works]", "[party.works]\nepsilon = 20\nsplit = { own = 3 }")
+    edit(folder / "study.toml", "[party.bank]", "[party.own]\nepsilon = 20")
+    edit(folder / "study.toml", "[party.bank.columns]", "[party.own.columns]")
+    refuse(run, folder, "plan", folder / "study.toml", says='"own" is its own block, so no party may have that name')
 
 
 def test_missing_study_and_missing_data_path(run: Run, folder: Path) -> None:
@@ -219,6 +268,9 @@ def test_bad_scoring_data(run: Run, folder: Path) -> None:
     )
     refuse(run, folder, "predict", model, "--data", folder / "x.csv", "--out", scores, says="there is no data file")
     refuse(run, folder, "predict", model, "--data", works, "--data", bank, says="must hold the same records row by row")
+    for file, given in ((works, works), (bank, f"bank={bank}"), (model, works)):
+        wrong = ("predict", model, "--data", given, "--data", bank, "--id", "person", "--out", file)
+        refuse(run, folder, *wrong, says="scores must not be written over what they are computed from")
     bank.write_text(bank.read_text().replace("\np", "\nx"))
     files = ("--data", works, "--data", bank, "--id", "person")
     refuse(run, folder, "predict", model, *files, "--out", scores, says="no id in common")

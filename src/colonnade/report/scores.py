@@ -77,6 +77,8 @@ def predict(
         raise typer.BadParameter("--study and --to go together, and --approve goes with them")
     if (study is None and not data) or (study is not None and id_columns):
         raise typer.BadParameter("give files by --data, or a --study, which names its own ids")
+    if out is not None and out.exists() and any(_same(out, text) for text in [str(model), *(data or [])]):
+        raise StudyError(f"scores must not be written over what they are computed from, got --out {out}")
     public = read_model(read_whole(model, "model"))
     told: dict[str, Any] = {}
     with places(out) as (file,):
@@ -97,6 +99,11 @@ def predict(
         typer.echo(content, nl=False)
     else:
         stderr().print(f"{len(scores.values):,} scores written to {out}.")
+
+
+def _same(out: Path, text: str) -> bool:
+    """Whether a model or a data file, with its party's name before it or not, is the one to write."""
+    return any(Path(name).exists() and out.samefile(name) for name in (text, text.partition("=")[2]) if name)
 
 
 def what_is_opened(prediction: Prediction, rows: int) -> str:
