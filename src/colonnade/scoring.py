@@ -14,7 +14,7 @@ import polars as pl
 from scipy.special import expit
 
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
-from colonnade.foundation.parts import local_path
+from colonnade.foundation.parts import data_files, local_path
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Column, Numeric, Schema, column_to
 from colonnade.mechanism.moments import Floats
@@ -283,10 +283,8 @@ def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:
 
 
 def _header(path: Path) -> set[str]:
-    if not path.is_file():
-        raise DataError(f"there is no data file {path}")
     try:
-        return set(scan([path]).collect_schema().names())
+        return set(scan(data_files(path)).collect_schema().names())
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
 

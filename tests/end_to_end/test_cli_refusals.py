@@ -213,6 +213,12 @@ def test_addresses_are_shown_as_written(run: Run, folder: Path) -> None:
     refuse(run, folder, "predict", folder / "model.json", "--data", "works=s3://b/x", says=told)
 
 
+def test_an_empty_name_is_no_folder(run: Run, folder: Path) -> None:
+    told = "a file must have a name, got an empty one"
+    refuse(run, folder, "plan", "", says=told)
+    refuse(run, folder, "fit", folder / "study.toml", "--out", "", says=told)
+
+
 def test_place_that_cannot_be_written_is_noticed_before_data_is_read(run: Run, folder: Path) -> None:
     (folder / "works.csv").unlink()
     study = folder / "study.toml"

@@ -14,6 +14,8 @@ CSV = (".csv", ".csv.gz", ".csv.zst")
 
 def local_path(text: str) -> Path:
     """The path that a text names; an address is refused here, because a path would no longer show it as written."""
+    if not text:
+        raise StudyError("a file must have a name, got an empty one")
     if "://" in text:
         raise StudyError(f"files must lie on this machine, got {text!r}")
     return Path(text)
