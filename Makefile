@@ -42,7 +42,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/colonnade fit demo/study.toml --out demo/release.json --model demo/model.json
+	$(BIN)/colonnade fit demo/study.toml --out demo/release.json --model demo/model.json --force
 	$(BIN)/python demo/evaluate.py
 	@$(BIN)/colonnade report demo/release.json --html demo/report.html --json > /dev/null
 	@printf '\nThe page to read and sign is demo/report.html.\n'

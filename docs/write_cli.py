@@ -26,9 +26,16 @@ This page is written by `python docs/write_cli.py`; a test compares it with the 
 | exit code 2 | wrong usage |
 | exit code 130 | stopped by Ctrl-C; `run` ends its session for all first, and says what is spent. `party start` and `server start` also end on SIGTERM (143) and SIGHUP (129), [as on Ctrl-C](deployment.md#stopping-a-site) |
 
-A file appears whole or not at all: it is written beside its place and then renamed. Whether the place can be written to
-is tried before data is read, and so before a budget is spent; across machines every site tries its own places before it
-takes part. If a release cannot be written at its end all the same, the sentence says that the session counts as spent,
+A file appears whole or not at all: it is written beside its place and then given its name. Whether the place can be
+written to is tried before data is read, and so before a budget is spent; across machines every site tries its own
+places before it takes part.
+
+A release costs budget, so none is overwritten: `fit` and `run` refuse a place that is taken, whatever lies there,
+unless `--force` is given, and no other command writes over a release. If a file appears at the place while a session
+runs, the release gets a name beside it, such as `release-2.json`, and the command says so. A model, a page or scores can
+be made again from a release at no cost: they replace what their option names.
+
+If a release cannot be written at its end all the same, the sentence says that the session counts as spent,
 and it can be fetched from others: `colonnade run FOLDER --fetch SESSION`. What should never happen is reported as a bug; with
 `COLONNADE_TRACEBACK=1` in the environment the traceback is shown.
 """  # noqa: E501
@@ -38,7 +45,7 @@ JSON = """
 
 | command | keys |
 |---|---|
-| `plan`, `fit`, `report` | `study`, `task`, `n`, `epsilon`, `delta`, `collusion`, `calibration`, `product`, `law`, `neighbours`, `released` (full or trace), `record` and `parties` with `epsilon` by view (null: no guarantee, or no such view with one party), `blocks` with `owners`, `role`, `name`, `terms`, `sensitivity`, `scale`, `scale_exact`, `noise_std`; `grid`, `error_factor`, `forecast` |
+| `plan`, `fit`, `report` | `study`, `task`, `n`, `epsilon`, `delta`, `collusion`, `calibration`, `product`, `law`, `neighbours`, `released` (full or trace), `record` and `parties` with `epsilon` by view (null: no guarantee, or no such view with one party), `blocks` with `owners`, `role`, `name`, `terms`, `sensitivity`, `scale`, `scale_exact`, `noise_std`; `grid`, `error_factor`, `forecast` with `noise_to_signal`, `explained`, `rows_needed` if columns fill their bounds evenly (`plan` and `fit` also `if_a_tenth`: the first two if numbers fill a tenth of theirs) |
 | `plan` | also `rows_assumed`, `expected` (bytes that each party `sent`, CPU `seconds` by step), `terms_digest` (for `--approve`), `warnings` |
 | `fit` | also `coefficients`, `intercept`, `label`, `method`, `ridge`, `effective_parameters`, `r_squared` of the model; `seconds` in all and by `steps`; `bytes` with `sent` and `received` by party; `seeded`, `release` and `model` (paths), `ledger` (null if no party keeps one; else by party `file`, `data`, `cap`, `spent`), `terms_digest`, `warnings` |
 | `report` | also the model's keys, `provenance`, `digest`, `flaws` (why no epsilon holds, if none does), `release` (path) |

@@ -14,6 +14,7 @@ import typer
 
 from colonnade.audit.commands import audit
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, StudyError
+from colonnade.foundation.parts import local_path
 from colonnade.network.commands import hang_in
 from colonnade.report.book import app as ledger_app
 from colonnade.report.scores import predict
@@ -55,10 +56,13 @@ class TaskName(StrEnum):
     LOGISTIC = "logistic"
 
 
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (TOML).")]
-ReleaseFile = Annotated[Path, typer.Argument(metavar="RELEASE", help="Release file that fit wrote.")]
+StudyFile = Annotated[Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file (TOML).")]
+ReleaseFile = Annotated[Path, typer.Argument(parser=local_path, metavar="RELEASE", help="Release file that fit wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Page to write, readable offline.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite a release that is there already.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", parser=local_path, metavar="FILE", help="Page to write, readable offline.")
+]
 
 
 def _version(wanted: bool) -> None:
@@ -92,6 +96,7 @@ def plan(
     from colonnade.protocol.session import TYPICAL_ROWS
     from colonnade.report.commands import plan_html
     from colonnade.report.cost import expected_cost
+    from colonnade.report.curve import described
     from colonnade.report.output import places
     from colonnade.report.text import caution, cost_text, plan_report
     from colonnade.study import read_study
@@ -105,11 +110,11 @@ def plan(
             page.write(plan_html(session, cost, assumed))
     if json:
         expected = {"sent": cost.sent, "seconds": cost.seconds}
-        told = {**session.describe(), "rows_assumed": assumed, "expected": expected}
+        told = {**described(session), "rows_assumed": assumed, "expected": expected}
         print_json({**told, "terms_digest": session.terms, "warnings": session.warnings()})
         return
     label = checked.agreement.label
-    stdout().print(plan_report(session.describe(), label, cost_text(cost.sent, cost.seconds), assumed))
+    stdout().print(plan_report(described(session), label, cost_text(cost.sent, cost.seconds), assumed))
     stdout().print(_terms(session))
     for note in session.warnings():
         stderr().print(caution(note))
@@ -120,11 +125,15 @@ def fit(
     study: StudyFile,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help=f"Release file to write; {DEFAULT_RELEASE} if not given."),
+        typer.Option(
+            "--out", parser=local_path, metavar="FILE", help=f"Release file to write; {DEFAULT_RELEASE} if not given."
+        ),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option("--model", metavar="FILE", help="Model file to write, for predict.")
+        Path | None,
+        typer.Option("--model", parser=local_path, metavar="FILE", help="Model file to write, for predict."),
     ] = None,
+    force: Force = False,
     json: Json = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a plan that comes with a warning.")] = False,
     approve: Annotated[
@@ -152,8 +161,9 @@ def fit(
     from colonnade.mechanism.release import write_release
     from colonnade.mechanism.solve import solve
     from colonnade.report.book import keeper_json, spent_line
+    from colonnade.report.curve import described
     from colonnade.report.machine import model_json
-    from colonnade.report.output import places
+    from colonnade.report.output import places, release_place
     from colonnade.report.progress import Steps
     from colonnade.report.text import caution, flaws, model_report, plan_report, spent_text, traffic_table
     from colonnade.scoring import publish, write_model
@@ -164,7 +174,7 @@ def fit(
     randomness = _randomness(seed)
     checked = read_study(study)
     agreement = checked.agreement
-    place = _release_place(out)
+    place = out or DEFAULT_RELEASE
     if model is not None and model.absolute() == place.absolute():
         raise typer.BadParameter("--out and --model must name two files")
     asked: list[str] = []
@@ -172,7 +182,7 @@ def fit(
     def consent(party: str, session: Session) -> None:
         """The first party that is asked shows the plan: nothing is spent yet."""
         if not asked:
-            parts = [] if json else [plan_report(session.describe(), agreement.label), _terms(session)]
+            parts = [] if json else [plan_report(described(session), agreement.label), _terms(session)]
             steps.aside(stdout(), *parts)
             steps.aside(stderr(), *(caution(note) for note in session.warnings()))
         asked.append(party)
@@ -185,7 +195,7 @@ def fit(
         with steps.pause():
             return typer.confirm(f"{question}\nIs it approved?", err=True)
 
-    with places(place, model) as (release_file, model_file):
+    with places(release_place(place, force), model) as (release_file, model_file):
         with open_workers(workers, cluster, device) as crew, Steps(stderr()) as steps:
             keepers = _keepers(checked, randomness.seeded, approve or [], None if json else ask)
             tables = _tables(checked, steps, crew)
@@ -203,13 +213,14 @@ def fit(
                 _clipped(table, steps)
         # The budget is spent: whatever happens next, the release is kept.
         release_file.write(write_release(outcome.release))
+        place = release_file.path or place
         spent = _released(keepers)
         public = publish(outcome.release, solve(outcome.release.moments(), agreement.task))
         model_file.write(write_model(public))
     sent, received = outcome.traffic.sent, outcome.traffic.received
     if json:
         content = {
-            **outcome.session.describe(),
+            **described(outcome.session),
             **model_json(public),
             "seconds": sum(outcome.seconds.values()),
             "steps": dict(outcome.seconds),
@@ -241,7 +252,7 @@ def fit(
 
 @app.command(short_help="Draft a party's part of a study file.")
 def schema(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A party's CSV or Parquet file.")],
+    data: Annotated[Path, typer.Argument(parser=local_path, metavar="DATA", help="A party's CSV or Parquet file.")],
     party: Annotated[
         str | None, typer.Option("--party", metavar="NAME", help="The party's name; the file's if not given.")
     ] = None,
@@ -281,7 +292,9 @@ def solve(
         str, typer.Option("--method", metavar="NAME", help="default, zhang (regularise and trim) or raw.")
     ] = "default",
     path: Annotated[bool, typer.Option("--path", help="One model for each of several ridges from 0.003 to 1.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Model file to write.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", parser=local_path, metavar="FILE", help="Model file to write.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compute another model from a release. It costs no privacy."""
@@ -433,13 +446,6 @@ def _randomness(seed: str | None) -> Randomness:
     if not key:
         raise typer.BadParameter("--seed must not be empty")
     return Randomness(seed=key)
-
-
-def _release_place(out: Path | None) -> Path:
-    """A release costs budget: one that lies at the default place is not overwritten."""
-    if out is None and DEFAULT_RELEASE.exists():
-        raise StudyError(f"{DEFAULT_RELEASE} is here already and is not overwritten unless --out names it")
-    return out or DEFAULT_RELEASE
 
 
 def _release(path: Path) -> Release:

@@ -18,17 +18,19 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
 from colonnade.foundation.errors import DataError, SchemaError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema, column_from
+from colonnade.frames import classes_of, is_frame, names_by_position, object_array, refuse_dates, series_of, undeclared
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
 from colonnade.mechanism.solve import METHODS, Model, solve
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import open_session
 from colonnade.scoring import coordinate_names, partial_scores
+from colonnade.study import offer_of
 from colonnade.table import table_from
 from colonnade.transport.embedded import run_embedded
 
@@ -51,13 +53,17 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         epsilon: float | Mapping[str, float] = 1.0,
         *,
         delta: float = 0.0,
+        split: Mapping[str, Mapping[str, float]] | None = None,
         parties: Mapping[str, Sequence[str | int]] | None = None,
-        schema: Schema | Mapping[str, Declared] | Numeric | None = None,
+        schema: Schema | Mapping[str | int, Declared] | Numeric | None = None,
+        norms: Mapping[str, float] | None = None,
         label: str | Declared | None = None,
         label_party: str | None = None,
         collusion: int | None = None,
         product: str = "lattice",
         calibration: str = "exact",
+        release: str = "auto",
+        label_square: bool = False,
         method: str = "default",
         fit_intercept: bool = True,
         ridge: float | None = None,
@@ -65,13 +71,17 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
+        self.split = split
         self.parties = parties
         self.schema = schema
+        self.norms = norms
         self.label = label
         self.label_party = label_party
         self.collusion = collusion
         self.product = product
         self.calibration = calibration
+        self.release = release
+        self.label_square = label_square
         self.method = method
         self.fit_intercept = fit_intercept
         self.ridge = ridge
@@ -113,31 +123,50 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         out = [] if self.schema is not None else [f"no schema: every feature is taken to lie in {bounds}"]
         if self.label is None and self._task is Task.LINEAR:
             out.append(f"no label bounds: y is taken to lie in {bounds}")
+        if self._positions is not None:
+            out.append(
+                f"X has no column names: its columns are taken to be {', '.join(self._positions)}, in this order"
+            )
         return out
 
     def _validated(self, X: Any, **y: Any) -> Any:
         """scikit-learn's checks; columns that are not plain numbers are checked against the schema afterwards."""
-        if y:
+        fitting = bool(y)
+        if fitting:
             features = [column for name, column in self._declarations().items() if name != self.label]
             self._plain = all(isinstance(column, Numeric) and column.fill is None for column in features)
-        kept = {"dtype": np.float64} if self._plain else {"dtype": None, "ensure_all_finite": False}
-        if not y:
-            return validate_data(self, X, reset=False, **kept)
-        return validate_data(
-            self, X, **y, ensure_min_samples=2, y_numeric=self._task is Task.LINEAR, multi_output=False, **kept
-        )
+        kept: dict[str, Any] = {"dtype": np.float64} if self._plain else {"dtype": None, "ensure_all_finite": False}
+        if fitting:
+            kept |= {"ensure_min_samples": 2, "y_numeric": self._task is Task.LINEAR, "multi_output": False}
+        if self._plain:
+            refuse_dates(X)
+        elif is_frame(X):
+            # Names are checked by the frame; values go on as they are, column by column.
+            validate_data(self, X, reset=fitting, skip_check_array=True)
+            check = check_X_y if fitting else check_array
+            return check(object_array(X), **y, estimator=self, **kept)
+        return validate_data(self, X, **y, reset=fitting, **kept)
 
     @abstractmethod
     def _target(self, y: Any) -> tuple[Column, Any]:
         """The label's public declaration, and the label as the table reads it."""
 
     def _declarations(self) -> dict[str, Column]:
-        """Every column that the schema names; empty where it names none."""
+        """Every column that the schema names, in its order; a position stands for that column of X."""
         if isinstance(self.schema, Schema):
             return {name: column for columns in self.schema.parties.values() for name, column in columns.items()}
-        if isinstance(self.schema, Mapping):
-            return {str(name): _column(str(name), column) for name, column in self.schema.items()}
-        return {}
+        if not isinstance(self.schema, Mapping):
+            return {}
+        known = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        out: dict[str, Column] = {}
+        for key, declared in self.schema.items():
+            name = str(key)
+            if isinstance(key, (int, np.integer)):
+                name = known[key] if 0 <= key < len(known) else f"x{key}"
+            if name in out:
+                raise SchemaError(f"column {name} is declared twice, by its name and by its position")
+            out[name] = _column(name, declared)
+        return out
 
     def _declared_label(self) -> Column | None:
         if isinstance(self.label, str):
@@ -149,15 +178,8 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
 
     def _declare(self, label: Column) -> tuple[Schema, str]:
         """Every party's columns, label included, and the label's owner."""
+        declared = self._features()
         names = self._names
-        declared = self._declarations()
-        if self.schema is None or isinstance(self.schema, Numeric):
-            declared = dict.fromkeys(names, self.schema or ASSUMED)
-        for name in names:
-            if name not in declared:
-                raise SchemaError(f"the schema must declare every column of X, got none for {name!r}")
-        if self.label in names:
-            raise StudyError(f"X must not hold the label, got column {self.label!r}")
         encoded = [c for name in names for c in coordinate_names(name, declared[name])]
         if len(set(encoded)) < len(encoded):
             raise SchemaError(f"the names of encoded columns must be distinct, got {encoded}")
@@ -165,20 +187,55 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         while self._label_name in names:
             self._label_name += "_"
         held = self._held(names)
-        owner = self.label_party if self.label_party is not None else next(iter(held))
-        if self.label_party is None and isinstance(self.schema, Schema) and isinstance(self.label, str):
-            owner = self.schema.find(self.label)[0]
-        if owner not in held:
-            raise StudyError(f"the label's party must be one of {', '.join(held)}, got label_party={owner!r}")
+        owner = self._owner(held)
         columns = {party: {name: declared[name] for name in own} for party, own in held.items()}
         columns[owner][self._label_name] = label
-        return Schema(columns), owner
+        norms = dict(self.schema.norms) if isinstance(self.schema, Schema) else {}
+        if norms and self.norms is not None and norms != dict(self.norms):
+            raise StudyError(f"the schema declares norms={norms}, and norms={dict(self.norms)} says otherwise")
+        return Schema(columns, norms or dict(self.norms or {})), owner
+
+    def _features(self) -> dict[str, Column]:
+        """The declaration of each column of X; nothing that is declared may be left over."""
+        declared = self._declarations()
+        if isinstance(self.label, str) and self.label in getattr(self, "feature_names_in_", ()):
+            raise StudyError(f"X must not hold the label, got column {self.label!r}")
+        declared.pop(self.label if isinstance(self.label, str) else "", None)
+        named = hasattr(self, "feature_names_in_")
+        self._positions = None if named else names_by_position(declared, self.n_features_in_)
+        names = self._names
+        if self.schema is None or isinstance(self.schema, Numeric):
+            return dict.fromkeys(names, self.schema or ASSUMED)
+        for name in names:
+            if name not in declared:
+                raise SchemaError(undeclared(name, declared))
+        for name in declared:
+            if name not in names:
+                raise SchemaError(
+                    f"the schema declares column {name!r}, which X does not have; leave it out, or name it as the label"
+                )
+        return declared
+
+    def _owner(self, held: Mapping[str, Sequence[str]]) -> str:
+        """The party that holds the label."""
+        owner = self.label_party
+        if isinstance(self.schema, Schema) and isinstance(self.label, str):
+            holder = self.schema.find(self.label)[0]
+            if owner not in (None, holder):
+                raise StudyError(f"the schema gives the label to {holder}, got label_party={owner!r}")
+            owner = holder
+        if owner is None:
+            owner = next(iter(held))
+        if owner not in held:
+            raise StudyError(f"the label's party must be one of {', '.join(held)}, got label_party={owner!r}")
+        return owner
 
     def _held(self, names: Sequence[str]) -> dict[str, list[str]]:
         """Which party holds which column of X; a column may be named by its position."""
         parties: Mapping[str, Sequence[str | int]] = {ONLY_PARTY: names} if self.parties is None else self.parties
-        if self.parties is None and isinstance(self.schema, Schema):
-            parties = {p: [c for c in columns if c in names] for p, columns in self.schema.parties.items()}
+        ours = self.schema.parties if isinstance(self.schema, Schema) else {}
+        if self.parties is None and ours:
+            parties = {p: [c for c in columns if c in names] for p, columns in ours.items()}
         held: dict[str, list[str]] = {}
         for party, columns in parties.items():
             held[party] = []
@@ -189,25 +246,40 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
                     held[party].append(str(column))
                 else:
                     raise StudyError(f"party {party} must hold columns of X, got {column!r}")
+                if ours and held[party][-1] not in ours.get(party, {}):
+                    raise StudyError(f"the schema gives column {held[party][-1]!r} to another party than {party}")
         left = set(names) - {name for own in held.values() for name in own}
         if left:
             raise StudyError(f"every column of X must belong to a party, got none for {min(left)!r}")
         return held
 
     def _agreement(self, schema: Schema, label: str) -> Agreement:
-        bottom_up = isinstance(self.epsilon, Mapping)
         return Agreement(
             name=type(self).__name__,
             schema=schema,
             label=label,
             task=self._task,
-            epsilon=None if bottom_up else self.epsilon,  # type: ignore[arg-type]
-            offers={p: Offer(e) for p, e in self.epsilon.items()} if isinstance(self.epsilon, Mapping) else {},
+            epsilon=None if isinstance(self.epsilon, Mapping) else self.epsilon,
+            offers=self._offers(),
             delta=self.delta,
             collusion=min(1, len(schema.parties) - 1) if self.collusion is None else self.collusion,
             calibration=_calibration(self.calibration),
             product=self.product,
+            release=self.release,
+            label_square=self.label_square,
         )
+
+    def _offers(self) -> dict[str, Offer]:
+        """What every party allows, and how it spreads it."""
+        split = dict(self.split or {})
+        if not isinstance(self.epsilon, Mapping):
+            if split:
+                raise StudyError("split spreads what each party allows, and needs epsilon={party: epsilon}")
+            return {}
+        for party in split:
+            if party not in self.epsilon:
+                raise StudyError(f"split must name parties that epsilon names, got {party!r}")
+        return {p: offer_of(e, split.get(p, {}), f"party {p}:") for p, e in self.epsilon.items()}
 
     def _randomness(self) -> Randomness:
         if self.random_state is None:
@@ -216,13 +288,13 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _names(self) -> list[str]:
-        named = getattr(self, "feature_names_in_", None)
+        named = getattr(self, "feature_names_in_", self._positions)
         return [f"x{i}" for i in range(self.n_features_in_)] if named is None else [str(name) for name in named]
 
     def _frame(self, X: NDArray[Any], schema: Schema) -> pl.DataFrame:
         """X as the table reads it: numbers as numbers, levels as text."""
         columns = {name: column for own in schema.parties.values() for name, column in own.items()}
-        return pl.DataFrame([_series(name, columns[name], X[:, i]) for i, name in enumerate(self._names)])
+        return pl.DataFrame([series_of(name, columns[name], X[:, i]) for i, name in enumerate(self._names)])
 
     def _score(self, X: Any) -> Floats:
         """The model's value for raw records: the sum of the parties' partial scores."""
@@ -272,15 +344,25 @@ class VerticalLinearRegression(RegressorMixin, _Vertical):  # type: ignore[misc]
     ----------
     epsilon : the record's epsilon (top-down), or {party: epsilon} (bottom-up).
     delta : 0 for discrete Laplace noise, above 0 for discrete Gaussian.
-    parties : {party: columns of X, by name or position}; None: one party holds everything.
-    schema : {column: Numeric | Categorical | Binary or its declared form}, a `Schema`, or one `Numeric` for every
-        column. None: every feature is taken to lie in [-1, 1], with a warning; bounds are never computed from data.
+    split : bottom-up: {party: {"own": epsilon, other party: epsilon}}, how a party spreads what it allows. What is not
+        named is proposed so that the noise that matters is least.
+    parties : {party: columns of X, by name or position}; None: those of a `Schema`, else one party holds everything.
+    schema : {column, by name or position: Numeric | Categorical | Binary or its declared form}, a `Schema`, or one
+        `Numeric` for every column. None: every feature is taken to lie in [-1, 1], with a warning; bounds are never
+        computed from data. It declares the columns of X and the label, and nothing else. Where X is an array without
+        names, as many of a pipeline's steps give it, its columns are those of the schema in order, with a warning; a
+        step's `set_output(transform="pandas")` keeps names.
+    norms : {party: public bound on the length of its numeric features, each scaled to [-1, 1]}; None: those of a
+        `Schema`, if any. They lower the noise of a trace release with delta above 0.
     label : the label's public bounds, `Numeric(low, high)` or its declared form, or its name in the schema.
         None: [-1, 1], with a warning.
     label_party : who holds the label; None: the first party.
     collusion : how many parties may pool what they see with the server; None: 1, or 0 for a single party.
     product : "lattice", "bgn", or "plain" (simulation).
     calibration : "exact" or "paper".
+    release : "full": all second moments. "trace": products with the label, and one sum of squares for each party.
+        "auto": trace where the full table would drown in noise.
+    label_square : also release the square of a numeric label, for R².
     method : "default", "zhang" or "raw": how the noisy moments are solved.
     fit_intercept : without one the model passes through the middle of all declared ranges.
     ridge : penalty per record in encoded units; None: chosen from the noise.
@@ -342,7 +424,7 @@ class VerticalLogisticRegression(ClassifierMixin, _Vertical):  # type: ignore[mi
         label = self._declared_label()
         if label is not None and not isinstance(label, Binary):
             raise SchemaError(f"the label of a logistic regression must be binary, got {label}")
-        self.classes_ = np.unique(y) if label is None else _classes(label, y)
+        self.classes_ = np.unique(y) if label is None else classes_of(label, y)
         # scikit-learn's contract asks for ValueError here.
         if label is None and type_of_target(y) != "binary":
             raise ValueError(f"Only binary classification is supported. The type of the target is {type_of_target(y)}.")
@@ -354,7 +436,7 @@ class VerticalLogisticRegression(ClassifierMixin, _Vertical):  # type: ignore[mi
         codes = np.searchsorted(self.classes_, y).clip(max=1)
         if np.any(self.classes_[codes] != y):
             raise DataError(f"y must hold the declared classes {low!r} and {high!r} only")
-        return Binary((low, high)), np.array([low, high], dtype=object)[codes]
+        return Binary((low, high), None if label is None else label.fill), np.array([low, high], dtype=object)[codes]
 
     def _store(self, coefficients: Floats, intercept: float) -> None:
         self.coef_, self.intercept_ = coefficients[None, :], np.array([intercept])
@@ -394,42 +476,3 @@ def _calibration(name: str) -> Calibration:
     except ValueError:
         known = ", ".join(c.value for c in Calibration)
         raise StudyError(f"calibration must be one of {known}, got calibration={name!r}") from None
-
-
-def _classes(label: Binary, y: NDArray[Any]) -> NDArray[Any]:
-    """The declared classes as values of y's type, sorted."""
-    if y.dtype.kind == "b":
-        return np.array([False, True])
-    if y.dtype.kind == "O":
-        seen = {str(value): value for value in y}
-        return np.sort(np.array([seen.get(level, level) for level in label.levels], dtype=object))
-    if y.dtype.kind not in "iuf":
-        return np.sort(np.array(label.levels))
-    try:
-        return np.sort(np.array(label.levels, dtype=np.float64).astype(y.dtype))
-    except ValueError:
-        raise DataError(f"y must hold the declared classes {list(label.levels)}, got numbers") from None
-
-
-def _series(name: str, column: Column, values: NDArray[Any]) -> pl.Series:
-    if isinstance(column, Numeric):
-        try:
-            numbers = values.astype(np.float64)
-        except (TypeError, ValueError):
-            raise DataError(f"column {name} must hold numbers, got something else") from None
-        if np.isinf(numbers).any():
-            raise DataError(
-                f"column {name} must hold finite numbers, got infinity in row {int(np.isinf(numbers).argmax()) + 1}"
-            )
-        return pl.Series(name, numbers)
-    return pl.Series(name, [_level(value, column.all_levels) for value in values], dtype=pl.String)
-
-
-def _level(value: Any, levels: Sequence[str]) -> str | None:
-    """A level as text; a number that an array turned into a float is the declared integer again."""
-    if value is None or type(value).__name__ == "NAType" or value != value:
-        return None
-    text = str(value)
-    if text not in levels and isinstance(value, (float, np.floating)) and float(value).is_integer():
-        return str(int(value))
-    return text

@@ -14,6 +14,7 @@ import polars as pl
 from scipy.special import expit
 
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
+from colonnade.foundation.parts import data_files, local_path
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Column, Numeric, Schema, column_to
 from colonnade.mechanism.moments import Floats
@@ -21,6 +22,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
 from colonnade.mechanism.solve import Model
 from colonnade.protocol.prediction import Consent, Prediction
+from colonnade.reading import reason, scan
 from colonnade.table import Table, read_table
 from colonnade.transport.embedded import Watch
 from colonnade.transport.scores import Opened, score_embedded
@@ -161,29 +163,56 @@ class Scores:
 
     ids: Sequence[str] | None
     values: Floats
+    id_column: str | None = None
+    """What the ids are called."""
 
 
-def score_files(public: PublicModel, files: Sequence[str], id_column: str | None = None) -> Scores:
+def score_files(public: PublicModel, files: Sequence[str], ids: str | Sequence[str] | None = None) -> Scores:
     """Scores of records whose columns lie in one wide file, or in one file for each party.
 
-    Several files are matched by their ids, or row by row where no id column is named.
+    Several files are matched by their ids, or row by row where no id column is named. An id column is that of all
+    files, or as "party=column" that of one.
     """
     parts: list[tuple[Sequence[str] | None, Floats]] = []
-    places = _places(public, files)
+    places, ids_of = _places(public, files), _id_columns(public, [ids] if isinstance(ids, str) else ids or ())
     for party, columns in public.needs().items():
-        table = read_table(party, places[party], columns, id_column)
+        table = read_table(party, places[party], columns, ids_of.get(party))
         parts.append((table.ids, partial_scores(table, public.model)))
     if not parts:
         raise StudyError(f"the model of {public.model.label} has no feature to score")
-    if id_column is not None and len({places[p] for p in public.needs()}) > 1:
-        ids = _common([part[0] or () for part in parts])
-        total = sum((_by_id(i or (), s, ids) for i, s in parts), np.zeros(len(ids)))
-        return Scores(ids, predict(public, total))
+    name = next(iter(ids_of.values()), None)
+    if ids_of and len({places[p] for p in public.needs()}) > 1:
+        common = _common([part[0] or () for part in parts])
+        total = sum((_by_id(i or (), s, common) for i, s in parts), np.zeros(len(common)))
+        return Scores(common, predict(public, total), name)
     rows = {party: len(part[1]) for party, part in zip(public.needs(), parts, strict=True)}
     if len(set(rows.values())) > 1:
         told = ", ".join(f"{name} {n}" for name, n in rows.items())
         raise DataError(f"files without an id column must hold the same records row by row, got rows {told}")
-    return Scores(parts[0][0], predict(public, sum((s for _, s in parts), np.zeros(len(parts[0][1])))))
+    return Scores(parts[0][0], predict(public, sum((s for _, s in parts), np.zeros(len(parts[0][1])))), name)
+
+
+def _id_columns(public: PublicModel, named: Sequence[str]) -> dict[str, str]:
+    """Each party's id column, in the order of the parties; none, or one for every party that the model needs."""
+    own: dict[str, str] = {}
+    common: list[str] = []
+    for text in named:
+        party, separator, column = text.partition("=")
+        if separator and party in public.schema.parties:
+            if own.setdefault(party, column) != column:
+                raise StudyError(f"party {party} has one id column, got {own[party]!r} and {column!r}")
+        else:
+            common.append(text)
+    if len(common) > 1:
+        known = ", ".join(public.schema.names)
+        raise StudyError(
+            f"--id names one column of all files, or PARTY=COLUMN for parties {known}, got {' and '.join(common)}"
+        )
+    needs = list(public.needs())
+    for party in needs if named and not common else ():
+        if party not in own:
+            raise StudyError(f"every party's file needs an id column, got none for {party}: give --id {party}=COLUMN")
+    return {party: own.get(party, *common) for party in needs} if named else {}
 
 
 def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Prediction:
@@ -237,9 +266,9 @@ def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:
     for text in files:
         party, separator, path = text.partition("=")
         if separator and party in public.schema.parties:
-            named[party] = Path(path)
+            named[party] = local_path(path)
         else:
-            others.append(Path(text))
+            others.append(local_path(text))
     headers = {path: _header(path) for path in others}
     for party, columns in public.needs().items():
         if party in named:
@@ -254,15 +283,10 @@ def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:
 
 
 def _header(path: Path) -> set[str]:
-    if not path.is_file():
-        raise DataError(f"there is no data file {path}")
     try:
-        parquet = path.suffix.lower() in (".parquet", ".pq")
-        scan = pl.scan_parquet(path) if parquet else pl.scan_csv(path, infer_schema=False)
-        return set(scan.collect_schema().names())
+        return set(scan(data_files(path)).collect_schema().names())
     except (pl.exceptions.PolarsError, OSError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path.name} cannot be read: {first}") from None
+        raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
 
 
 def _common(lists: Sequence[Sequence[str]]) -> list[str]:

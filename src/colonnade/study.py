@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Schema, column_from
 from colonnade.foundation.sections import Section, read_toml
+from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 from colonnade.protocol.agreement import Agreement
@@ -89,11 +91,14 @@ def _study(content: Section, folder: Path) -> Study:
             raise StudyError(
                 f"[party.{name}] needs policy and ledger together: the policy has the cap, the ledger what is spent"
             )
-        sources[name] = Source(data, party.text("id") if "id" in party else None, policy, ledger)
+        sources[name] = Source(data, _id_column(party), policy, ledger)
         if "norm" in party:
             norms[name] = party.number("norm")
         if "epsilon" in party:
-            offers[name] = _offer(party)
+            split = party.table("split", f"{party.where} split").content
+            if "own" in split and "own" in parties:
+                raise StudyError(f'{party.where} split: "own" is its own block, so no party may have that name')
+            offers[name] = offer_of(party.content["epsilon"], split, party.where)
         elif "split" in party:
             raise StudyError(f"[party.{name}] has a split but no epsilon to split")
     if offers and len(offers) < len(sources):
@@ -121,17 +126,26 @@ def _study(content: Section, folder: Path) -> Study:
     return Study(agreement, sources, alignment, rows)
 
 
+def _id_column(party: Section) -> str | None:
+    if "id" not in party:
+        return None
+    if party.content["id"] == OPEN:
+        told = "replace it by the column that names a person, or leave the line out"
+        raise StudyError(f'{party.where} id still has the "?" of a draft: {told}')
+    return party.text("id")
+
+
 def _path(party: Section, key: str, folder: Path) -> Path | None:
     value = party.content.get(key)
     if value is None:
         return None
     if not isinstance(value, str) or not value:
-        raise StudyError(f"{party.where} {key} must be a path, got {value!r}")
-    return folder / value
+        raise StudyError(f"{party.where} {key} must be a path, got {shown(value)}")
+    return folder / local_path(value)
 
 
-def _offer(party: Section) -> Offer:
-    total = check_epsilon(party.content["epsilon"], f"{party.where} epsilon")
-    split = party.table("split", f"{party.where} split").content
-    parts = {key: check_epsilon(value, f"{party.where} split.{key}") for key, value in split.items()}
+def offer_of(epsilon: Any, split: Mapping[str, Any], where: str) -> Offer:
+    """What a party allows; a split names the parts for its own block ("own") and for those with other parties."""
+    total = check_epsilon(epsilon, f"{where} epsilon")
+    parts = {key: check_epsilon(value, f"{where} split.{key}") for key, value in split.items()}
     return Offer(total, parts.pop("own", None), parts)

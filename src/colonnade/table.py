@@ -18,7 +18,7 @@ from colonnade.foundation.parts import data_files, is_parquet
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.moments import Floats, Layout
-from colonnade.reading import Pieces, block_rows, checked, chosen, told
+from colonnade.reading import Pieces, block_rows, checked, chosen, counted, told
 from colonnade.spool import Spool, Stored, StoredRows, part, taken
 
 CACHE_BYTES = 32 << 20
@@ -130,11 +130,12 @@ class Unread(Mapping[str, Stored]):
         """Integer rows and sums of products, block by block, in one pass through the file."""
         pieces, seen = Pieces(self._party, self._path, self._columns), 0
         self.clipped.update(dict.fromkeys(self.clipped, 0))
-        for rows, sums, more, outside in workers.map(_coded_frame, ((coding, *piece) for piece in pieces)):
-            seen += len(rows)
-            for name, count in outside.items():
-                self.clipped[name] += count
-            yield rows, sums, more
+        with counted(self._party, self._path, self._columns):
+            for rows, sums, more, outside in workers.map(_coded_frame, ((coding, *piece) for piece in pieces)):
+                seen += len(rows)
+                for name, count in outside.items():
+                    self.clipped[name] += count
+                yield rows, sums, more
         if seen != self.rows:
             raise DataError(f"party {self._party}: {self._path.name} had {self.rows} records and has {seen} now")
 
@@ -157,10 +158,11 @@ def read_table(
     spool = Spool()
     clipped = {name: 0 for name, column in columns.items() if isinstance(column, Numeric)}
     pieces = Pieces(party, path, columns, id_column)
-    for values, outside in workers.map(checked, pieces):
-        spool.append(values)
-        for name, count in outside.items():
-            clipped[name] += count
+    with counted(party, path, columns):
+        for values, outside in workers.map(checked, pieces):
+            spool.append(values)
+            for name, count in outside.items():
+                clipped[name] += count
     if not pieces.rows:
         raise DataError(f"party {party}: {path.name} holds no records")
     ids = None if pieces.ids is None else pieces.ids.unique(path)

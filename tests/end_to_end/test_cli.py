@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,17 +145,99 @@ def test_fit_for_people(tmp_path: Path, run: Run) -> None:
     assert shown.out.index("savings") < shown.out.index("intercept")
     assert read_release(out.read_bytes()).provenance["seeded"] is True
     first = out.read_bytes()
-    assert run("fit", tmp_path / "study.toml", "--out", out, "--seed", "00ff").code == 0
+    assert run("fit", tmp_path / "study.toml", "--out", out, "--seed", "00ff", "--force").code == 0
     assert out.read_bytes() == first
 
 
-def test_default_release_is_not_overwritten(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forecast_says_what_it_takes_for_granted(tmp_path: Path, run: Run) -> None:
+    """Bounds a hundred times too wide change no public fact: the forecast is the same, and says that it cannot know."""
+    write_study(tmp_path)
+    study = tmp_path / "study.toml"
+    for wide in (False, True):
+        if wide:
+            study.write_text(
+                study.read_text().replace("high = 80", "high = 8000").replace("high = 1000", "high = 100000")
+            )
+        text = " ".join(run("plan", study, "--rows", 100_000).out.split())
+        assert "If every numeric column fills its bounds evenly and all levels are equally common" in text
+        assert "leaves over 99% of what a model of the same columns without noise could explain" in text
+        assert "If numeric columns fill a tenth of their bounds, noise is" in text
+        assert "How far data fill their bounds, and how much bounds cut off, a plan cannot know." in text
+        assert "100%" not in text
+        told = run("plan", study, "--rows", 20_000, "--json").json["forecast"]
+        assert {"noise_to_signal", "explained", "rows_needed", "if_a_tenth"} <= told.keys()
+        assert told["if_a_tenth"]["explained"] < told["explained"] < 1
+        page = tmp_path / "plan.html"
+        assert run("plan", study, "--rows", 100_000, "--html", page).code == 0
+        said = " ".join(page.read_text().split())
+        assert "<strong>over 99%</strong> of what a model of the same columns" in said
+        assert "a plan cannot know" in said and "<strong>100%" not in said
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_release_is_not_overwritten(named: bool, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by default nor by name; --force does it. Data is not even read before."""
     write_study(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "release.json").write_text("dear")
-    refused = run("fit", "study.toml")
+    data = (tmp_path / "works.csv").rename(tmp_path / "away.csv")
+    more = ("--out", "release.json") if named else ()
+    refused = run("fit", "study.toml", *more)
     assert (refused.code, (tmp_path / "release.json").read_text()) == (1, "dear")
-    assert "not overwritten" in refused.err
+    assert refused.err == "error: release.json is here already: a release is not overwritten unless --force is given\n"
+    data.rename(tmp_path / "works.csv")
+    assert run("fit", "study.toml", *more, "--force").code == 0
+    assert read_release((tmp_path / "release.json").read_bytes()).n == 230
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bank.csv", "release.json", "study.toml", "works.csv"]
+
+
+def test_a_release_that_appears_during_a_run_is_not_overwritten(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two people run at once and name one file: both releases were paid for, and both are kept."""
+    from colonnade.transport import embedded
+
+    write_study(tmp_path)
+    out, whole = tmp_path / "release.json", embedded.run_embedded
+
+    def meanwhile(*arguments: Any, **settings: Any) -> Any:
+        outcome = whole(*arguments, **settings)
+        out.write_text("dear")
+        return outcome
+
+    monkeypatch.setattr(embedded, "run_embedded", meanwhile)
+    answer = run("fit", tmp_path / "study.toml", "--out", out, "--json")
+    assert answer.code == 0 and out.read_text() == "dear"
+    assert answer.json["release"] == str(tmp_path / "release-2.json")
+    assert read_release((tmp_path / "release-2.json").read_bytes()).n == 230
+
+
+def test_no_other_file_is_written_over_a_release(fitted: Path, run: Run) -> None:
+    release = fitted / "release.json"
+    dear = release.read_bytes()
+    for command in (
+        ("solve", release, "--out", release),
+        ("report", release, "--html", release),
+        ("plan", fitted / "study.toml", "--rows", 100, "--html", release),
+        ("fit", fitted / "study.toml", "--out", fitted / "new.json", "--model", release),
+        ("fit", fitted / "study.toml", "--out", fitted / "new.json", "--model", release, "--force"),
+        ("predict", fitted / "model.json", "--data", fitted / "works.csv", "--out", release),
+    ):
+        refused = run(*command)
+        assert refused.code == 1 and "a release is there, and is not overwritten" in refused.err, command
+        assert release.read_bytes() == dear
+    assert not (fitted / "new.json").exists()
+    assert run("solve", release, "--out", fitted / "model.json").code == 0
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path, run: Run) -> None:
+    write_study(tmp_path, 40)
+    os.mkfifo(tmp_path / "pipe")
+    refused = run("fit", tmp_path / "study.toml", "--out", tmp_path / "pipe", "--force")
+    assert refused.code == 1 and "it is not a plain file" in refused.err
+    (tmp_path / "link.json").symlink_to(tmp_path / "nowhere.json")
+    refused = run("fit", tmp_path / "study.toml", "--out", tmp_path / "link.json")
+    assert refused.code == 1 and "is here already" in refused.err
 
 
 def test_clipped_values_are_told_to_the_error_stream_only(tmp_path: Path, run: Run) -> None:
@@ -248,7 +331,7 @@ def test_schema_draft_is_refused_until_filled_in(tmp_path: Path, run: Run) -> No
     (tmp_path / "study.toml").write_text(head + draft + "[party.bank]" + tail.split("[party.bank]")[1])
     refused = run("plan", tmp_path / "study.toml")
     assert refused.code == 1
-    assert "low must be a finite number, got low='?'" in refused.err
+    assert 'column hours: low still has the "?" of a draft' in refused.err
 
 
 def test_schema_of_public_data_is_complete(tmp_path: Path, run: Run) -> None:

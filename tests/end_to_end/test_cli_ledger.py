@@ -259,9 +259,9 @@ def test_without_a_ledger_fit_says_so_once(run: Run, folder: Path) -> None:
     assert "Ledger of works: works.csv has spent epsilon" in shown
     assert "of 50 in 1 session" in shown
     edit(folder / "study.toml", 'policy = "works.toml"\nledger = "works.ledger"\n', "")
-    shown = run("fit", folder / "study.toml", "--out", folder / "r.json").out
+    shown = run("fit", folder / "study.toml", "--out", folder / "r2.json").out
     assert shown.count("no ledger kept:") == 1
-    assert fit(run, folder).json["ledger"] is None
+    assert fit(run, folder, "r3.json").json["ledger"] is None
 
 
 def test_a_policy_needs_its_ledger_and_no_ledger_books_a_seed(run: Run, folder: Path) -> None:

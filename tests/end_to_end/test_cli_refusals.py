@@ -69,6 +69,12 @@ STUDIES = {
     "unknown product": ('"lattice"', '"lettuce"', "product must be one of lattice, bgn, plain"),
     "unknown task": ('"logistic"', '"logic"', "task must be one of linear, logistic"),
     "collusion of all": ("collusion = 1", "collusion = 2", "collusion must lie between 0 and K-1=1"),
+    "draft id": ('id = "person"', 'id = "?"', '[party.works] id still has the "?" of a draft'),
+    "draft levels": ('["clerk", "smith", "baker"]', '["?"]', 'column job: levels still has the "?" of a draft'),
+    "date bound": ("low = 0, high = 80", "low = 2020-01-31, high = 80", "must be a finite number, got low=2020-01-31"),
+    "date epsilon": ("epsilon = 40.0", "epsilon = 2020-01-31", "a positive number, got epsilon=2020-01-31"),
+    "date rows": ("epsilon = 40.0", "epsilon = 1\nrows = 2020-01-31", "a whole number, got rows=2020-01-31"),
+    "date id": ('id = "person"', "id = 2020-01-31T08:30:00Z", "got id=2020-01-31T08:30:00+00:00"),
     "not TOML": ("[study]", "[study", "study.toml is not valid TOML"),
 }  # fmt: skip
 
@@ -100,20 +106,53 @@ def _row(name: str, line: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).write_text((folder / name).read_text() + line + "\n") and None
 
 
+def _as(encoding: str, old: str = "", new: str = "") -> Callable[[Path], None]:
+    """The file in another encoding, with other signs."""
+    return lambda f: (
+        (f / "works.csv").write_bytes((f / "works.csv").read_text().replace(old, new).encode(encoding)) and None
+    )
+
+
+def _bytes(content: bytes) -> Callable[[Path], None]:
+    return lambda f: (f / "works.csv").write_bytes(content) and None
+
+
 DATA: dict[str, tuple[Callable[[Path], None], str]] = {
     "missing file": (lambda f: (f / "bank.csv").unlink(), "party bank: there is no data file"),
     "missing column": (lambda f: edit(f / "bank.csv", "savings", "saving"), "bank.csv has no column 'savings'"),
     "missing id column": (lambda f: edit(f / "bank.csv", "person", "name"), "bank.csv has no column 'person'"),
     "unknown level": (_row("works.csv", "q1,30,tailor,yes"), "column job: level 'tailor' is not among the declared"),
-    "NaN": (_row("bank.csv", "q1,nan"), "party bank: column savings misses 1 values"),
-    "empty value": (_row("bank.csv", "q1,"), "party bank: column savings misses 1 values"),
+    "NaN": (_row("bank.csv", "q1,nan"), "party bank: column savings misses 1 value, the first in row 37"),
+    "empty value": (_row("bank.csv", "q1,"), "party bank: column savings misses 1 value, the first in row 37"),
     "text for a number": (_row("bank.csv", "q1,much"), "party bank: column savings must hold numbers"),
     "duplicate ids": (_row("works.csv", "p7,30,clerk,yes"), "ids must be unique, one is repeated in works.csv by row"),
-    "missing id": (_row("works.csv", ",30,clerk,yes"), "the id column person has 1 missing values"),
+    "missing id": (_row("works.csv", ",30,clerk,yes"), "the id column person of works.csv misses 1 value"),
     "different n": (_short, "without alignment all parties must hold the same number of records"),
     "empty party": (_keep(0), "party bank: bank.csv holds no records"),
     "1 record": (_keep(1), "a regression needs at least 2 common records, got n=1"),
-    "empty file": (lambda f: (f / "bank.csv").write_text("") and None, "party bank: bank.csv cannot be read"),
+    "empty file": (lambda f: (f / "bank.csv").write_text("") and None, "bank.csv cannot be read: it is empty"),
+    "Latin-1": (_as("latin-1", "clerk", "clérk"), "party works: works.csv cannot be read: it is not in UTF-8; save it"),
+    "UTF-16": (_as("utf-16"), "party works: works.csv must be CSV in UTF-8 by its name, and is UTF-16"),
+    "spreadsheet": (_bytes(b"PK\x03\x04rest"), "works.csv must be CSV in UTF-8 by its name, and is a zip file or a"),
+    "Parquet called CSV": (_bytes(b"PAR1rest"), "works.csv must be CSV in UTF-8 by its name, and is Parquet"),
+    "semicolons": (
+        _as("utf-8", ",", ";"),
+        "works.csv must separate its fields by commas, and its header has a semicolon",
+    ),
+    "tabs": (_as("utf-8", ",", "\t"), "works.csv must separate its fields by commas, and its header has a tab instead"),
+    "two columns of one name": (
+        lambda f: edit(f / "works.csv", "hours,job", "hours,hours"),
+        "works.csv must have columns of different names, and has two called 'hours'",
+    ),
+    "too many fields": (
+        _row("works.csv", "q1,30,clerk,yes,9"),
+        "cannot be read: a row has more fields than the header",
+    ),
+    "decimal comma": (_row("bank.csv", 'q1,"3,5"'), "column savings must hold numbers such as 1234.5, row 37 does not"),
+    "400 levels": (
+        lambda f: edit(f / "study.toml", '["clerk", "smith", "baker"]', str([f"l{k}" for k in range(400)])),
+        "'l10', 'l11'] and 388 more, in row 1",
+    ),
 }
 
 
@@ -127,13 +166,57 @@ def test_bad_data(name: str, run: Run, folder: Path) -> None:
 def test_no_common_ids(run: Run, folder: Path) -> None:
     path = folder / "bank.csv"
     path.write_text(path.read_text().replace("\np", "\nx"))
-    refuse_fit(run, folder, "must have ids in common, got none")
+    refuse_fit(run, folder, "parties works, bank must have ids in common, got none (compared as text)")
+
+
+@pytest.mark.parametrize("name", ["UTF-16", "spreadsheet", "semicolons", "two columns of one name", "empty file"])
+def test_a_draft_of_bad_data(name: str, run: Run, folder: Path) -> None:
+    spoil, says = DATA[name]
+    spoil(folder)
+    file = folder / ("bank.csv" if name == "empty file" else "works.csv")
+    refuse(run, folder, "schema", file, says=says.removeprefix("party works: "))
+
+
+def test_own_is_no_party_where_a_split_has_an_own_part(run: Run, folder: Path) -> None:
+    edit(folder / "study.toml", "epsilon = 40.0\n", "")
+    edit(folder / "study.toml", "[party.works]", "[party.works]\nepsilon = 20\nsplit = { own = 3 }")
+    edit(folder / "study.toml", "[party.bank]", "[party.own]\nepsilon = 20")
+    edit(folder / "study.toml", "[party.bank.columns]", "[party.own.columns]")
+    refuse(run, folder, "plan", folder / "study.toml", says='"own" is its own block, so no party may have that name')
 
 
 def test_missing_study_and_missing_data_path(run: Run, folder: Path) -> None:
     refuse(run, folder, "plan", folder / "nothing.toml", says="there is no study file")
     edit(folder / "study.toml", 'data = "bank.csv"\n', "")
     refuse_fit(run, folder, "[party.bank] needs data")
+
+
+def test_addresses_are_shown_as_written(run: Run, folder: Path) -> None:
+    """A path would show one slash where two were written."""
+    told, study = "files must lie on this machine, got 's3://b/x'", folder / "study.toml"
+    for command in (
+        ("plan", "s3://b/x"),
+        ("fit", study, "--out", "s3://b/x"),
+        ("report", "s3://b/x"),
+        ("schema", "s3://b/x"),
+        ("ledger", "show", "s3://b/x"),
+        ("audit", "s3://b/x"),
+    ):
+        refuse(run, folder, *command, says=told)
+    for key in ("data", "policy", "ledger"):
+        edit(study, 'data = "works.csv"\n', f'{key} = "s3://b/x"\n')
+        refuse_fit(run, folder, told)
+        edit(study, f'{key} = "s3://b/x"\n', 'data = "works.csv"\n')
+    edit(study, '"lattice"', '"plain"')
+    assert run("fit", study, "--out", folder / "release.json", "--model", folder / "model.json").code == 0
+    refuse(run, folder, "predict", folder / "model.json", "--data", "s3://b/x", says=told)
+    refuse(run, folder, "predict", folder / "model.json", "--data", "works=s3://b/x", says=told)
+
+
+def test_an_empty_name_is_no_folder(run: Run, folder: Path) -> None:
+    told = "a file must have a name, got an empty one"
+    refuse(run, folder, "plan", "", says=told)
+    refuse(run, folder, "fit", folder / "study.toml", "--out", "", says=told)
 
 
 def test_place_that_cannot_be_written_is_noticed_before_data_is_read(run: Run, folder: Path) -> None:
@@ -191,6 +274,9 @@ def test_bad_scoring_data(run: Run, folder: Path) -> None:
     )
     refuse(run, folder, "predict", model, "--data", folder / "x.csv", "--out", scores, says="there is no data file")
     refuse(run, folder, "predict", model, "--data", works, "--data", bank, says="must hold the same records row by row")
+    for file, given in ((works, works), (bank, f"bank={bank}"), (model, works)):
+        wrong = ("predict", model, "--data", given, "--data", bank, "--id", "person", "--out", file)
+        refuse(run, folder, *wrong, says="scores must not be written over what they are computed from")
     bank.write_text(bank.read_text().replace("\np", "\nx"))
     files = ("--data", works, "--data", bank, "--id", "person")
     refuse(run, folder, "predict", model, *files, "--out", scores, says="no id in common")

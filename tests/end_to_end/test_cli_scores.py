@@ -84,6 +84,42 @@ def test_scores_across_parties_are_those_of_the_files_in_one_place(run: Run, fol
     assert f"{to} can subtract its own part and learn the part of {other}" in told
 
 
+def test_each_file_may_have_its_own_id_column(run: Run, folder: Path) -> None:
+    model, works, bank = folder / "model.json", folder / "works.csv", folder / "bank.csv"
+    files = ("--data", works, "--data", bank)
+    same = rows(run("predict", model, *files, "--id", "person").out)
+    edit(bank, "person,", "customer,")
+    for ids in (
+        ("--id", "works=person", "--id", "bank=customer"),
+        ("--id", "bank=customer", "--id", "works=person"),
+        ("--id", "person", "--id", "bank=customer"),
+    ):
+        assert rows(run("predict", model, *files, *ids).out) == same and next(iter(same[0])) == "person"
+    assert run("predict", model, *files, "--id", "works=person", "--id", "bank=customer", "--json").json["ids"]
+    refused(run("predict", model, *files, "--id", "person"), "party bank: bank.csv has no column 'person'")
+    refused(
+        run("predict", model, *files, "--id", "works=person"),
+        "every party's file needs an id column, got none for bank: give --id bank=COLUMN",
+    )
+    refused(
+        run("predict", model, *files, "--id", "person", "--id", "customer"),
+        "--id names one column of all files, or PARTY=COLUMN for parties bank, works, got person and customer",
+    )
+    refused(
+        run("predict", model, *files, "--id", "works=person", "--id", "works=hours", "--id", "bank=customer"),
+        "party works has one id column, got 'person' and 'hours'",
+    )
+
+
+def test_an_id_column_with_the_name_of_a_result_is_kept(run: Run, folder: Path) -> None:
+    files = ("--data", folder / "works.csv", "--data", folder / "bank.csv", "--id", "person")
+    same = [row["person"] for row in rows(run("predict", folder / "model.json", *files).out)]
+    for name in ("works", "bank"):
+        edit(folder / f"{name}.csv", "person,", "predicted,")
+    found = rows(run("predict", folder / "model.json", *files[:-1], "predicted").out)
+    assert [row["predicted_"] for row in found] == same and found[0]["predicted"] in ("no", "yes")
+
+
 def test_new_records_are_named_by_party_and_need_no_label(run: Run, folder: Path) -> None:
     (folder / "new_works.csv").write_text("person,hours,job\nz,40,smith\nq,20,clerk\n")
     (folder / "new_bank.csv").write_text("person,savings\nq,100\nr,5\nz,900\n")

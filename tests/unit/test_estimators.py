@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -67,7 +68,15 @@ SCHEMA: dict[str, Any] = {
     "owner": {"kind": "binary", "levels": [0, 1]},
     "rent": {"kind": "numeric", "low": 0, "high": 2000},
 }
+FEATURES = {name: column for name, column in SCHEMA.items() if name != "rent"}
 PARTIES = {"bank": ["income", "owner"], "town": ["job", "age"]}
+OF_PARTIES = Schema.of(
+    {
+        "bank": {"income": SCHEMA["income"], "rent": SCHEMA["rent"], "owner": SCHEMA["owner"]},
+        "town": {"job": SCHEMA["job"], "age": SCHEMA["age"]},
+    },
+    {"town": 0.5},
+)
 
 
 def _rent(**changed: Any) -> VerticalLinearRegression:
@@ -272,6 +281,145 @@ def test_the_release_can_be_written_and_read() -> None:
     assert read_release(write_release(model.release_)).plan["epsilon"] == model.plan_["epsilon"]
 
 
+def _wide(declared: dict[str, float] | None = None, **changed: Any) -> VerticalLinearRegression:
+    draw = np.random.default_rng(0)
+    X = draw.uniform(-0.1, 0.1, (200, 120))
+    columns = [f"x{i}" for i in range(120)]
+    schema = Schema.of(
+        {"a": dict.fromkeys(columns[:60], Numeric(-1, 1)), "b": dict.fromkeys(columns[60:], Numeric(-1, 1))}
+    )
+    schema = Schema(schema.parties, declared or {})
+    told = {"epsilon": 1.0, "delta": 1e-6, "label": Numeric(-1, 1), "product": "plain", "random_state": 0, **changed}
+    return VerticalLinearRegression(schema=schema, **told).fit(X, X[:, 0])
+
+
+def test_declared_norms_lower_the_noise() -> None:
+    """Each way to declare them, against none."""
+    norms = {"a": 0.6, "b": 0.6}
+    without, by_schema, by_setting = _wide(), _wide(norms), _wide(norms=norms)
+    assert dict(by_schema.schema_.norms) == dict(by_setting.schema_.norms) == norms
+    assert by_schema.plan_["released"] == "trace"
+    noise = [
+        {block["name"]: block["noise_std"] for block in model.plan_["blocks"]}
+        for model in (without, by_schema, by_setting)
+    ]
+    assert noise[1] == noise[2]
+    assert noise[1]["a x b (label)"] < 0.3 * noise[0]["a x b (label)"]
+
+
+def test_release_label_square_and_split_reach_the_plan() -> None:
+    frame, rent = _people()
+    assert _rent().fit(frame, rent).plan_["released"] == "full"
+    traced = _rent(release="trace").fit(frame, rent)
+    assert traced.plan_["released"] == "trace"
+
+    def numbers(**changed: Any) -> int:
+        return sum(block["terms"] for block in _rent(**changed).fit(frame, rent).plan_["blocks"])
+
+    assert numbers(label_square=True) == numbers() + 1
+    offered = {"epsilon": {"bank": 50.0, "town": 80.0}}
+    even = _rent(**offered).fit(frame, rent).release_.provenance["agreement"]["offers"]
+    parts = _rent(**offered, split={"bank": {"own": 5.0, "town": 20.0}}).fit(frame, rent)
+    assert even["bank"]["pairs"] == {}
+    assert parts.release_.provenance["agreement"]["offers"]["bank"] == {
+        "total": 50.0,
+        "own": 5.0,
+        "pairs": {"town": 20.0},
+    }
+
+
+@pytest.mark.parametrize("levels", [[False, True], ["false", "true"], [0, 1]])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "objects", "floats"])
+def test_truth_values_beside_numbers_are_the_declared_levels(levels: list[Any], kind: str) -> None:
+    frame, rent = _people()
+    frame = frame[["age", "owner"]].assign(owner=frame["owner"] == 1)
+    given: Any = {
+        "pandas": lambda: frame,
+        "polars": lambda: pl.DataFrame({name: frame[name].tolist() for name in frame}),
+        "objects": lambda: frame.to_numpy(dtype=object),
+        "floats": lambda: frame.to_numpy(dtype=np.float64),
+    }[kind]()
+    schema = {"age": Numeric(0, 100), "owner": {"kind": "binary", "levels": levels}}
+    model = VerticalLinearRegression(**LINEAR, schema=schema, label=Numeric(0, 2000)).fit(given, rent)
+    assert list(model.encoded_feature_names_) == ["age", f"owner={levels[1]}"]
+    alone = LinearRegression().fit(frame.astype(np.float64), rent)
+    assert model.coef_ == pytest.approx(alone.coef_, abs=1.0)
+    assert model.predict(given) == pytest.approx(alone.predict(frame.astype(np.float64)), abs=5)
+
+
+def test_an_array_from_a_pipeline_takes_the_schemas_columns_in_order() -> None:
+    frame, rent = _people()
+    steps = ColumnTransformer(
+        [("scaled", StandardScaler(), ["age", "income"]), ("kept", "passthrough", ["job", "owner"])],
+        verbose_feature_names_out=False,
+    )
+    schema = {
+        "age": Numeric(-3, 3),
+        "income": Numeric(-3, 3),
+        "job": Categorical(JOBS),
+        "owner": SCHEMA["owner"],
+        "rent": SCHEMA["rent"],
+    }
+    with pytest.warns(
+        UserWarning, match="no column names: its columns are taken to be age, income, job, owner, in this"
+    ):
+        piped = make_pipeline(steps, _rent(schema=schema)).fit(frame, rent)
+    assert list(piped[-1].plan_["parties"]["bank"]["columns"]) == ["income", "owner", "rent"]
+    assert piped.score(frame, rent) > 0.99
+    named = make_pipeline(clone(steps).set_output(transform="pandas"), _rent(schema=schema))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="X has no column names")
+        named.fit(frame, rent)
+    assert named[-1].coef_ == pytest.approx(piped[-1].coef_)
+    by_parties = Schema.of(
+        {
+            "a": {"age": Numeric(-3, 3), "income": Numeric(-3, 3)},
+            "b": {"job": Categorical(JOBS), "owner": SCHEMA["owner"]},
+        }
+    )
+    assert (
+        make_pipeline(steps, _rent(schema=by_parties, parties=None, label=Numeric(0, 2000)))
+        .fit(frame, rent)
+        .score(frame, rent)
+        > 0.99
+    )
+    by_position = {0: Numeric(-3, 3), 1: Numeric(-3, 3), 2: Categorical(JOBS), 3: SCHEMA["owner"]}
+    placed = _rent(schema=by_position, parties={"bank": [1, 3], "town": [0, 2]}, label=Numeric(0, 2000))
+    assert make_pipeline(steps, placed).fit(frame, rent)[-1].coef_ == pytest.approx(piped[-1].coef_, abs=0.05)
+
+
+def test_arrays_and_frames_that_do_not_fit_the_schema_are_refused() -> None:
+    frame, rent = _people(30)
+    with pytest.raises(SchemaError, match="X has 3 columns without names, and the schema declares 4"):
+        _rent().fit(frame.to_numpy(dtype=object)[:, :3], rent)
+    steps = ColumnTransformer([("kept", "passthrough", list(frame))]).set_output(transform="pandas")
+    with pytest.raises(SchemaError, match="none for 'kept__age'; a ColumnTransformer keeps names with"):
+        make_pipeline(steps, _rent()).fit(frame, rent)
+    dated = frame.assign(age=pd.date_range("2020-01-01", periods=30))
+    for wrong in (dated, dated[["age", "income"]]):
+        schema = {name: FEATURES[name] for name in wrong}
+        model = VerticalLinearRegression(**LINEAR, schema=schema, label=Numeric(0, 2000))
+        with pytest.raises(DataError, match="column age must hold numbers, got dates"):
+            model.fit(wrong, rent)
+    yes = VerticalLogisticRegression(schema=FEATURES, label=Binary(("no", "yes")))
+    with pytest.raises(DataError, match=r"declared classes \['no', 'yes'\], got truth values"):
+        yes.fit(frame, rent > np.median(rent))
+
+
+def test_types_of_pandas_are_read_as_what_they_hold() -> None:
+    frame, rent = _people()
+    typed = frame.assign(
+        job=frame["job"].astype("category"), owner=frame["owner"].astype("Int64"), age=frame["age"].astype("Float64")
+    )
+    assert _rent().fit(typed, rent).coef_ == pytest.approx(_rent().fit(frame, rent).coef_)
+    typed.loc[3, "age"] = pd.NA
+    typed.loc[4, "owner"] = pd.NA
+    with pytest.raises(DataError, match="misses 1 value"):
+        _rent().fit(typed, rent)
+    filled = {**SCHEMA, "age": Numeric(0, 100, fill=40.0), "owner": Binary(("0", "1"), fill="0")}
+    assert np.isfinite(_rent(schema=filled).fit(typed, rent).predict(typed)).all()
+
+
 @pytest.mark.parametrize(
     ("changed", "error", "words"),
     [
@@ -288,12 +436,33 @@ def test_the_release_can_be_written_and_read() -> None:
         ({"parties": {**PARTIES, "ghost": ["soul"]}}, StudyError, "'soul'"),
         ({"label": "wage"}, SchemaError, "'wage'"),
         ({"label": "age"}, StudyError, "must not hold the label"),
-        ({"label": Categorical(JOBS)}, StudyError, "must be numeric"),
+        ({"label": Categorical(JOBS), "schema": FEATURES}, StudyError, "must be numeric"),
         ({"label_party": "ghost"}, StudyError, "'ghost'"),
         ({"schema": {"job": Categorical(JOBS), "rent": Numeric(0, 2000)}}, SchemaError, "must declare every column"),
         ({"schema": {**SCHEMA, "job": Categorical(JOBS[:2])}}, DataError, "baker"),
         ({"schema": {**SCHEMA, "job": Numeric(0, 1)}}, DataError, "numbers"),
         ({"schema": {**SCHEMA, "job": 3}}, SchemaError, "declared by"),
+        ({"schema": {**SCHEMA, "wage": Numeric(0, 1)}}, SchemaError, "declares column 'wage', which X does not have"),
+        ({"schema": SCHEMA | {0: Numeric(0, 100)}}, SchemaError, "column age is declared twice"),
+        ({"release": "half"}, StudyError, "release must be one of"),
+        ({"label_square": "yes"}, StudyError, "label_square"),
+        ({"norms": {"ghost": 1.0}}, SchemaError, "'ghost'"),
+        ({"norms": {"bank": -1.0}}, SchemaError, "norm must be a positive number"),
+        ({"split": {"bank": {"own": 0.1}}}, StudyError, "split spreads what each party allows"),
+        ({"epsilon": {"bank": 1.0, "town": 1.0}, "split": {"ghost": {}}}, StudyError, "'ghost'"),
+        (
+            {"epsilon": {"bank": 1.0, "town": 1.0}, "split": {"bank": {"own": 2.0}}},
+            PrivacyError,
+            "nothing is left of epsilon=1.0",
+        ),
+        ({"epsilon": {"bank": 1.0, "town": 1.0}, "split": {"bank": {"own": -2.0}}}, PrivacyError, "split.own must be"),
+        ({"schema": OF_PARTIES, "norms": {"town": 0.7}}, StudyError, "declares norms={'town': 0.5}"),
+        ({"schema": OF_PARTIES, "label_party": "town"}, StudyError, "gives the label to bank"),
+        (
+            {"schema": OF_PARTIES, "parties": {"bank": ["income"], "town": ["job", "age", "owner"]}},
+            StudyError,
+            "the schema gives column 'owner' to another party than town",
+        ),
     ],
 )
 def test_wrong_settings_are_named_and_nothing_is_spent(

@@ -259,6 +259,49 @@ def test_what_is_wrong_is_told(
         read_table("p", path, COLUMNS, "person")
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("reader", ["read", "open"])
+def test_missing_values_are_counted_in_the_whole_file(
+    kind: str, reader: str, frame: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block knows of its own rows alone: the sentence is about the file, whoever does the work."""
+    monkeypatch.setattr(reading, "ROW_BLOCK", 500)
+    path = tmp_path / f"p.{kind}"
+    hole = pl.int_range(ROWS) % 20 == 7
+    odd = pl.when(pl.int_range(ROWS) % 40 == 7)
+    holes = frame.with_columns(
+        pl.when(~hole).then("job").otherwise(odd.then(pl.lit("  "))),
+        pl.when(~hole).then("age").otherwise(odd.then(pl.lit(float("nan")))),
+    )
+    holes.write_csv(path) if kind == "csv" else holes.write_parquet(path)
+    with ThreadPoolExecutor(2) as pool:
+        for workers in (Workers(), Workers(pool, 2)):
+            for name, column in (("age", COLUMNS["age"]), ("job", COLUMNS["job"])):
+                says = rf"party p: column {name} misses {ROWS // 20} values, the first in row 8; declare a fill"
+                with pytest.raises(DataError, match=says):
+                    if reader == "read":
+                        read_table("p", path, {name: column, "pay": COLUMNS["pay"]}, None, workers)
+                    else:
+                        coded = open_table("p", path, {"pay": COLUMNS["pay"], name: column}, workers)
+                        layout = Layout((*(a for a in LAYOUT.attributes if a.name in (f"p.{name}", "p.pay")),))
+                        coded.encode(layout, GRID, workers)
+            with pytest.raises(DataError, match=r"the id column person of p.*misses 450 values"):
+                ids = holes.with_columns(pl.when(~hole).then("person"))
+                ids.write_csv(path) if kind == "csv" else ids.write_parquet(path)
+                read_table("p", path, {"pay": COLUMNS["pay"]}, "person", workers)
+            holes.write_csv(path) if kind == "csv" else holes.write_parquet(path)
+
+
+def test_dates_are_no_numbers(tmp_path: Path) -> None:
+    """They would pass for days since 1970."""
+    path = tmp_path / "p.parquet"
+    dated = pl.DataFrame({"born": ["1970-01-05", "1980-02-03"]}).with_columns(pl.col("born").str.to_date())
+    dated.write_parquet(path)
+    with pytest.raises(DataError, match="party p: column born must hold numbers, got dates or times"):
+        read_table("p", path, {"born": Numeric(0, 10)})
+    assert read_table("p", path, {"born": Binary(("1970-01-05", "1980-02-03"))}).rows == 2
+
+
 def test_many_columns_share_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table on disk has one file, however many columns it has: a process may open few files."""
     opened = []

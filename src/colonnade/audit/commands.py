@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colonnade.foundation.errors import PrivacyError
+from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def audit(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (TOML); its data files are not read.")],
+    study: Annotated[
+        Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file (TOML); its data files are not read.")
+    ],
     seconds: Annotated[
         int, typer.Option("--seconds", metavar="N", min=1, help="Time for sessions; drawing noise takes as much again.")
     ] = 30,

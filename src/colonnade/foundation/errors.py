@@ -4,7 +4,8 @@ ColonnadeError
 ├ SchemaError       a declared public fact is wrong
 ├ StudyError        a study file or an argument is wrong
 ├ DataError         a party's file does not fit its schema
-│ └ NoDataError     it is not there, or cannot be read
+│ ├ NoDataError     it is not there, or cannot be read
+│ └ MissingError    a column without a fill lacks values
 ├ SiteError         an organisation's own files and places are not as a session needs them
 ├ PrivacyError      a promise cannot be made as asked
 ├ PolicyError       a party does not agree
@@ -38,6 +39,21 @@ class DataError(ColonnadeError):
 
 class NoDataError(DataError):
     """A party's file is not there, or cannot be read."""
+
+
+class MissingError(DataError):
+    """A column without a fill lacks values: so many, the first of them in this row."""
+
+    def __init__(self, party: str, column: str = "", count: int = 0, row: int = 0) -> None:
+        super().__init__(party, column, count, row)
+        self.party, self.column, self.count, self.row = party, column, count, row
+
+    def __str__(self) -> str:
+        many = "1 value" if self.count == 1 else f"{self.count:,} values"
+        return (
+            f"party {self.party}: column {self.column} misses {many}, the first in row {self.row}; "
+            "declare a fill value or leave these records out"
+        )
 
 
 class SiteError(ColonnadeError):

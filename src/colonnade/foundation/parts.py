@@ -6,10 +6,19 @@ import hashlib
 from glob import glob
 from pathlib import Path
 
-from colonnade.foundation.errors import DataError, NoDataError
+from colonnade.foundation.errors import DataError, NoDataError, StudyError
 
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz", ".csv.zst")
+
+
+def local_path(text: str) -> Path:
+    """The path that a text names; an address is refused here, because a path would no longer show it as written."""
+    if not text:
+        raise StudyError("a file must have a name, got an empty one")
+    if "://" in text:
+        raise StudyError(f"files must lie on this machine, got {text!r}")
+    return Path(text)
 
 
 def is_parquet(path: Path) -> bool:

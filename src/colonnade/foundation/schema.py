@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import SchemaError
+from colonnade.foundation.shown import OPEN, shown
 
 OTHER = "other"
-
-
-LARGEST_SHOWN = 80
 
 
 def _is_number(value: object) -> bool:
@@ -25,12 +23,6 @@ def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return -sys.float_info.max <= value <= sys.float_info.max
-
-
-def _shown(value: object) -> str:
-    """A value in an error's text: a hostile file could hold megabytes of it."""
-    text = f"an integer of {value.bit_length()} bits" if isinstance(value, int) and abs(value) >> 256 else repr(value)
-    return text if len(text) <= LARGEST_SHOWN else text[:LARGEST_SHOWN] + "..."
 
 
 @dataclass(frozen=True)
@@ -50,7 +42,7 @@ class Numeric:
             *(("bins", b) for b in self.bins),
         ):
             if not (name == "fill" and value is None) and not _is_number(value):
-                raise SchemaError(f"{name} must be a finite number, got {name}={_shown(value)}")
+                raise SchemaError(f"{name} must be a finite number, got {name}={shown(value)}")
         if not math.isfinite(float(self.high) - float(self.low)):
             raise SchemaError(f"low and high must be less than 1.8e308 apart, got low={self.low}, high={self.high}")
         if not self.low < self.high:
@@ -131,7 +123,7 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
     """A checked column from its declared form, e.g. {"kind": "numeric", "low": 17, "high": 90}."""
     kind = declared.get("kind")
     if not isinstance(kind, str) or kind not in _KEYS:
-        raise SchemaError(f"column {name}: kind must be one of {', '.join(_KEYS)}, got kind={kind!r}")
+        raise SchemaError(f"column {name}: kind must be one of {', '.join(_KEYS)}, got kind={shown(kind)}")
     keys = _KEYS[kind]
     for key in declared:
         if key != "kind" and key not in keys:
@@ -140,19 +132,29 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
         if needed and key not in declared:
             raise SchemaError(f"column {name}: a {kind} column needs {key!r}")
     values = {key: value for key, value in declared.items() if key != "kind"}
+    for key, value in values.items():
+        # A "?" beside other levels may be one: some data marks what is missing by it.
+        if value == OPEN or (isinstance(value, (list, tuple)) and value and all(v == OPEN for v in value)):
+            raise SchemaError(
+                f'column {name}: {key} still has the "?" of a draft: replace it by what is publicly known of the column'
+            )
     try:
         if kind == "numeric":
             return Numeric(values["low"], values["high"], tuple(values.get("bins", ())), values.get("fill"))
+        if not isinstance(values["levels"], (list, tuple)):
+            raise SchemaError(f"levels must be a list of texts, got levels={shown(values['levels'])}")
+        if not isinstance(values.get("other", False), bool):
+            raise SchemaError(f"other must be true or false, got other={shown(values['other'])}")
         levels = tuple(str(level) for level in values["levels"])
         fill = None if values.get("fill") is None else str(values["fill"])
         if kind == "binary":
             return Binary(levels, fill)  # type: ignore[arg-type]
         drop = None if values.get("drop") is None else str(values["drop"])
-        return Categorical(levels, bool(values.get("other", False)), drop, fill)
+        return Categorical(levels, values.get("other", False), drop, fill)
     except SchemaError as error:
         raise SchemaError(f"column {name}: {error}") from None
     except (TypeError, ValueError):
-        raise SchemaError(f"column {name}: cannot read {_shown(dict(declared))} as a {kind} column") from None
+        raise SchemaError(f"column {name}: cannot read {shown(dict(declared))} as a {kind} column") from None
 
 
 def column_to(column: Column) -> dict[str, Any]:
@@ -188,7 +190,7 @@ class Schema:
             if party not in self.parties:
                 raise SchemaError(f"a norm must be declared by a party of the schema, got party {party!r}")
             if not _is_number(norm) or not norm > 0:
-                raise SchemaError(f"party {party}: norm must be a positive number, got norm={_shown(norm)}")
+                raise SchemaError(f"party {party}: norm must be a positive number, got norm={shown(norm)}")
         if not self.parties:
             raise SchemaError("a schema needs at least one party")
         owners: dict[str, str] = {}
@@ -199,7 +201,7 @@ class Schema:
                 raise SchemaError(f"party {party} declares no column")
             for name in columns:
                 if not isinstance(name, str) or not name:
-                    raise SchemaError(f"party {party}: a column's name must be a non-empty text, got {_shown(name)}")
+                    raise SchemaError(f"party {party}: a column's name must be a non-empty text, got {shown(name)}")
                 if name in owners:
                     raise SchemaError(f"column {name} is declared by two parties, {owners[name]} and {party}")
                 owners[name] = party

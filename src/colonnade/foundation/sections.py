@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.shown import shown
 
 
 def read_toml(path: Path, what: str, largest: int, error: type[ColonnadeError]) -> Section:
@@ -60,40 +61,40 @@ class Section:
         """The table under a key; an absent one is empty."""
         value = self.content.get(key, {})
         if not isinstance(value, Mapping):
-            raise self.error(f"{where} must be a table, got {value!r}")
+            raise self.error(f"{where} must be a table, got {shown(value)}")
         return Section(value, where, self.error, prefix)
 
     def text(self, key: str) -> str:
         value = self.content[key]
         if not isinstance(value, str) or not value:
-            raise self.error(f"{self.prefix}{key} must be a non-empty text, got {key}={value!r}")
+            raise self.error(f"{self.prefix}{key} must be a non-empty text, got {key}={shown(value)}")
         return value
 
     def texts(self, key: str, choices: Collection[str] | None = None) -> tuple[str, ...]:
         values = self.content[key]
         if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
-            raise self.error(f"{self.prefix}{key} must be a list of texts, got {key}={values!r}")
+            raise self.error(f"{self.prefix}{key} must be a list of texts, got {key}={shown(values)}")
         for value in values:
             if choices is not None and value not in choices:
-                raise self.error(f"{self.prefix}{key} may list {', '.join(choices)}, got {value!r}")
+                raise self.error(f"{self.prefix}{key} may list {', '.join(choices)}, got {shown(value)}")
         return tuple(values)
 
     def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
         value, allowed = self.content.get(key, default), list(choices)
         if value not in allowed:
-            raise self.error(f"{self.prefix}{key} must be one of {', '.join(allowed)}, got {key}={value!r}")
+            raise self.error(f"{self.prefix}{key} must be one of {', '.join(allowed)}, got {key}={shown(value)}")
         return str(value)
 
     def flag(self, key: str, default: bool = False) -> bool:
         value = self.content.get(key, default)
         if not isinstance(value, bool):
-            raise self.error(f"{self.prefix}{key} must be true or false, got {value!r}")
+            raise self.error(f"{self.prefix}{key} must be true or false, got {shown(value)}")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self.content.get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.error(f"{self.prefix}{key} must be a number, got {key}={value!r}")
+            raise self.error(f"{self.prefix}{key} must be a number, got {key}={shown(value)}")
         try:
             return float(value)
         except OverflowError:
@@ -102,5 +103,5 @@ class Section:
     def whole(self, key: str, default: int | None = None) -> int:
         value = self.content.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise self.error(f"{self.prefix}{key} must be a whole number, got {key}={value!r}")
+            raise self.error(f"{self.prefix}{key} must be a whole number, got {key}={shown(value)}")
         return value

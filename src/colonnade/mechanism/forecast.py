@@ -15,23 +15,41 @@ LABEL_SPREAD = {Task.LOGISTIC: 1.0, Task.LINEAR: 1 / sqrt(3)}
 """Standard deviation taken for a label in [-1, 1]: balanced classes, or uniform values."""
 
 
+NARROW = 0.1
+"""The part of its bounds that a numeric column fills in the less happy of the two cases that are told."""
+
+
 @dataclass(frozen=True)
 class Forecast:
-    """Noise against signal on the products with the label, for features of typical spread."""
+    """Noise against signal on the products with the label, if columns fill their bounds evenly.
+
+    How far data do fill their bounds, or are cut off by them, is no public fact: no forecast knows it.
+    """
 
     noise_to_signal: float | None
     """Above 1 the noise on X'y is as large as the largest possible signal; None when n is not known."""
     rows_needed: int
     """The n at which the ratio is 1."""
+    narrow: float | None = None
+    """The same ratio if every numeric column, the label too, fills a tenth of its bounds."""
 
     @property
     def explained(self) -> float | None:
         """The share of explainable variance that is left after shrinking optimally; a forecast, not a promise."""
-        return None if self.noise_to_signal is None else 1 / (1 + self.noise_to_signal**2)
+        return _left(self.noise_to_signal)
+
+    @property
+    def explained_narrow(self) -> float | None:
+        """The same share if every numeric column fills a tenth of its bounds."""
+        return _left(self.narrow)
 
     @property
     def hopeless(self) -> bool:
         return self.noise_to_signal is not None and self.noise_to_signal >= 1
+
+
+def _left(ratio: float | None) -> float | None:
+    return None if ratio is None else 1 / (1 + ratio**2)
 
 
 def forecast(plan: PrivacyPlan, n: int | None) -> Forecast:
@@ -40,9 +58,11 @@ def forecast(plan: PrivacyPlan, n: int | None) -> Forecast:
     Second moments are taken as 1/3 for a signed coordinate and 1/m for one of m levels.
     """
     layout = plan.layout
-    spread = np.ones(layout.width)
+    spread, narrow = np.ones(layout.width), np.ones(layout.width)
     for i, attribute in enumerate(layout.attributes):
-        spread[layout.span(i)] = 1 / 3 if attribute.kind is Kind.SIGNED else 1 / attribute.size
+        signed = attribute.kind is Kind.SIGNED
+        spread[layout.span(i)] = 1 / 3 if signed else 1 / attribute.size
+        narrow[layout.span(i)] = spread[layout.span(i)] * (NARROW**2 if signed else 1.0)
     label = np.zeros(layout.width, dtype=bool)
     label[layout.span(layout.label)] = True
     variance = np.zeros(layout.width)
@@ -55,7 +75,11 @@ def forecast(plan: PrivacyPlan, n: int | None) -> Forecast:
         # Class-split halves are two noisy numbers for one product with y in [-1, 1]: their difference.
         np.add.at(variance, feature, std**2)
     used = list(layout.features)
-    noise = sqrt(float((variance[used] / spread[used]).sum()))
+    noise, louder = (sqrt(float((variance[used] / s[used]).sum())) for s in (spread, narrow))
     spread_y = LABEL_SPREAD[plan.task] if plan.calibration is Calibration.EXACT or plan.task is Task.LINEAR else 1.0
-    ratio = None if not n else noise / (n * spread_y)
-    return Forecast(ratio, int(np.ceil(noise / spread_y)))
+    spread_narrow = spread_y * (NARROW if plan.task is Task.LINEAR else 1.0)
+    return Forecast(
+        None if not n else noise / (n * spread_y),
+        int(np.ceil(noise / spread_y)),
+        None if not n else louder / (n * spread_narrow),
+    )

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.foundation.errors import StoppedError, StudyError
+from colonnade.foundation.parts import local_path
 
 deploy_app = typer.Typer(no_args_is_help=True, help="Folders for the organisations of a study.")
 server_app = typer.Typer(no_args_is_help=True, help="The server of a deployed study.")
@@ -22,7 +23,9 @@ SCORING = {
     "open": "opening the scores at their receiver",
 }
 """What steps are called in a prediction."""
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The organisation's folder, from deploy new.")]
+Folder = Annotated[
+    Path, typer.Argument(parser=local_path, metavar="FOLDER", help="The organisation's folder, from deploy new.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 
 
@@ -46,8 +49,10 @@ def _deploy() -> None:
 
 @deploy_app.command("new", short_help="Write a folder for each organisation of a study.")
 def deploy_new(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (TOML).")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to write; new or empty.")],
+    study: Annotated[Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file (TOML).")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=local_path, metavar="DIR", help="Folder to write; new or empty.")
+    ],
     server: Annotated[
         str, typer.Option("--server", metavar="HOST[:PORT]", help="Where parties reach the server.")
     ] = "localhost:8002",
@@ -124,7 +129,9 @@ def run(
     folder: Folder,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Release file to write; release.json if not given."),
+        typer.Option(
+            "--out", parser=local_path, metavar="FILE", help="Release file to write; release.json if not given."
+        ),
     ] = None,
     predict: Annotated[
         bool,
@@ -134,6 +141,7 @@ def run(
         str | None,
         typer.Option("--fetch", metavar="SESSION", help="Only fetch the release of an earlier session, by its id."),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a release that is there already.")] = False,
     wait: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for server and parties.")
     ] = 120.0,
@@ -141,34 +149,33 @@ def run(
 ) -> None:
     """Start one session of a deployed study, follow it, and write the release; Ctrl-C stops it for all."""
     _require()
-    if predict and (out is not None or fetch is not None):
-        told = "--out and --fetch are for a release; with --predict the scores stay with their receiver"
+    if predict and (out is not None or fetch is not None or force):
+        told = "--out, --fetch and --force are for a release; with --predict the scores stay with their receiver"
         raise typer.BadParameter(told)
     try:
         if predict:
             _run_prediction(folder, wait, json)
         else:
-            _run_session(folder, Path("release.json") if out is None else out, wait, json, fetch)
+            _run_session(folder, Path("release.json") if out is None else out, force, wait, json, fetch)
     except StoppedError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(130) from None
 
 
-def _run_session(folder: Path, out: Path, wait: float, json: bool, fetch: str | None) -> None:
+def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, fetch: str | None) -> None:
     from colonnade.mechanism.release import read_release
     from colonnade.network.coordinator import fetch_release, run_session
     from colonnade.network.site import COORDINATOR, NOT_PRIVATE, read_site
-    from colonnade.report.output import places
+    from colonnade.report.output import places, release_place
     from colonnade.report.progress import Steps
     from colonnade.report.screen import print_json, stderr
 
     site = read_site(folder, COORDINATOR)
-    if out.exists():
-        raise StudyError(f"{out} is here already and is not overwritten")
-    with places(out) as (file,), Steps(stderr()) as steps:
+    with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
         content, account = run_session(site, wait, steps) if fetch is None else fetch_release(site, fetch, wait)
         release = read_release(content)
         file.write(content)
+    out = file.path or out
     seeded = bool(release.provenance["seeded"])
     if json:
         known = {"study": release.plan["study"], "n": release.n, "session": release.provenance["session"]}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.shown import OPEN
 from colonnade.mechanism.composition import charge_of
 from colonnade.mechanism.plan import View
 from colonnade.network.provision import Address
-from colonnade.network.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY, UNSET
+from colonnade.network.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
 from colonnade.network.toml import toml_section, toml_value
 from colonnade.protocol.session import TYPICAL_ROWS, Session
 from colonnade.study import Study
@@ -104,7 +105,7 @@ def site_file(study: Study, role: str, party: str) -> str:
     if role != PARTY:
         return toml_section("site", {"role": role}) + template
     head = "# Read on this machine only. Paths are relative to this folder, or absolute.\n"
-    content = {"role": role, "party": party, "data": UNSET}
+    content = {"role": role, "party": party, "data": OPEN}
     if study.sources[party].id is not None:
         content["id"] = str(study.sources[party].id)
     content |= {"dataset": f"{party} data", "policy": POLICY, "ledger": "ledger.sqlite", "releases": "releases"}

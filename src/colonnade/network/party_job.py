@@ -19,7 +19,7 @@ from colonnade.network.server_job import FRAME, TASK, TOPIC
 from colonnade.network.site import NOT_PRIVATE, PARTY, STATUS, read_site
 from colonnade.network.standing import Standing, watched
 from colonnade.network.vouch import Voucher
-from colonnade.report.output import places
+from colonnade.report.output import keep_release
 from colonnade.table import Table
 from colonnade.transport.member import Member
 from colonnade.transport.pool import steady_workers
@@ -122,8 +122,7 @@ class PartyJob(SiteJob):
         board.session = str(release.provenance["session"])
         place = site.releases / f"{release.provenance['session'][:16]}.json"
         try:
-            with places(place) as (file,):
-                file.write(write_release(release))
+            place = keep_release(place, write_release(release))
         except StudyError as error:
             raise SiteError(
                 f"the release was opened and could not be kept here: {error}; the session counts as spent, and the "

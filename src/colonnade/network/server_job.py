@@ -25,7 +25,7 @@ from colonnade.network.failures import failed_party
 from colonnade.network.readiness import try_releases
 from colonnade.network.site import OUTCOME, SERVER, STATUS, Site, read_site, server_randomness
 from colonnade.network.standing import stands
-from colonnade.report.output import places
+from colonnade.report.output import Place, keep_release, places
 from colonnade.transport.hall import Hall
 from colonnade.transport.hub import Hub
 from colonnade.transport.journal import Journal
@@ -164,22 +164,27 @@ class ServerJob(HallJob):
         content, session = write_release(result.release), str(result.release.provenance["session"])
         facts = {"session": session}
         # The coordinator's copy first: whatever happens to ours, it can be fetched.
-        fetched = _kept(self._run / RELEASE, content)
-        place = self._site.releases / f"{session[:16]}.json"
-        if not (flaw := fetched or _kept(place, content)):
+        _, fetched = _kept(self._run / RELEASE, content, _write_over)
+        place, flaw = (None, fetched) if fetched else _kept(self._site.releases / f"{session[:16]}.json", content)
+        if not flaw:
             return Account(result.sentence, True, traffic, facts, place)
         sentence = "the release was opened, and the server could not keep it; the session counts as spent"
         return Account(f"{sentence}, and every party has the release", not fetched, traffic, facts, aside=flaw)
 
 
-def _kept(place: Path, content: bytes) -> str:
-    """Why a file could not be written; empty if it was."""
+def _kept(place: Path, content: bytes, write: Callable[[Path, bytes], Path] = keep_release) -> tuple[Path | None, str]:
+    """Where a file was written, or why it could not be."""
     try:
-        with places(place) as (file,):
-            file.write(content)
+        return write(place, content), ""
     except StudyError as error:
-        return str(error)
-    return ""
+        return None, str(error)
+
+
+def _write_over(place: Path, content: bytes) -> Path:
+    """The copy in the job's own folder, which is fetched by its name."""
+    with places(Place(place, force=True)) as (file,):
+        file.write(content)
+    return place
 
 
 def job_name(path: Path) -> str:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.foundation.parts import local_path
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.sections import Section, read_toml
+from colonnade.foundation.shown import OPEN
 from colonnade.ledger import DataSet, Ledger
 from colonnade.policy import Policy, read_policy
 from colonnade.study import Source, Study, read_study
@@ -23,7 +25,6 @@ LARGEST_SITE = 1 << 20
 SITE_KEYS = ("role", "party", "data", "id", "dataset", "policy", "ledger", "releases", "join", "silence")
 PREDICTION_KEYS = ("model", "to", "data", "id")
 SEED, APPROVED = "COLONNADE_SEED", "COLONNADE_APPROVED"
-UNSET = "?"
 NOT_PRIVATE = "NOT PRIVATE: the noise of this run comes from a known seed; it is a simulation and protects nobody"
 
 
@@ -72,17 +73,17 @@ class Site:
     @property
     def source(self) -> Source:
         """Where this party's data lies, by its own file."""
-        if self.content.content.get("data", UNSET) == UNSET:
+        if self.content.content.get("data", OPEN) == OPEN:
             raise StudyError(f"{self.folder.name}/{SITE} must name the data file of {self.party}, and names none")
         data, policy, ledger = (
-            self.folder / self.content.text(key) if key in self.content else None
+            self.folder / local_path(self.content.text(key)) if key in self.content else None
             for key in ("data", "policy", "ledger")
         )
         column = self.content.text("id") if "id" in self.content else self.study.sources[self.party].id
         return Source(data, column, policy, ledger)
 
     def _path(self, key: str) -> Path | None:
-        return self.folder / self.content.text(key) if key in self.content else None
+        return self.folder / local_path(self.content.text(key)) if key in self.content else None
 
     def table(self) -> Table:
         source = self.source

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colonnade.foundation.errors import LedgerError
+from colonnade.foundation.parts import local_path
 from colonnade.report.screen import print_json, stderr, stdout
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="A party's ledger (SQLite).")]
+LedgerFile = Annotated[Path, typer.Argument(parser=local_path, metavar="LEDGER", help="A party's ledger (SQLite).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 
 
@@ -75,7 +76,10 @@ def verify(
 def export(
     ledger: LedgerFile,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="JSON file to write; standard output if not given.")
+        Path | None,
+        typer.Option(
+            "--out", parser=local_path, metavar="FILE", help="JSON file to write; standard output if not given."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -13,8 +13,10 @@ from pathlib import Path
 import polars as pl
 
 from colonnade.foundation.errors import DataError
+from colonnade.foundation.shown import OPEN
+from colonnade.reading import reason, scan
 
-UNKNOWN = '"?"'
+UNKNOWN = f'"{OPEN}"'
 MOST_LEVELS = 64
 PEEK_ROWS = 1000
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -54,21 +56,14 @@ def _open(kind: str) -> str:
     return f'kind = "categorical", levels = [{UNKNOWN}]'
 
 
-def _scan(path: Path, *, typed: bool) -> pl.LazyFrame:
-    if path.suffix.lower() in (".parquet", ".pq"):
-        return pl.scan_parquet(path)
-    return pl.scan_csv(path, infer_schema=typed, infer_schema_length=PEEK_ROWS if typed else None)
-
-
 def _kinds(path: Path) -> dict[str, str]:
     """Each column's kind by its type."""
     if not path.is_file():
         raise DataError(f"there is no data file {path}")
     try:
-        types = _scan(path, typed=True).collect_schema()
+        types = scan([path], typed=PEEK_ROWS).collect_schema()
     except (pl.exceptions.PolarsError, OSError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path.name} cannot be read: {first}") from None
+        raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
     if not types:
         raise DataError(f"{path.name} has no columns")
     return {
@@ -97,10 +92,9 @@ def _observed(path: Path, kinds: dict[str, str], ids: list[str]) -> dict[str, st
 def _series(path: Path, names: list[str]) -> Iterator[tuple[str, pl.Series]]:
     """Each column as the text that a study's reader compares with its levels."""
     try:
-        frame = _scan(path, typed=False).select(pl.col(n).cast(pl.String).str.strip_chars() for n in names).collect()
+        frame = scan([path]).select(pl.col(n).cast(pl.String).str.strip_chars() for n in names).collect()
     except (pl.exceptions.PolarsError, OSError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path.name} cannot be read: {first}") from None
+        raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
     for name in names:
         yield name, frame.get_column(name)
 

@@ -24,8 +24,8 @@ from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session
 from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
 from colonnade.report.cost import Cost
-from colonnade.report.curve import forecast_curve
-from colonnade.report.text import VIEWS, epsilon_text, flaws, size_text, time_text
+from colonnade.report.curve import described, forecast_curve
+from colonnade.report.text import VIEWS, epsilon_text, flaws, share_text, size_text, time_text
 from colonnade.scoring import PublicModel, publish
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -68,7 +68,13 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(
-        epsilon=epsilon_text, odds=odds_text, size=size_text, seconds=time_text, number=_number, signed=_signed
+        epsilon=epsilon_text,
+        odds=odds_text,
+        size=size_text,
+        seconds=time_text,
+        number=_number,
+        signed=_signed,
+        share=share_text,
     )
     found.globals.update(style=style())
     return found
@@ -83,7 +89,7 @@ def plan_page(session: Session, cost: Cost, assumed: bool = False) -> str:
     """The page of a plan: nothing has been computed yet."""
     agreement = session.agreement
     context = {
-        **plan_context(session.describe(), agreement),
+        **plan_context(described(session), agreement),
         "assumed": assumed,
         "cost": cost,
         "terms": session.terms,
@@ -266,7 +272,7 @@ def _base(public: PublicModel, feature: str) -> str:
 def curve_context(agreement: Agreement, rows: int, epsilon: float) -> dict[str, Any]:
     """The forecast at other epsilons."""
     points = forecast_curve(agreement, rows)
-    told = "; ".join(f"epsilon {e:.3g}: {100 * s:.0f}%" for e, s in points)
+    told = "; ".join(f"epsilon {e:.3g}: {share_text(s)}" for e, s in points)
     picture = curve(points, epsilon, "Predicted share that survives the noise", told) if len(points) > 1 else ""
     return {"points": points, "curve_picture": picture}
 

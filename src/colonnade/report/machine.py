@@ -30,6 +30,8 @@ def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> st
     """One line for each record: its id, and the probability and level or the value that the model gives it."""
     import polars as pl
 
+    if id_column in ("probability", "predicted"):
+        id_column += "_"
     columns: dict[str, Any] = {} if scores.ids is None or id_column is None else {id_column: list(scores.ids)}
     if public.model.task == "logistic":
         _, column, level = public.label

@@ -9,19 +9,36 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from colonnade.foundation.errors import StudyError
+from colonnade.mechanism.release import FORMAT
+
+MARK = f'"format":"{FORMAT}"'.encode()
+MOST_NAMES = 1000
 
 
 class Place:
     """Where a file will appear, held by an empty one beside it. Without a path it is nowhere."""
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, *, new: bool = False, force: bool = False) -> None:
+        """`new`: nothing that is there is overwritten. `force`: anything is, even a release."""
+        self.path, self._new, self._force = path, new, force
         self._held: str | None = None
 
     def hold(self) -> None:
         """Show before any work that the place can be written to."""
         if self.path is None:
             return
+        if os.path.lexists(self.path) and not self.path.is_dir():
+            if self._new:
+                raise StudyError(f"{self.path} is here already and is not overwritten")
+            if self.path.exists() and not self.path.is_file():
+                raise StudyError(f"cannot write {self.path}: it is not a plain file")
+            if not self._force and holds_release(self.path):
+                raise StudyError(f"cannot write {self.path}: a release is there, and is not overwritten")
+        self.reserve()
+
+    def reserve(self) -> None:
+        """Make the empty file that will become the whole one."""
+        assert self.path is not None
         if self.path.is_dir():
             raise StudyError(f"cannot write {self.path}: it is a folder")
         with _told(self.path):
@@ -29,7 +46,7 @@ class Place:
             os.close(handle)
 
     def write(self, data: bytes) -> None:
-        """The file appears, whole."""
+        """The file appears, whole. `path` is then another one if something new has taken this one."""
         if self.path is None or self._held is None:
             return
         mask = os.umask(0)
@@ -40,7 +57,11 @@ class Place:
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(self._held, 0o666 & ~mask)
-            os.replace(self._held, self.path)
+            if not self._new:
+                os.replace(self._held, self.path)
+            else:
+                self.path = _appear(self._held, self.path, data)
+                os.unlink(self._held)
         self._held = None
 
     def free(self) -> None:
@@ -49,9 +70,9 @@ class Place:
 
 
 @contextmanager
-def places(*paths: Path | None) -> Iterator[tuple[Place, ...]]:
+def places(*paths: Path | Place | None) -> Iterator[tuple[Place, ...]]:
     """Places for files, all held before the work starts; those not written to are given up at the end."""
-    held = tuple(Place(path) for path in paths)
+    held = tuple(path if isinstance(path, Place) else Place(path) for path in paths)
     try:
         for place in held:
             place.hold()
@@ -59,6 +80,56 @@ def places(*paths: Path | None) -> Iterator[tuple[Place, ...]]:
     finally:
         for place in held:
             place.free()
+
+
+def release_place(path: Path, force: bool) -> Place:
+    """Where a release will appear; what it cost cannot be had again, so none is overwritten unless a person says so."""
+    if not force and os.path.lexists(path) and not path.is_dir():
+        raise StudyError(f"{path} is here already: a release is not overwritten unless --force is given")
+    return Place(path, new=not force, force=force)
+
+
+def keep_release(path: Path, data: bytes) -> Path:
+    """Write a release that is paid for, and tell where: under another name if something else has this one."""
+    place = Place(path, new=True)
+    try:
+        place.reserve()
+        place.write(data)
+    finally:
+        place.free()
+    return place.path or path
+
+
+def holds_release(path: Path) -> bool:
+    """Whether a file is a release, whole or damaged."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1) == b"{" and MARK in file.read()
+    except OSError:
+        return False
+
+
+def _appear(held: str, path: Path, data: bytes) -> Path:
+    """Give a file that is whole a name that nothing has: a link fails where a rename would replace."""
+    for k in range(1, MOST_NAMES):
+        name = path if k == 1 else path.with_name(f"{path.stem}-{k}{path.suffix}")
+        try:
+            try:
+                os.link(held, name)
+            except FileExistsError:
+                raise
+            except OSError:
+                # This file system has no links: the name is still taken only if it is free.
+                with name.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+        except FileExistsError:
+            if name.is_file() and name.read_bytes() == data:
+                return name
+            continue
+        return name
+    raise StudyError(f"cannot write {path}: every name like it is taken")
 
 
 @contextmanager

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.parts import local_path
 from colonnade.report.screen import print_json, stderr
 
 if TYPE_CHECKING:
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that fit or solve wrote.")],
+    model: Annotated[
+        Path, typer.Argument(parser=local_path, metavar="MODEL", help="Model file that fit or solve wrote.")
+    ],
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -29,12 +33,22 @@ def predict(
             help="One wide file, or one file for each party: repeat the option. With --study: the party's new records.",
         ),
     ] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", metavar="COLUMN", help="Match files by this column; row by row if not given.")
+    id_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--id",
+            metavar="[PARTY=]COLUMN",
+            help="Match files by this column of all, or of one party: repeat the option. Row by row if not given.",
+        ),
     ] = None,
     study: Annotated[
         Path | None,
-        typer.Option("--study", metavar="STUDY", help="Score across the parties of this study file; needs --to."),
+        typer.Option(
+            "--study",
+            parser=local_path,
+            metavar="STUDY",
+            help="Score across the parties of this study file; needs --to.",
+        ),
     ] = None,
     receiver: Annotated[
         str | None, typer.Option("--to", metavar="PARTY", help="The one party that opens the scores, with --study.")
@@ -44,7 +58,10 @@ def predict(
         typer.Option("--approve", metavar="DIGEST", help="A prediction that a person has approved, with --study."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="CSV file to write; standard output if not given.")
+        Path | None,
+        typer.Option(
+            "--out", parser=local_path, metavar="FILE", help="CSV file to write; standard output if not given."
+        ),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
@@ -58,18 +75,20 @@ def predict(
 
     if (study is None) != (receiver is None) or (study is None and approve):
         raise typer.BadParameter("--study and --to go together, and --approve goes with them")
-    if (study is None and not data) or (study is not None and id_column is not None):
+    if (study is None and not data) or (study is not None and id_columns):
         raise typer.BadParameter("give files by --data, or a --study, which names its own ids")
+    if out is not None and out.exists() and any(_same(out, text) for text in [str(model), *(data or [])]):
+        raise StudyError(f"scores must not be written over what they are computed from, got --out {out}")
     public = read_model(read_whole(model, "model"))
     told: dict[str, Any] = {}
     with places(out) as (file,):
         if study is None or receiver is None:
-            scores = score_files(public, data or [], id_column)
+            scores = score_files(public, data or [], id_columns)
         else:
-            scores, id_column, prediction = _across(public, study, receiver, data or [], approve or [], not json)
+            scores, prediction = _across(public, study, receiver, data or [], approve or [], not json)
             told = {"receiver": receiver, "parties": list(prediction.parties), "exact": True}
             stderr().print(caution(what_is_opened(prediction, len(scores.values))))
-        content = scores_csv(public, scores, id_column)
+        content = scores_csv(public, scores, scores.id_column)
         file.write(content.encode())
     if json:
         rows = {"ids": None if scores.ids is None else list(scores.ids), "scores": [float(v) for v in scores.values]}
@@ -80,6 +99,11 @@ def predict(
         typer.echo(content, nl=False)
     else:
         stderr().print(f"{len(scores.values):,} scores written to {out}.")
+
+
+def _same(out: Path, text: str) -> bool:
+    """Whether a model or a data file, with its party's name before it or not, is the one to write."""
+    return any(Path(name).exists() and out.samefile(name) for name in (text, text.partition("=")[2]) if name)
 
 
 def what_is_opened(prediction: Prediction, rows: int) -> str:
@@ -95,7 +119,7 @@ def what_is_opened(prediction: Prediction, rows: int) -> str:
 
 def _across(
     public: PublicModel, path: Path, receiver: str, files: list[str], approved: list[str], may_ask: bool
-) -> tuple[Scores, str | None, Prediction]:
+) -> tuple[Scores, Prediction]:
     from colonnade.report.progress import Steps
     from colonnade.scoring import prediction_of, score_across
     from colonnade.study import read_study
@@ -120,7 +144,7 @@ def _across(
                 keeper.align("", f"{public.study} scores", prediction.parties)
         consent = {name: keeper.consent_scores for name, keeper in keepers.items()}
         scores = score_across(public, prediction, tables, study.alignment, None, steps, consent)
-    return scores, study.sources[receiver].id, prediction
+    return replace(scores, id_column=study.sources[receiver].id), prediction
 
 
 def _places(study: Study, prediction: Prediction, files: list[str]) -> dict[str, Path]:
@@ -130,7 +154,7 @@ def _places(study: Study, prediction: Prediction, files: list[str]) -> dict[str,
         party, separator, path = text.partition("=")
         if not separator or party not in prediction.parties:
             raise StudyError(f"--data names PARTY=FILE for one of {', '.join(prediction.parties)}, got {text!r}")
-        named[party] = Path(path)
+        named[party] = local_path(path)
     for party in prediction.parties:
         source = study.sources[party]
         if party not in named:

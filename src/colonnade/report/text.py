@@ -130,17 +130,31 @@ def blocks_table(plan: Mapping[str, Any]) -> RenderableType:
     return titled("Blocks of the release, made by the owner alone or by a secure product", table)
 
 
+def share_text(share: float) -> str:
+    """A share in words that do not claim more than a forecast can: never all of it, never nothing."""
+    if share >= 0.995:
+        return "over 99%"
+    return "under 1%" if share < 0.005 else f"about {100 * share:.0f}%"
+
+
 def forecast_text(plan: Mapping[str, Any]) -> Text:
-    """What to expect of the model."""
+    """What to expect of the model, and what is taken for granted in it."""
     forecast = plan["forecast"]
     if forecast["noise_to_signal"] is None:
         return Text("")
-    share = forecast["explained"]
-    return Text(
-        f"Predicted error: noise is {forecast['noise_to_signal']:.3g} times the largest possible signal, which leaves "
-        f"about {100 * share:.0f}% of what a model without noise could explain; at {forecast['rows_needed']:,} records "
-        "noise and signal would be equal."
+    out = Text(
+        "Predicted error, from public facts alone. If every numeric column fills its bounds evenly and all levels are "
+        f"equally common, noise is {forecast['noise_to_signal']:.3g} times the largest possible signal, which leaves "
+        f"{share_text(forecast['explained'])} of what a model of the same columns without noise could explain; at "
+        f"{forecast['rows_needed']:,} records noise and signal would be equal."
     )
+    tenth = forecast.get("if_a_tenth")
+    if tenth is not None and tenth["noise_to_signal"] != forecast["noise_to_signal"]:
+        out.append(
+            f" If numeric columns fill a tenth of their bounds, noise is {tenth['noise_to_signal']:.3g} times the "
+            f"signal and leaves {share_text(tenth['explained'])}."
+        )
+    return out.append(" How far data fill their bounds, and how much bounds cut off, a plan cannot know.")
 
 
 def cost_text(sent: Mapping[str, int], seconds: Mapping[str, float]) -> Text:

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.parts import local_path
 
 
 def studio(
     study: Annotated[
-        Path | None, typer.Argument(metavar="[STUDY]", help="Study file to open; its folder is the studio's.")
+        Path | None,
+        typer.Argument(parser=local_path, metavar="[STUDY]", help="Study file to open; its folder is the studio's."),
     ] = None,
     port: Annotated[
         int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port of 127.0.0.1; 0 takes a free one.")

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 
 from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.shown import OPEN
 from colonnade.ledger import Account, Entry, Ledger
 from colonnade.mechanism.release import FORMAT, Release, read_release
 from colonnade.report.drafts import draft_columns
@@ -114,7 +115,7 @@ class Desk:
         for new, declared in drafted.items():
             if new in parties:
                 raise StudyError(f"the study has a party {new} already")
-            parties[new] = {**declared, "id": None} if declared.get("id") == "?" else declared
+            parties[new] = {**declared, "id": None} if declared.get("id") == OPEN else declared
             parties[new] = {key: value for key, value in parties[new].items() if value is not None}
         self.content = {**self.content, "party": parties}
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from colonnade.foundation.shown import OPEN
 from colonnade.report.drafts import toml_key, toml_text
 
 Content = dict[str, Any]
@@ -25,8 +26,6 @@ EMPTY: Content = {
     "study": {"name": "study", "task": "logistic", "label": "", "epsilon": 1.0, "collusion": 1, "rows": 10_000},
     "party": {},
 }
-OPEN = "?"
-"""Stands in a draft for what a person has to declare."""
 
 
 def from_fields(fields: Mapping[str, str]) -> Content:

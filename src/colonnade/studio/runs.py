@@ -11,7 +11,7 @@ from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.ledger import DataSet, Ledger
 from colonnade.mechanism.release import write_release
 from colonnade.policy import read_policy
-from colonnade.report.output import places
+from colonnade.report.output import Place, places
 from colonnade.report.progress import NAMES
 from colonnade.study import Study
 from colonnade.table import Table, read_table
@@ -58,10 +58,11 @@ class Run:
     def work(self) -> None:
         """All of it; a refusal becomes one sentence on the page."""
         try:
-            with places(self.place) as (file,):
+            with places(Place(self.place, new=True)) as (file,):
                 self.outcome = self._embedded()
                 # The budget is spent: whatever happens next, the release is kept.
                 file.write(write_release(self.outcome.release))
+                self.place = file.path or self.place
         except ColonnadeError as error:
             self.error = str(error)
         except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,10 @@ COLUMNS = [
 VALUES = st.sampled_from(
     [None, True, 0, 3, -1, 10**30, 0.5, math.nan, math.inf, "", "a", [], ["a", "b"], [1, 2], [[1], {}], {}, b"a", (3,)]
 )
+
+
+def test_a_question_mark_beside_other_levels_is_a_level() -> None:
+    assert column_from("c", {"kind": "binary", "levels": ["?", "known"]}) == Binary(("?", "known"))
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -51,7 +56,21 @@ def test_columns_travel(column: Any) -> None:
         ({"kind": "categorical", "levels": ["a", "a"]}, "levels must be distinct"),
         ({"kind": "categorical", "levels": ["a", "other"], "other": True}, "levels must be distinct"),
         ({"kind": "categorical", "levels": ["a", "b"], "drop": "z"}, "drop must be one of the levels, got drop='z'"),
-        ({"kind": "categorical", "levels": 5}, "cannot read"),
+        ({"kind": "categorical", "levels": 5}, "levels must be a list of texts, got levels=5"),
+        ({"kind": "categorical", "levels": "yes"}, "levels must be a list of texts, got levels='yes'"),
+        ({"kind": "categorical", "levels": ["a", "b"], "other": "no"}, "other must be true or false, got other='no'"),
+        (
+            {"kind": "categorical", "levels": ["?"]},
+            'column c: levels still has the "\\?" of a draft: replace it by what',
+        ),
+        ({"kind": "binary", "levels": ["?", "?"]}, 'column c: levels still has the "\\?" of a draft'),
+        ({"kind": "numeric", "low": "?", "high": 3}, 'column c: low still has the "\\?" of a draft'),
+        ({"kind": "numeric", "low": date(2020, 1, 31), "high": 3}, "low must be a finite number, got low=2020-01-31"),
+        (
+            {"kind": "numeric", "low": 0, "high": 3, "bins": [datetime(2020, 1, 31, 8, 30)]},
+            "bins must be a finite number, got bins=2020-01-31T08:30:00",
+        ),
+        ({"kind": date(2020, 1, 31)}, "got kind=2020-01-31"),
         ({"kind": "binary", "levels": ["a", "b", "c"]}, "a binary column needs 2 distinct levels"),
         ({"kind": "binary", "levels": ["a", "a"]}, "a binary column needs 2 distinct levels"),
         ({"kind": "binary", "levels": ["a", "b"], "fill": "z"}, "fill must be one of the levels"),

@@ -48,3 +48,11 @@ def test_the_ratio_is_that_of_drawn_noise() -> None:
 def test_explained_share() -> None:
     assert Forecast(1.0, 10).explained == pytest.approx(0.5)
     assert Forecast(0.0, 10).explained == 1.0
+
+
+def test_columns_that_fill_a_tenth_of_their_bounds_carry_a_tenth_of_the_signal() -> None:
+    """Ten times the ratio for the features, and as much again for a numeric label."""
+    told = forecast(plan_of(1.0), 1000)
+    assert told.noise_to_signal is not None and told.narrow == pytest.approx(100 * told.noise_to_signal)
+    assert told.explained_narrow == pytest.approx(1 / (1 + told.narrow**2))
+    assert forecast(plan_of(1.0), None).narrow is None

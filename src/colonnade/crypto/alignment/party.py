@@ -105,7 +105,9 @@ class AlignmentParty:
     def rows(self) -> NDArray[np.int64]:
         """This party's row numbers of the common ids, in the common order."""
         if self._rows is not None and not len(self._rows):
-            raise AlignmentError(f"parties {list(self._frame.parties)} must have ids in common, got none")
+            raise AlignmentError(
+                f"parties {', '.join(self._frame.parties)} must have ids in common, got none (compared as text)"
+            )
         if self._rows is None or self._done < len(self.rounds):
             raise ProtocolError(f"rows are known after {len(self.rounds)} rounds, got {self._done} complete")
         return self._rows

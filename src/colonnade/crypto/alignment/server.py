@@ -82,5 +82,7 @@ class AlignmentServer:
             raise AlignmentError("all parties must find the same common ids, got different ones: start a new session")
         count = as_count("a number of common ids", next(iter(self._found.values()))[:8])
         if not count:
-            raise AlignmentError(f"parties {list(self._frame.parties)} must have ids in common, got none")
+            raise AlignmentError(
+                f"parties {', '.join(self._frame.parties)} must have ids in common, got none (compared as text)"
+            )
         return count

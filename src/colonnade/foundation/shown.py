@@ -1,0 +1,29 @@
+"""Values of a user's files in the text of an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+LARGEST_SHOWN = 80
+OPEN = "?"
+"""Stands in a draft for what a person has to write."""
+
+
+def shown(value: object) -> str:
+    """A value as its file has it, cut where it is long: a hostile file could hold megabytes of it."""
+    text = _text(value)
+    return text if len(text) <= LARGEST_SHOWN else text[:LARGEST_SHOWN] + "..."
+
+
+def _text(value: object) -> str:
+    if written := getattr(value, "isoformat", None):
+        return str(written())
+    match value:
+        case int() if abs(value) >> 256:
+            return f"an integer of {value.bit_length()} bits"
+        case list():
+            return "[" + ", ".join(map(_text, value)) + "]"
+        case Mapping():
+            return "{" + ", ".join(f"{key!r}: {_text(item)}" for key, item in value.items()) + "}"
+        case _:
+            return repr(value)
