@@ -132,11 +132,13 @@ class Coding:
         halves = attribute.role is Role.LABEL and attribute.size == 2
         reach = self.grid.bound / 2 if halves else float(self.grid.bound)
         if half > 0 and isfinite(reach / half):
-            if middle:
-                np.subtract(values, middle, out=signed)
-                signed *= reach / half
-            else:
-                np.multiply(values, reach / half, out=signed)
+            # A number beyond all floats is clipped below, as any other outside the bounds.
+            with np.errstate(over="ignore"):
+                if middle:
+                    np.subtract(values, middle, out=signed)
+                    signed *= reach / half
+                else:
+                    np.multiply(values, reach / half, out=signed)
         else:
             np.multiply(column.signed(np.asarray(values, np.float64)), reach, out=signed)
         # Numbers inside pass the bound by less than the least coin, unless the middle itself was rounded far.

@@ -40,5 +40,5 @@ def test_more_records_than_a_sum_holds_exactly_are_refused() -> None:
 
 
 def test_what_no_word_holds_is_refused() -> None:
-    with pytest.raises(ProductError, match="need a modulus above"):
+    with pytest.raises(ProductError, match="would need a modulus above"):
         session(10**9, 20, 2)

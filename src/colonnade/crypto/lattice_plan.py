@@ -114,9 +114,9 @@ def choose_parameters(
             reach = gain * span + error_reach
             return Parameters(modulus_bits, gain, TAU, reach, error_std, security(modulus_bits))
     raise ProductError(
-        f"rows={rows}, bound={bound}, noise_std={noise_std:.6g}, noise_reach={noise_reach}, own_reach={own_reach} "
-        "need a modulus above "
-        f"2^{MODULUS_BITS[-1]}, which would leave fewer than {SECURITY_FLOOR} bits of security"
+        f"with n={rows} records and noise of standard deviation {noise_std / bound**2:.3g} on sums of their products "
+        f"the lattice product would need a modulus above 2^{MODULUS_BITS[-1]}, which leaves fewer than "
+        f"{SECURITY_FLOOR} bits of security: a smaller epsilon, or a sample of the records, fits"
     )
 
 
