@@ -96,7 +96,6 @@ def plan(
     from colonnade.protocol.session import TYPICAL_ROWS
     from colonnade.report.commands import plan_html
     from colonnade.report.cost import expected_cost
-    from colonnade.report.curve import described
     from colonnade.report.output import places
     from colonnade.report.text import caution, cost_text, plan_report
     from colonnade.study import read_study
@@ -110,11 +109,11 @@ def plan(
             page.write(plan_html(session, cost, assumed))
     if json:
         expected = {"sent": cost.sent, "seconds": cost.seconds}
-        told = {**described(session), "rows_assumed": assumed, "expected": expected}
+        told = {**session.describe(), "rows_assumed": assumed, "expected": expected}
         print_json({**told, "terms_digest": session.terms, "warnings": session.warnings()})
         return
     label = checked.agreement.label
-    stdout().print(plan_report(described(session), label, cost_text(cost.sent, cost.seconds), assumed))
+    stdout().print(plan_report(session.describe(), label, cost_text(cost.sent, cost.seconds), assumed))
     stdout().print(_terms(session))
     for note in session.warnings():
         stderr().print(caution(note))
@@ -161,7 +160,6 @@ def fit(
     from colonnade.mechanism.release import write_release
     from colonnade.mechanism.solve import solve
     from colonnade.report.book import keeper_json, spent_line
-    from colonnade.report.curve import described
     from colonnade.report.machine import model_json
     from colonnade.report.output import places, release_place
     from colonnade.report.progress import Steps
@@ -182,7 +180,7 @@ def fit(
     def consent(party: str, session: Session) -> None:
         """The first party that is asked shows the plan: nothing is spent yet."""
         if not asked:
-            parts = [] if json else [plan_report(described(session), agreement.label), _terms(session)]
+            parts = [] if json else [plan_report(session.describe(), agreement.label), _terms(session)]
             steps.aside(stdout(), *parts)
             steps.aside(stderr(), *(caution(note) for note in session.warnings()))
         asked.append(party)
@@ -220,7 +218,7 @@ def fit(
     sent, received = outcome.traffic.sent, outcome.traffic.received
     if json:
         content = {
-            **described(outcome.session),
+            **outcome.session.describe(),
             **model_json(public),
             "seconds": sum(outcome.seconds.values()),
             "steps": dict(outcome.seconds),

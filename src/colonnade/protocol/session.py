@@ -173,6 +173,10 @@ class Session:
                 "noise_to_signal": self.forecast.noise_to_signal,
                 "explained": self.forecast.explained,
                 "rows_needed": self.forecast.rows_needed,
+                "if_a_tenth": {
+                    "noise_to_signal": self.forecast.narrow,
+                    "explained": self.forecast.explained_narrow,
+                },
             },
         }
 

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.plan import Offer
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import Session, open_session
+from colonnade.protocol.session import open_session
 
 FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-
-
-def described(session: Session) -> dict[str, Any]:
-    """A plan as one JSON object, with what its forecast becomes where numbers fill a tenth of their bounds."""
-    foretold = session.forecast
-    plan = session.describe()
-    tenth = {"noise_to_signal": foretold.narrow, "explained": foretold.explained_narrow}
-    return {**plan, "forecast": {**plan["forecast"], "if_a_tenth": tenth}}
 
 
 def scaled(agreement: Agreement, factor: float) -> Agreement:

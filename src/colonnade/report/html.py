@@ -24,7 +24,7 @@ from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session
 from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
 from colonnade.report.cost import Cost
-from colonnade.report.curve import described, forecast_curve
+from colonnade.report.curve import forecast_curve
 from colonnade.report.text import VIEWS, epsilon_text, flaws, share_text, size_text, time_text
 from colonnade.scoring import PublicModel, publish
 
@@ -89,7 +89,7 @@ def plan_page(session: Session, cost: Cost, assumed: bool = False) -> str:
     """The page of a plan: nothing has been computed yet."""
     agreement = session.agreement
     context = {
-        **plan_context(described(session), agreement),
+        **plan_context(session.describe(), agreement),
         "assumed": assumed,
         "cost": cost,
         "terms": session.terms,

@@ -9,7 +9,6 @@ from colonnade.mechanism.moments import Law
 from colonnade.mechanism.plan import offered
 from colonnade.protocol.session import TYPICAL_ROWS, Session
 from colonnade.report.cost import expected_cost
-from colonnade.report.curve import described
 from colonnade.report.html import plan_context
 from colonnade.studio.desk import Desk
 from colonnade.study import Study
@@ -37,7 +36,7 @@ def panel_context(desk: Desk) -> dict[str, Any]:
         "negotiation": negotiation(session),
         "totals": {name: offer.total for name, offer in session.agreement.offers.items()},
         "unit": "epsilon" if session.plan.law is Law.LAPLACE else "rho",
-        **plan_context(described(session), study.agreement),
+        **plan_context(session.describe(), study.agreement),
     }
 
 
