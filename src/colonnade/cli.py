@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from colonnade.audit.commands import audit
-from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, StudyError
+from colonnade.foundation.errors import ColonnadeError, PolicyError
 from colonnade.foundation.parts import local_path
 from colonnade.network.commands import hang_in
 from colonnade.report.book import app as ledger_app
@@ -23,14 +21,10 @@ from colonnade.studio.commands import studio
 
 if TYPE_CHECKING:
     from colonnade.foundation.randomness import Randomness
-    from colonnade.foundation.workers import Workers
-    from colonnade.mechanism.composition import Spent
     from colonnade.mechanism.release import Release
     from colonnade.protocol.session import Session
     from colonnade.report.progress import Steps
-    from colonnade.study import Source, Study
     from colonnade.table import Table
-    from colonnade.transport.keeper import Keeper
 
 app = typer.Typer(
     name="colonnade",
@@ -157,6 +151,7 @@ def fit(
     ] = "cpu",
 ) -> None:
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
+    from colonnade import runs
     from colonnade.mechanism.release import write_release
     from colonnade.mechanism.solve import solve
     from colonnade.report.book import keeper_json, spent_line
@@ -166,7 +161,6 @@ def fit(
     from colonnade.report.text import caution, flaws, model_report, plan_report, spent_text, traffic_table
     from colonnade.scoring import publish, write_model
     from colonnade.study import read_study
-    from colonnade.transport.embedded import run_embedded
     from colonnade.transport.workers import open_workers
 
     randomness = _randomness(seed)
@@ -175,19 +169,17 @@ def fit(
     place = out or DEFAULT_RELEASE
     if model is not None and model.absolute() == place.absolute():
         raise typer.BadParameter("--out and --model must name two files")
-    asked: list[str] = []
+    shown: list[str] = []
 
-    def consent(party: str, session: Session) -> None:
+    def show(party: str, session: Session) -> None:
         """The first party that is asked shows the plan: nothing is spent yet."""
-        if not asked:
+        if not shown:
             parts = [] if json else [plan_report(session.describe(), agreement.label), _terms(session)]
             steps.aside(stdout(), *parts)
             steps.aside(stderr(), *(caution(note) for note in session.warnings()))
-        asked.append(party)
+        shown.append(party)
         if strict and session.warnings():
             raise PolicyError(f"--strict refuses this plan: {session.warnings()[0]}")
-        if party in keepers:
-            keepers[party].consent(session)
 
     def ask(question: str) -> bool:
         with steps.pause():
@@ -195,24 +187,22 @@ def fit(
 
     with places(release_place(place, force), model) as (release_file, model_file):
         with open_workers(workers, cluster, device) as crew, Steps(stderr()) as steps:
-            keepers = _keepers(checked, randomness.seeded, approve or [], None if json else ask)
-            tables = _tables(checked, steps, crew)
-            outcome = run_embedded(
-                agreement,
-                tables,
-                checked.alignment,
-                randomness,
-                steps,
-                consent={name: partial(consent, name) for name in tables},
+            fitted = runs.fit(
+                checked,
+                randomness=randomness,
+                approved=approve or [],
+                ask=ask if sys.stdin.isatty() and not json else None,
+                show=show,
+                look=lambda table: _clipped(table, steps),
+                keep=lambda release: release_file.write(write_release(release)),
+                watch=steps,
                 workers=crew,
-                keepers=keepers,
             )
-            for table in (t for t in tables.values() if t.late):
+            for table in (t for t in fitted.tables.values() if t.late):
                 _clipped(table, steps)
-        # The budget is spent: whatever happens next, the release is kept.
-        release_file.write(write_release(outcome.release))
-        place = release_file.path or place
-        spent = _released(keepers)
+        outcome, place = fitted.outcome, release_file.path or place
+        for name, reason in fitted.unsettled.items():
+            stderr().print(caution(f"the session of {name} stays booked: {reason}"))
         public = publish(outcome.release, solve(outcome.release.moments(), agreement.task))
         model_file.write(write_model(public))
     sent, received = outcome.traffic.sent, outcome.traffic.received
@@ -226,7 +216,7 @@ def fit(
             "seeded": outcome.release.provenance["seeded"],
             "release": str(place),
             "model": None if model is None else str(model),
-            "ledger": {name: keeper_json(keeper, spent.get(name)) for name, keeper in keepers.items()} or None,
+            "ledger": {n: keeper_json(keeper, fitted.spent.get(n)) for n, keeper in fitted.keepers.items()} or None,
             "terms_digest": outcome.session.terms,
             "warnings": outcome.session.warnings(),
         }
@@ -235,13 +225,13 @@ def fit(
     screen = stdout()
     screen.print(model_report(public))
     screen.print(spent_text(outcome.session.describe()))
-    for name, total in spent.items():
-        screen.print(spent_line(keepers[name], total))
-    if unkept := [name for name in tables if name not in keepers]:
-        whose = f" for {', '.join(unkept)}" if keepers else ""
+    for name, total in fitted.spent.items():
+        screen.print(spent_line(fitted.keepers[name], total))
+    if fitted.unkept:
+        whose = f" for {', '.join(fitted.unkept)}" if fitted.keepers else ""
         screen.print(f"There was no ledger kept{whose}: [party.NAME] may name a policy and a ledger.")
     screen.print()
-    matched = checked.alignment == "psi" and len(tables) > 1
+    matched = checked.alignment == "psi" and len(fitted.tables) > 1
     screen.print(traffic_table(sent, received, outcome.seconds, matched))
     for note in flaws(outcome.release.provenance):
         screen.print(caution(note))
@@ -368,61 +358,6 @@ hang_in(app)
 
 def _terms(session: Session) -> str:
     return f"Digest of these terms, for --approve: {session.terms}"
-
-
-def _keepers(study: Study, seeded: bool, approved: list[str], ask: Callable[[str], bool] | None) -> dict[str, Keeper]:
-    """For each party with a policy and a ledger, who agrees and books on its behalf."""
-    from colonnade.ledger import DataSet, Ledger
-    from colonnade.policy import check_approvals, read_policy
-    from colonnade.transport.keeper import Keeper
-
-    check_approvals(approved)
-    out = {}
-    for name, source in study.sources.items():
-        if source.policy is None or source.ledger is None:
-            continue
-        if seeded:
-            raise StudyError(f"--seed is for simulations, whose noise no ledger can book, and party {name} keeps one")
-        policy, data = read_policy(source.policy), DataSet.of_file(_data(name, source))
-        someone = ask if sys.stdin.isatty() else None
-        out[name] = Keeper(name, policy, Ledger(source.ledger), data, approved, someone)
-    return out
-
-
-def _released(keepers: dict[str, Keeper]) -> dict[str, Spent]:
-    """Settle what was booked, and tell what each data set has spent; a book that fails now still counts the session."""
-    from colonnade.report.text import caution
-
-    out = {}
-    for name, keeper in keepers.items():
-        try:
-            keeper.release()
-            out[name] = keeper.spent()
-        except LedgerError as error:
-            stderr().print(caution(f"the session of {name} stays booked: {error}"))
-    return out
-
-
-def _data(name: str, source: Source) -> Path:
-    if source.data is None:
-        raise StudyError(f"[party.{name}] needs data, the path of its file, for a run in one process")
-    return source.data
-
-
-def _tables(study: Study, watch: Steps, workers: Workers) -> dict[str, Table]:
-    """Every party's table; where rows stay in their files' order, Parquet is read when it is needed."""
-    from colonnade.table import open_table, read_table
-
-    out = {}
-    for k, (name, source) in enumerate(study.sources.items()):
-        watch("read", k / len(study.sources))
-        place, columns = _data(name, source), study.agreement.schema.parties[name]
-        if study.alignment == "none" or len(study.sources) == 1:
-            out[name] = open_table(name, place, columns, workers)
-        else:
-            out[name] = read_table(name, place, columns, source.id, workers)
-        _clipped(out[name], watch)
-    return out
 
 
 def _clipped(table: Table, watch: Steps) -> None:

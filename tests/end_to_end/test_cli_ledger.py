@@ -265,7 +265,7 @@ def test_without_a_ledger_fit_says_so_once(run: Run, folder: Path) -> None:
 
 
 def test_a_policy_needs_its_ledger_and_no_ledger_books_a_seed(run: Run, folder: Path) -> None:
-    refused(fit(run, folder, "r.json", "--seed", "00"), "--seed is for simulations")
+    refused(fit(run, folder, "r.json", "--seed", "00"), "a seed is for simulations")
     (folder / "works.toml").rename(folder / "moved.toml")
     refused(fit(run, folder), "there is no policy file")
     edit(folder / "study.toml", 'ledger = "bank.ledger"\n', "")

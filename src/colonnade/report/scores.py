@@ -15,10 +15,8 @@ from colonnade.report.screen import print_json, stderr
 
 if TYPE_CHECKING:
     from colonnade.protocol.prediction import Prediction
-    from colonnade.report.progress import Steps
     from colonnade.scoring import PublicModel, Scores
-    from colonnade.study import Source, Study
-    from colonnade.transport.keeper import Keeper
+    from colonnade.study import Study
 
 
 def predict(
@@ -120,30 +118,23 @@ def what_is_opened(prediction: Prediction, rows: int) -> str:
 def _across(
     public: PublicModel, path: Path, receiver: str, files: list[str], approved: list[str], may_ask: bool
 ) -> tuple[Scores, Prediction]:
+    from colonnade import runs
     from colonnade.report.progress import Steps
-    from colonnade.scoring import prediction_of, score_across
+    from colonnade.scoring import prediction_of
     from colonnade.study import read_study
-    from colonnade.table import read_table
-    from colonnade.transport.keeper import refusing
 
     study = read_study(path)
-    prediction = prediction_of(public, study.agreement.schema, receiver)
-    places = _places(study, prediction, files)
+    places = _places(study, prediction_of(public, study.agreement.schema, receiver), files)
     with Steps(stderr()) as steps:
-        keepers = _keepers(study, places, approved, steps, may_ask and sys.stdin.isatty())
-        matched = study.alignment != "none" and len(prediction.parties) > 1
-        for name, keeper in keepers.items():
-            with refusing(name):
-                keeper.foresee_scores(prediction, matched)
-        tables = {
-            name: read_table(name, places[name], columns, study.sources[name].id)
-            for name, columns in prediction.columns.items()
-        }
-        for name, keeper in keepers.items() if matched else ():
-            with refusing(name):
-                keeper.align("", f"{public.study} scores", prediction.parties)
-        consent = {name: keeper.consent_scores for name, keeper in keepers.items()}
-        scores = score_across(public, prediction, tables, study.alignment, None, steps, consent)
+
+        def ask(question: str) -> bool:
+            with steps.pause():
+                return typer.confirm(f"{question}\nIs it approved?", err=True)
+
+        someone = ask if may_ask and sys.stdin.isatty() else None
+        scores, prediction = runs.predict(
+            study, public, receiver, data=places, approved=approved, ask=someone, watch=steps
+        )
     return replace(scores, id_column=study.sources[receiver].id), prediction
 
 
@@ -162,28 +153,3 @@ def _places(study: Study, prediction: Prediction, files: list[str]) -> dict[str,
                 raise StudyError(f"[party.{party}] has no data, and --data {party}=FILE is not given")
             named[party] = source.data
     return named
-
-
-def _keepers(study: Study, places: dict[str, Path], approved: list[str], steps: Steps, asks: bool) -> dict[str, Keeper]:
-    """For each party with a policy, who agrees on its behalf."""
-
-    def ask(question: str) -> bool:
-        with steps.pause():
-            return typer.confirm(f"{question}\nIs it approved?", err=True)
-
-    return {
-        name: _keeper(name, study.sources[name], path, approved, ask if asks else None)
-        for name, path in places.items()
-        if study.sources[name].policy is not None
-    }
-
-
-def _keeper(name: str, source: Source, data: Path, approved: list[str], ask: Any) -> Keeper:
-    from colonnade.ledger import DataSet, Ledger
-    from colonnade.policy import check_approvals, read_policy
-    from colonnade.transport.keeper import Keeper
-
-    assert source.policy is not None and source.ledger is not None
-    check_approvals(approved)
-    policy = read_policy(source.policy)
-    return Keeper(name, policy, Ledger(source.ledger), DataSet.of_file(data), approved, ask)

@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
-from colonnade.foundation.errors import ColonnadeError, StudyError
-from colonnade.ledger import DataSet, Ledger
+from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.release import write_release
-from colonnade.policy import read_policy
 from colonnade.report.output import Place, places
 from colonnade.report.progress import NAMES
+from colonnade.runs import fit
 from colonnade.study import Study
-from colonnade.table import Table, read_table
-from colonnade.transport.embedded import Outcome, run_embedded
-from colonnade.transport.keeper import Keeper
+from colonnade.transport.embedded import Outcome
 
 
 @dataclass
@@ -59,10 +56,16 @@ class Run:
         """All of it; a refusal becomes one sentence on the page."""
         try:
             with places(Place(self.place, new=True)) as (file,):
-                self.outcome = self._embedded()
-                # The budget is spent: whatever happens next, the release is kept.
-                file.write(write_release(self.outcome.release))
-                self.place = file.path or self.place
+                fitted = fit(
+                    self.study,
+                    approved=self.approved,
+                    keep=lambda release: file.write(write_release(release)),
+                    watch=self.watch,
+                )
+                self.outcome, self.place = fitted.outcome, file.path or self.place
+                self.notes += [f"the session of {n} stays booked: {why}" for n, why in fitted.unsettled.items()]
+                if fitted.unkept:
+                    self.notes.append(f"no ledger was kept for {', '.join(fitted.unkept)}")
         except ColonnadeError as error:
             self.error = str(error)
         except Exception as error:
@@ -70,42 +73,6 @@ class Run:
         finally:
             self._finish()
             self.done = True
-
-    def _embedded(self) -> Outcome:
-        tables = self._tables()
-        keepers = self._keepers()
-        outcome = run_embedded(
-            self.study.agreement,
-            tables,
-            self.study.alignment,
-            watch=self.watch,
-            keepers=keepers,
-        )
-        for name, keeper in keepers.items():
-            try:
-                keeper.release()
-            except ColonnadeError as error:
-                self.notes.append(f"the session of {name} stays booked: {error}")
-        if unkept := [name for name in tables if name not in keepers]:
-            self.notes.append(f"no ledger was kept for {', '.join(unkept)}")
-        return outcome
-
-    def _tables(self) -> dict[str, Table]:
-        out = {}
-        for k, (name, source) in enumerate(self.study.sources.items()):
-            self.watch("read", k / len(self.study.sources))
-            if source.data is None:
-                raise StudyError(f"[party.{name}] needs data, the path of its file, for a run in one process")
-            out[name] = read_table(name, source.data, self.study.agreement.schema.parties[name], source.id)
-        return out
-
-    def _keepers(self) -> dict[str, Keeper]:
-        out = {}
-        for name, source in self.study.sources.items():
-            if source.policy is not None and source.ledger is not None and source.data is not None:
-                data = DataSet.of_file(source.data)
-                out[name] = Keeper(name, read_policy(source.policy), Ledger(source.ledger), data, self.approved)
-        return out
 
     def watch(self, step: str, share: float) -> None:
         """Called by the run with a step and the share of it that is done."""

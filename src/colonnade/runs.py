@@ -1,0 +1,184 @@
+"""A study run in this process from its files to its release, or to scores, as every door runs it.
+
+The policies and ledgers that the study names are honoured here, whoever calls: the command line, the studio, a script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from colonnade.foundation.errors import LedgerError, StudyError
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.workers import HERE, Workers
+from colonnade.ledger import DataSet, Ledger
+from colonnade.mechanism.composition import Spent
+from colonnade.mechanism.release import Release
+from colonnade.policy import check_approvals, read_policy
+from colonnade.protocol.prediction import Prediction
+from colonnade.protocol.session import Session
+from colonnade.scoring import PublicModel, Scores, prediction_of, score_across
+from colonnade.study import Source, Study
+from colonnade.table import Table, open_table, read_table
+from colonnade.transport.embedded import Outcome, Watch, run_embedded
+from colonnade.transport.keeper import Keeper, refusing
+
+Ask = Callable[[str], bool]
+"""Asks a person about a plan."""
+Show = Callable[[str, Session], None]
+"""Is shown the plan in a party's name before that party agrees; may raise PolicyError to refuse it."""
+Look = Callable[[Table], None]
+"""Is shown each party's own table once it is read, for that party's own eyes."""
+Keep = Callable[[Release], None]
+"""Gets the release as soon as it is open, before anything else can go wrong: the budget is spent."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A study that was run."""
+
+    outcome: Outcome
+    tables: Mapping[str, Table]
+    keepers: Mapping[str, Keeper]
+    """Of the parties that named a policy and a ledger."""
+    spent: Mapping[str, Spent]
+    """What each of their data sets has spent in all."""
+    unsettled: Mapping[str, str]
+    """Parties whose ledger could not note the release, with the reason: there the session stays booked."""
+
+    @property
+    def release(self) -> Release:
+        return self.outcome.release
+
+    @property
+    def unkept(self) -> list[str]:
+        """Parties for which no ledger was kept."""
+        return [name for name in self.tables if name not in self.keepers]
+
+
+def fit(
+    study: Study,
+    *,
+    randomness: Randomness | None = None,
+    approved: Collection[str] = (),
+    ask: Ask | None = None,
+    show: Show | None = None,
+    look: Look | None = None,
+    keep: Keep | None = None,
+    watch: Watch | None = None,
+    workers: Workers = HERE,
+) -> Fitted:
+    """Run a study on all parties' files and spend its epsilon once; refused before that unless all policies agree."""
+    source = Randomness() if randomness is None else randomness
+    keepers = open_keepers(study, approved, ask, seeded=source.seeded)
+    tables = read_tables(study, watch, workers, look)
+
+    def consent(party: str, session: Session) -> None:
+        if show is not None:
+            show(party, session)
+        if party in keepers:
+            keepers[party].consent(session)
+
+    outcome = run_embedded(
+        study.agreement,
+        tables,
+        study.alignment,
+        source,
+        watch,
+        consent={name: partial(consent, name) for name in tables},
+        workers=workers,
+        keepers=keepers,
+    )
+    if keep is not None:
+        keep(outcome.release)
+    spent, unsettled = {}, {}
+    for name, keeper in keepers.items():
+        try:
+            keeper.release()
+            spent[name] = keeper.spent()
+        except LedgerError as error:
+            unsettled[name] = str(error)
+    return Fitted(outcome, tables, keepers, spent, unsettled)
+
+
+def predict(
+    study: Study,
+    model: PublicModel,
+    receiver: str,
+    *,
+    data: Mapping[str, Path] | None = None,
+    approved: Collection[str] = (),
+    ask: Ask | None = None,
+    watch: Watch | None = None,
+    randomness: Randomness | None = None,
+) -> tuple[Scores, Prediction]:
+    """Scores of the records that all parties have in common, opened to one of them; `data` names other files."""
+    prediction = prediction_of(model, study.agreement.schema, receiver)
+    sources = {name: _source(study, name, (data or {}).get(name)) for name in prediction.parties}
+    keepers = _keepers(sources, approved, ask)
+    matched = study.alignment != "none" and len(prediction.parties) > 1
+    for name, keeper in keepers.items():
+        with refusing(name):
+            keeper.foresee_scores(prediction, matched)
+    tables = {
+        name: read_table(name, _place(name, sources[name]), columns, sources[name].id)
+        for name, columns in prediction.columns.items()
+    }
+    for name, keeper in keepers.items() if matched else ():
+        with refusing(name):
+            keeper.align("", f"{model.study} scores", prediction.parties)
+    consent = {name: keeper.consent_scores for name, keeper in keepers.items()}
+    scores = score_across(model, prediction, tables, study.alignment, randomness, watch, consent)
+    return scores, prediction
+
+
+def open_keepers(
+    study: Study, approved: Collection[str] = (), ask: Ask | None = None, *, seeded: bool = False
+) -> dict[str, Keeper]:
+    """For each party that names a policy and a ledger, who agrees and books on its behalf."""
+    kept = [name for name, source in study.sources.items() if source.policy is not None]
+    if seeded and kept:
+        raise StudyError(f"a seed is for simulations, whose noise no ledger can book, and party {kept[0]} keeps one")
+    return _keepers(study.sources, approved, ask)
+
+
+def read_tables(
+    study: Study, watch: Watch | None = None, workers: Workers = HERE, look: Look | None = None
+) -> dict[str, Table]:
+    """Every party's table; where rows stay in their files' order, Parquet is read when it is needed."""
+    out = {}
+    for k, (name, source) in enumerate(study.sources.items()):
+        if watch is not None:
+            watch("read", k / len(study.sources))
+        columns = study.agreement.schema.parties[name]
+        if study.alignment == "none" or len(study.sources) == 1:
+            out[name] = open_table(name, _place(name, source), columns, workers)
+        else:
+            out[name] = read_table(name, _place(name, source), columns, source.id, workers)
+        if look is not None:
+            look(out[name])
+    return out
+
+
+def _keepers(sources: Mapping[str, Source], approved: Collection[str], ask: Ask | None) -> dict[str, Keeper]:
+    check_approvals(approved)
+    out = {}
+    for name, source in sources.items():
+        if source.policy is not None and source.ledger is not None:
+            data = DataSet.of_file(_place(name, source))
+            out[name] = Keeper(name, read_policy(source.policy), Ledger(source.ledger), data, approved, ask)
+    return out
+
+
+def _source(study: Study, party: str, data: Path | None) -> Source:
+    """A party's source with another file, where one is named."""
+    own = study.sources[party]
+    return own if data is None else Source(data, own.id, own.policy, own.ledger)
+
+
+def _place(party: str, source: Source) -> Path:
+    if source.data is None:
+        raise StudyError(f"[party.{party}] needs data, the path of its file, for a run in one process")
+    return source.data
