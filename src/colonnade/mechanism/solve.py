@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.denoise import Estimate, complete, denoise
 from colonnade.mechanism.equations import (
     Target,
@@ -16,14 +16,16 @@ from colonnade.mechanism.equations import (
     coordinates_of,
     equations,
     known_means,
+    possible,
     raw_gram,
     target_of,
 )
-from colonnade.mechanism.logistic import discriminant, log_odds
+from colonnade.mechanism.logistic import SHAPES, LogOdds, cautious, discriminant, log_odds
 from colonnade.mechanism.moments import Floats, Kind, Layout, Moments
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.plausible import plausible_records
+from colonnade.mechanism.plausible import plausible_records, with_target
 from colonnade.mechanism.posterior import Fit, NoisyEquations, equivalent_ridge, posterior, ridge_weights, widened
+from colonnade.mechanism.shrinkage import bounded_mean
 
 METHODS = ("default", "zhang", "raw")
 RECORDS = 8192
@@ -94,13 +96,6 @@ def ridge_path(
     return tuple(_solve(moments, estimate, task, "default", r, features, label, intercept) for r in ridges)
 
 
-def r_squared(moments: Moments, model: Model) -> float:
-    """Share of the target's variance that a model's linear fit explains, by the denoised release."""
-    if not np.isfinite(model.r_squared):
-        raise ReleaseError(f"R^2 needs the square of the label, which the release lacks, label={model.label}")
-    return model.r_squared
-
-
 def _solve(
     moments: Moments,
     estimate: Estimate,
@@ -117,6 +112,8 @@ def _solve(
     centred = intercept and known_means(estimate, [*coordinates_of(layout, chosen), target.coordinate])
     columns = coordinates_of(layout, chosen, dropped=not centred)
     system = equations(moments, estimate, columns, target, centred)
+    if method == "default":
+        system = possible(system, _largest_variance(estimate, target, centred))
     own_ridge = ridge is None
     if ridge is not None:
         weights = ridge_weights(system.gram, system.right, ridge)
@@ -144,21 +141,74 @@ def _solve(
             middle = target.shift + target.scale * estimate.margin[target.coordinate] / moments.n
             full[0] = middle - full @ _means(estimate)
     elif not centred:
-        # The paper's expansion at 0: the log-odds are 4 times the linear fit to y - 1/2.
-        full *= 4.0 * target.scale
+        full, constant = _uncentred(moments, estimate, target, columns, system, fit, method == "default" and own_ridge)
+        full[0] = constant if intercept else 0.0
     else:
-        share = float(np.clip(estimate.margin[target.coordinate] / moments.n, 1e-6, 1 - 1e-6))
-        if method == "default" and own_ridge and len(columns) <= MOST_COLUMNS:
-            records, weights = plausible_records(estimate, chosen, RECORDS)
-            odds = log_odds(system, share, records[:, columns] - _means(estimate)[columns], weights, moments.n)
-        else:
-            odds = discriminant(system, fit, share)
+        odds = _log_odds(moments, estimate, target, chosen, columns, system, fit, method == "default" and own_ridge)
         full[columns] = odds.fit.weights
         full[0] = odds.intercept - full @ _means(estimate)
     names, coefficients, constant = _dropped(layout, chosen, full)
     return Model(
         task.value, target.name, names, coefficients, constant, method, float(ridge), float(fit.freedom), explained
     )
+
+
+def _log_odds(
+    moments: Moments,
+    estimate: Estimate,
+    target: Target,
+    chosen: Sequence[int],
+    columns: Sequence[int],
+    system: NoisyEquations,
+    fit: Fit,
+    shrunk: bool,
+) -> LogOdds:
+    """The logistic fit by the features' law where noise is shrunk and columns are few enough; else the discriminant."""
+    share = released_share(estimate, target)
+    if not shrunk or len(columns) > MOST_COLUMNS:
+        return discriminant(system, fit, share)
+    start = posterior(system, SHAPES)
+    two = moments.layout.attributes[target.attribute].size == 2
+    drawn = with_target(estimate, columns, target.coordinate, system.gram @ start.weights) if two else estimate
+    records, weights = plausible_records(drawn, chosen, RECORDS, target.attribute if two else None)
+    return log_odds(system, start, share, records[:, columns], weights, moments.n)
+
+
+def _uncentred(
+    moments: Moments,
+    estimate: Estimate,
+    target: Target,
+    columns: Sequence[int],
+    system: NoisyEquations,
+    fit: Fit,
+    shrunk: bool,
+) -> tuple[Floats, float]:
+    """Log-odds and intercept where the features' means are unknown."""
+    full = np.zeros(moments.layout.width)
+    if shrunk and moments.traces and np.isfinite(estimate.std[0, target.coordinate]):
+        odds = cautious(system, fit, released_share(estimate, target))
+        full[columns] = target.scale * odds.fit.weights
+        return full, odds.intercept
+    # The paper's expansion at 0: the log-odds are 4 times the linear fit to y - 1/2.
+    full[columns] = 4.0 * target.scale * fit.weights
+    return full, 0.0
+
+
+def _largest_variance(estimate: Estimate, target: Target, centred: bool) -> float:
+    """Of a coordinate in [0, 1] by its mean; of a signed one 1."""
+    if estimate.layout.attributes[target.attribute].kind is Kind.SIGNED or not centred:
+        return 1.0
+    mean = float(np.clip(estimate.margin[target.coordinate] / estimate.n, 0.0, 1.0))
+    return mean * (1.0 - mean)
+
+
+def released_share(estimate: Estimate, target: Target) -> float:
+    """The positive class's share, as far as its noise lets it be known."""
+    mean = target.shift + target.scale * float(estimate.margin[target.coordinate]) / estimate.n
+    std = abs(target.scale) * float(estimate.std[0, target.coordinate]) / estimate.n
+    if estimate.layout.attributes[target.attribute].kind is Kind.SIGNED:
+        mean = bounded_mean(mean, std, 0.0, 1.0)
+    return float(np.clip(mean, 1e-6, 1 - 1e-6))
 
 
 def _unrepaired(system: NoisyEquations, ridge: float, *, trim: bool) -> Floats:
