@@ -1,4 +1,4 @@
-"""The evidence from one command: `python -m experiments.paper {utility,tables,logloss,overhead,errata}`."""
+"""The evidence from one command: `python -m experiments.paper {utility,tables,logloss,rsquared,overhead,errata}`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from experiments.paper import catalogue, comparison, errata, floors, grid, logloss, overhead, tables
+from experiments.paper import catalogue, comparison, errata, floors, grid, logloss, overhead, rsquared, tables
 from experiments.paper.document import Document, Row
 from experiments.paper.grid import Extent
 from experiments.paper.methods import METHODS
@@ -98,6 +98,20 @@ def _logloss(options: argparse.Namespace) -> int:
     return 0
 
 
+def _rsquared(options: argparse.Namespace) -> int:
+    rows = rsquared.run(options.data, options.runs, options.workers)
+    header = {
+        "title": "R² as a release states it against R² on its records",
+        "command": "python -m experiments.paper rsquared --write",
+        "releases": f"{options.runs} of the same records; K = {rsquared.PARTIES}, c = {rsquared.COLLUSION}",
+        "code": logloss.code_digest(logloss.OURS),
+    }
+    if options.write:
+        rsquared.write(rows, tables.RESULTS, header)
+    print(rsquared.markdown(rsquared.csv_text(rows, header)), end="")
+    return 0
+
+
 def _overhead(options: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="colonnade-overhead-")) if options.quick else tables.RESULTS
     overhead.study(folder, quick=options.quick)
@@ -163,6 +177,13 @@ def _parser() -> argparse.ArgumentParser:
     losses.add_argument("--workers", type=int, default=2, help="processes")
     losses.add_argument("--write", action="store_true", help="write docs/results/logloss.*")
     losses.set_defaults(act=_logloss)
+
+    shares = commands.add_parser("rsquared", help="R² as stated against R² on the records")
+    shares.add_argument("--data", type=_words, default=tuple(rsquared.DATA), help=f"some of {', '.join(rsquared.DATA)}")
+    shares.add_argument("--runs", type=int, default=rsquared.RELEASES, help="releases of the same records")
+    shares.add_argument("--workers", type=int, default=2, help="processes")
+    shares.add_argument("--write", action="store_true", help="write docs/results/rsquared.*")
+    shares.set_defaults(act=_rsquared)
 
     costs = commands.add_parser("overhead", help="time and bytes of bgn and lattice against n, d and K")
     costs.add_argument("--quick", action="store_true", help="few small sizes, written to a temporary folder")

@@ -43,7 +43,7 @@ def plausible_records(
     order = sorted(attributes, key=lambda i: (layout.attributes[i].kind is Kind.SIGNED, -layout.attributes[i].size))
     if first is not None:
         order = [first, *(i for i in order if i != first)]
-    uniform = _uniform(count, len(order))
+    uniform = even_points(count, len(order))
     free = [k for i in order for k in _free(estimate, i)]
     lower = _factor(estimate, free)
     means = estimate.margin / n
@@ -138,7 +138,7 @@ def _fitted(
     return scaled / total if total > 0 else weights
 
 
-def _uniform(rows: int, columns: int) -> Floats:
+def even_points(rows: int, columns: int) -> Floats:
     """Points that fill the unit cube evenly (Sobol' 1967), without a random draw."""
     points: Floats = Sobol(columns, scramble=False).random_base2(int(np.ceil(np.log2(rows))))[:rows]
     return np.clip(points + 0.5 / rows, 0.0, 1.0 - 1e-12)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit
@@ -20,6 +20,7 @@ from colonnade.mechanism.equations import (
     raw_gram,
     target_of,
 )
+from colonnade.mechanism.explained import Refit, explained
 from colonnade.mechanism.logistic import SHAPES, LogOdds, cautious, discriminant, log_odds
 from colonnade.mechanism.moments import Floats, Kind, Layout, Moments
 from colonnade.mechanism.objective import Task
@@ -49,7 +50,9 @@ class Model:
     freedom: float
     """Effective number of parameters that the release decided."""
     r_squared: float
-    """Share of the target's variance that the linear fit explains, by the denoised release; nan where unknown."""
+    """Share of the target's variance that a linear fit explains on the records, by the release; nan where unknown."""
+    r_squared_interval: tuple[float, float] | None = None
+    """95% interval of `r_squared`; a model without one says nothing about its R^2."""
 
     def decision(self, encoded: Floats) -> Floats:
         """Predicted label of a linear model, log-odds of a logistic one."""
@@ -132,7 +135,10 @@ def _solve(
             own = np.diag(moments.std)[columns]
             ridge = 4.0 * float(np.max(own[np.isfinite(own)], initial=0.0)) / moments.n
         fit = Fit(_unrepaired(system, ridge, trim=method == "zhang"), float("nan"), float(len(columns)))
-    explained = _explained(estimate, system, target, fit)
+    stated = None
+    if task is Task.LINEAR and method == "default" and centred:
+        refit = _refit(system, None if own_ridge else ridge)
+        stated = explained(moments, estimate, target, columns, system, fit.weights, refit)
     full = np.zeros(layout.width)
     full[columns] = fit.weights
     if task is Task.LINEAR:
@@ -148,9 +154,9 @@ def _solve(
         full[columns] = odds.fit.weights
         full[0] = odds.intercept - full @ _means(estimate)
     names, coefficients, constant = _dropped(layout, chosen, full)
-    return Model(
-        task.value, target.name, names, coefficients, constant, method, float(ridge), float(fit.freedom), explained
-    )
+    share, interval = (float("nan"), None) if stated is None else (stated.value, (stated.low, stated.high))
+    penalty, freedom = float(ridge), float(fit.freedom)
+    return Model(task.value, target.name, names, coefficients, constant, method, penalty, freedom, share, interval)
 
 
 def _log_odds(
@@ -221,13 +227,11 @@ def _unrepaired(system: NoisyEquations, ridge: float, *, trim: bool) -> Floats:
     return result
 
 
-def _explained(estimate: Estimate, system: NoisyEquations, target: Target, fit: Fit) -> float:
-    at = target.coordinate
-    total = float(estimate.covariance[at, at]) / estimate.n
-    if not np.isfinite(estimate.std[at, at]) or total <= 0:
-        return float("nan")
-    w = fit.weights
-    return float(np.clip((2 * w @ system.right - w @ system.gram @ w) / total, -1.0, 1.0))
+def _refit(system: NoisyEquations, ridge: float | None) -> Refit:
+    """How the weights follow from a right-hand side."""
+    if ridge is not None:
+        return lambda right: ridge_weights(system.gram, right, ridge)
+    return lambda right: posterior(replace(system, right=right)).weights
 
 
 def _means(estimate: Estimate) -> Floats:
