@@ -7,30 +7,26 @@ positive class, which a release knows only up to its noise: `known` is the log-l
 
 from __future__ import annotations
 
-import csv
 import json
 import multiprocessing
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from scipy.special import logit
-from scipy.stats import rankdata
+from numpy.typing import NDArray
 
-from colonnade.mechanism.denoise import denoise
-from colonnade.mechanism.equations import target_of
 from colonnade.mechanism.moments import Moments
-from colonnade.mechanism.objective import Task
-from colonnade.mechanism.solve import released_share, solve
 from experiments.data.hard import HARD, TEST
 from experiments.paper import catalogue
+from experiments.paper.listing import read
 from experiments.paper.methods import APPROXIMATE, OURS, PURE, Cell
 from experiments.paper.protocol import Array, Encoded, Replicate, Terms
+from experiments.paper.simulated import made_up, scores
 from experiments.paper.store import ROOT, Store, code_digest, seed_of
 
 DATA = (*catalogue.CLASSIFIED, *HARD)
@@ -42,50 +38,19 @@ STORE = ROOT / ".cache" / "experiments" / "logloss.jsonl"
 CELLS = tuple((privacy, epsilon) for privacy in (PURE, APPROXIMATE) for epsilon in EPSILONS)
 
 
-class Fresh(Replicate):
-    """A random order of a made-up data set whose last `TEST` records are for the test."""
-
-    def __init__(self, encoded: Encoded, number: int) -> None:
-        super().__init__(encoded, number)
-        order = np.random.default_rng([1000, number]).permutation(self.dataset.frame.height)
-        self._train, self._test = order[:-TEST], order[-TEST:]
-
-
 @lru_cache(maxsize=1)
 def _encoded(key: str) -> Encoded:
     return Encoded(HARD[key]())
 
 
-@lru_cache(maxsize=1)
-def replicate(key: str, number: int) -> Replicate:
-    """One split of a data set."""
-    return Fresh(_encoded(key), number) if key in HARD else catalogue.replicate(key, number)
-
-
-def log_loss(score: Array, y: Array) -> float:
-    """Mean log-loss of log-odds."""
-    return float(np.mean(np.logaddexp(0.0, score) - y * score))
-
-
-def auc(score: Array, y: Array) -> float:
-    """The chance that a positive record scores higher than a negative one."""
-    positive = float(y.sum())
-    ranks = float(rankdata(score)[y > 0.5].sum())
-    return (ranks - positive * (positive + 1) / 2) / (positive * (len(y) - positive))
-
-
-def scores(r: Replicate, moments: Moments) -> dict[str, float]:
-    """What one release is worth on the test rows."""
-    model = solve(moments, Task.LOGISTIC)
-    score = model.decision(np.column_stack([r._unseen[name] for name in model.features]))
-    share = released_share(denoise(moments), target_of(moments.layout, Task.LOGISTIC, None))
-    return {
-        "log_loss": log_loss(score, r.y_test),
-        "accuracy": float(np.mean((score > 0) == (r.y_test > 0.5))),
-        "auc": auc(score, r.y_test),
-        "base": log_loss(np.full(len(r.y_test), float(logit(r.y.mean()))), r.y_test),
-        "known": log_loss(np.full(len(r.y_test), float(logit(share))), r.y_test),
-    }
+@lru_cache(maxsize=12)
+def plan_of(key: str, privacy: str, epsilon: float) -> Moments:
+    """A release of a made-up data set by the protocol: what is released, and the noise on it."""
+    r = Replicate(_encoded(key), 0)
+    size = r.dataset.frame.height - TEST
+    r._train = np.arange(size)
+    delta = 1 / size if privacy == APPROXIMATE else 0.0
+    return r.run(Terms(epsilon, delta, PARTIES, COLLUSION), b"a plan").release.moments()
 
 
 def _name(data: str, privacy: str, epsilon: float, number: int) -> str:
@@ -97,12 +62,24 @@ def _work(data: str, number: int, path: Path) -> tuple[str, int]:
     for privacy, epsilon in CELLS:
         name = _name(data, privacy, epsilon, number)
         if store.get(name) is None:
-            r = replicate(data, number)
-            delta = 1 / r.n if privacy == APPROXIMATE else 0.0
             seed = seed_of(Cell(data, OURS, privacy, epsilon, PARTIES, COLLUSION), number)
-            release = r.run(Terms(epsilon, delta, PARTIES, COLLUSION), seed).release
-            store.put(name, scores(r, release.moments()))
+            store.put(name, _measure(data, number, privacy, epsilon, seed))
     return data, number
+
+
+def _measure(data: str, number: int, privacy: str, epsilon: float, seed: bytes) -> dict[str, float]:
+    """Real data through the protocol; made-up data with the same noise, drawn in one place."""
+    if data in HARD:
+        return made_up(_columns(data), TEST, number, plan_of(data, privacy, epsilon), seed)
+    r = catalogue.replicate(data, number)
+    terms = Terms(epsilon, 1 / r.n if privacy == APPROXIMATE else 0.0, PARTIES, COLLUSION)
+    return scores(r.run(terms, seed).release.moments(), r._unseen, r.y_test, float(r.y.mean()))
+
+
+@lru_cache(maxsize=1)
+def _columns(key: str) -> dict[str, NDArray[np.generic]]:
+    frame = _encoded(key).dataset.frame
+    return {name: np.asarray(frame[name].to_list()) for name in frame.columns}
 
 
 @dataclass(frozen=True)
@@ -170,27 +147,10 @@ def verdict(means: dict[str, float], rise: float, rise_error: float) -> str:
     return "above"
 
 
-FIELDS = tuple(f.name for f in fields(Row))
-
-
-def csv_text(rows: Sequence[Row], header: dict[str, str]) -> str:
-    """The rows with what is needed to make them again."""
-    lines = [f"# {key}: {value}" for key, value in header.items()]
-    lines.append(",".join(FIELDS))
-    for row in rows:
-        values = [f"{v:.6g}" if isinstance(v, float) else str(v) for v in asdict(row).values()]
-        lines.append(",".join(f'"{v}"' if "," in v else v for v in values))
-    return "\n".join(lines) + "\n"
-
-
 def markdown(text: str) -> str:
     """The table of a csv."""
-    lines = text.splitlines()
-    start = next(i for i, line in enumerate(lines) if not line.startswith("# "))
-    header = dict(line[2:].split(": ", 1) for line in lines[:start])
-    rows = list(csv.DictReader(lines[start:]))
+    out, rows = read(text)
     kept = sum(row["rule"] == "holds" for row in rows)
-    out = [f"# {header.pop('title')}", "", *(f"- {key}: {value}" for key, value in header.items()), ""]
     out += [
         f"The rule holds in {kept} of {len(rows)} cells: mean log-loss at most the base rate's + {MARGIN}, and not",
         "above the next smaller epsilon's by more than two standard errors of the difference on the same splits. The",
@@ -206,10 +166,3 @@ def markdown(text: str) -> str:
         figures += [f"{float(r[key]):.4f}" for key in ("base", "known", "accuracy", "auc")]
         out.append(place + "| " + " | ".join([*figures, change, r["rule"]]) + " |")
     return "\n".join(out) + "\n"
-
-
-def write(rows: Sequence[Row], folder: Path, header: dict[str, str]) -> None:
-    """The csv, and the markdown that is a function of it."""
-    text = csv_text(rows, header)
-    (folder / "logloss.csv").write_text(text, encoding="utf-8")
-    (folder / "logloss.md").write_text(markdown(text), encoding="utf-8")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import multiprocessing
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -25,6 +23,7 @@ from colonnade.table import table_from
 from colonnade.transport.embedded import run_embedded
 from experiments.data import Dataset, adult_hours, cps_wages, encode, partition
 from experiments.data.dataset import categorical, numeric
+from experiments.paper.listing import read
 from experiments.paper.methods import APPROXIMATE, PURE
 
 RELEASES = 100
@@ -130,22 +129,9 @@ def run(data: Sequence[str], releases: int, workers: int) -> list[Row]:
     return rows
 
 
-def csv_text(rows: Sequence[Row], header: dict[str, str]) -> str:
-    """The rows with what is needed to make them again."""
-    lines = [f"# {key}: {value}" for key, value in header.items()]
-    lines.append(",".join(f.name for f in fields(Row)))
-    for row in rows:
-        values = [f"{v:.6g}" if isinstance(v, float) else str(v) for v in asdict(row).values()]
-        lines.append(",".join(f'"{v}"' if "," in v else v for v in values))
-    return "\n".join(lines) + "\n"
-
-
 def markdown(text: str) -> str:
     """The table of a csv."""
-    lines = text.splitlines()
-    start = next(i for i, line in enumerate(lines) if not line.startswith("# "))
-    header = dict(line[2:].split(": ", 1) for line in lines[:start])
-    out = [f"# {header.pop('title')}", "", *(f"- {key}: {value}" for key, value in header.items()), ""]
+    out, rows = read(text)
     out += [
         f"The rule: where an R² is stated, its mean is within {LIMIT} of the mean R² of the same models on the",
         f"records, and the 95% intervals cover at least {COVER:.0%}. R² is not stated where its interval would reach",
@@ -154,16 +140,9 @@ def markdown(text: str) -> str:
         "| data | privacy | ε | stated in | R² stated | R² on the records | difference | half-width | covered | rule |",
         "|---" * 10 + "|",
     ]
-    for r in csv.DictReader(lines[start:]):
+    for r in rows:
         figures = [r["mean"], r["truth"], r["difference"], r["half"], r["cover"]]
         told = ["" if v == "nan" else f"{float(v):.3f}" for v in figures]
         place = f"| {r['data']} | {r['privacy']} | {float(r['epsilon']):g} | {r['stated']} of {r['releases']} | "
         out.append(place + " | ".join([*told, r["rule"]]) + " |")
     return "\n".join(out) + "\n"
-
-
-def write(rows: Sequence[Row], folder: Path, header: dict[str, str]) -> None:
-    """The csv, and the markdown that is a function of it."""
-    text = csv_text(rows, header)
-    (folder / "rsquared.csv").write_text(text, encoding="utf-8")
-    (folder / "rsquared.md").write_text(markdown(text), encoding="utf-8")
