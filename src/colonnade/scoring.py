@@ -98,6 +98,9 @@ def write_model(public: PublicModel) -> bytes:
     model = asdict(public.model)
     for key in ("ridge", "r_squared"):
         model[key] = model[key] if math.isfinite(model[key]) else None
+    # Left out where there is none, as in files from before it was stated.
+    if (interval := model.pop("r_squared_interval")) is not None:
+        model["r_squared_interval"] = list(interval)
     content = {
         "format": FORMAT,
         "model": {**model, "features": list(model["features"]), "coefficients": list(model["coefficients"])},
@@ -126,6 +129,9 @@ def _parse(content: Mapping[str, Any]) -> PublicModel:
         fields["ridge"] = math.inf
     if fields["r_squared"] is None:
         fields["r_squared"] = math.nan
+    if "r_squared_interval" in fields:
+        low, high = (float(end) for end in fields["r_squared_interval"])
+        fields["r_squared_interval"] = (low, high)
     model = Model(**fields)
     if len(model.features) != len(model.coefficients):
         raise ValueError("as many coefficients as features")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -134,6 +134,12 @@ def equations(
         frozenset(i for i, a in enumerate(layout.attributes) if getattr(a, "ordered", False)),
         largest,
     )
+
+
+def possible(system: NoisyEquations, variance: float) -> NoisyEquations:
+    """The same with every covariance within reach of a target of the given variance: a constant column has none."""
+    reach = np.sqrt(np.maximum(np.diag(system.gram), 0.0) * variance)
+    return replace(system, right=np.clip(system.right, -reach, reach))
 
 
 def _ceilings(estimate: Estimate, columns: Sequence[int], variance: float, split: bool) -> Floats:

@@ -9,6 +9,7 @@ fitting of the weights to every pair table (Deming & Stephan 1940). Nothing is r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,15 +28,22 @@ JITTER = 1e-6
 EDGE = 1e-4
 
 
-def plausible_records(estimate: Estimate, attributes: Sequence[int], count: int) -> tuple[Floats, Floats]:
-    """A sample of the coordinates of some attributes (a row for each record, full width) and its weights, of sum 1."""
+def plausible_records(
+    estimate: Estimate, attributes: Sequence[int], count: int, first: int | None = None
+) -> tuple[Floats, Floats]:
+    """A sample of the coordinates of some attributes (a row for each record, full width) and its weights, of sum 1.
+
+    `first` is drawn before all others, so that each of them is a mixture over its levels.
+    """
     layout, n = estimate.layout, estimate.n
-    uniform = _uniform(count, len(attributes))
     records = np.zeros((count, layout.width))
     records[:, 0] = 1.0
     weights = np.full(count, 1.0 / count)
     levels: dict[int, Levels] = {}
     order = sorted(attributes, key=lambda i: (layout.attributes[i].kind is Kind.SIGNED, -layout.attributes[i].size))
+    if first is not None:
+        order = [first, *(i for i in order if i != first)]
+    uniform = even_points(count, len(order))
     free = [k for i in order for k in _free(estimate, i)]
     lower = _factor(estimate, free)
     means = estimate.margin / n
@@ -63,6 +71,16 @@ def plausible_records(estimate: Estimate, attributes: Sequence[int], count: int)
         shocks[:, here] = np.linalg.solve(lower[here, here], surprise.T).T
         done += len(own)
     return records, weights
+
+
+def with_target(estimate: Estimate, columns: Sequence[int], coordinate: int, covariance: Floats) -> Estimate:
+    """The estimate with the given covariances, per record, of some columns with one level of a two-level attribute."""
+    span = estimate.layout.span(int(estimate.layout.attribute_of[coordinate]))
+    value, at = estimate.value.copy(), list(columns)
+    for level in range(span.start, span.stop):
+        own = estimate.n * (covariance if level == coordinate else -covariance)
+        value[level, at] = value[at, level] = estimate.margin[at] * estimate.margin[level] / estimate.n + own
+    return replace(estimate, value=value)
 
 
 def _free(estimate: Estimate, attribute: int) -> list[int]:
@@ -120,7 +138,7 @@ def _fitted(
     return scaled / total if total > 0 else weights
 
 
-def _uniform(rows: int, columns: int) -> Floats:
+def even_points(rows: int, columns: int) -> Floats:
     """Points that fill the unit cube evenly (Sobol' 1967), without a random draw."""
     points: Floats = Sobol(columns, scramble=False).random_base2(int(np.ceil(np.log2(rows))))[:rows]
     return np.clip(points + 0.5 / rows, 0.0, 1.0 - 1e-12)

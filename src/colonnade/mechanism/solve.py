@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit
 
-from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.denoise import Estimate, complete, denoise
 from colonnade.mechanism.equations import (
     Target,
@@ -16,14 +16,17 @@ from colonnade.mechanism.equations import (
     coordinates_of,
     equations,
     known_means,
+    possible,
     raw_gram,
     target_of,
 )
-from colonnade.mechanism.logistic import discriminant, log_odds
+from colonnade.mechanism.explained import Refit, explained
+from colonnade.mechanism.logistic import SHAPES, LogOdds, cautious, discriminant, log_odds
 from colonnade.mechanism.moments import Floats, Kind, Layout, Moments
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.plausible import plausible_records
+from colonnade.mechanism.plausible import plausible_records, with_target
 from colonnade.mechanism.posterior import Fit, NoisyEquations, equivalent_ridge, posterior, ridge_weights, widened
+from colonnade.mechanism.shrinkage import bounded_mean
 
 METHODS = ("default", "zhang", "raw")
 RECORDS = 8192
@@ -47,7 +50,9 @@ class Model:
     freedom: float
     """Effective number of parameters that the release decided."""
     r_squared: float
-    """Share of the target's variance that the linear fit explains, by the denoised release; nan where unknown."""
+    """Share of the target's variance that a linear fit explains on the records, by the release; nan where unknown."""
+    r_squared_interval: tuple[float, float] | None = None
+    """95% interval of `r_squared`; a model without one says nothing about its R^2."""
 
     def decision(self, encoded: Floats) -> Floats:
         """Predicted label of a linear model, log-odds of a logistic one."""
@@ -94,13 +99,6 @@ def ridge_path(
     return tuple(_solve(moments, estimate, task, "default", r, features, label, intercept) for r in ridges)
 
 
-def r_squared(moments: Moments, model: Model) -> float:
-    """Share of the target's variance that a model's linear fit explains, by the denoised release."""
-    if not np.isfinite(model.r_squared):
-        raise ReleaseError(f"R^2 needs the square of the label, which the release lacks, label={model.label}")
-    return model.r_squared
-
-
 def _solve(
     moments: Moments,
     estimate: Estimate,
@@ -117,6 +115,8 @@ def _solve(
     centred = intercept and known_means(estimate, [*coordinates_of(layout, chosen), target.coordinate])
     columns = coordinates_of(layout, chosen, dropped=not centred)
     system = equations(moments, estimate, columns, target, centred)
+    if method == "default":
+        system = possible(system, _largest_variance(estimate, target, centred))
     own_ridge = ridge is None
     if ridge is not None:
         weights = ridge_weights(system.gram, system.right, ridge)
@@ -135,7 +135,10 @@ def _solve(
             own = np.diag(moments.std)[columns]
             ridge = 4.0 * float(np.max(own[np.isfinite(own)], initial=0.0)) / moments.n
         fit = Fit(_unrepaired(system, ridge, trim=method == "zhang"), float("nan"), float(len(columns)))
-    explained = _explained(estimate, system, target, fit)
+    stated = None
+    if task is Task.LINEAR and method == "default" and centred:
+        refit = _refit(system, None if own_ridge else ridge)
+        stated = explained(moments, estimate, target, columns, system, fit.weights, refit)
     full = np.zeros(layout.width)
     full[columns] = fit.weights
     if task is Task.LINEAR:
@@ -144,21 +147,74 @@ def _solve(
             middle = target.shift + target.scale * estimate.margin[target.coordinate] / moments.n
             full[0] = middle - full @ _means(estimate)
     elif not centred:
-        # The paper's expansion at 0: the log-odds are 4 times the linear fit to y - 1/2.
-        full *= 4.0 * target.scale
+        full, constant = _uncentred(moments, estimate, target, columns, system, fit, method == "default" and own_ridge)
+        full[0] = constant if intercept else 0.0
     else:
-        share = float(np.clip(estimate.margin[target.coordinate] / moments.n, 1e-6, 1 - 1e-6))
-        if method == "default" and own_ridge and len(columns) <= MOST_COLUMNS:
-            records, weights = plausible_records(estimate, chosen, RECORDS)
-            odds = log_odds(system, share, records[:, columns] - _means(estimate)[columns], weights, moments.n)
-        else:
-            odds = discriminant(system, fit, share)
+        odds = _log_odds(moments, estimate, target, chosen, columns, system, fit, method == "default" and own_ridge)
         full[columns] = odds.fit.weights
         full[0] = odds.intercept - full @ _means(estimate)
     names, coefficients, constant = _dropped(layout, chosen, full)
-    return Model(
-        task.value, target.name, names, coefficients, constant, method, float(ridge), float(fit.freedom), explained
-    )
+    share, interval = (float("nan"), None) if stated is None else (stated.value, (stated.low, stated.high))
+    penalty, freedom = float(ridge), float(fit.freedom)
+    return Model(task.value, target.name, names, coefficients, constant, method, penalty, freedom, share, interval)
+
+
+def _log_odds(
+    moments: Moments,
+    estimate: Estimate,
+    target: Target,
+    chosen: Sequence[int],
+    columns: Sequence[int],
+    system: NoisyEquations,
+    fit: Fit,
+    shrunk: bool,
+) -> LogOdds:
+    """The logistic fit by the features' law where noise is shrunk and columns are few enough; else the discriminant."""
+    share = released_share(estimate, target)
+    if not shrunk or len(columns) > MOST_COLUMNS:
+        return discriminant(system, fit, share)
+    start = posterior(system, SHAPES)
+    two = moments.layout.attributes[target.attribute].size == 2
+    drawn = with_target(estimate, columns, target.coordinate, system.gram @ start.weights) if two else estimate
+    records, weights = plausible_records(drawn, chosen, RECORDS, target.attribute if two else None)
+    return log_odds(system, start, share, records[:, columns], weights, moments.n)
+
+
+def _uncentred(
+    moments: Moments,
+    estimate: Estimate,
+    target: Target,
+    columns: Sequence[int],
+    system: NoisyEquations,
+    fit: Fit,
+    shrunk: bool,
+) -> tuple[Floats, float]:
+    """Log-odds and intercept where the features' means are unknown."""
+    full = np.zeros(moments.layout.width)
+    if shrunk and moments.traces and np.isfinite(estimate.std[0, target.coordinate]):
+        odds = cautious(system, fit, released_share(estimate, target))
+        full[columns] = target.scale * odds.fit.weights
+        return full, odds.intercept
+    # The paper's expansion at 0: the log-odds are 4 times the linear fit to y - 1/2.
+    full[columns] = 4.0 * target.scale * fit.weights
+    return full, 0.0
+
+
+def _largest_variance(estimate: Estimate, target: Target, centred: bool) -> float:
+    """Of a coordinate in [0, 1] by its mean; of a signed one 1."""
+    if estimate.layout.attributes[target.attribute].kind is Kind.SIGNED or not centred:
+        return 1.0
+    mean = float(np.clip(estimate.margin[target.coordinate] / estimate.n, 0.0, 1.0))
+    return mean * (1.0 - mean)
+
+
+def released_share(estimate: Estimate, target: Target) -> float:
+    """The positive class's share, as far as its noise lets it be known."""
+    mean = target.shift + target.scale * float(estimate.margin[target.coordinate]) / estimate.n
+    std = abs(target.scale) * float(estimate.std[0, target.coordinate]) / estimate.n
+    if estimate.layout.attributes[target.attribute].kind is Kind.SIGNED:
+        mean = bounded_mean(mean, std, 0.0, 1.0)
+    return float(np.clip(mean, 1e-6, 1 - 1e-6))
 
 
 def _unrepaired(system: NoisyEquations, ridge: float, *, trim: bool) -> Floats:
@@ -171,13 +227,11 @@ def _unrepaired(system: NoisyEquations, ridge: float, *, trim: bool) -> Floats:
     return result
 
 
-def _explained(estimate: Estimate, system: NoisyEquations, target: Target, fit: Fit) -> float:
-    at = target.coordinate
-    total = float(estimate.covariance[at, at]) / estimate.n
-    if not np.isfinite(estimate.std[at, at]) or total <= 0:
-        return float("nan")
-    w = fit.weights
-    return float(np.clip((2 * w @ system.right - w @ system.gram @ w) / total, -1.0, 1.0))
+def _refit(system: NoisyEquations, ridge: float | None) -> Refit:
+    """How the weights follow from a right-hand side."""
+    if ridge is not None:
+        return lambda right: ridge_weights(system.gram, right, ridge)
+    return lambda right: posterior(replace(system, right=right)).weights
 
 
 def _means(estimate: Estimate) -> Floats:

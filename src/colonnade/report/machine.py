@@ -22,7 +22,9 @@ def model_json(public: PublicModel) -> dict[str, Any]:
         "method": model.method,
         "ridge": model.ridge,
         "effective_parameters": model.freedom,
-        "r_squared": model.r_squared,
+        # A file from before intervals states an R² that is not corrected for noise.
+        "r_squared": None if model.r_squared_interval is None else model.r_squared,
+        "r_squared_interval": None if model.r_squared_interval is None else list(model.r_squared_interval),
     }
 
 

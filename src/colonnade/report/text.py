@@ -209,8 +209,11 @@ def _quality(model: Model) -> Text:
     parts = [f"method {model.method}", f"{model.freedom:.3g} effective parameters"]
     if model.ridge == model.ridge and model.ridge not in (float("inf"), 0.0):
         parts.append(f"ridge {model.ridge:.3g} per record")
-    if model.r_squared == model.r_squared:
-        parts.append(f"R² {model.r_squared:.3f} by the release itself")
+    if model.r_squared_interval is not None:
+        low, high = model.r_squared_interval
+        parts.append(f"R² on the records {model.r_squared:.3f}, 95% interval {low:.3f} to {high:.3f}")
+    elif model.task == "linear":
+        parts.append("R² cannot be known from this release")
     return Text("; ".join(parts), style="dim")
 
 

@@ -16,7 +16,7 @@ from colonnade.mechanism.equations import chosen_attributes, coordinates_of, equ
 from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plausible import plausible_records
-from colonnade.mechanism.solve import METHODS, Model, r_squared, ridge_path, solve
+from colonnade.mechanism.solve import METHODS, Model, ridge_path, solve
 from tests.unit.mechanism.releases import Records, make_records, release, release_of
 
 LINEAR = make_records(6000, 3, logistic=False)
@@ -127,7 +127,19 @@ def test_one_release_many_questions() -> None:
     y = 2 * LINEAR.target - 1
     fit = least_squares(LINEAR)
     expected_r2 = 1 - np.mean((y - fit[0] - LINEAR.features @ fit[1:]) ** 2) / np.var(y)
-    assert r_squared(moments, path[0]) == pytest.approx(expected_r2, abs=0.01)
+    assert path[0].r_squared == pytest.approx(expected_r2, abs=0.01)
+    assert path[0].r_squared_interval[0] < expected_r2 < path[0].r_squared_interval[1]
+
+
+def test_no_r_squared_without_the_labels_square_nor_for_probabilities_nor_in_noise() -> None:
+    quiet = release_of(LINEAR, 1.0, 1.0, 1, indicators=False, square=True)
+    assert solve(quiet, Task.LINEAR).r_squared_interval is not None
+    silent = [
+        solve(release_of(LINEAR, 1.0, 1.0, 1, indicators=False), Task.LINEAR),
+        solve(release_of(LOGISTIC, 1.0, 1.0, 1, indicators=True), Task.LOGISTIC),
+        solve(release_of(LINEAR, 900.0, 600.0, 1, indicators=False, square=True), Task.LINEAR),
+    ]
+    assert all(np.isnan(model.r_squared) and model.r_squared_interval is None for model in silent)
 
 
 def test_without_intercept() -> None:
@@ -205,8 +217,6 @@ def test_refusals() -> None:
         solve(moments, Task.LINEAR, label="weight")
     with pytest.raises(StudyError, match="must be a level"):
         solve(moments, Task.LOGISTIC, label="income")
-    with pytest.raises(ReleaseError, match=r"R\^2 needs"):
-        r_squared(moments, solve(moments, Task.LINEAR))
     hidden = replace(moments, std=np.where(np.arange(12) == 5, np.inf, moments.std))
     with pytest.raises(ReleaseError, match="needs its products"):
         solve(hidden, Task.LINEAR)

@@ -1,0 +1,36 @@
+"""A model file keeps R² with its interval, and files from before there was one are still read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from colonnade.foundation.schema import Numeric, Schema
+from colonnade.mechanism.release import read_sealed, write_sealed
+from colonnade.mechanism.solve import Model
+from colonnade.report.machine import model_json
+from colonnade.scoring import FORMAT, PublicModel, read_model, write_model
+
+MODEL = Model("linear", "a.y", ("x",), (0.5,), 0.1, "default", 0.01, 1.0, 0.3, (0.26, 0.34))
+PUBLIC = PublicModel(MODEL, "s", Schema({"a": {"x": Numeric(0, 1), "y": Numeric(0, 1)}}), "a.y", "d")
+
+
+def test_r_squared_and_its_interval_are_kept() -> None:
+    assert read_model(write_model(PUBLIC)) == PUBLIC
+    assert model_json(PUBLIC)["r_squared_interval"] == [0.26, 0.34]
+
+
+def test_an_unknown_r_squared_is_kept_as_unknown() -> None:
+    public = replace(PUBLIC, model=replace(MODEL, r_squared=math.nan, r_squared_interval=None))
+    read = read_model(write_model(public))
+    assert math.isnan(read.model.r_squared)
+    assert read.model.r_squared_interval is None
+
+
+def test_a_file_from_before_intervals_is_read_as_it_was_and_states_no_r_squared() -> None:
+    content = read_sealed(write_model(PUBLIC), FORMAT, "model")
+    del content["model"]["r_squared_interval"]
+    old = write_sealed(content)
+    public = read_model(old)
+    assert write_model(public) == old
+    assert model_json(public)["r_squared"] is None
