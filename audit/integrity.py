@@ -60,9 +60,9 @@ class Verdict:
 
 
 def draw_study(draw: np.random.Generator) -> Study:
-    """A study of one to five parties: wide or mixed, few records or many, any law, release, product and calibration."""
-    parties, wide = int(draw.integers(1, 6)), draw.random() < 0.35
-    rows = int(np.exp(draw.uniform(np.log(40), np.log(6_000))))
+    """A study of one to four parties: wide or mixed, few records or many, any law, release, product and calibration."""
+    parties, wide = int(draw.integers(1, 5)), draw.random() < 0.35
+    rows = int(np.exp(draw.uniform(np.log(40), np.log(3_000))))
     product = str(draw.choice(["lattice", "plain", "bgn"], p=[0.75, 0.2, 0.05]))
     if product == "bgn":
         parties, wide, rows = 2, False, int(draw.integers(8, 20))
@@ -70,7 +70,7 @@ def draw_study(draw: np.random.Generator) -> Study:
     data: dict[str, Any] = {}
     for k in range(parties):
         own: dict[str, Column] = {}
-        for j in range(int(draw.integers(1, 40 if wide else 3 if product == "bgn" else 5))):
+        for j in range(int(draw.integers(1, 30 if wide else 3 if product == "bgn" else 5))):
             name = f"p{k}c{j}"
             own[name], data[name] = _draw_column(draw, rows, wide)
         schema[f"p{k}"] = own

@@ -1,6 +1,7 @@
 """Made-up classes that are hard for a solver: nearly dependent columns, rare classes, few records, no signal.
 
-None of them was used to choose a constant of the solver. Each is a function of its seed, with the schema in public.
+No constant of the solver was fitted to them, but its design was judged with them and with Adult and Dutch in view. Each
+is a function of its seed, with the schema in public.
 """
 
 from collections.abc import Callable
