@@ -1,0 +1,101 @@
+"""A party's ids as digests under the session, in bins by a public hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.crypto.alignment.code import HIGH
+from colonnade.crypto.product import Words
+from colonnade.foundation.errors import AlignmentError
+
+DIGEST_BYTES = 64
+_CHUNK = 1 << 16
+
+
+@dataclass
+class Bin:
+    """The ids of one bin: rows of the party's file, and what their digests say."""
+
+    rows: NDArray[np.integer]
+    tags: Words
+    """Two words by which ids are told apart."""
+    messages: Words
+    """85 bits that the code spreads."""
+    slots: Words
+    coins: Words
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Ids:
+    """Digests of distinct ids, chunk by chunk; they are let go bin by bin."""
+
+    def __init__(self, party: str, ids: Sequence[str], session: bytes) -> None:
+        """Refuse ids that are none, repeated or no text; errors name rows, never an id."""
+        self.count = len(ids)
+        if not self.count:
+            raise AlignmentError(f"party {party!r} must have ids, got none")
+        try:
+            self._chunks = list(_digests(ids, session))
+        except UnicodeEncodeError:
+            raise AlignmentError(f"ids of party {party!r} must be valid Unicode, got one that is not") from None
+        _refuse_repeated(party, self._chunks)
+
+    def bins(self, count: int) -> list[list[tuple[NDArray[np.integer], Words]]]:
+        """Rows and digests of each bin, in pieces; the chunks are given up."""
+        kind = np.int32 if self.count < 1 << 31 else np.int64
+        bins: list[list[tuple[NDArray[np.integer], Words]]] = [[] for _ in range(count)]
+        start = 0
+        self._chunks.reverse()
+        while self._chunks:
+            words = self._chunks.pop()
+            rows = np.arange(start, start + len(words), dtype=kind)
+            start += len(words)
+            if count == 1:
+                bins[0].append((rows, words))
+                continue
+            of = (words[:, 0] % np.uint64(count)).astype(np.int64)
+            order = np.argsort(of, kind="stable")
+            ends = np.cumsum(np.bincount(of, minlength=count))
+            for which, (first, last) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+                mine = order[first:last]
+                bins[which].append((rows[mine], words[mine]))
+        return bins
+
+
+def joined(pieces: list[tuple[NDArray[np.integer], Words]]) -> Bin:
+    """A bin from its pieces."""
+    words = np.concatenate([words for _, words in pieces])
+    messages = words[:, 2:4].copy()
+    messages[:, 1] &= HIGH
+    tags, slots, coins = (np.ascontiguousarray(words[:, part]) for part in (slice(0, 2), slice(4, 7), 7))
+    return Bin(np.concatenate([rows for rows, _ in pieces]), tags, messages, slots, coins)
+
+
+def _digests(ids: Sequence[str], session: bytes) -> Iterator[Words]:
+    """BLAKE2b-512 of session and id: tag 16 bytes, message 16, three slots of 8, coins 8."""
+    texts = iter(ids)
+    while chunk := list(islice(texts, _CHUNK)):
+        # The session's 32 bytes as a prefix: a key would cost BLAKE2b a second block.
+        whole = b"".join([blake2b(session + text.encode()).digest() for text in chunk])
+        yield np.frombuffer(whole, "<u8").reshape(-1, DIGEST_BYTES // 8)
+
+
+def _refuse_repeated(party: str, chunks: list[Words]) -> None:
+    firsts = np.sort(np.concatenate([words[:, 0] for words in chunks]))
+    if not (firsts[1:] == firsts[:-1]).any():
+        return
+    tags = np.concatenate([words[:, :2] for words in chunks])
+    order = np.lexsort((tags[:, 1], tags[:, 0]))
+    alike = (tags[order[1:]] == tags[order[:-1]]).all(axis=1)
+    if repeated := int(alike.sum()):
+        # The sort is stable: whoever follows its like has the higher row.
+        first = int(order[1:][alike].min())
+        raise AlignmentError(f"ids of party {party!r} must be distinct, got {repeated} repeated, first at row {first}")

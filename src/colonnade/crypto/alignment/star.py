@@ -1,0 +1,323 @@
+"""The two roles of an alignment after the greetings: the hub, which evaluates its partners' functions, and a partner.
+
+Both take whole bodies and give whole bodies; what is on the wire is the party's matter.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from colonnade.crypto.alignment.base_ot import CHOICE_BYTES, COUNT, BaseReceiver, BaseSender
+from colonnade.crypto.alignment.check import PROOF_BYTES
+from colonnade.crypto.alignment.code import LENGTH
+from colonnade.crypto.alignment.frames import Channel
+from colonnade.crypto.alignment.ids import Bin, Ids, joined
+from colonnade.crypto.alignment.kem_ot import KEM_CHOICE_BYTES, KEM_REPLY_BYTES, KemReceiver, KemSender, mixed
+from colonnade.crypto.alignment.kernels import Kernels
+from colonnade.crypto.alignment.oblivious import Store
+from colonnade.crypto.alignment.oprf import Codewords, Evaluator, KeyHolder
+from colonnade.crypto.alignment.sizes import Sizes
+from colonnade.crypto.product import Words
+from colonnade.foundation.errors import AlignmentError, MessageError
+from colonnade.foundation.randomness import Randomness
+
+SLOT_BYTES = 16
+GROUP_BYTES = 32
+Rows = NDArray[np.int64]
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a role begins with."""
+
+    name: str
+    sizes: Sizes
+    me: int
+    ids: Ids
+    channels: Mapping[str, Channel]
+    kernels: Kernels
+    randomness: Randomness
+    post_quantum: bool
+    step: Step
+
+
+class Role(ABC):
+    """One side after the greetings."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._sizes, self._me, self._channels = setting.sizes, setting.me, setting.channels
+        self._kernels, self._randomness, self._step = setting.kernels, setting.randomness, setting.step
+        self._post_quantum = setting.post_quantum
+        self._bins = setting.ids.bins(self._sizes.bins)
+        self.rows: Rows | None = None
+        """Own rows of the common ids in the common order, once they are known."""
+        self.names = b""
+        """The common ids' tags in that order."""
+        self.group = b""
+        room = self._sizes.capacity(self._me)
+        fullest = max(sum(len(rows) for rows, _ in pieces) for pieces in self._bins)
+        if fullest > room:
+            raise AlignmentError(f"a bin of ids of {setting.name!r} has room for {room}, got {fullest}: start a new session")
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """How often this side tells that a piece of its work is done."""
+
+    @abstractmethod
+    def senders(self, round: str) -> tuple[str, ...]:
+        """Who sends to this side in a round."""
+
+    @abstractmethod
+    def size(self, round: str, sender: str, number: int) -> int:
+        """How large the next body is; zero if there is none."""
+
+    @abstractmethod
+    def send(self, round: str) -> Iterator[tuple[str, bytes]]:
+        """This round's bodies by recipient, made as they are asked for."""
+
+    @abstractmethod
+    def take(self, round: str, sender: str, number: int, body: bytes) -> None:
+        """A body that came."""
+
+    def _bin(self, number: int) -> Bin:
+        """A bin's ids, which are given up."""
+        pieces, self._bins[number] = self._bins[number], []
+        return joined(pieces)
+
+    def _put_in_order(self, rows: NDArray[np.integer], tags: Words) -> None:
+        """The common order: that of the tags' images under a key that the parties alone share."""
+        images = permuted(blake2b(self.group, digest_size=32, person=b"colonnade order").digest(), tags)
+        order = np.argsort(images[:, 0], kind="stable")
+        firsts = images[order, 0]
+        if (firsts[1:] == firsts[:-1]).any():
+            order = np.lexsort((images[:, 1], images[:, 0]))
+        self.rows = rows[order].astype(np.int64)
+        self.names = tags[order].tobytes()
+
+
+class Hub(Role):
+    """The side with the fewest ids: it learns first which of them all hold, and tells the others."""
+
+    def __init__(self, setting: Setting, base: BaseSender) -> None:
+        super().__init__(setting)
+        self._base = base
+        self.group = self._randomness.bytes(GROUP_BYTES)
+        self._evaluators: dict[str, Evaluator] = {}
+        self._replies: dict[str, bytes] = {}
+        self._held: list[tuple[NDArray[np.integer], Words, Words, Words]] = []
+        self._sums: list[Words] = []
+        self._announced: dict[str, list[Words]] = {partner: [] for partner in self._channels}
+
+    @property
+    def steps(self) -> int:
+        return 2 * self._sizes.bins * len(self._channels)
+
+    def senders(self, round: str) -> tuple[str, ...]:
+        return tuple(self._channels) if round in ("choose", "compare") else ()
+
+    def size(self, round: str, sender: str, number: int) -> int:
+        if round == "choose":
+            return 0 if number else CHOICE_BYTES + (KEM_CHOICE_BYTES if self._post_quantum else 0)
+        partner = list(self._channels).index(sender)
+        place = partner + (partner >= self._me)
+        return SLOT_BYTES * self._sizes.slots(place) if number < self._sizes.bins else 0
+
+    def take(self, round: str, sender: str, number: int, body: bytes) -> None:
+        if round == "choose":
+            self._prepare(sender, body)
+        else:
+            self._compare(sender, number, body)
+
+    def _prepare(self, partner: str, body: bytes) -> None:
+        channel = self._channels[partner]
+        context = channel.key("base")
+        zeros, ones = self._base.seeds(context, body[:CHOICE_BYTES])
+        if self._post_quantum:
+            kem = KemSender(context, body[CHOICE_BYTES:])
+            self._replies[partner] = kem.reply
+            zeros, ones = mixed(zeros, kem.keys[0]), mixed(ones, kem.keys[1])
+        self._evaluators[partner] = Evaluator(zeros, ones, channel.key("oprf"), channel.key("check"))
+
+    def send(self, round: str) -> Iterator[tuple[str, bytes]]:
+        if round == "matrix":
+            yield from self._replies.items()
+            for number in range(self._sizes.bins):
+                yield from self._matrices(number)
+            self._evaluators.clear()
+        elif round == "announce":
+            yield from self._announce()
+
+    def _matrices(self, number: int) -> Iterator[tuple[str, bytes]]:
+        ids = self._bin(number)
+        entries = self._sizes.capacity(self._me)
+        codewords = Codewords(ids, entries, self._sizes.matrix_rows, self._kernels, self._randomness)
+        total = np.zeros((len(ids), 2), np.uint64)
+        for partner, evaluator in self._evaluators.items():
+            body, values = evaluator.matrix(codewords, number)
+            total ^= values[:, :2]
+            self._announced[partner].append(values[:, 2:].copy())
+            yield partner, body
+            self._step()
+        self._held.append((ids.rows, ids.tags, ids.slots, ids.coins))
+        self._sums.append(total)
+
+    def _compare(self, partner: str, number: int, body: bytes) -> None:
+        """Add a partner's table at the hub's ids: the total vanishes where all hold the id."""
+        _, _, slots, coins = self._held[number]
+        table = np.frombuffer(body, np.uint64).reshape(-1, 2)
+        place = list(self._channels).index(partner)
+        entries = self._sizes.capacity(place + (place >= self._me))
+        self._sums[number] ^= Store(slots, coins, entries, self._kernels).read(table)
+        self._step()
+
+    def _announce(self) -> Iterator[tuple[str, bytes]]:
+        common = [np.flatnonzero(~total.any(axis=1)) for total in self._sums]
+        counts = np.array([len(found) for found in common], "<u4").tobytes()
+        for partner, values in self._announced.items():
+            yield partner, self.group + counts
+            # Sorted, so that their order says nothing of the hub's file.
+            chosen = [ranked(said[found]) for said, found in zip(values, common, strict=True)]
+            body = np.concatenate(chosen).tobytes()
+            if body:
+                yield partner, body
+        self._announced.clear()
+        rows = np.concatenate([held[0][found] for held, found in zip(self._held, common, strict=True)])
+        tags = np.concatenate([held[1][found] for held, found in zip(self._held, common, strict=True)])
+        self._held.clear()
+        self._sums.clear()
+        self._put_in_order(rows, tags)
+
+
+class Partner(Role):
+    """Any other side: it holds a function's key, and tells the hub its own ids' values in a table."""
+
+    def __init__(self, setting: Setting, hub: str, public: bytes) -> None:
+        super().__init__(setting)
+        self._hub, self._public = hub, public
+        self._bits = np.unpackbits(np.frombuffer(self._randomness.bytes(LENGTH // 8), np.uint8), bitorder="little")
+        self._holder: KeyHolder | None = None
+        self._base: BaseReceiver | None = None
+        self._kem: KemReceiver | None = None
+        self._shares = [c.key("share") for peer, c in self._channels.items() if peer != hub]
+        self._tables: list[Words] = []
+        self._kept: list[tuple[NDArray[np.integer], Words, Words]] = []
+        self._counts: NDArray[np.uint32] | None = None
+
+    @property
+    def steps(self) -> int:
+        return 2 * self._sizes.bins
+
+    def senders(self, round: str) -> tuple[str, ...]:
+        return (self._hub,) if round in ("matrix", "announce") else ()
+
+    def size(self, round: str, sender: str, number: int) -> int:
+        if round == "matrix":
+            number -= self._post_quantum
+            if number < 0:
+                return KEM_REPLY_BYTES
+            return LENGTH * self._sizes.matrix_rows // 8 + PROOF_BYTES if number < self._sizes.bins else 0
+        if number == 0:
+            return GROUP_BYTES + 4 * self._sizes.bins
+        return SLOT_BYTES * int(self._found.sum()) if number == 1 else 0
+
+    @property
+    def _found(self) -> NDArray[np.int64]:
+        assert self._counts is not None
+        return self._counts.astype(np.int64)
+
+    def send(self, round: str) -> Iterator[tuple[str, bytes]]:
+        if round == "choose":
+            context = self._channels[self._hub].key("base")
+            self._base = BaseReceiver(context, self._public, self._bits, self._randomness)
+            choices = self._base.choices
+            if self._post_quantum:
+                self._kem = KemReceiver(context, self._bits, self._randomness)
+                choices += self._kem.choices
+            else:
+                self._hold(self._base.seeds)
+            yield self._hub, choices
+        elif round == "compare":
+            for number in range(len(self._tables)):
+                table, self._tables[number] = self._tables[number], np.empty((0, 2), np.uint64)
+                yield self._hub, table.tobytes()
+                self._step()
+
+    def _hold(self, seeds: list[bytes]) -> None:
+        channel = self._channels[self._hub]
+        key = np.packbits(self._bits, bitorder="little").view(np.uint64)
+        self._holder = KeyHolder(key, seeds, channel.key("oprf"), channel.key("check"))
+        self._base = self._kem = None
+        self._bits = np.zeros(COUNT, np.uint8)
+
+    def take(self, round: str, sender: str, number: int, body: bytes) -> None:
+        if round == "matrix":
+            if self._kem is not None:
+                assert self._base is not None
+                self._hold(mixed(self._base.seeds, self._kem.keys(body)))
+                return
+            self._evaluate(number - self._post_quantum, body)
+        elif number == 0:
+            self.group, self._counts = body[:GROUP_BYTES], np.frombuffer(body[GROUP_BYTES:], "<u4")
+            room = [len(rows) for rows, _, _ in self._kept]
+            if (self._found > room).any():
+                raise MessageError("the hub must announce no more ids than there are, got more")
+            if not self._counts.any():
+                self._find(np.empty((0, 2), np.uint64))
+        else:
+            self._find(np.frombuffer(body, np.uint64).reshape(-1, 2))
+
+    def _evaluate(self, number: int, body: bytes) -> None:
+        """Check a bin's matrix, and write the bin's table: none leaves before all bins are checked."""
+        assert self._holder is not None
+        ids, sizes = self._bin(number), self._sizes
+        entries = sizes.capacity(sizes.hub)
+        values = self._holder.values(body, number, ids, entries, sizes.matrix_rows, self._kernels)
+        shares = values[:, :2].copy()
+        for key in self._shares:
+            shares ^= permuted(key, ids.tags)
+        store = Store(ids.slots, ids.coins, sizes.capacity(self._me), self._kernels)
+        self._tables.append(store.write(shares, self._randomness))
+        self._kept.append((ids.rows, ids.tags, values[:, 2:].copy()))
+        if number == sizes.bins - 1:
+            self._holder = None
+        self._step()
+
+    def _find(self, said: Words) -> None:
+        """Own rows of what the hub announced; it can announce nothing that it did not evaluate."""
+        ends = np.cumsum(self._found)
+        rows, tags = [], []
+        for start, end, (own, names, values) in zip(ends - self._found, ends, self._kept, strict=True):
+            found = looked_up(values, said[start:end])
+            rows.append(own[found])
+            tags.append(names[found])
+        self._kept.clear()
+        self._put_in_order(np.concatenate(rows), np.concatenate(tags))
+
+
+def permuted(key: bytes, tags: Words) -> Words:
+    """AES-256 of each tag: a pseudorandom function, for tags are distinct."""
+    encryptor = Cipher(algorithms.AES256(key), modes.ECB()).encryptor()  # noqa: S305 - blocks are distinct
+    return np.frombuffer(encryptor.update(tags.tobytes()), np.uint64).reshape(-1, 2)
+
+
+def ranked(values: Words) -> Words:
+    return values[np.lexsort((values[:, 1], values[:, 0]))]
+
+
+def looked_up(values: Words, wanted: Words) -> Rows:
+    """Where each of `wanted` is among `values`; raises MessageError for what is not, or comes twice."""
+    order = np.argsort(values[:, 0], kind="stable")
+    at = np.searchsorted(values[order, 0], wanted[:, 0])
+    found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
+    if len(found) != len(wanted) or (values[found] != wanted).any() or len(np.unique(found)) < len(found):
+        raise MessageError("the hub must announce common ids, once each, got another value")
+    return found
