@@ -232,7 +232,7 @@ def fit(
         whose = f" for {', '.join(unkept)}" if keepers else ""
         screen.print(f"There was no ledger kept{whose}: [party.NAME] may name a policy and a ledger.")
     screen.print()
-    matched = checked.alignment == "psi" and len(tables) > 1
+    matched = checked.alignment != "none" and len(tables) > 1
     screen.print(traffic_table(sent, received, outcome.seconds, matched))
     for note in flaws(outcome.release.provenance):
         screen.print(caution(note))

@@ -119,7 +119,8 @@ def _across(
             with refusing(name):
                 keeper.align("", f"{public.study} scores", prediction.parties)
         consent = {name: keeper.consent_scores for name, keeper in keepers.items()}
-        scores = score_across(public, prediction, tables, study.alignment, None, steps, consent)
+        largest = {name: keeper.policy.largest_list for name, keeper in keepers.items()}
+        scores = score_across(public, prediction, tables, study.alignment, None, steps, consent, largest)
     return scores, study.sources[receiver].id, prediction
 
 

@@ -52,9 +52,7 @@ class BaseSender:
         for_first = add(first, _hashes(context, pairs[1::2], np.zeros(COUNT, np.uint8)))
         for_second = add(second, _hashes(context, pairs[0::2], np.ones(COUNT, np.uint8)))
         keys = [[multiply(self._key, _flat(u)) for u, _ in points] for points in (for_first, for_second)]
-        zeros, ones = (
-            _seeds(context, np.full(COUNT, slot, np.uint8), choices, keys[slot]) for slot in range(2)
-        )
+        zeros, ones = (_seeds(context, np.full(COUNT, slot, np.uint8), choices, keys[slot]) for slot in range(2))
         return zeros, ones
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.crypto.alignment import loops
 from colonnade.crypto.alignment.kernels import SUMS, Bytes, Kernels, Peeling, Rows
@@ -45,5 +48,5 @@ class CompiledKernels(Kernels):
         return out
 
 
-def _own(array: Words) -> Words:
+def _own(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.flags.writeable and array.flags.c_contiguous else array.copy()

@@ -14,6 +14,9 @@ from colonnade.crypto.alignment.code import HIGH
 from colonnade.crypto.product import Words
 from colonnade.foundation.errors import AlignmentError
 
+Rows = NDArray[np.int64]
+Pieces = list[tuple[Rows, Words]]
+
 DIGEST_BYTES = 64
 _CHUNK = 1 << 16
 
@@ -22,7 +25,7 @@ _CHUNK = 1 << 16
 class Bin:
     """The ids of one bin: rows of the party's file, and what their digests say."""
 
-    rows: NDArray[np.integer]
+    rows: Rows
     tags: Words
     """Two words by which ids are told apart."""
     messages: Words
@@ -48,15 +51,14 @@ class Ids:
             raise AlignmentError(f"ids of party {party!r} must be valid Unicode, got one that is not") from None
         _refuse_repeated(party, self._chunks)
 
-    def bins(self, count: int) -> list[list[tuple[NDArray[np.integer], Words]]]:
+    def bins(self, count: int) -> list[Pieces]:
         """Rows and digests of each bin, in pieces; the chunks are given up."""
-        kind = np.int32 if self.count < 1 << 31 else np.int64
-        bins: list[list[tuple[NDArray[np.integer], Words]]] = [[] for _ in range(count)]
+        bins: list[Pieces] = [[] for _ in range(count)]
         start = 0
         self._chunks.reverse()
         while self._chunks:
             words = self._chunks.pop()
-            rows = np.arange(start, start + len(words), dtype=kind)
+            rows = np.arange(start, start + len(words))
             start += len(words)
             if count == 1:
                 bins[0].append((rows, words))
@@ -70,7 +72,7 @@ class Ids:
         return bins
 
 
-def joined(pieces: list[tuple[NDArray[np.integer], Words]]) -> Bin:
+def joined(pieces: Pieces) -> Bin:
     """A bin from its pieces."""
     words = np.concatenate([words for _, words in pieces])
     messages = words[:, 2:4].copy()

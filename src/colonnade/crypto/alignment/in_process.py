@@ -12,6 +12,7 @@ from colonnade.crypto.alignment.kernels import Kernels
 from colonnade.crypto.alignment.party import AlignmentParty
 from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.product import SERVER
+from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.randomness import Randomness
 
 
@@ -62,7 +63,10 @@ def align_in_process(
                 if meter is not None:
                     meter(round, parcel.recipient, len(parcel.payload))
                 receiver = server if parcel.recipient == SERVER else parties[parcel.recipient]
-                receiver.receive(round, name, parcel.payload)
+                try:
+                    receiver.receive(round, name, parcel.payload)
+                except PolicyError as error:
+                    raise PolicyError(f"{parcel.recipient} refuses: {error}") from None
         for parcel in server.send(round):
             parties[parcel.recipient].receive(round, SERVER, parcel.payload)
     return {name: party.rows() for name, party in parties.items()}

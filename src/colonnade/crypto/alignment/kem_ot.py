@@ -8,6 +8,7 @@ receiver can unwrap one of them.
 from __future__ import annotations
 
 from hashlib import blake2b, shake_128
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,6 +19,7 @@ from colonnade.crypto.alignment.base_ot import COUNT, SEED_BYTES, Bits, ordered
 from colonnade.foundation.errors import MessageError, StudyError
 from colonnade.foundation.randomness import Randomness
 
+_LIBRARY = "cryptography.hazmat.primitives.asymmetric.mlkem"
 _Q = 3329
 _NUMBERS = 768
 _VECTOR = 1152
@@ -31,20 +33,21 @@ KEM_REPLY_BYTES = 2 * _CIPHER * COUNT
 Numbers = NDArray[np.int32]
 
 
-def library() -> Any:
-    """The library's ML-KEM; raises StudyError where it has none."""
-    if find_spec("cryptography.hazmat.primitives.asymmetric.mlkem") is None:
+def require_post_quantum() -> None:
+    """Raise StudyError unless the library has ML-KEM."""
+    if find_spec(_LIBRARY) is None:
         raise StudyError("post_quantum needs ML-KEM, which the installed version of cryptography does not have")
-    from cryptography.hazmat.primitives.asymmetric import mlkem
 
-    return mlkem
+
+def _library() -> Any:
+    return import_module(_LIBRARY)
 
 
 class KemSender:
     """Wraps two secrets for each transfer."""
 
     def __init__(self, context: bytes, choices: bytes) -> None:
-        mlkem, self._context = library(), context
+        mlkem, self._context = _library(), context
         parts = np.frombuffer(choices, np.uint8).reshape(COUNT, -1)
         vectors = [np.ascontiguousarray(parts[:, i * _VECTOR : (i + 1) * _VECTOR]) for i in range(2)]
         numbers = [_unpacked(v) for v in vectors]
@@ -66,7 +69,7 @@ class KemReceiver:
     """Asks for one secret of each transfer by secret bits, and unwraps it when the reply is there."""
 
     def __init__(self, context: bytes, bits: Bits, randomness: Randomness) -> None:
-        mlkem, self._bits = library(), bits
+        mlkem, self._bits = _library(), bits
         seeds = randomness.bytes(_KEY_SEED * COUNT)
         cut = (seeds[i : i + _KEY_SEED] for i in range(0, len(seeds), _KEY_SEED))
         self._keys = [mlkem.MLKEM768PrivateKey.from_seed_bytes(seed) for seed in cut]
@@ -104,7 +107,7 @@ def _hash(context: bytes, j: int, slot: int, vector: bytes, rho: bytes) -> Numbe
 def _uniform(data: bytes) -> Numbers:
     """Uniform numbers modulo 3329 from a hash, by rejection."""
     raw = np.frombuffer(shake_128(data).digest(_SAMPLED), np.uint8)[None]
-    candidates = _unpacked(raw)[0]
+    candidates: Numbers = _unpacked(raw)[0]
     return candidates[candidates < _Q][:_NUMBERS]
 
 
@@ -112,7 +115,8 @@ def _unpacked(raw: NDArray[np.uint8]) -> Numbers:
     """Twelve bits a number, as FIPS 203 encodes them; a row each."""
     a = raw.reshape(len(raw), -1, 3).astype(np.int32)
     pairs = np.stack([a[:, :, 0] | (a[:, :, 1] & 15) << 8, a[:, :, 1] >> 4 | a[:, :, 2] << 4], axis=2)
-    return pairs.reshape(len(raw), -1)
+    numbers: Numbers = pairs.reshape(len(raw), -1)
+    return numbers
 
 
 def _packed(numbers: Numbers) -> bytes:

@@ -20,6 +20,8 @@ SUMS = 128
 WORTHWHILE = 1 << 18
 """Ids of a list from which on compiled loops save more than the time that it takes to load them."""
 _GROUP = 11  # bits of a challenge that are looked at together
+_KINDS = 1 << _GROUP
+_BLOCK = 1 << 15  # rows that are sorted at once, while a cache holds them
 _COMPILED = "colonnade.crypto.alignment.compiled"
 
 
@@ -91,21 +93,28 @@ class Kernels:
         out = np.zeros((SUMS, width), np.uint64)
         for first in range(0, SUMS, _GROUP):
             word, shift = divmod(first, 64)
-            # Rows with equal bits are summed first, then the sums of those whose bit is set.
             group = bits[:, word] >> np.uint64(shift)
             if shift + _GROUP > 64:
                 group |= bits[:, word + 1] << np.uint64(64 - shift)
-            kinds = (group & np.uint64((1 << _GROUP) - 1)).astype(np.uint16)
-            order = np.argsort(kinds, kind="stable")
-            values, starts = np.unique(kinds[order], return_index=True)
-            totals = np.zeros((1 << _GROUP, width), np.uint64)
-            totals[values] = np.bitwise_xor.reduceat(take(rows, order), starts, axis=0)
+            totals = _by_kind(rows, (group & np.uint64(_KINDS - 1)).astype(np.uint16))
             for bit in reversed(range(min(_GROUP, SUMS - first))):
                 half = 1 << bit
                 upper = totals[half : 2 * half]
                 out[first + bit] = np.bitwise_xor.reduce(upper, axis=0)
                 totals[:half] ^= upper
         return out
+
+
+def _by_kind(rows: Words, kinds: NDArray[np.uint16]) -> Words:
+    """For each number below 2048 the sum of the rows of that kind."""
+    totals = np.zeros((_KINDS, rows.shape[1]), np.uint64)
+    for start in range(0, len(rows), _BLOCK):
+        part = kinds[start : start + _BLOCK]
+        counts = np.bincount(part, minlength=_KINDS)
+        there = np.flatnonzero(counts)
+        sorted_rows = take(rows[start : start + _BLOCK], np.argsort(part, kind="stable"))
+        totals[there] ^= np.bitwise_xor.reduceat(sorted_rows, (np.cumsum(counts) - counts)[there], axis=0)
+    return totals
 
 
 def take(rows: Words, chosen: NDArray[np.integer]) -> Words:

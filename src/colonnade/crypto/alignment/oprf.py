@@ -2,7 +2,7 @@
 
 Pinkas, Rosulek, Trieu and Yanai's form (2020): the hub writes its ids' messages into an oblivious table D and sends the
 columns of its codewords under two streams a column, of which its partner knows one, by a secret bit. The partner's rows
-then differ from the hub's by key & C(D's row), so that both compute the same row exactly where D reads the id's message.
+then differ from the hub's by key & C(D's row), so that both compute one row exactly where D reads the id's message.
 """
 
 from __future__ import annotations

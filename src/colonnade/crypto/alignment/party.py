@@ -21,10 +21,9 @@ from colonnade.crypto.alignment.base_ot import BaseSender, check_public
 from colonnade.crypto.alignment.curve import LOW_ORDER
 from colonnade.crypto.alignment.frames import ROUNDS, Channel, Frame, Inbox, as_count
 from colonnade.crypto.alignment.ids import Ids
-from colonnade.crypto.alignment.kem_ot import library
+from colonnade.crypto.alignment.kem_ot import require_post_quantum
 from colonnade.crypto.alignment.kernels import Kernels, best_kernels
-from colonnade.crypto.alignment.server import GREETING_BYTES
-from colonnade.crypto.alignment.sizes import LARGEST_COUNT, Sizes
+from colonnade.crypto.alignment.sizes import GREETING_BYTES, LARGEST_COUNT, Sizes
 from colonnade.crypto.alignment.star import Hub, Partner, Role, Setting
 from colonnade.crypto.product import SERVER, Parcel
 from colonnade.foundation.errors import AlignmentError, MessageError, PolicyError, ProtocolError
@@ -54,7 +53,7 @@ class AlignmentParty:
         if not 0 <= me < len(parties):
             raise AlignmentError(f"me must be the number of one of {len(parties)} parties, got {me}")
         if post_quantum:
-            library()
+            require_post_quantum()
         self._me, self._name = me, self._frame.parties[me]
         self._progress, self._randomness = progress, randomness
         self._post_quantum, self._largest = post_quantum, largest_list

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from colonnade.crypto.alignment.frames import ROUNDS, Frame, as_count, party_of
+from colonnade.crypto.alignment.sizes import GREETING_BYTES
 from colonnade.crypto.product import SERVER, Parcel
 from colonnade.foundation.errors import AlignmentError, MessageError, ProtocolError
 
-GREETING_BYTES = 72
 AGREEMENT_BYTES = 40
 
 

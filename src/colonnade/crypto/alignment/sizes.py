@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from colonnade.crypto.alignment.base_ot import CHOICE_BYTES
+from colonnade.crypto.alignment.check import PROOF_BYTES
+from colonnade.crypto.alignment.code import LENGTH
+from colonnade.crypto.alignment.kem_ot import KEM_CHOICE_BYTES, KEM_REPLY_BYTES
 from colonnade.crypto.alignment.kernels import SUMS
 from colonnade.crypto.alignment.oblivious import slots_of
 from colonnade.foundation.proof import proven
@@ -15,6 +18,10 @@ BIN = 1 << 17
 """Ids of the longest list in a bin, on average."""
 LARGEST_COUNT = 1 << 40
 STATISTICAL = 40
+SLOT_BYTES = 16
+"""A slot of a partner's table, and a value that the hub announces."""
+GROUP_BYTES = 32
+GREETING_BYTES = 72
 _ROWS = 512
 
 
@@ -50,6 +57,25 @@ class Sizes:
         """Rows of the hub's matrix of one bin."""
         return -(-(self.slots(self.hub) + blinding_rows(len(self.counts))) // _ROWS) * _ROWS
 
+    @cached_property
+    def matrix_bytes(self) -> int:
+        """The hub's matrix of one bin, with its proof."""
+        return LENGTH * self.matrix_rows // 8 + PROOF_BYTES
+
+    def table_bytes(self, party: int) -> int:
+        return SLOT_BYTES * self.slots(party)
+
+    def sent(self, party: int, common: int, post_quantum: bool = False) -> int:
+        """Bytes that a party sends to others, but for heads and seals of parcels."""
+        others = len(self.counts) - 1
+        greetings = GREETING_BYTES * (others + 1)
+        if party != self.hub:
+            choices = CHOICE_BYTES + (KEM_CHOICE_BYTES if post_quantum else 0)
+            return greetings + choices + self.bins * self.table_bytes(party)
+        reply = KEM_REPLY_BYTES if post_quantum else 0
+        said = GROUP_BYTES + 4 * self.bins + SLOT_BYTES * common
+        return greetings + others * (reply + self.bins * self.matrix_bytes + said)
+
 
 @proven("alignment")
 def blinding_rows(parties: int) -> int:
@@ -84,9 +110,3 @@ def _divergence(count: int, reached: int, bins: int) -> float:
         return 0.0
     rest = 0.0 if reached >= count else (1 - share) * math.log((1 - share) / (1 - chance))
     return count * (share * math.log(share / chance) + rest)
-
-
-def testable(count: int, counts: Sequence[int]) -> int:
-    """What a list of `count` ids may test in a session of lists of these lengths."""
-    bins = bins_of(max(count, *counts))
-    return bins * slots_of(capacity_of(count, bins))

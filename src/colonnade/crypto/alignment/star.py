@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from colonnade.crypto.alignment.base_ot import CHOICE_BYTES, COUNT, BaseReceiver, BaseSender
-from colonnade.crypto.alignment.check import PROOF_BYTES
 from colonnade.crypto.alignment.code import LENGTH
 from colonnade.crypto.alignment.frames import Channel
 from colonnade.crypto.alignment.ids import Bin, Ids, joined
@@ -23,13 +22,11 @@ from colonnade.crypto.alignment.kem_ot import KEM_CHOICE_BYTES, KEM_REPLY_BYTES,
 from colonnade.crypto.alignment.kernels import Kernels
 from colonnade.crypto.alignment.oblivious import Store
 from colonnade.crypto.alignment.oprf import Codewords, Evaluator, KeyHolder
-from colonnade.crypto.alignment.sizes import Sizes
+from colonnade.crypto.alignment.sizes import GROUP_BYTES, SLOT_BYTES, Sizes
 from colonnade.crypto.product import Words
 from colonnade.foundation.errors import AlignmentError, MessageError
 from colonnade.foundation.randomness import Randomness
 
-SLOT_BYTES = 16
-GROUP_BYTES = 32
 Rows = NDArray[np.int64]
 Step = Callable[[], None]
 
@@ -65,7 +62,9 @@ class Role(ABC):
         room = self._sizes.capacity(self._me)
         fullest = max(sum(len(rows) for rows, _ in pieces) for pieces in self._bins)
         if fullest > room:
-            raise AlignmentError(f"a bin of ids of {setting.name!r} has room for {room}, got {fullest}: start a new session")
+            raise AlignmentError(
+                f"a bin of ids of {setting.name!r} has room for {room}, got {fullest}: start a new session"
+            )
 
     @property
     @abstractmethod
@@ -93,14 +92,14 @@ class Role(ABC):
         pieces, self._bins[number] = self._bins[number], []
         return joined(pieces)
 
-    def _put_in_order(self, rows: NDArray[np.integer], tags: Words) -> None:
+    def _put_in_order(self, rows: Rows, tags: Words) -> None:
         """The common order: that of the tags' images under a key that the parties alone share."""
         images = permuted(blake2b(self.group, digest_size=32, person=b"colonnade order").digest(), tags)
         order = np.argsort(images[:, 0], kind="stable")
         firsts = images[order, 0]
         if (firsts[1:] == firsts[:-1]).any():
             order = np.lexsort((images[:, 1], images[:, 0]))
-        self.rows = rows[order].astype(np.int64)
+        self.rows = rows[order]
         self.names = tags[order].tobytes()
 
 
@@ -113,7 +112,7 @@ class Hub(Role):
         self.group = self._randomness.bytes(GROUP_BYTES)
         self._evaluators: dict[str, Evaluator] = {}
         self._replies: dict[str, bytes] = {}
-        self._held: list[tuple[NDArray[np.integer], Words, Words, Words]] = []
+        self._held: list[tuple[Rows, Words, Words, Words]] = []
         self._sums: list[Words] = []
         self._announced: dict[str, list[Words]] = {partner: [] for partner in self._channels}
 
@@ -129,7 +128,7 @@ class Hub(Role):
             return 0 if number else CHOICE_BYTES + (KEM_CHOICE_BYTES if self._post_quantum else 0)
         partner = list(self._channels).index(sender)
         place = partner + (partner >= self._me)
-        return SLOT_BYTES * self._sizes.slots(place) if number < self._sizes.bins else 0
+        return self._sizes.table_bytes(place) if number < self._sizes.bins else 0
 
     def take(self, round: str, sender: str, number: int, body: bytes) -> None:
         if round == "choose":
@@ -209,7 +208,7 @@ class Partner(Role):
         self._kem: KemReceiver | None = None
         self._shares = [c.key("share") for peer, c in self._channels.items() if peer != hub]
         self._tables: list[Words] = []
-        self._kept: list[tuple[NDArray[np.integer], Words, Words]] = []
+        self._kept: list[tuple[Rows, Words, Words]] = []
         self._counts: NDArray[np.uint32] | None = None
 
     @property
@@ -224,7 +223,7 @@ class Partner(Role):
             number -= self._post_quantum
             if number < 0:
                 return KEM_REPLY_BYTES
-            return LENGTH * self._sizes.matrix_rows // 8 + PROOF_BYTES if number < self._sizes.bins else 0
+            return self._sizes.matrix_bytes if number < self._sizes.bins else 0
         if number == 0:
             return GROUP_BYTES + 4 * self._sizes.bins
         return SLOT_BYTES * int(self._found.sum()) if number == 1 else 0
@@ -318,6 +317,8 @@ def looked_up(values: Words, wanted: Words) -> Rows:
     order = np.argsort(values[:, 0], kind="stable")
     at = np.searchsorted(values[order, 0], wanted[:, 0])
     found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
-    if len(found) != len(wanted) or (values[found] != wanted).any() or len(np.unique(found)) < len(found):
+    once = np.zeros(len(values), bool)
+    once[found] = True
+    if len(found) != len(wanted) or (values[found] != wanted).any() or np.count_nonzero(once) < len(found):
         raise MessageError("the hub must announce common ids, once each, got another value")
     return found
