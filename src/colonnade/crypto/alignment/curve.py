@@ -1,7 +1,7 @@
 """Points of Curve25519 for base transfers: hashed to, added, and multiplied by secrets through X25519.
 
-A hash becomes a point by the suite curve25519_XMD:SHA-512_ELL2_NU_ of RFC 9380 without its last step, and then a fixed
-clamped multiple of it, which lies in the subgroup of prime order; of the two points with that u the one with even v.
+A hash becomes a point by the suite curve25519_XMD:SHA-512_ELL2_NU_ of RFC 9380, but that of the two points with its u
+the one with even v is taken. Eight times that point lies in the subgroup of prime order.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ _P, _JJ = mpz(PRIME), mpz(_J * _J)
 _MINUS_J = int(legendre(-_J, PRIME))
 _ROOT = mpz(pow(2, (PRIME - 1) // 4, PRIME))  # of -1
 _SIGN = 1 << 255
-# Any clamped scalar would do; this is the one of zero bytes, 2^254.
-_CLEARING = X25519PrivateKey.from_private_bytes(bytes(POINT_BYTES))
+_DOUBLINGS = 3  # the cofactor is 8
 
 
 def field_elements(messages: Sequence[bytes], tag: bytes) -> list[mpz]:
@@ -64,8 +63,11 @@ def map_to_curve(elements: Sequence[mpz]) -> bytes:
 def hash_to_group(messages: Sequence[bytes], tag: bytes) -> list[Point]:
     """A point of the subgroup for each message."""
     mapped = map_to_curve(field_elements(messages, tag))
-    raised = (multiply(_CLEARING, mapped[i : i + POINT_BYTES]) for i in range(0, len(mapped), POINT_BYTES))
-    return [lift(mpz.from_bytes(u, "little"), 0) for u in raised]
+    starts = range(0, len(mapped), POINT_BYTES)
+    points = [lift(mpz.from_bytes(mapped[i : i + POINT_BYTES], "little"), 0) for i in starts]
+    for _ in range(_DOUBLINGS):
+        points = _doubled(points)
+    return points
 
 
 def multiply(key: X25519PrivateKey, point: bytes) -> bytes:
@@ -93,7 +95,7 @@ def add(left: Sequence[Point], right: Sequence[Point]) -> list[Point]:
     """Sums of points, one division in all; raises MessageError for two points with one u."""
     try:
         inverses = _inverses([(b[0] - a[0]) % _P for a, b in zip(left, right, strict=True)])
-    except ZeroDivisionError:
+    except (ValueError, ZeroDivisionError):
         raise MessageError("points of a base transfer must differ from their hashes, got one that does not") from None
     sums = []
     for (u, v), (x, y), inverse in zip(left, right, inverses, strict=True):
@@ -101,6 +103,17 @@ def add(left: Sequence[Point], right: Sequence[Point]) -> list[Point]:
         w = (slope * slope - _J - u - x) % _P
         sums.append((w, (slope * (u - w) - v) % _P))
     return sums
+
+
+def _doubled(points: Sequence[Point]) -> list[Point]:
+    """Twice each point; none that a hash leads to is of low order but for a chance of 2^-250."""
+    inverses = _inverses([2 * v % _P for _, v in points])
+    twice = []
+    for (u, v), inverse in zip(points, inverses, strict=True):
+        slope = ((3 * u + 2 * _J) * u + 1) * inverse % _P
+        w = (slope * slope - _J - 2 * u) % _P
+        twice.append((w, (slope * (u - w) - v) % _P))
+    return twice
 
 
 def negative(points: Sequence[Point]) -> list[Point]:

@@ -183,8 +183,7 @@ class Hub(Role):
         counts = np.array([len(found) for found in common], "<u4").tobytes()
         for partner, values in self._announced.items():
             yield partner, self.group + counts
-            # Sorted, so that their order says nothing of the hub's file.
-            chosen = [ranked(said[found]) for said, found in zip(values, common, strict=True)]
+            chosen = [_sorted(said[found]) for said, found in zip(values, common, strict=True)]
             body = np.concatenate(chosen).tobytes()
             if body:
                 yield partner, body
@@ -308,8 +307,9 @@ def permuted(key: bytes, tags: Words) -> Words:
     return np.frombuffer(encryptor.update(tags.tobytes()), np.uint64).reshape(-1, 2)
 
 
-def ranked(values: Words) -> Words:
-    return values[np.lexsort((values[:, 1], values[:, 0]))]
+def _sorted(values: Words) -> Words:
+    """By their first words, so that their order says nothing of a file's."""
+    return values[np.argsort(values[:, 0], kind="stable")]
 
 
 def looked_up(values: Words, wanted: Words) -> Rows:
