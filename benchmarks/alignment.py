@@ -67,7 +67,7 @@ def measured(ids: int, parties: int, name: str, post_quantum: bool) -> dict[str,
     start, wall = time.process_time(), time.perf_counter()
     rows = align_in_process(lists, Randomness(), kernels=kernels, post_quantum=post_quantum, meter=meter)
     spent, wall = time.process_time() - start, time.perf_counter() - wall
-    call = (before + x25519_seconds()) / 2
+    call, peak = (before + x25519_seconds()) / 2, peak_mb()
     found = [[lists[party][row] for row in rows[party]] for party in lists]
     if any(one != found[0] for one in found) or set(found[0]) != set.intersection(*map(set, lists.values())):
         raise SystemExit("the alignment is not the intersection")
@@ -83,8 +83,8 @@ def measured(ids: int, parties: int, name: str, post_quantum: bool) -> dict[str,
         "x25519_seconds": round(call, 8),
         "calls": round(spent / call),
         "megabytes": round(sent[0] / 1e6, 1),
-        "peak_mb": round(peak_mb()),
-        "beyond_ids_mb_a_party": round((peak_mb() - held) / parties),
+        "peak_mb": round(peak),
+        "beyond_ids_mb_a_party": round((peak - held) / parties),
     }
 
 

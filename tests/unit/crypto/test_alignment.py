@@ -44,7 +44,9 @@ ALPHABET = "abcxyz0189 -_éßøπ陳語😀\u0301\u200d\x00"
 
 def random_case(draw: random.Random) -> dict[str, list[str]]:
     """Up to six lists of 1 to some hundred ids, of any texts, from one pool."""
-    pool = list({"".join(draw.choices(ALPHABET, k=draw.randrange(0, 140))) for _ in range(draw.choice([1, 3, 40, 400]))})
+    pool = list(
+        {"".join(draw.choices(ALPHABET, k=draw.randrange(0, 140))) for _ in range(draw.choice([1, 3, 40, 400]))}
+    )
     lists = {f"p{k}": draw.sample(pool, draw.randint(1, len(pool))) for k in range(draw.randint(2, 6))}
     if draw.random() < 0.8:  # some are in all lists
         shared = draw.sample(pool, draw.randint(1, len(pool)))
@@ -211,7 +213,9 @@ def test_a_full_bin_ends_the_session_cleanly(free: None, monkeypatch: pytest.Mon
     """The chance is 2^-40: here a bin is told to hold less."""
     monkeypatch.setattr(sizes, "BIN", 10)
     monkeypatch.setattr(sizes, "capacity_of", lambda count, bins: count // bins)
-    with pytest.raises(AlignmentError, match=r"a bin of ids of 'party \d' has room for 9, got \d+: start a new session"):
+    with pytest.raises(
+        AlignmentError, match=r"a bin of ids of 'party \d' has room for 9, got \d+: start a new session"
+    ):
         Star(people(3)).run()
 
 
