@@ -1,4 +1,4 @@
-"""All sides of an alignment by hand: every parcel recorded and, if asked, altered; and base transfers that cost nothing."""
+"""All sides of an alignment by hand, every parcel recorded and, if asked, altered; base transfers that cost nothing."""
 
 from __future__ import annotations
 

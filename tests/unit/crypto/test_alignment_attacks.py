@@ -12,7 +12,8 @@ from colonnade.crypto.alignment import AlignmentParty, oprf, sizes, star
 from colonnade.crypto.alignment.check import PROOF_BYTES, challenge_of, prove
 from colonnade.crypto.alignment.code import byte_sums
 from colonnade.crypto.alignment.frames import ROUNDS, Channel, Frame
-from colonnade.crypto.alignment.ids import Ids, joined
+from colonnade.crypto.alignment.ids import Ids
+from colonnade.crypto.alignment.ids import opened as opened_bin
 from colonnade.crypto.alignment.kernels import Kernels
 from colonnade.crypto.alignment.oprf import Codewords, Evaluator, KeyHolder, evaluate
 from colonnade.crypto.product import SERVER, Words
@@ -99,7 +100,7 @@ def test_without_the_check_the_attack_would_read_the_whole_key(monkeypatch: pyte
 
     zeros = oprf._drawn(oprf._streams(free_seeds(run.parties["hub"]._channels["partner"].key("base"))[0]), height)
     zeros ^= columns & (np.uint64(0) - guess.astype(np.uint64))[:, None]
-    ids = joined(Ids("partner", theirs, SESSION).bins(1)[0])
+    ids = opened_bin(Ids("partner", theirs, SESSION).bins(1)[0])
     kernels = Kernels()
     forged = evaluate(key, evaluator._prefix, kernels.rows_of(zeros), ids, len(mine), kernels)
     partner = run.parties["partner"]._role
@@ -112,7 +113,7 @@ def test_without_the_check_the_attack_would_read_the_whole_key(monkeypatch: pyte
 def test_one_wrong_column_passes_if_its_bit_is_guessed_and_not_else() -> None:
     """What a hub can gain: one bit of the key for an even chance of being found out."""
     kernels, passed = Kernels(), []
-    ids = joined(Ids("hub", [str(i) for i in range(50)], SESSION).bins(1)[0])
+    ids = opened_bin(Ids("hub", [str(i) for i in range(50)], SESSION).bins(1)[0])
     for j in range(16):
         codewords = Codewords(ids, 50, 1024, kernels, Randomness(seed=b"hub"))
         codewords.columns[j] ^= np.uint64(2**64 - 1)
@@ -195,12 +196,6 @@ def test_one_flipped_bit_on_the_way_is_refused(round: str, where: str) -> None:
     assert {r for r, *_ in run.parcels} <= set(ROUNDS[: ROUNDS.index(later) + 1])
 
 
-def sealed(round: str, number: int = 0, session: bytes = SESSION) -> Callable[[str, str, str, bytes], bool]:
-    return lambda r, sender, recipient, payload: (
-        r == round and SERVER not in (sender, recipient) and int.from_bytes(payload[16:24], "big") == number
-    )
-
-
 def recorded(session: bytes = SESSION) -> list[tuple[str, str, str, bytes]]:
     return Star(people(3), session=session).run().parcels
 
@@ -208,8 +203,8 @@ def recorded(session: bytes = SESSION) -> list[tuple[str, str, str, bytes]]:
 @pytest.mark.parametrize("round", ["choose", "matrix", "compare", "announce"])
 def test_replays_of_another_session_are_refused(round: str) -> None:
     """As they were, and with their heads made to fit: neither key nor place is the same."""
+    old = recorded(bytes(32))
     for fitted in (False, True):
-        old = recorded(bytes(32))
 
         def swap(r: str, sender: str, recipient: str, payload: bytes, fit: bool = fitted) -> bytes:
             if r != round:
@@ -319,7 +314,7 @@ def test_a_server_that_puts_guesses_in_place_of_a_list_gets_nothing() -> None:
 def test_a_proof_of_another_challenge_does_not_fit() -> None:
     """Sums made before the matrix was fixed, or for another bin, are of no use."""
     kernels = Kernels()
-    ids = joined(Ids("hub", ["1", "2"], SESSION).bins(1)[0])
+    ids = opened_bin(Ids("hub", ["1", "2"], SESSION).bins(1)[0])
     codewords = Codewords(ids, 2, 512, kernels, Randomness(seed=b"hub"))
     zeros, ones = ([bytes([slot, i % 256, i // 256]) + bytes(29) for i in range(512)] for slot in range(2))
     body, _ = Evaluator(zeros, ones, bytes(32), bytes(32)).matrix(codewords, 0)

@@ -16,7 +16,8 @@ import pytest
 from star_runs import SESSION, Star, free_transfers
 
 from colonnade.crypto.alignment import oprf, sizes, star
-from colonnade.crypto.alignment.ids import Bin, Ids, joined
+from colonnade.crypto.alignment.ids import Bin, Ids
+from colonnade.crypto.alignment.ids import opened as opened_bin
 from colonnade.crypto.alignment.kernels import Kernels
 from colonnade.crypto.alignment.oblivious import Store
 from colonnade.crypto.alignment.oprf import Evaluator
@@ -61,7 +62,7 @@ class Session:
         return len(self.lists)
 
     def places(self, ids: list[str]) -> Bin:
-        return joined(Ids("any", ids, SESSION).bins(1)[0])
+        return opened_bin(Ids("any", ids, SESSION).bins(1)[0])
 
     def function(self, partner: int, ids: list[str]) -> Words:
         """A partner's function anywhere, as its holder computes it."""
@@ -144,7 +145,10 @@ def subsets(items: list[int]) -> Iterator[tuple[int, ...]]:
 COALITIONS = [(parties, c) for parties in (3, 4) for c in subsets(list(range(parties))) if len(c) < parties]
 
 
-def left_over(session: Session, tables: dict[int, Words], coalition: tuple[int, ...], ids: list[str], naive: bool) -> dict[int, Words]:  # fmt: skip
+Tables = dict[int, Words]
+
+
+def left_over(session: Session, tables: Tables, coalition: tuple[int, ...], ids: list[str], naive: bool) -> Tables:
     """Each honest side's table without what the coalition can compute."""
     out = {}
     for party, table in tables.items():
@@ -221,8 +225,7 @@ def test_tables_from_both_sides_would_leak(parties: int, sessions: dict[int, Ses
     total = np.bitwise_xor.reduce([session.values[k][:, :2] for k in range(1, parties)])
     hub = Store(at.slots, at.coins, len(at), Kernels()).write(total, Randomness(seed=b"hub"))
     tables = {HUB: hub, **session.tables}
-    partners = [c for c in subsets(list(range(1, parties)))]
-    assert all(leaks(session, tables, coalition) for coalition in partners)
+    assert all(leaks(session, tables, coalition) for coalition in subsets(list(range(1, parties))))
 
 
 def test_the_leak_test_sees_a_planted_leak(sessions: dict[int, Session]) -> None:
@@ -327,8 +330,8 @@ def test_five_partners_learn_nothing_from_the_checks(ids: int) -> None:
     """128 (K - 1) + 40 random rows: no sum of their sums is one of the hub's ids, and their bits are even."""
     session = ran(short_lists(ids))
     assert len(session.proofs) == len(session.challenges) == 5
-    assert len(session.messages) >= Sizes6(ids).slots(HUB) + 128 * 5 + 40
-    assert not relations(session, Sizes6(ids).slots(HUB))
+    assert len(session.messages) >= six(ids).slots(HUB) + 128 * 5 + 40
+    assert not relations(session, six(ids).slots(HUB))
     bits = np.unpackbits(np.frombuffer(b"".join(p[: 128 * 11] for p in session.proofs), np.uint8), bitorder="little")
     used = bits.reshape(640, 88)[:, :85]
     assert abs(used.mean() - 0.5) < 6 * 0.5 / np.sqrt(used.size)
@@ -344,12 +347,12 @@ def test_168_random_rows_would_not_be_enough_for_six(ids: int, monkeypatch: pyte
     monkeypatch.setattr(sizes, "blinding_rows", lambda parties: 128 + 40)
     monkeypatch.setattr(sizes, "_ROWS", 128)
     session = ran(short_lists(ids))
-    found = relations(session, Sizes6(ids).slots(HUB))
+    found = relations(session, six(ids).slots(HUB))
     assert found and opened(session, found) == len(found)
     session.lists[HUB][0] = "a wrong guess"
-    wrong = relations(session, Sizes6(ids).slots(HUB))
+    wrong = relations(session, six(ids).slots(HUB))
     assert opened(session, wrong) < len(wrong)
 
 
-def Sizes6(ids: int) -> sizes.Sizes:  # noqa: N802 - six lists of that length
+def six(ids: int) -> sizes.Sizes:
     return sizes.Sizes((ids,) * 6)

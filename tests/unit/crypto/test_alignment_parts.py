@@ -16,7 +16,8 @@ from x25519_ring import ORDER, quotient, raise_points
 from colonnade.crypto.alignment import code, curve, kem_ot, transpose
 from colonnade.crypto.alignment.base_ot import CHOICE_BYTES, COUNT, BaseReceiver, BaseSender, check_public
 from colonnade.crypto.alignment.curve import LOW_ORDER, PRIME, field_elements, map_to_curve
-from colonnade.crypto.alignment.ids import Ids, joined
+from colonnade.crypto.alignment.ids import Ids
+from colonnade.crypto.alignment.ids import opened as opened_bin
 from colonnade.crypto.alignment.kem_ot import KemReceiver, KemSender
 from colonnade.crypto.alignment.kernels import Kernels, best_kernels
 from colonnade.crypto.alignment.oblivious import Store, segment_of, slots_of
@@ -292,7 +293,7 @@ def test_transposition() -> None:
 @pytest.mark.parametrize("vector", KNOWN["ids"], ids=lambda v: v["id"][:6] or "empty")
 def test_id_layout(vector: dict[str, str]) -> None:
     text, session = vector["id"], bytes(range(32))
-    ids = joined(Ids("p", [text], session).bins(1)[0])
+    ids = opened_bin(Ids("p", [text], session).bins(1)[0])
     digest = blake2b(session + text.encode()).digest()
     assert digest.hex() == vector["digest"]
     assert ids.tags.tobytes() == digest[:16]
@@ -304,10 +305,10 @@ def test_id_layout(vector: dict[str, str]) -> None:
 def test_bins_hold_every_id_once() -> None:
     texts = [str(i) for i in range(70_000)]  # two chunks
     bins = Ids("p", texts, bytes(32)).bins(7)
-    rows = np.concatenate([joined(pieces).rows for pieces in bins])
+    rows = np.concatenate([opened_bin(binned).rows for binned in bins])
     assert np.array_equal(np.sort(rows), np.arange(70_000))
-    for number, pieces in enumerate(bins):
-        one = joined(pieces)
+    for number, binned in enumerate(bins):
+        one = opened_bin(binned)
         assert (one.tags[:, 0] % np.uint64(7) == number).all()
         assert one.tags[0].tobytes() == blake2b(bytes(32) + texts[one.rows[0]].encode()).digest()[:16]
 

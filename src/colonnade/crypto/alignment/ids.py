@@ -15,9 +15,9 @@ from colonnade.crypto.product import Words
 from colonnade.foundation.errors import AlignmentError
 
 Rows = NDArray[np.int64]
-Pieces = list[tuple[Rows, Words]]
+Binned = tuple[Rows, Words]
 
-DIGEST_BYTES = 64
+_WORDS = 8
 _CHUNK = 1 << 16
 
 
@@ -51,34 +51,38 @@ class Ids:
             raise AlignmentError(f"ids of party {party!r} must be valid Unicode, got one that is not") from None
         _refuse_repeated(party, self._chunks)
 
-    def bins(self, count: int) -> list[Pieces]:
-        """Rows and digests of each bin, in pieces; the chunks are given up."""
-        bins: list[Pieces] = [[] for _ in range(count)]
-        start = 0
+    def bins(self, count: int) -> list[Binned]:
+        """Rows and digests of each bin; the chunks are given up one by one."""
+        sizes = np.sum([np.bincount(_bin_of(words, count), minlength=count) for words in self._chunks], axis=0)
+        # Each bin in one piece: many small ones would leave holes in memory when they go.
+        bins = [(np.empty(size, np.int64), np.empty((size, _WORDS), np.uint64)) for size in sizes]
+        filled, start = np.zeros(count, np.int64), 0
         self._chunks.reverse()
         while self._chunks:
             words = self._chunks.pop()
-            rows = np.arange(start, start + len(words))
-            start += len(words)
-            if count == 1:
-                bins[0].append((rows, words))
-                continue
-            of = (words[:, 0] % np.uint64(count)).astype(np.int64)
+            of = _bin_of(words, count)
             order = np.argsort(of, kind="stable")
             ends = np.cumsum(np.bincount(of, minlength=count))
             for which, (first, last) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-                mine = order[first:last]
-                bins[which].append((rows[mine], words[mine]))
+                mine, rows, here = order[first:last], *bins[which]
+                place = slice(filled[which], filled[which] + len(mine))
+                rows[place], here[place] = start + mine, words[mine]
+                filled[which] += len(mine)
+            start += len(words)
         return bins
 
 
-def joined(pieces: Pieces) -> Bin:
-    """A bin from its pieces."""
-    words = np.concatenate([words for _, words in pieces])
+def opened(binned: Binned) -> Bin:
+    """A bin with its digests taken apart."""
+    rows, words = binned
     messages = words[:, 2:4].copy()
     messages[:, 1] &= HIGH
     tags, slots, coins = (np.ascontiguousarray(words[:, part]) for part in (slice(0, 2), slice(4, 7), 7))
-    return Bin(np.concatenate([rows for rows, _ in pieces]), tags, messages, slots, coins)
+    return Bin(rows, tags, messages, slots, coins)
+
+
+def _bin_of(words: Words, count: int) -> Rows:
+    return (words[:, 0] % np.uint64(count)).astype(np.int64)
 
 
 def _digests(ids: Sequence[str], session: bytes) -> Iterator[Words]:
@@ -87,7 +91,7 @@ def _digests(ids: Sequence[str], session: bytes) -> Iterator[Words]:
     while chunk := list(islice(texts, _CHUNK)):
         # The session's 32 bytes as a prefix: a key would cost BLAKE2b a second block.
         whole = b"".join([blake2b(session + text.encode()).digest() for text in chunk])
-        yield np.frombuffer(whole, "<u8").reshape(-1, DIGEST_BYTES // 8)
+        yield np.frombuffer(whole, "<u8").reshape(-1, _WORDS)
 
 
 def _refuse_repeated(party: str, chunks: list[Words]) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from colonnade.crypto.alignment.base_ot import CHOICE_BYTES, COUNT, BaseReceiver, BaseSender
 from colonnade.crypto.alignment.code import LENGTH
 from colonnade.crypto.alignment.frames import Channel
-from colonnade.crypto.alignment.ids import Bin, Ids, joined
+from colonnade.crypto.alignment.ids import Bin, Ids, opened
 from colonnade.crypto.alignment.kem_ot import KEM_CHOICE_BYTES, KEM_REPLY_BYTES, KemReceiver, KemSender, mixed
 from colonnade.crypto.alignment.kernels import Kernels
 from colonnade.crypto.alignment.oblivious import Store
@@ -28,6 +28,7 @@ from colonnade.foundation.errors import AlignmentError, MessageError
 from colonnade.foundation.randomness import Randomness
 
 Rows = NDArray[np.int64]
+NOTHING = (np.empty(0, np.int64), np.empty((0, 8), np.uint64))
 Step = Callable[[], None]
 
 
@@ -60,7 +61,7 @@ class Role(ABC):
         """The common ids' tags in that order."""
         self.group = b""
         room = self._sizes.capacity(self._me)
-        fullest = max(sum(len(rows) for rows, _ in pieces) for pieces in self._bins)
+        fullest = max(len(rows) for rows, _ in self._bins)
         if fullest > room:
             raise AlignmentError(
                 f"a bin of ids of {setting.name!r} has room for {room}, got {fullest}: start a new session"
@@ -89,8 +90,8 @@ class Role(ABC):
 
     def _bin(self, number: int) -> Bin:
         """A bin's ids, which are given up."""
-        pieces, self._bins[number] = self._bins[number], []
-        return joined(pieces)
+        binned, self._bins[number] = self._bins[number], NOTHING
+        return opened(binned)
 
     def _put_in_order(self, rows: Rows, tags: Words) -> None:
         """The common order: that of the tags' images under a key that the parties alone share."""
