@@ -68,8 +68,11 @@ def measured(ids: int, parties: int, name: str, post_quantum: bool) -> dict[str,
     rows = align_in_process(lists, Randomness(), kernels=kernels, post_quantum=post_quantum, meter=meter)
     spent, wall = time.process_time() - start, time.perf_counter() - wall
     call, peak = (before + x25519_seconds()) / 2, peak_mb()
+    start = time.process_time()
+    common = set.intersection(*map(set, lists.values()))
+    clear = time.process_time() - start
     found = [[lists[party][row] for row in rows[party]] for party in lists]
-    if any(one != found[0] for one in found) or set(found[0]) != set.intersection(*map(set, lists.values())):
+    if any(one != found[0] for one in found) or set(found[0]) != common:
         raise SystemExit("the alignment is not the intersection")
     return {
         "ids": ids,
@@ -83,6 +86,7 @@ def measured(ids: int, parties: int, name: str, post_quantum: bool) -> dict[str,
         "x25519_seconds": round(call, 8),
         "calls": round(spent / call),
         "megabytes": round(sent[0] / 1e6, 1),
+        "clear_seconds": round(clear, 3),
         "peak_mb": round(peak),
         "beyond_ids_mb_a_party": round((peak - held) / parties),
     }

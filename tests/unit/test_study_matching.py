@@ -48,6 +48,6 @@ def test_the_forecast_counts_the_matching() -> None:
     rows = 2048  # 3 x (434 + 32) + 64 slots, 168 rows more, filled up to a multiple of 512
     assert sent[0].sent["a"] - sent[2].sent["a"] == 144 + 64 * rows + 128 * 75 + 36 + 16 * 1000
     assert sent[0].sent["b"] - sent[2].sent["b"] == 144 + 64 * 512 + 16 * (3 * (434 + 32) + 64)
-    assert sent[1].sent["b"] - sent[0].sent["b"] == 512 * (2 * 1152 + 32)
-    assert sent[1].sent["a"] - sent[0].sent["a"] == 512 * 2 * 1088
+    assert sent[1].sent["b"] - sent[0].sent["b"] == 512 * (2 * 1152 + 32) + 1184
+    assert sent[1].sent["a"] - sent[0].sent["a"] == (2 * 512 + 1) * 1088
     assert sent[0].seconds["align"] < 0.5 and "align" not in sent[2].seconds

@@ -219,11 +219,14 @@ def test_kem_transfers() -> None:
     assert blake2b(receiver.choices, digest_size=32).hexdigest() == KNOWN["kem_choices"]
     sender = KemSender(context, receiver.choices)
     keys = receiver.keys(sender.reply)
+    assert receiver.secret(sender.reply) == sender.secret
     assert (len(receiver.choices), len(sender.reply)) == (kem_ot.KEM_CHOICE_BYTES, kem_ot.KEM_REPLY_BYTES)
     for j, bit in enumerate(bits.tolist()):
         assert keys[j] == sender.keys[bit][j] != sender.keys[1 - bit][j]
     with pytest.raises(MessageError, match="below 3329"):
         KemSender(context, b"\xff" * 3 + receiver.choices[3:])
+    with pytest.raises(MessageError, match="ML-KEM must be valid"):
+        KemSender(context, receiver.choices[:-1184] + b"\xff" * 1184)
 
 
 # The code.

@@ -76,6 +76,10 @@ class Channel:
         """A key that both ends share, for one purpose."""
         return derive(self._secret, purpose)
 
+    def strengthen(self, secret: bytes) -> None:
+        """From here on keys depend on a further secret that both ends share."""
+        self._secret = derive(self._secret + secret, "alignment hybrid")
+
     def sealed(self, round: str, body: bytes) -> Iterator[Parcel]:
         """The body's next parcels of a round."""
         for start in range(0, len(body), PIECE):

@@ -2,7 +2,7 @@
 
 A key of ML-KEM is a vector t of 768 numbers modulo 3329 and a seed rho. For a bit c the receiver draws r_(1-c), and
 sends it with r_c = t - H(r_(1-c)) and rho; the sender wraps a secret for each of r_0 + H(r_1) and r_1 + H(r_0), and the
-receiver can unwrap one of them.
+receiver can unwrap one of them. One more secret, wrapped for an ordinary key, is for what both seal afterwards.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _RHO = 32
 _CIPHER = 1088
 _KEY_SEED = 64
 _SAMPLED = 1800  # bytes: 1,200 candidates, of which 975 +- 14 are below 3329
-KEM_CHOICE_BYTES = (2 * _VECTOR + _RHO) * COUNT
-KEM_REPLY_BYTES = 2 * _CIPHER * COUNT
+KEM_CHOICE_BYTES = (2 * _VECTOR + _RHO) * COUNT + _VECTOR + _RHO
+KEM_REPLY_BYTES = 2 * _CIPHER * COUNT + _CIPHER
 
 Numbers = NDArray[np.int32]
 
@@ -48,7 +48,8 @@ class KemSender:
 
     def __init__(self, context: bytes, choices: bytes) -> None:
         mlkem, self._context = _library(), context
-        parts = np.frombuffer(choices, np.uint8).reshape(COUNT, -1)
+        cut = len(choices) - _VECTOR - _RHO
+        parts = np.frombuffer(choices[:cut], np.uint8).reshape(COUNT, -1)
         vectors = [np.ascontiguousarray(parts[:, i * _VECTOR : (i + 1) * _VECTOR]) for i in range(2)]
         numbers = [_unpacked(v) for v in vectors]
         if max(int(n.max()) for n in numbers) >= _Q:
@@ -62,7 +63,11 @@ class KemSender:
                 secret, cipher = public.encapsulate()
                 self.keys[slot].append(bytes(secret))
                 replies.append(bytes(cipher))
-        self.reply = b"".join(replies)
+        try:
+            self.secret, last = mlkem.MLKEM768PublicKey.from_public_bytes(choices[cut:]).encapsulate()
+        except ValueError:
+            raise MessageError("a key of ML-KEM must be valid, got one that is not") from None
+        self.reply = b"".join([*replies, last])
 
 
 class KemReceiver:
@@ -70,6 +75,7 @@ class KemReceiver:
 
     def __init__(self, context: bytes, bits: Bits, randomness: Randomness) -> None:
         mlkem, self._bits = _library(), bits
+        self._own = mlkem.MLKEM768PrivateKey.from_seed_bytes(randomness.bytes(_KEY_SEED))
         seeds = randomness.bytes(_KEY_SEED * COUNT)
         cut = (seeds[i : i + _KEY_SEED] for i in range(0, len(seeds), _KEY_SEED))
         self._keys = [mlkem.MLKEM768PrivateKey.from_seed_bytes(seed) for seed in cut]
@@ -83,13 +89,18 @@ class KemReceiver:
         pairs = ordered(b"".join(mine), _packed(np.stack(others)), bits)
         both = np.frombuffer(pairs, np.uint8).reshape(COUNT, -1)
         rhos = np.frombuffer(b"".join(p[_VECTOR:] for p in publics), np.uint8).reshape(COUNT, -1)
-        self.choices = np.concatenate([both, rhos], axis=1).tobytes()
+        public = self._own.public_key().public_bytes_raw()
+        self.choices = np.concatenate([both, rhos], axis=1).tobytes() + public
 
     def keys(self, reply: bytes) -> list[bytes]:
         """The secrets that the bits ask for; the reply's two are chosen between by masks."""
-        both = np.frombuffer(reply, np.uint8).reshape(COUNT, 2, _CIPHER)
+        both = np.frombuffer(reply[:-_CIPHER], np.uint8).reshape(COUNT, 2, _CIPHER)
         chosen = both[:, 0] ^ ((both[:, 0] ^ both[:, 1]) & (-self._bits)[:, None])
         return [key.decapsulate(chosen[j].tobytes()) for j, key in enumerate(self._keys)]
+
+    def secret(self, reply: bytes) -> bytes:
+        """The one more secret, which both sides know."""
+        return bytes(self._own.decapsulate(reply[-_CIPHER:]))
 
 
 def mixed(seeds: list[bytes], keys: list[bytes]) -> list[bytes]:

@@ -112,7 +112,7 @@ class Hub(Role):
         self._base = base
         self.group = self._randomness.bytes(GROUP_BYTES)
         self._evaluators: dict[str, Evaluator] = {}
-        self._replies: dict[str, bytes] = {}
+        self._replies: dict[str, tuple[bytes, bytes]] = {}
         self._held: list[tuple[Rows, Words, Words, Words]] = []
         self._sums: list[Words] = []
         self._announced: dict[str, list[Words]] = {partner: [] for partner in self._channels}
@@ -143,13 +143,16 @@ class Hub(Role):
         zeros, ones = self._base.seeds(context, body[:CHOICE_BYTES])
         if self._post_quantum:
             kem = KemSender(context, body[CHOICE_BYTES:])
-            self._replies[partner] = kem.reply
+            self._replies[partner] = (kem.reply, kem.secret)
             zeros, ones = mixed(zeros, kem.keys[0]), mixed(ones, kem.keys[1])
         self._evaluators[partner] = Evaluator(zeros, ones, channel.key("oprf"), channel.key("check"))
 
     def send(self, round: str) -> Iterator[tuple[str, bytes]]:
         if round == "matrix":
-            yield from self._replies.items()
+            for partner, (reply, secret) in self._replies.items():
+                yield partner, reply
+                self._channels[partner].strengthen(secret)
+            self._replies.clear()
             for number in range(self._sizes.bins):
                 yield from self._matrices(number)
             self._evaluators.clear()
@@ -261,7 +264,9 @@ class Partner(Role):
         if round == "matrix":
             if self._kem is not None:
                 assert self._base is not None
+                secret = self._kem.secret(body)
                 self._hold(mixed(self._base.seeds, self._kem.keys(body)))
+                self._channels[self._hub].strengthen(secret)
                 return
             self._evaluate(number - self._post_quantum, body)
         elif number == 0:
