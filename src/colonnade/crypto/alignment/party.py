@@ -86,6 +86,7 @@ class AlignmentParty:
             # Whatever was secret has done its work.
             self._role = None
             self._channels.clear()
+            del self._randomness
             return iter([self._frame.seal(round, self._name, SERVER, self.common())])
         return self._parcels(round)
 

@@ -16,7 +16,7 @@ from colonnade.foundation.proof import proven
 
 BIN = 1 << 17
 """Ids of the longest list in a bin, on average."""
-LARGEST_COUNT = 1 << 40
+LARGEST_COUNT = 1 << 32
 STATISTICAL = 40
 SLOT_BYTES = 16
 """A slot of a partner's table, and a value that the hub announces."""

@@ -127,9 +127,12 @@ class Hub(Role):
     def size(self, round: str, sender: str, number: int) -> int:
         if round == "choose":
             return 0 if number else CHOICE_BYTES + (KEM_CHOICE_BYTES if self._post_quantum else 0)
-        partner = list(self._channels).index(sender)
-        place = partner + (partner >= self._me)
-        return self._sizes.table_bytes(place) if number < self._sizes.bins else 0
+        return self._sizes.table_bytes(self._place(sender)) if number < self._sizes.bins else 0
+
+    def _place(self, partner: str) -> int:
+        """A partner's number among all parties."""
+        place = list(self._channels).index(partner)
+        return place + (place >= self._me)
 
     def take(self, round: str, sender: str, number: int, body: bytes) -> None:
         if round == "choose":
@@ -177,25 +180,27 @@ class Hub(Role):
         """Add a partner's table at the hub's ids: the total vanishes where all hold the id."""
         _, _, slots, coins = self._held[number]
         table = np.frombuffer(body, np.uint64).reshape(-1, 2)
-        place = list(self._channels).index(partner)
-        entries = self._sizes.capacity(place + (place >= self._me))
+        entries = self._sizes.capacity(self._place(partner))
         self._sums[number] ^= Store(slots, coins, entries, self._kernels).read(table)
         self._step()
 
     def _announce(self) -> Iterator[tuple[str, bytes]]:
         common = [np.flatnonzero(~total.any(axis=1)) for total in self._sums]
-        counts = np.array([len(found) for found in common], "<u4").tobytes()
-        for partner, values in self._announced.items():
-            yield partner, self.group + counts
-            chosen = [_sorted(said[found]) for said, found in zip(values, common, strict=True)]
-            body = np.concatenate(chosen).tobytes()
-            if body:
-                yield partner, body
-        self._announced.clear()
         rows = np.concatenate([held[0][found] for held, found in zip(self._held, common, strict=True)])
         tags = np.concatenate([held[1][found] for held, found in zip(self._held, common, strict=True)])
+        # Before anything new is made: these are most of what a hub holds.
         self._held.clear()
         self._sums.clear()
+        counts = np.array([len(found) for found in common], "<u4").tobytes()
+        for partner in self._channels:
+            values = self._announced.pop(partner)
+            yield partner, self.group + counts
+            chosen = [_sorted(said[found]) for said, found in zip(values, common, strict=True)]
+            del values
+            body = np.concatenate(chosen).tobytes()
+            del chosen
+            if body:
+                yield partner, body
         self._put_in_order(rows, tags)
 
 
