@@ -305,7 +305,8 @@ def test_id_layout(vector: dict[str, str]) -> None:
     assert ids.slots.tobytes() == digest[32:56] and ids.coins.tobytes() == digest[56:]
 
 
-def test_bins_hold_every_id_once() -> None:
+def test_bins_hold_every_id_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colonnade.crypto.alignment.ids._CHUNK", 1 << 16)
     texts = [str(i) for i in range(70_000)]  # two chunks
     bins = Ids("p", texts, bytes(32)).bins(7)
     rows = np.concatenate([opened_bin(binned).rows for binned in bins])

@@ -18,7 +18,8 @@ Rows = NDArray[np.int64]
 Binned = tuple[Rows, Words]
 
 _WORDS = 8
-_CHUNK = 1 << 16
+_BATCH = 1 << 16  # ids that are hashed at once
+_CHUNK = 1 << 20  # digests in one array: one so large goes back to the system when it is let go
 
 
 @dataclass
@@ -88,14 +89,18 @@ def _bin_of(words: Words, count: int) -> Rows:
 def _digests(ids: Sequence[str], session: bytes) -> Iterator[Words]:
     """BLAKE2b-512 of session and id: tag 16 bytes, message 16, three slots of 8, coins 8."""
     texts = iter(ids)
-    while chunk := list(islice(texts, _CHUNK)):
-        # The session's 32 bytes as a prefix: a key would cost BLAKE2b a second block.
-        whole = b"".join([blake2b(session + text.encode()).digest() for text in chunk])
-        yield np.frombuffer(whole, "<u8").reshape(-1, _WORDS)
+    for first in range(0, len(ids), _CHUNK):
+        words = np.empty((min(_CHUNK, len(ids) - first), _WORDS), np.uint64)
+        for start in range(0, len(words), _BATCH):
+            # The session's 32 bytes as a prefix: a key would cost BLAKE2b a second block.
+            batch = [blake2b(session + text.encode()).digest() for text in islice(texts, _BATCH)]
+            words[start : start + _BATCH] = np.frombuffer(b"".join(batch), "<u8").reshape(-1, _WORDS)
+        yield words
 
 
 def _refuse_repeated(party: str, chunks: list[Words]) -> None:
-    firsts = np.sort(np.concatenate([words[:, 0] for words in chunks]))
+    firsts = np.concatenate([words[:, 0] for words in chunks])
+    firsts.sort()
     if not (firsts[1:] == firsts[:-1]).any():
         return
     tags = np.concatenate([words[:, :2] for words in chunks])

@@ -49,22 +49,25 @@ class Kernels:
     def peel(self, places: Rows, slots: int) -> Peeling:
         """Take entries off in rounds: whoever has a slot that no other entry left uses."""
         left = np.arange(len(places))
-        degree = np.bincount(places.ravel(), minlength=slots)
+        degree = np.bincount(places.ravel(), minlength=slots).astype(np.int32)
+        mine = [np.ascontiguousarray(places[:, i]) for i in range(3)]
         rounds: list[tuple[Rows, Rows]] = []
         while len(left):
-            mine = places[left]
-            alone = degree[mine] == 1
-            free = alone.any(axis=1)
-            if not free.any():
+            alone = [degree[column] == 1 for column in mine]
+            free = alone[0] | alone[1] | alone[2]
+            found = np.flatnonzero(free)
+            if not len(found):
                 break
-            taken = mine[free]
-            rounds.append((left[free], taken[np.arange(len(taken)), alone[free].argmax(axis=1)]))
-            degree -= np.bincount(taken.ravel(), minlength=slots)
-            left = left[~free]
+            first, second, third = taken = [column[found] for column in mine]
+            own = np.where(alone[0][found], first, np.where(alone[1][found], second, third))
+            rounds.append((left[found], own))
+            _take_off(degree, np.concatenate(taken))
+            kept = np.flatnonzero(~free)
+            left, mine = left[kept], [column[kept] for column in mine]
         none = [np.empty(0, np.int64)]
         ends = np.cumsum([0, *(len(rows) for rows, _ in rounds)]).tolist()
-        rows, own = (np.concatenate([*none, *(r[i] for r in rounds)]) for i in range(2))
-        return Peeling(rows, own, ends, left)
+        rows, slots_of_rows = (np.concatenate([*none, *(r[i] for r in rounds)]) for i in range(2))
+        return Peeling(rows, slots_of_rows, ends, left)
 
     def fill(self, table: Words, places: Rows, goals: Words, peeling: Peeling) -> None:
         """Give each entry's own slot the value with which its three slots sum to its goal; last taken off, first."""
@@ -103,6 +106,14 @@ class Kernels:
                 out[first + bit] = np.bitwise_xor.reduce(upper, axis=0)
                 totals[:half] ^= upper
         return out
+
+
+def _take_off(degree: NDArray[np.int32], slots: Rows) -> None:
+    """One user less for each of these slots, some of which may be there twice."""
+    if 8 * len(slots) > len(degree):
+        degree -= np.bincount(slots, minlength=len(degree)).astype(np.int32)
+    else:
+        np.subtract.at(degree, slots, np.int32(1))
 
 
 def _by_kind(rows: Words, kinds: NDArray[np.uint16]) -> Words:
