@@ -3,7 +3,7 @@
 A case is run several times, and the run with the fewest X25519 calls' worth of CPU is kept: other work on a machine
 can only make it dearer.
 
-python benchmarks/alignment_report.py [--largest] [--write] [--add FILE]
+python benchmarks/alignment_report.py [--largest] [--write] [--add FILE] [--apart FILE]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = ROOT / "docs" / "results" / "alignment.json"
 KEPT = ("numpy", "numba")
+APART = "apart"
 # ids, parties, times; what the issue asks for is in calls of X25519, at 38 microseconds each.
 CASES = ((1_000, 2, 3), (10_000, 2, 3), (100_000, 2, 6), (100_000, 3, 4), (100_000, 5, 4), (1_000_000, 2, 2))
 LARGEST = (10_000_000, 2, 1)
@@ -50,6 +51,16 @@ def measure(cases: list[tuple[int, int, int]]) -> None:
                 keep(run(ids, parties, kernels, post_quantum))
 
 
+def measure_apart() -> None:
+    """Memory of each side in a process of its own, for the largest case."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "alignment_apart.py"), "--ids", str(LARGEST[0])]
+    keep_apart(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+
+
+def keep_apart(figures: dict[str, float]) -> None:
+    PLACE.write_text(json.dumps({**json.loads(PLACE.read_text()), APART: figures}, indent=1) + "\n")
+
+
 def keep(figures: dict[str, float]) -> None:
     """Unless a run of this case was cheaper."""
     kept = json.loads(PLACE.read_text()) if PLACE.exists() else {}
@@ -68,6 +79,7 @@ def write() -> None:
         "MB on the wire | peak MB | MB beyond the ids | in the clear, s |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
+    apart = kept.pop(APART, None)
     order = sorted(kept, key=lambda name: (*map(int, name.split()[:2]), name.split()[2:]))
     for name in order:
         figures, loops = kept[name], ", ".join(name.split()[2:])
@@ -78,6 +90,17 @@ def write() -> None:
             f"{1e6 * figures['x25519_seconds']:.1f} | {share} | {calls * CALL:.2f} | {figures['megabytes']:,} | "
             f"{figures['peak_mb']:,} | {figures['beyond_ids_mb_a_party']:,} | {figures['clear_seconds']:.3f} |"
         )
+    if apart is not None:
+        told = ", ".join(
+            f"the {side['role']} {side['beyond_ids_mb']:,} MB beyond its ids and {side['cpu_seconds']} CPU s"
+            for side in apart.values()
+            if isinstance(side, dict)
+        )
+        lines += [
+            "",
+            f"{apart['ids']:,} ids at each of {apart['parties']} parties, every party in a process of its own "
+            f"(`python benchmarks/alignment_apart.py --ids {apart['ids']}`; loaded loops are in its memory): {told}.",
+        ]
     PLACE.with_suffix(".md").write_text(HEAD + "\n".join(lines) + "\n")
 
 
@@ -86,11 +109,16 @@ def main() -> None:
     parser.add_argument("--largest", action="store_true", help="ten million ids at two parties as well")
     parser.add_argument("--write", action="store_true", help="write the page from what was measured before")
     parser.add_argument("--add", type=Path, metavar="FILE", help="a run of benchmarks/alignment.py --json, made apart")
+    parser.add_argument("--apart", type=Path, metavar="FILE", help="a run of benchmarks/alignment_apart.py")
     arguments = parser.parse_args()
-    if arguments.add is not None:
+    if arguments.apart is not None:
+        keep_apart(json.loads(arguments.apart.read_text()))
+    elif arguments.add is not None:
         keep(json.loads(arguments.add.read_text()))
     elif not arguments.write:
         measure([*CASES, *([LARGEST] if arguments.largest else [])])
+        if arguments.largest:
+            measure_apart()
     write()
 
 

@@ -87,9 +87,9 @@ def test_without_the_check_the_attack_would_read_the_whole_key(monkeypatch: pyte
     run = Star({"hub": mine, "partner": theirs}).run(until="announce")
     hub = run.parties["hub"]._role
     assert isinstance(hub, star.Hub)
-    rows = hub._held[0][0]
+    rows = hub._rows
     guess = np.zeros(512, np.uint8)
-    guess[rows] = hub._sums[0].any(axis=1)  # id j matches exactly if bit j of the key is zero
+    guess[rows] = hub._words[:, 2:4].any(axis=1)  # id j matches exactly if bit j of the key is zero
     key = np.packbits(guess, bitorder="little").view(np.uint64)
     assert np.array_equal(key, seen["key"])
     # With the key and its own streams it evaluates the partner's function anywhere.
@@ -100,12 +100,12 @@ def test_without_the_check_the_attack_would_read_the_whole_key(monkeypatch: pyte
 
     zeros = oprf._drawn(oprf._streams(free_seeds(run.parties["hub"]._channels["partner"].key("base"))[0]), height)
     zeros ^= columns & (np.uint64(0) - guess.astype(np.uint64))[:, None]
-    ids = opened_bin(Ids("partner", theirs, SESSION).bins(1)[0])
+    ids = opened_bin(*Ids("partner", theirs, SESSION).bins(1)[:2])
     kernels = Kernels()
     forged = evaluate(key, evaluator._prefix, kernels.rows_of(zeros), ids, len(mine), kernels)
     partner = run.parties["partner"]._role
     assert isinstance(partner, star.Partner)
-    own_rows, _, said = partner._kept[0]
+    own_rows, said = partner._rows, partner._words[:, 2:4]
     assert np.array_equal(forged[own_rows, 2:], said)
     assert len(said) == KNOWN + FOREIGN
 
@@ -113,7 +113,7 @@ def test_without_the_check_the_attack_would_read_the_whole_key(monkeypatch: pyte
 def test_one_wrong_column_passes_if_its_bit_is_guessed_and_not_else() -> None:
     """What a hub can gain: one bit of the key for an even chance of being found out."""
     kernels, passed = Kernels(), []
-    ids = opened_bin(Ids("hub", [str(i) for i in range(50)], SESSION).bins(1)[0])
+    ids = opened_bin(*Ids("hub", [str(i) for i in range(50)], SESSION).bins(1)[:2])
     for j in range(16):
         codewords = Codewords(ids, 50, 1024, kernels, Randomness(seed=b"hub"))
         codewords.columns[j] ^= np.uint64(2**64 - 1)
@@ -314,7 +314,7 @@ def test_a_server_that_puts_guesses_in_place_of_a_list_gets_nothing() -> None:
 def test_a_proof_of_another_challenge_does_not_fit() -> None:
     """Sums made before the matrix was fixed, or for another bin, are of no use."""
     kernels = Kernels()
-    ids = opened_bin(Ids("hub", ["1", "2"], SESSION).bins(1)[0])
+    ids = opened_bin(*Ids("hub", ["1", "2"], SESSION).bins(1)[:2])
     codewords = Codewords(ids, 2, 512, kernels, Randomness(seed=b"hub"))
     zeros, ones = ([bytes([slot, i % 256, i // 256]) + bytes(29) for i in range(512)] for slot in range(2))
     body, _ = Evaluator(zeros, ones, bytes(32), bytes(32)).matrix(codewords, 0)

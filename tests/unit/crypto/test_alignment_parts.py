@@ -6,6 +6,7 @@ import json
 import math
 from hashlib import blake2b
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -296,7 +297,7 @@ def test_transposition() -> None:
 @pytest.mark.parametrize("vector", KNOWN["ids"], ids=lambda v: v["id"][:6] or "empty")
 def test_id_layout(vector: dict[str, str]) -> None:
     text, session = vector["id"], bytes(range(32))
-    ids = opened_bin(Ids("p", [text], session).bins(1)[0])
+    ids = opened_bin(*Ids("p", [text], session).bins(1)[:2])
     digest = blake2b(session + text.encode()).digest()
     assert digest.hex() == vector["digest"]
     assert ids.tags.tobytes() == digest[:16]
@@ -308,11 +309,10 @@ def test_id_layout(vector: dict[str, str]) -> None:
 def test_bins_hold_every_id_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("colonnade.crypto.alignment.ids._CHUNK", 1 << 16)
     texts = [str(i) for i in range(70_000)]  # two chunks
-    bins = Ids("p", texts, bytes(32)).bins(7)
-    rows = np.concatenate([opened_bin(binned).rows for binned in bins])
+    rows, words, ends = Ids("p", texts, bytes(32)).bins(7)
     assert np.array_equal(np.sort(rows), np.arange(70_000))
-    for number, binned in enumerate(bins):
-        one = opened_bin(binned)
+    for number, (first, last) in enumerate(pairwise(ends.tolist())):
+        one = opened_bin(rows[first:last], words[first:last])
         assert (one.tags[:, 0] % np.uint64(7) == number).all()
         assert one.tags[0].tobytes() == blake2b(bytes(32) + texts[one.rows[0]].encode()).digest()[:16]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,11 @@ from colonnade.crypto.product import Words
 from colonnade.foundation.errors import AlignmentError
 
 Rows = NDArray[np.int64]
-Binned = tuple[Rows, Words]
+Binned = tuple[Rows, Words, Rows]
 
 _WORDS = 8
+TAG, MESSAGE, SLOTS, COINS = slice(0, 2), slice(2, 4), slice(4, 7), 7
+"""What the words of a digest are for."""
 _BATCH = 1 << 16  # ids that are hashed at once
 _CHUNK = 1 << 20  # digests in one array: one so large goes back to the system when it is let go
 
@@ -52,33 +54,32 @@ class Ids:
             raise AlignmentError(f"ids of party {party!r} must be valid Unicode, got one that is not") from None
         _refuse_repeated(party, self._chunks)
 
-    def bins(self, count: int) -> list[Binned]:
-        """Rows and digests of each bin; the chunks are given up one by one."""
+    def bins(self, count: int) -> Binned:
+        """Rows and digests in the order of their bins, and where bins end; the chunks are given up one by one."""
         sizes = np.sum([np.bincount(_bin_of(words, count), minlength=count) for words in self._chunks], axis=0)
-        # Each bin in one piece: many small ones would leave holes in memory when they go.
-        bins = [(np.empty(size, np.int64), np.empty((size, _WORDS), np.uint64)) for size in sizes]
-        filled, start = np.zeros(count, np.int64), 0
+        ends = np.cumsum([0, *sizes])
+        # One array for all: many would leave holes in memory when they go.
+        rows, digests = np.empty(self.count, np.int64), np.empty((self.count, _WORDS), np.uint64)
+        filled, start = ends[:-1].copy(), 0
         self._chunks.reverse()
         while self._chunks:
             words = self._chunks.pop()
             of = _bin_of(words, count)
             order = np.argsort(of, kind="stable")
-            ends = np.cumsum(np.bincount(of, minlength=count))
-            for which, (first, last) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-                mine, rows, here = order[first:last], *bins[which]
-                place = slice(filled[which], filled[which] + len(mine))
-                rows[place], here[place] = start + mine, words[mine]
-                filled[which] += len(mine)
+            cuts = np.cumsum([0, *np.bincount(of, minlength=count)])
+            for which, (first, last) in enumerate(pairwise(cuts.tolist())):
+                mine, place = order[first:last], slice(filled[which], filled[which] + last - first)
+                rows[place], digests[place] = start + mine, words[mine]
+                filled[which] += last - first
             start += len(words)
-        return bins
+        return rows, digests, ends
 
 
-def opened(binned: Binned) -> Bin:
+def opened(rows: Rows, words: Words) -> Bin:
     """A bin with its digests taken apart."""
-    rows, words = binned
-    messages = words[:, 2:4].copy()
+    messages = words[:, MESSAGE].copy()
     messages[:, 1] &= HIGH
-    tags, slots, coins = (np.ascontiguousarray(words[:, part]) for part in (slice(0, 2), slice(4, 7), 7))
+    tags, slots, coins = (np.ascontiguousarray(words[:, part]) for part in (TAG, SLOTS, COINS))
     return Bin(rows, tags, messages, slots, coins)
 
 

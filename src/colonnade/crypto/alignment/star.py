@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from colonnade.crypto.alignment.base_ot import CHOICE_BYTES, COUNT, BaseReceiver, BaseSender
 from colonnade.crypto.alignment.code import LENGTH
 from colonnade.crypto.alignment.frames import Channel
-from colonnade.crypto.alignment.ids import Bin, Ids, opened
+from colonnade.crypto.alignment.ids import COINS, MESSAGE, SLOTS, TAG, Bin, Ids, opened
 from colonnade.crypto.alignment.kem_ot import KEM_CHOICE_BYTES, KEM_REPLY_BYTES, KemReceiver, KemSender, mixed
 from colonnade.crypto.alignment.kernels import Kernels
 from colonnade.crypto.alignment.oblivious import Store
@@ -28,7 +29,6 @@ from colonnade.foundation.errors import AlignmentError, MessageError
 from colonnade.foundation.randomness import Randomness
 
 Rows = NDArray[np.int64]
-NOTHING = (np.empty(0, np.int64), np.empty((0, 8), np.uint64))
 Step = Callable[[], None]
 
 
@@ -54,14 +54,14 @@ class Role(ABC):
         self._sizes, self._me, self._channels = setting.sizes, setting.me, setting.channels
         self._kernels, self._randomness, self._step = setting.kernels, setting.randomness, setting.step
         self._post_quantum = setting.post_quantum
-        self._bins = setting.ids.bins(self._sizes.bins)
+        self._rows, self._words, self._ends = setting.ids.bins(self._sizes.bins)
         self.rows: Rows | None = None
         """Own rows of the common ids in the common order, once they are known."""
         self.names = b""
-        """The common ids' tags in that order."""
+        """A digest of the common ids' tags in that order, under the group's key."""
         self.group = b""
         room = self._sizes.capacity(self._me)
-        fullest = max(len(rows) for rows, _ in self._bins)
+        fullest = int(np.diff(self._ends).max())
         if fullest > room:
             raise AlignmentError(
                 f"a bin of ids of {setting.name!r} has room for {room}, got {fullest}: start a new session"
@@ -89,9 +89,18 @@ class Role(ABC):
         """A body that came."""
 
     def _bin(self, number: int) -> Bin:
-        """A bin's ids, which are given up."""
-        binned, self._bins[number] = self._bins[number], NOTHING
-        return opened(binned)
+        here = self._span(number)
+        return opened(self._rows[here], self._words[here])
+
+    def _span(self, number: int) -> slice:
+        """Where a bin lies among all own ids."""
+        return slice(int(self._ends[number]), int(self._ends[number + 1]))
+
+    def _take(self, chosen: Rows) -> tuple[Rows, Words]:
+        """Rows and tags of these ids; all else is let go, before anything new is made."""
+        rows, tags = self._rows[chosen], self._words[chosen, TAG]
+        del self._rows, self._words
+        return rows, tags
 
     def _put_in_order(self, rows: Rows, tags: Words) -> None:
         """The common order: that of the tags' images under a key that the parties alone share."""
@@ -101,7 +110,7 @@ class Role(ABC):
         if (firsts[1:] == firsts[:-1]).any():
             order = np.lexsort((images[:, 1], images[:, 0]))
         self.rows = rows[order]
-        self.names = tags[order].tobytes()
+        self.names = blake2b(tags[order].data, digest_size=32, key=self.group).digest()
 
 
 class Hub(Role):
@@ -113,9 +122,7 @@ class Hub(Role):
         self.group = self._randomness.bytes(GROUP_BYTES)
         self._evaluators: dict[str, Evaluator] = {}
         self._replies: dict[str, tuple[bytes, bytes]] = {}
-        self._held: list[tuple[Rows, Words, Words, Words]] = []
-        self._sums: list[Words] = []
-        self._announced: dict[str, list[Words]] = {partner: [] for partner in self._channels}
+        self._announced = {partner: np.empty((len(self._words), 2), np.uint64) for partner in self._channels}
 
     @property
     def steps(self) -> int:
@@ -166,41 +173,37 @@ class Hub(Role):
         ids = self._bin(number)
         entries = self._sizes.capacity(self._me)
         codewords = Codewords(ids, entries, self._sizes.matrix_rows, self._kernels, self._randomness)
-        total = np.zeros((len(ids), 2), np.uint64)
+        here = self._span(number)
+        # A message has done its work: its place is for the sum of the partners' values.
+        self._words[here, MESSAGE] = 0
         for partner, evaluator in self._evaluators.items():
             body, values = evaluator.matrix(codewords, number)
-            total ^= values[:, :2]
-            self._announced[partner].append(values[:, 2:].copy())
+            self._words[here, MESSAGE] ^= values[:, :2]
+            self._announced[partner][here] = values[:, 2:]
             yield partner, body
             self._step()
-        self._held.append((ids.rows, ids.tags, ids.slots, ids.coins))
-        self._sums.append(total)
 
     def _compare(self, partner: str, number: int, body: bytes) -> None:
         """Add a partner's table at the hub's ids: the total vanishes where all hold the id."""
-        _, _, slots, coins = self._held[number]
+        here = self._span(number)
         table = np.frombuffer(body, np.uint64).reshape(-1, 2)
         entries = self._sizes.capacity(self._place(partner))
-        self._sums[number] ^= Store(slots, coins, entries, self._kernels).read(table)
+        slots, coins = self._words[here, SLOTS], np.ascontiguousarray(self._words[here, COINS])
+        self._words[here, MESSAGE] ^= Store(slots, coins, entries, self._kernels).read(table)
         self._step()
 
     def _announce(self) -> Iterator[tuple[str, bytes]]:
-        common = [np.flatnonzero(~total.any(axis=1)) for total in self._sums]
-        rows = np.concatenate([held[0][found] for held, found in zip(self._held, common, strict=True)])
-        tags = np.concatenate([held[1][found] for held, found in zip(self._held, common, strict=True)])
-        # Before anything new is made: these are most of what a hub holds.
-        self._held.clear()
-        self._sums.clear()
-        counts = np.array([len(found) for found in common], "<u4").tobytes()
+        common = np.flatnonzero(~self._words[:, MESSAGE].any(axis=1))
+        rows, tags = self._take(common)
+        cuts = np.searchsorted(common, self._ends)
+        counts = np.diff(cuts).astype("<u4").tobytes()
         for partner in self._channels:
-            values = self._announced.pop(partner)
             yield partner, self.group + counts
-            chosen = [_sorted(said[found]) for said, found in zip(values, common, strict=True)]
-            del values
-            body = np.concatenate(chosen).tobytes()
-            del chosen
-            if body:
-                yield partner, body
+            said = self._announced.pop(partner)[common]
+            for first, last in pairwise(cuts.tolist()):
+                _sort(said[first:last])
+            if len(said):
+                yield partner, said.tobytes()
         self._put_in_order(rows, tags)
 
 
@@ -215,8 +218,7 @@ class Partner(Role):
         self._base: BaseReceiver | None = None
         self._kem: KemReceiver | None = None
         self._shares = [c.key("share") for peer, c in self._channels.items() if peer != hub]
-        self._tables: list[Words] = []
-        self._kept: list[tuple[Rows, Words, Words]] = []
+        self._tables = np.empty((self._sizes.bins, self._sizes.slots(self._me), 2), np.uint64)
         self._counts: NDArray[np.uint32] | None = None
 
     @property
@@ -253,10 +255,10 @@ class Partner(Role):
                 self._hold(self._base.seeds)
             yield self._hub, choices
         elif round == "compare":
-            for number in range(len(self._tables)):
-                table, self._tables[number] = self._tables[number], np.empty((0, 2), np.uint64)
+            for table in self._tables:
                 yield self._hub, table.tobytes()
                 self._step()
+            del self._tables
 
     def _hold(self, seeds: list[bytes]) -> None:
         channel = self._channels[self._hub]
@@ -276,8 +278,7 @@ class Partner(Role):
             self._evaluate(number - self._post_quantum, body)
         elif number == 0:
             self.group, self._counts = body[:GROUP_BYTES], np.frombuffer(body[GROUP_BYTES:], "<u4")
-            room = [len(rows) for rows, _, _ in self._kept]
-            if (self._found > room).any():
+            if (self._found > np.diff(self._ends)).any():
                 raise MessageError("the hub must announce no more ids than there are, got more")
             if not self._counts.any():
                 self._find(np.empty((0, 2), np.uint64))
@@ -294,22 +295,21 @@ class Partner(Role):
         for key in self._shares:
             shares ^= permuted(key, ids.tags)
         store = Store(ids.slots, ids.coins, sizes.capacity(self._me), self._kernels)
-        self._tables.append(store.write(shares, self._randomness))
-        self._kept.append((ids.rows, ids.tags, values[:, 2:].copy()))
+        self._tables[number] = store.write(shares, self._randomness)
+        # A message has done its work: its place is for what the hub may announce.
+        self._words[self._span(number), MESSAGE] = values[:, 2:]
         if number == sizes.bins - 1:
             self._holder = None
         self._step()
 
     def _find(self, said: Words) -> None:
         """Own rows of what the hub announced; it can announce nothing that it did not evaluate."""
-        ends = np.cumsum(self._found)
-        rows, tags = [], []
-        for start, end, (own, names, values) in zip(ends - self._found, ends, self._kept, strict=True):
-            found = looked_up(values, said[start:end])
-            rows.append(own[found])
-            tags.append(names[found])
-        self._kept.clear()
-        self._put_in_order(np.concatenate(rows), np.concatenate(tags))
+        cuts = np.cumsum([0, *self._found])
+        found = np.empty(len(said), np.int64)
+        for number, (first, last) in enumerate(pairwise(cuts.tolist())):
+            here = self._span(number)
+            found[first:last] = here.start + looked_up(self._words[here, MESSAGE], said[first:last])
+        self._put_in_order(*self._take(found))
 
 
 def permuted(key: bytes, tags: Words) -> Words:
@@ -318,9 +318,9 @@ def permuted(key: bytes, tags: Words) -> Words:
     return np.frombuffer(encryptor.update(tags.tobytes()), np.uint64).reshape(-1, 2)
 
 
-def _sorted(values: Words) -> Words:
-    """By their first words, so that their order says nothing of a file's."""
-    return values[np.argsort(values[:, 0], kind="stable")]
+def _sort(values: Words) -> None:
+    """In place, by their first words, so that their order says nothing of a file's."""
+    values[:] = values[np.argsort(values[:, 0], kind="stable")]
 
 
 def looked_up(values: Words, wanted: Words) -> Rows:
