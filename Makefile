@@ -6,7 +6,7 @@ WORKERS ?= 2
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install audit demo demo-network chaos network-load fuzz load test lint format bench tables tables-quick utility overhead lock clean
+.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load test lint format bench tables tables-quick utility overhead lock clean
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
@@ -19,6 +19,7 @@ help:
 	@echo "make tables-quick  the same with 2 splits, K = 1 and 2 and small synthetic data, into a temporary folder"
 	@echo "make utility accuracy and error of ours against epsilon, K and collusion, into docs/results (long)"
 	@echo "make overhead  time and bytes of the secure products against n, d and K (long)"
+	@echo "make alignment  CPU, bytes and memory of matching ids, up to ten million, into docs/results/alignment.md (long)"
 	@echo "make chaos   kill -9 of server and parties at each step; ledgers must stay right (long)"
 	@echo "make network-load  250 MB of sealed columns through the server; peak memory of each process (long)"
 	@echo "make audit   attack every view, plant every bug, and write docs/audit.md (20 minutes)"
@@ -46,6 +47,9 @@ demo: $(READY)
 	$(BIN)/python demo/evaluate.py
 	@$(BIN)/colonnade report demo/release.json --html demo/report.html --json > /dev/null
 	@printf '\nThe page to read and sign is demo/report.html.\n'
+
+alignment: $(READY)
+	$(ONE_THREAD) $(BIN)/python benchmarks/alignment_report.py --largest
 
 demo-network: $(READY)
 	$(ONE_THREAD) $(BIN)/python demo/network.py --check

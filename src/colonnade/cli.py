@@ -231,7 +231,7 @@ def fit(
         whose = f" for {', '.join(fitted.unkept)}" if fitted.keepers else ""
         screen.print(f"There was no ledger kept{whose}: [party.NAME] may name a policy and a ledger.")
     screen.print()
-    matched = checked.alignment == "psi" and len(fitted.tables) > 1
+    matched = checked.alignment != "none" and len(fitted.tables) > 1
     screen.print(traffic_table(sent, received, outcome.seconds, matched))
     for note in flaws(outcome.release.provenance):
         screen.print(caution(note))

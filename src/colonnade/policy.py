@@ -32,11 +32,12 @@ POLICY_KEYS = (
     "smallest_rows",
     "smallest_collusion",
     "largest_alignments",
+    "largest_list",
     "require_approval",
     "simulation",
     "scores_to",
 )
-WHOLE_KEYS = ("smallest_rows", "smallest_collusion", "largest_alignments")
+WHOLE_KEYS = ("smallest_rows", "smallest_collusion", "largest_alignments", "largest_list")
 SESSION_KEYS = ("epsilon", "delta", "record_epsilon")
 TOTAL_KEYS = ("epsilon", "delta", "rule")
 
@@ -98,6 +99,8 @@ class Policy:
     smallest_collusion: int = 1
     largest_alignments: int | None = None
     """How often the ids of one data set may be matched with those of partners; the ledger counts."""
+    largest_list: int | None = None
+    """How many ids a partner may be able to test in one matching: the slots of its tables, above its list's length."""
     require_approval: bool = False
     simulation: bool = False
     """Whether a run over the network may draw noise from a known seed: for tests on invented data, never private."""

@@ -130,7 +130,8 @@ def predict(
         with refusing(name):
             keeper.align("", f"{model.study} scores", prediction.parties)
     consent = {name: keeper.consent_scores for name, keeper in keepers.items()}
-    scores = score_across(model, prediction, tables, study.alignment, randomness, watch, consent)
+    largest = {name: keeper.policy.largest_list for name, keeper in keepers.items()}
+    scores = score_across(model, prediction, tables, study.alignment, randomness, watch, consent, largest)
     return scores, prediction
 
 

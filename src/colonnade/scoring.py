@@ -251,10 +251,18 @@ def score_across(
     randomness: Randomness | None = None,
     watch: Watch | None = None,
     consent: Mapping[str, Consent] | None = None,
+    largest_lists: Mapping[str, int | None] | None = None,
 ) -> Scores:
     """Scores of the records that all parties' tables have in common, in the order of the receiver's."""
     opened = score_embedded(
-        prediction, tables, lambda table: partial_scores(table, public.model), alignment, randomness, watch, consent
+        prediction,
+        tables,
+        lambda table: partial_scores(table, public.model),
+        alignment,
+        randomness,
+        watch,
+        consent,
+        largest_lists,
     )
     return receivers_scores(public, tables[prediction.receiver], opened)
 

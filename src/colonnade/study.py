@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.matching import HYBRID, NONE, PSI
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Schema, column_from
 from colonnade.foundation.sections import Section, read_toml
@@ -17,7 +18,7 @@ from colonnade.mechanism.plan import Offer, check_epsilon
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session, open_session
 
-ALIGNMENTS = ("psi", "none")
+ALIGNMENTS = (PSI, NONE)
 STUDY_KEYS = (
     "name",
     "task",
@@ -27,6 +28,7 @@ STUDY_KEYS = (
     "collusion",
     "product",
     "alignment",
+    "post_quantum",
     "calibration",
     "release",
     "label_square",
@@ -52,7 +54,8 @@ class Study:
 
     agreement: Agreement
     sources: Mapping[str, Source] = field(default_factory=dict)
-    alignment: str = "psi"
+    alignment: str = PSI
+    """How ids are matched: "psi", HYBRID where post_quantum is set, or "none"."""
     rows: int | None = None
     """The number of common records, where it is known before the run."""
 
@@ -118,9 +121,9 @@ def _study(content: Section, folder: Path) -> Study:
         release=str(terms.content.get("release", "auto")),
         label_square=terms.flag("label_square"),
     )
-    alignment = terms.choice("alignment", ALIGNMENTS, "psi")
+    alignment = _alignment(terms)
     for name, source in sources.items():
-        if alignment == "psi" and source.id is None and len(schema) > 1:
+        if alignment != NONE and source.id is None and len(schema) > 1:
             raise StudyError(f'[party.{name}] needs an id column for alignment = "psi"')
     rows = None if "rows" not in terms else terms.whole("rows")
     return Study(agreement, sources, alignment, rows)
@@ -133,6 +136,19 @@ def _id_column(party: Section) -> str | None:
         told = "replace it by the column that names a person, or leave the line out"
         raise StudyError(f'{party.where} id still has the "?" of a draft: {told}')
     return party.text("id")
+
+
+def _alignment(terms: Section) -> str:
+    """How ids are matched, in one word; whether a quantum computer is reckoned with is part of it."""
+    alignment = terms.choice("alignment", ALIGNMENTS, PSI)
+    if not terms.flag("post_quantum"):
+        return alignment
+    if alignment == NONE:
+        raise StudyError('post_quantum is for alignment = "psi", got alignment = "none"')
+    from colonnade.crypto.alignment.kem_ot import require_post_quantum
+
+    require_post_quantum()
+    return HYBRID
 
 
 def _path(party: Section, key: str, folder: Path) -> Path | None:

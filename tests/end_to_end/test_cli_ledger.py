@@ -321,6 +321,15 @@ def test_a_matching_of_ids_is_noted_and_limited(run: Run, folder: Path, book: Pa
     assert before == {party: (folder / f"{party}.ledger").read_bytes() for party in ("works", "bank")}
 
 
+def test_a_partners_list_may_be_too_long(run: Run, folder: Path) -> None:
+    edit(folder / "bank.toml", "[session]", "largest_list = 100\n[session]")
+    refused(fit(run, folder), "bank refuses: largest_list is 100, works could test ")
+    # The matching had begun: it is noted, and nothing is spent.
+    for party in ("works", "bank"):
+        book = Ledger(folder / f"{party}.ledger")
+        assert not book.entries() and len(book.lines()) == 1
+
+
 def test_no_ids_are_matched_for_what_is_refused_anyway(run: Run, folder: Path) -> None:
     for old, new in (("epsilon = 50.0", "epsilon = 2.0"), ("[session]", 'labels = ["works.hours"]\n[session]')):
         edit(folder / "bank.toml", old, new)

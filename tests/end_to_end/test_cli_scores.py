@@ -204,5 +204,7 @@ def test_a_policy_says_to_whom_scores_may_go(run: Run, folder: Path) -> None:
     for party in ("works", "bank"):
         book = Ledger(folder / f"{party}.ledger")
         assert not book.entries() and [line.kind for line in book.lines()] == [Kind.ALIGNED] * 3
-    edit(folder / "bank.toml", 'columns = ["debts"]', "largest_alignments = 3")
+    edit(folder / "bank.toml", 'columns = ["debts"]', "largest_list = 100")
+    refused(across(run, folder), "bank refuses: largest_list is 100, works could test ")
+    edit(folder / "bank.toml", "largest_list = 100", "largest_alignments = 3")
     refused(across(run, folder), "bank refuses: largest_alignments is 3, and the ids of data set bank.csv were matched")

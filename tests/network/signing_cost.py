@@ -46,8 +46,9 @@ def session(ends: dict[str, Vouching]) -> int:
     for end in ends.values():
         end.begin(ALIGNMENT, bytes(32))
     pass_on("greet", lambda k: names[:k] + names[k + 1 :])
-    for hop in range(len(names)):
-        pass_on(f"hop{hop + 1}", lambda k: [names[(k + 1) % len(names)]])
+    # The first is the hub: every other sends to it, and it to every other.
+    for round, hub in (("choose", False), ("matrix", True), ("compare", False), ("announce", True)):
+        pass_on(round, lambda k, hub=hub: (names[1:] if hub else []) if k == 0 else ([] if hub else names[:1]))
     for end in ends.values():
         end.begin(SESSION, bytes(32))
     keys = [hashlib.sha256(name.encode()).digest() for name in names]

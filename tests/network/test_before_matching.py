@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from colonnade.foundation.errors import LedgerError, PolicyError
+from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.schema import Categorical, Numeric, Schema
 from colonnade.ledger import Kind
 from colonnade.mechanism.composition import Cap, charge_of
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
+from colonnade.mechanism.release import write_release
 from colonnade.policy import Policy
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import open_session
@@ -123,6 +125,27 @@ def test_a_matching_is_noted_before_its_first_parcel_leaves(study: Study, tmp_pa
     (note,) = keepers["bank"].ledger.lines()
     assert note.kind is Kind.ALIGNED and note.to()["partners"] == ["works", "town"]
     assert (note.to()["study"], note.data.name) == ("pay", "bank.csv")
+
+
+def test_a_list_that_could_test_too_many_ids_is_refused_after_the_greetings(study: Study, tmp_path: Path) -> None:
+    """57 ids at the bank, 60 at works: tables of 3 x (26 + 32) + 64 slots."""
+    keepers, seen = ruled(tmp_path, largest_list=237), list[tuple[str, str]]()
+    out = run(study, tmp_path, keepers=keepers, wire=watched(seen))
+    refused(out, "largest_list is 237, works could test 238 ids", "policy", "align")
+    assert {round for _, round in seen} == {"greet"}
+    out = run(study, tmp_path, keepers=ruled(tmp_path, largest_list=238))
+    assert set(out.releases) == set(PARTIES), out.errors
+
+
+def test_hybrid_matching_is_a_term_of_the_study(study: Study, tmp_path: Path) -> None:
+    hybrid = replace(study, alignment=HYBRID)
+    out = run(hybrid, tmp_path, b"seed")
+    assert set(out.releases) == set(PARTIES), out.errors
+    # The rows are those of the study without it, so that a seeded release is the same.
+    plain = run(study, tmp_path, b"seed")
+    assert {write_release(r) for r in out.releases.values()} == {write_release(r) for r in plain.releases.values()}
+    other = run(study, tmp_path, b"seed", studies={"bank": hybrid})
+    assert "its study file states other terms than the server's" in other.sentence("bank")
 
 
 def test_matchings_are_counted_for_each_data_set(study: Study, tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from colonnade.transport.hub import Hub, Result
 from colonnade.transport.journal import Journal
 from colonnade.transport.keeper import Keeper
 from colonnade.transport.member import Member
-from colonnade.transport.seat import Crew
 from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import Patience
 
@@ -115,7 +114,6 @@ def run(
     hub_study: Study | None = None,
     vouchers: Mapping[str, Voucher] | None = None,
     policies: Mapping[str, Policy] | None = None,
-    crew: Crew | None = None,
 ) -> Run:
     """One session, server and parties in threads; `wire` may meddle with what passes."""
     served = hub_study or study
@@ -142,7 +140,6 @@ def run(
             patience,
             voucher=(vouchers or {}).get(name),
             policy=(policies or {}).get(name),
-            crew=crew,
         )
         try:
             out.releases[name] = member.run()

@@ -12,12 +12,15 @@ import pytest
 from numpy.typing import NDArray
 
 from colonnade.crypto import lattice
+from colonnade.crypto.alignment import frames, ids, oprf, star
 from colonnade.crypto.masks import MaskKeys
 from colonnade.foundation.randomness import Randomness, Stream
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.protocol import party as party_module
 from colonnade.table import Table
 
+FEW = 16
+"""Of 512 seeds so many are looked for."""
 RUN = 6
 """So many numbers in a row are no accident."""
 WIDTHS = ("<i2", ">i2", "<i4", ">i4", "<i8", ">i8", "<f4", ">f4", "<f8", ">f8")
@@ -80,6 +83,52 @@ def noting(needles: Needles, kind: str, original: Callable[..., Any], take: Call
     return call
 
 
+def note_alignment(needles: Needles, patch: pytest.MonkeyPatch) -> None:
+    """What an alignment keeps to itself: keys of pairs, of functions and of the group, seeds, digests and values."""
+    key, hold, evaluate, hub = frames.Channel.key, oprf.KeyHolder.__init__, oprf.Evaluator.__init__, star.Hub.__init__
+
+    def pair_key(self: frames.Channel, purpose: str) -> bytes:
+        value = key(self, purpose)
+        needles.secret("pair key", value)
+        return value
+
+    def holder(self: oprf.KeyHolder, own: NDArray[np.uint64], seeds: list[bytes], *rest: Any) -> None:
+        needles.secret("function key", own.tobytes())
+        for seed in seeds[:FEW]:
+            needles.secret("base seed", seed)
+        hold(self, own, seeds, *rest)
+
+    def evaluator(self: oprf.Evaluator, zeros: list[bytes], ones: list[bytes], *rest: Any) -> None:
+        for seed in zeros[:FEW] + ones[:FEW]:
+            needles.secret("base seed", seed)
+        evaluate(self, zeros, ones, *rest)
+
+    def group(self: star.Hub, *arguments: Any) -> None:
+        hub(self, *arguments)
+        needles.secret("group key", self.group)
+
+    def digests(*arguments: Any) -> Iterator[NDArray[np.uint64]]:
+        for words in made(*arguments):
+            for row in words:
+                needles.secret("tag", row[:2].tobytes())
+                needles.secret("message", row[2:4].tobytes())
+            yield words
+
+    def values(prefix: bytes, *arguments: Any) -> Any:
+        out = hashed(prefix, *arguments)
+        for row in out:
+            needles.secret("function value", row[:2].tobytes())
+        return out
+
+    made, hashed = ids._digests, oprf.hashed
+    patch.setattr(frames.Channel, "key", pair_key)
+    patch.setattr(oprf.KeyHolder, "__init__", holder)
+    patch.setattr(oprf.Evaluator, "__init__", evaluator)
+    patch.setattr(star.Hub, "__init__", group)
+    patch.setattr(ids, "_digests", digests)
+    patch.setattr(oprf, "hashed", values)
+
+
 @contextmanager
 def noted(needles: Needles) -> Iterator[None]:
     """Notes every key, seed, share, noise, mask and exact sum that this process makes."""
@@ -123,6 +172,7 @@ def noted(needles: Needles) -> Iterator[None]:
                 needles.secret("mask key", value)
                 return value
 
+        note_alignment(needles, patch)
         patch.setattr(Stream, "__init__", stream)
         patch.setattr(Randomness, "__init__", randomness)
         patch.setattr(MaskKeys, "__init__", lambda self, source: keys(self, Spy(source)))

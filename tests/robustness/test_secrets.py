@@ -13,6 +13,7 @@ import pytest
 from canaries import Needles, noted
 from sessions import Wire, agreement_of, parties_of, tables_of
 
+from colonnade.crypto.alignment import AlignmentParty, AlignmentServer, frames
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import ColonnadeError, PolicyError
 from colonnade.foundation.randomness import Randomness
@@ -119,6 +120,78 @@ def test_a_refusal_carries_no_data() -> None:
     told = [e for e in wire.seen if e.step in (Step.REFUSE, Step.ABORT)]
     assert told and not any(needles.found_in(e.encode()) for e in told)
     assert all(e.recipient == SERVER or e.sender == SERVER for e in told)
+
+
+MATCHING = {
+    "pair key",
+    "function key",
+    "base seed",
+    "group key",
+    "tag",
+    "message",
+    "function value",
+    "id",
+    "stream key",
+}
+
+
+@pytest.mark.parametrize("post_quantum", [False, True], ids=["x25519", "hybrid"])
+def test_nothing_secret_in_an_alignments_parcels_and_reprs(post_quantum: bool) -> None:
+    people = {name: [f"canary-{i}-{name if i % 3 else 'all'}" for i in range(12)] for name in ("a", "b", "c")}
+    people["a"].pop()
+    needles, parcels = Needles(), list[bytes]()
+    for ids in people.values():
+        for person in ids:
+            needles.text("id", person)
+    with noted(needles):
+        names = tuple(people)
+        server = AlignmentServer(bytes(32), names)
+        parties = {
+            name: AlignmentParty(bytes(32), names, k, people[name], Randomness(), post_quantum=post_quantum)
+            for k, name in enumerate(names)
+        }
+        spoken = ""
+        for round in server.rounds:
+            for name, party in parties.items():
+                for parcel in party.send(round):
+                    parcels.append(parcel.payload)
+                    receiver = server if parcel.recipient == SERVER else parties[parcel.recipient]
+                    receiver.receive(round, name, parcel.payload)
+                spoken += f"{party!r} {party!s} {party._role!r} {party._channels!r}"
+            for parcel in server.send(round):
+                parcels.append(parcel.payload)
+                parties[parcel.recipient].receive(round, SERVER, parcel.payload)
+    assert server.count == 4
+    assert set(needles.kinds) >= MATCHING
+    assert not needles.found_in(b"".join(parcels))
+    assert not needles.found_in(spoken.encode())
+    for party in parties.values():
+        assert party._role is None and not party._channels
+        assert not {"_key", "_base", "_randomness"} & set(vars(party)), "keys end with the matching"
+
+
+def test_the_search_would_find_an_alignment_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the seal the group key and announced values travel: the same search must say so."""
+    monkeypatch.setattr(frames.Channel, "_cipher", lambda self, *_: Clear())
+    needles, parcels = Needles(), list[bytes]()
+    names = ("a", "b")
+    with noted(needles):
+        server = AlignmentServer(bytes(32), names)
+        parties = {n: AlignmentParty(bytes(32), names, k, ["x", "y"], Randomness()) for k, n in enumerate(names)}
+        for round in server.rounds[:5]:
+            for name, party in parties.items():
+                for parcel in party.send(round):
+                    parcels.append(parcel.payload)
+                    if parcel.recipient != SERVER:
+                        parties[parcel.recipient].receive(round, name, parcel.payload)
+    assert "group key" in needles.found_in(b"".join(parcels))
+
+
+class Clear:
+    def encrypt(self, nonce: bytes, body: bytes, head: bytes) -> bytes:
+        return body
+
+    decrypt = encrypt
 
 
 STUDY = """[study]

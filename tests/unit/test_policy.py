@@ -185,6 +185,9 @@ def test_a_short_file_has_safe_defaults() -> None:
         {"policy": {"party": "bank", "partners": ["*"]}, "session": {"epsilon": 1}, "total": {"epsilon": 2}}
     )
     assert policy == Policy("bank", ("*",), 1.0, Cap(2.0))
+    assert policy.largest_list is None
+    terms = {"party": "bank", "partners": ["*"], "largest_list": 5000}
+    assert policy_from({"policy": terms, "session": {"epsilon": 1}, "total": {"epsilon": 2}}).largest_list == 5000
     assert "plain" not in policy.products and policy.delta == 0 and policy.views == tuple(View)
 
 

@@ -34,9 +34,13 @@ class Stream:
     def words(self, count: int) -> NDArray[np.uint64]:
         """Uniform 64-bit words, freshly owned by the caller."""
         out = np.zeros(count, dtype=np.uint64)
-        view = out.view(np.uint8).data
-        self._encryptor.update_into(view, view)
+        self.add_to(out)
         return out
+
+    def add_to(self, words: NDArray[np.uint64]) -> None:
+        """Add the stream's next words, bit by bit modulo 2, to these."""
+        view = words.view(np.uint8).data
+        self._encryptor.update_into(view, view)
 
 
 class Randomness:

@@ -22,7 +22,6 @@ from colonnade.network.vouch import Voucher
 from colonnade.report.output import keep_release
 from colonnade.table import Table
 from colonnade.transport.member import Member
-from colonnade.transport.pool import steady_workers
 from colonnade.transport.seat import Call, decline
 from colonnade.transport.wire import Patience, Unreachable
 
@@ -113,7 +112,6 @@ class PartyJob(SiteJob):
             keeper,
             site.patience,
             board,
-            crew=steady_workers,
             voucher=voucher,
             # A simulation has no ledger to keep; the policy's rules hold all the same.
             policy=site.policy(),

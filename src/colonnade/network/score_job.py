@@ -19,7 +19,6 @@ from colonnade.network.vouch import Voucher
 from colonnade.report.output import places
 from colonnade.table import Table
 from colonnade.transport.journal import Journal
-from colonnade.transport.pool import steady_workers
 from colonnade.transport.score_hub import ScoreHub
 from colonnade.transport.score_member import ScoreMember
 from colonnade.transport.scores import Opened
@@ -110,10 +109,10 @@ class ScorePartyJob(SiteJob):
             keep,
             site.patience,
             board,
-            crew=steady_workers,
             voucher=voucher,
             judge=lambda: asked.judge(keeper),
             matching=note,
+            largest_list=site.policy().largest_list,
         )
         rows = member.run()
         if kept:

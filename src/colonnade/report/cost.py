@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from colonnade.crypto.alignment.sizes import Sizes
 from colonnade.crypto.bgn import planned_bytes
 from colonnade.crypto.bgn_cost import predicted_seconds
 from colonnade.crypto.product import ProductSpec
 from colonnade.crypto.slots import BLOCK
 from colonnade.crypto.words import width
+from colonnade.foundation.matching import HYBRID, NONE
 from colonnade.protocol.session import Session
 
-# docs/alignment.md: one multiplication on the curve with the hashing, checks and tables around it.
-SECONDS_A_POINT = 50e-6
-BYTES_A_POINT = 32
-BYTES_OF_TABLE = 21
+# docs/results/alignment.md: base transfers of a partner, and the rest for each id of it and the hub's.
+SECONDS_A_PARTNER = 0.21
+SECONDS_AN_ID = 6.5e-6
 # The cost model of the lattice product that `make overhead` fits, in docs/results/overhead.json.
 SECONDS_A_SESSION = 8.97e-3
 SECONDS_A_SEALED_WORD = 19.5e-9
@@ -35,10 +36,11 @@ def expected_cost(session: Session, alignment: str) -> Cost:
     spec, rows, parties = session.spec, session.rows, len(session.parties)
     sent = {name: 8 * session.length + _product_bytes(session, k) for k, name in enumerate(session.parties)}
     seconds: dict[str, float] = {}
-    if alignment == "psi" and parties > 1:
-        points = rows * parties + (rows if parties > 2 else 0)
-        seconds["align"] = parties * points * SECONDS_A_POINT
-        sent = {name: count + rows * (BYTES_A_POINT * parties + BYTES_OF_TABLE) for name, count in sent.items()}
+    if alignment != NONE and parties > 1:
+        sizes = Sizes((rows,) * parties)
+        seconds["align"] = (parties - 1) * (SECONDS_A_PARTNER + rows * SECONDS_AN_ID)
+        post_quantum = alignment == HYBRID
+        sent = {name: sent[name] + sizes.sent(k, rows, post_quantum) for k, name in enumerate(session.parties)}
     if spec.crosses:
         seconds["products"] = _product_seconds(session)
     return Cost(sent, seconds)

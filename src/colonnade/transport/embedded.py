@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.alignment import align_in_process
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.release import Release
@@ -23,7 +24,6 @@ from colonnade.protocol.session import Session, plan_once
 from colonnade.table import Table
 from colonnade.transport.in_process import InProcess, Traffic
 from colonnade.transport.keeper import Keeper, refusing
-from colonnade.transport.pool import NO_WORKERS, point_workers
 
 Watch = Callable[[str, float], None]
 """Called with a step's name and the share of it that is done."""
@@ -42,17 +42,28 @@ class Outcome:
 
 
 def align(
-    tables: Mapping[str, Table], alignment: str, randomness: Randomness, watch: Watch | None = None
+    tables: Mapping[str, Table],
+    alignment: str,
+    randomness: Randomness,
+    watch: Watch | None = None,
+    largest_lists: Mapping[str, int | None] | None = None,
 ) -> dict[str, Table]:
     """The tables' common records in one common order, by private set intersection or as they stand."""
-    rows_of = match(tables, alignment, randomness, watch)
+    rows_of = match(tables, alignment, randomness, watch, largest_lists)
     return dict(tables) if rows_of is None else {name: table.take(rows_of[name]) for name, table in tables.items()}
 
 
 def match(
-    tables: Mapping[str, Table], alignment: str, randomness: Randomness, watch: Watch | None = None
+    tables: Mapping[str, Table],
+    alignment: str,
+    randomness: Randomness,
+    watch: Watch | None = None,
+    largest_lists: Mapping[str, int | None] | None = None,
 ) -> dict[str, NDArray[np.int64]] | None:
-    """Each party's row numbers of the common records; None where rows match as they stand."""
+    """Each party's row numbers of the common records; None where rows match as they stand.
+
+    `largest_lists` says, by party, how many ids another may be able to test.
+    """
     if alignment == "none" or len(tables) == 1:
         rows = {name: table.rows for name, table in tables.items()}
         if len(set(rows.values())) > 1:
@@ -65,17 +76,8 @@ def match(
             raise StudyError(f"party {name} has no ids to align by")
         ids[name] = table.ids
     progress = None if watch is None else lambda done, total: watch("align", done / max(1, total))
-    executor = point_workers(max(map(len, ids.values())))
-    try:
-        return align_in_process(ids, randomness.child("alignment"), executor, progress)
-    except NO_WORKERS:
-        if executor is None:
-            raise
-        # No process could be started, or one was killed: the same once more, on this core.
-        return align_in_process(ids, randomness.child("alignment"), None, progress)
-    finally:
-        if executor is not None:
-            executor.shutdown(cancel_futures=True)
+    source = randomness.child("alignment")
+    return align_in_process(ids, source, progress, post_quantum=alignment == HYBRID, largest_lists=largest_lists)
 
 
 def run_embedded(
@@ -113,7 +115,8 @@ def run_embedded(
     for name, keeper in kept.items() if matched else ():
         with refusing(name):
             keeper.align(server.identity.hex(), agreement.name, agreement.schema.names)
-    aligned = align({name: tables[name] for name in agreement.schema.names}, alignment, source, watch)
+    largest = {name: keeper.policy.largest_list for name, keeper in kept.items()}
+    aligned = align({name: tables[name] for name in agreement.schema.names}, alignment, source, watch, largest)
     seconds["align"] = time.perf_counter() - start
     parties = {
         name: Party(

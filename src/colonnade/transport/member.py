@@ -19,7 +19,7 @@ from colonnade.protocol.party import Consent, Party
 from colonnade.protocol.session import Session
 from colonnade.table import Table
 from colonnade.transport.keeper import Keeper, foresee, refusing
-from colonnade.transport.seat import Call, Crew, Seat, Watch
+from colonnade.transport.seat import Call, Seat, Watch
 from colonnade.transport.study_digest import study_digest
 from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import Over, Patience, Welcome, ending
@@ -36,6 +36,7 @@ class Member(Seat):
         Step.PARCEL: "products",
         Step.OPENED: "open",
     }
+    closing = CLOSING
 
     def __init__(
         self,
@@ -48,14 +49,13 @@ class Member(Seat):
         keeper: Keeper | None = None,
         patience: Patience | None = None,
         watch: Watch | None = None,
-        crew: Crew | None = None,
         consent: Consent | None = None,
         voucher: Voucher | None = None,
         policy: Policy | None = None,
     ) -> None:
         """A party without a keeper, in a simulation, may still have a policy."""
         terms, names = study_digest(agreement, alignment), agreement.schema.names
-        super().__init__(name, names, terms, alignment, read, call, randomness, patience, watch, crew, voucher)
+        super().__init__(name, names, terms, alignment, read, call, randomness, patience, watch, voucher)
         self._agreement, self._keeper, self._further = agreement, keeper, consent
         self._policy = policy if keeper is None else keeper.policy
         self._moved, self._expected = 0, 0.0
@@ -90,6 +90,9 @@ class Member(Seat):
                 self._keeper.foresee(self._agreement, table.rows, self._aligns)
             elif self._policy is not None:
                 foresee(self._policy, self._name, self._agreement, table.rows, self._aligns)
+
+    def _largest_list(self) -> int | None:
+        return None if self._policy is None else self._policy.largest_list
 
     def _matching(self) -> None:
         with refusing(self._name, CLOSING):

@@ -16,7 +16,7 @@ from colonnade.table import Table
 from colonnade.transport.keeper import refusing
 from colonnade.transport.score_hub import without_scores
 from colonnade.transport.scores import Opened
-from colonnade.transport.seat import Call, Crew, Seat, Watch
+from colonnade.transport.seat import Call, Seat, Watch
 from colonnade.transport.study_digest import prediction_digest
 from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import ENTRY_MEANING, Entry, Over, Patience, Pull
@@ -36,6 +36,7 @@ class ScoreMember(Seat):
     """One organisation's process in one prediction."""
 
     steps = {Step.PLAN: "plan", Step.GO: "submit", Step.OPENED: "open"}  # noqa: RUF012 - never changed
+    closing = CLOSING
 
     def __init__(
         self,
@@ -50,17 +51,17 @@ class ScoreMember(Seat):
         keep: Keep,
         patience: Patience | None = None,
         watch: Watch | None = None,
-        crew: Crew | None = None,
         voucher: Voucher | None = None,
         judge: Callable[[], None] = lambda: None,
         matching: Callable[[str], None] = lambda session: None,
+        largest_list: int | None = None,
     ) -> None:
         """`judge` refuses before others hear of this party; `matching` notes an alignment before it begins."""
         terms, parties = prediction_digest(prediction, alignment), prediction.parties
-        super().__init__(name, parties, terms, alignment, read, call, randomness, patience, watch, crew, voucher)
+        super().__init__(name, parties, terms, alignment, read, call, randomness, patience, watch, voucher)
         self._prediction, self._part_of = prediction, part_of
         self._agree, self._keep = consent, keep
-        self._allow, self._note = judge, matching
+        self._allow, self._note, self._largest = judge, matching, largest_list
         self._session = ""
         self._rows: NDArray[np.int64] | None = None
         self.party: ScoringParty | None = None
@@ -79,6 +80,9 @@ class ScoreMember(Seat):
     def _judge(self) -> None:
         with refusing(self._name, CLOSING):
             self._allow()
+
+    def _largest_list(self) -> int | None:
+        return self._largest
 
     def _matching(self) -> None:
         with refusing(self._name, CLOSING):

@@ -39,11 +39,12 @@ def score_embedded(
     randomness: Randomness | None = None,
     watch: Watch | None = None,
     consent: Mapping[str, Consent] | None = None,
+    largest_lists: Mapping[str, int | None] | None = None,
 ) -> Opened:
     """All roles in this process; `part_of` is a party's own part of every record's score."""
     source = Randomness() if randomness is None else randomness
     taking = {name: tables[name] for name in prediction.parties}
-    rows_of = match(taking, alignment, source, watch)
+    rows_of = match(taking, alignment, source, watch, largest_lists)
     parties = {}
     for name, table in taking.items():
         part = part_of(table if rows_of is None else table.take(rows_of[name]))

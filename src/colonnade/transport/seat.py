@@ -6,21 +6,22 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto.alignment.party import AlignmentParty
+from colonnade.crypto.alignment import AlignmentParty
 from colonnade.foundation.errors import ColonnadeError, PolicyError, ProtocolError, StudyError
+from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.codes import Code, code_of
 from colonnade.protocol.messages import Envelope, Join, Plan, Step, body_of
 from colonnade.protocol.party import State
 from colonnade.table import Table
 from colonnade.transport.in_process import Member as Role
+from colonnade.transport.keeper import refusing
 from colonnade.transport.vouching import ALIGNMENT, SESSION, Voucher, Vouching
 from colonnade.transport.wire import (
     ENTRY_MEANING,
@@ -54,8 +55,6 @@ from colonnade.transport.wire import (
 Call = Callable[[bytes], bytes]
 """Carries a request to the server and brings the reply; raises Unreachable when there is none."""
 Watch = Callable[[str, float], None]
-Crew = Callable[[int], Executor | None]
-"""Who multiplies an alignment's points, for so many ids."""
 
 
 class Playing(Role, Protocol):
@@ -77,6 +76,8 @@ class Seat(ABC):
 
     steps: Mapping[Step, str] = {}
     """What people are shown while messages of a step come."""
+    closing = ""
+    """What a refusal before the session proper means for the party's ledger or scores."""
 
     def __init__(
         self,
@@ -89,19 +90,17 @@ class Seat(ABC):
         randomness: Randomness,
         patience: Patience | None = None,
         watch: Watch | None = None,
-        crew: Crew | None = None,
         voucher: Voucher | None = None,
     ) -> None:
         self._name, self._parties, self._terms, self._alignment = name, parties, terms, alignment
         self._read, self._call, self._randomness = read, call, randomness
-        self._patience, self._watch, self._crew = patience or Patience(), watch, crew
+        self._patience, self._watch = patience or Patience(), watch
         # Says which process speaks, not who may: that is the certificate's matter.
         self._instance = Randomness().bytes(INSTANCE_BYTES)
         self._step, self._share = "wait", 0.0
         self._pushed = self._taken = 0
         self._table: Table | None = None
         self._aligner: AlignmentParty | None = None
-        self._executor: Executor | None = None
         self._role: Playing | None = None
         self._vouching = Vouching(name, parties, voucher)
         self._quiet = threading.Event()
@@ -121,6 +120,10 @@ class Seat(ABC):
 
     def _foresee(self, table: Table) -> None:
         """Refuse, before ids are matched, what is known before n is."""
+
+    def _largest_list(self) -> int | None:
+        """How many ids a partner may be able to test in one alignment."""
+        return None
 
     @abstractmethod
     def _matching(self) -> None:
@@ -178,7 +181,6 @@ class Seat(ABC):
             raise
         finally:
             self._quiet.set()
-            self._dismiss()
 
     def _enter(self) -> None:
         hello = Hello(self._instance, self._terms, self._randomness.seeded, self._pending())
@@ -217,7 +219,8 @@ class Seat(ABC):
                 self._push(Turn(item.round))
             case Ring():
                 self._vouching.came(item.peer, item.round, item.payload)
-                self._aligning().receive(item.round, item.peer, item.payload)
+                with refusing(self._name, self.closing):
+                    self._aligning().receive(item.round, item.peer, item.payload)
             case Vouch():
                 self._vouching.take(item)
             case Start():
@@ -239,7 +242,6 @@ class Seat(ABC):
                 raise ProtocolError(f"party {self._name} has no ids to align by, and the server asks for an alignment")
             self._matching()
             self._show("align", 0.0)
-            self._executor = None if self._crew is None else self._crew(len(table.ids))
             self._aligner = AlignmentParty(
                 self._alignment_id,
                 self._parties,
@@ -247,16 +249,11 @@ class Seat(ABC):
                 table.ids,
                 # The same labels as in one process, so that a seeded run draws the same.
                 self._randomness.child("alignment").child(f"alignment {self._name}"),
-                self._executor,
                 lambda done, total: self._show("align", done / max(1, total)),
+                post_quantum=self._alignment == HYBRID,
+                largest_list=self._largest_list(),
             )
         return self._aligner
-
-    def _dismiss(self) -> None:
-        """The workers go once ids are matched, or will not be."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            self._executor = None
 
     def _join(self, identity: bytes) -> None:
         assert self._table is not None
@@ -265,7 +262,6 @@ class Seat(ABC):
         rows, common = None, b""
         if self._aligns:
             rows, common = self._aligning().rows(), self._aligning().common()
-            self._dismiss()
         # Who was served another alignment, or other terms, fits nobody's signature from here on.
         self._vouching.begin(SESSION, identity, self._terms.encode(), common)
         self._show("plan", 0.0)

@@ -1,41 +1,38 @@
 """One party's side of an alignment: which of its ids all K parties have, in an order equal for all.
 
-Greet: an X25519 key and the number of ids, to everyone. Hop 1: the own ids as points, shuffled and blinded, to the next
-party of the ring. Hop 2 to K: the list that came from the party before, raised to the own secret, to the next; after K
-hops it is home. There the own secret replaces the blind: each party then holds F(id) = [s_1 ... s_K] H(id) for its own
-ids and for no other. Compare: a table that reads, at the tag of each own F(id), the sum of keyed hashes of that tag,
-one for each pair the party is in. Summed over all parties they cancel, so the sum of all tables reads zero exactly at
-the ids that all have, and noise anywhere else. Agree: all found the same.
+Greet: an X25519 key, the number of ids and a key for base transfers, to everyone. The party with the fewest ids is the
+hub. Choose: every other party's base transfers, to the hub. Matrix: the hub's codewords under them, so that it learns
+each partner's function at its own ids, and nothing else of it. Compare: a partner's table of its function at its own
+ids, masked by keys shared with other partners; the sum over partners fits the hub's own values at the common ids
+alone. Announce: the hub tells each partner which ids those are, by values that the partner can compute. Agree: all
+found the same.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
-from hashlib import blake2b
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from numpy.typing import NDArray
 
-from colonnade.crypto.alignment.curve import LOW_ORDER, POINT_BYTES, hash_and_raise, quotient, raise_points
-from colonnade.crypto.alignment.frames import Frame, Pieces, as_count, check_points, party_of, split_points
-from colonnade.crypto.alignment.oblivious import SLOT_BYTES, Tags, read, segment_of, slots_of, write
-from colonnade.crypto.alignment.server import GREETING_BYTES, TABLE_PIECE
+from colonnade.crypto.alignment.base_ot import BaseSender, check_public
+from colonnade.crypto.alignment.curve import LOW_ORDER
+from colonnade.crypto.alignment.frames import ROUNDS, Channel, Frame, Inbox, as_count
+from colonnade.crypto.alignment.ids import Ids
+from colonnade.crypto.alignment.kem_ot import require_post_quantum
+from colonnade.crypto.alignment.kernels import Kernels, best_kernels
+from colonnade.crypto.alignment.sizes import GREETING_BYTES, LARGEST_COUNT, Sizes
+from colonnade.crypto.alignment.star import Hub, Partner, Role, Setting
 from colonnade.crypto.product import SERVER, Parcel
-from colonnade.foundation.errors import AlignmentError, MessageError, ProtocolError
-from colonnade.foundation.randomness import Randomness, derive
-
-BATCH = 8192
-"""Points in one job and in one parcel."""
-_AHEAD = 64  # jobs given to the executor before the first result is taken
-
-Job = tuple[Callable[..., bytes], tuple[object, ...]]
+from colonnade.foundation.errors import AlignmentError, MessageError, PolicyError, ProtocolError
+from colonnade.foundation.randomness import Randomness
 
 
 class AlignmentParty:
     """A state machine without I/O; parcels for other parties may pass through the server's hands."""
+
+    rounds = ROUNDS
 
     def __init__(
         self,
@@ -44,63 +41,79 @@ class AlignmentParty:
         me: int,
         ids: Sequence[str],
         randomness: Randomness,
-        executor: Executor | None = None,
         progress: Callable[[int, int], None] | None = None,
+        *,
+        post_quantum: bool = False,
+        largest_list: int | None = None,
+        kernels: Kernels | None = None,
     ) -> None:
+        """`largest_list` is how many ids any other party may be able to test."""
         self._frame = Frame(session, tuple(parties))
-        self.rounds = self._frame.rounds
         if not 0 <= me < len(parties):
             raise AlignmentError(f"me must be the number of one of {len(parties)} parties, got {me}")
+        if post_quantum:
+            require_post_quantum()
         self._me, self._name = me, self._frame.parties[me]
-        self._executor, self._progress, self._randomness = executor, progress, randomness
-        self._ids = _encoded(self._name, ids)
-        self._order = np.argsort(randomness.words(len(self._ids)), kind="stable")
-        self._draw_secrets()
-        self._sizes = {self._name: len(self._ids)}
-        self._keys: dict[str, bytes] = {}
-        self._sent = self._done = self._raised = 0
-        self._inbox: Pieces | None = None
-        self._lists: deque[bytes] = deque()
-        self._tags: Tags | None = None
+        self._progress, self._randomness = progress, randomness
+        self._post_quantum, self._largest = post_quantum, largest_list
+        self._ids = Ids(self._name, ids, session)
+        self._kernels = kernels or best_kernels(self._ids.count)
+        self._key = X25519PrivateKey.from_private_bytes(randomness.bytes(32))
+        self._base = BaseSender(randomness)
+        own = self._key.public_key().public_bytes_raw() + self._ids.count.to_bytes(8, "big") + self._base.public
+        self._greetings = {self._name: own}
+        self._sent = self._done = self._worked = 0
+        self._broken = False
+        self._role: Role | None = None
+        self._channels: dict[str, Channel] = {}
+        self._inboxes: dict[str, Inbox] = {}
         self._rows: NDArray[np.int64] | None = None
-
-    def _draw_secrets(self) -> None:
-        self._greeting = X25519PrivateKey.from_private_bytes(self._randomness.bytes(32))
-        self._secret = self._blind = self._randomness.bytes(32)
-        self._last: bytes | None = None
-        # Of two parties each may see the other's final points: they show the common ids, which is the result itself.
-        while len(self._frame.parties) > 2 and self._last is None:
-            self._blind = self._randomness.bytes(32)
-            self._last = quotient(self._secret, self._blind)
+        self._found = b""
 
     def send(self, round: str) -> Iterator[Parcel]:
         """This round's parcels, made lazily; every round is sent once, after the rounds before have come in."""
-        if self._sent >= len(self.rounds) or round != self.rounds[self._sent] or self._done < self._sent:
+        in_turn = self._sent < len(ROUNDS) and round == ROUNDS[self._sent] and self._done >= self._sent
+        if not in_turn or self._broken:
             raise ProtocolError(
                 f"round {round!r} must be sent once and in turn, got it with {self._sent} sent, {self._done} complete"
             )
         self._sent += 1
         if round == "greet":
-            return self._greet()
-        if round == "compare":
-            return self._compare()
+            body = self._greetings[self._name]
+            return iter([self._frame.seal(round, self._name, other, body) for other in (*self._others(), SERVER)])
         if round == "agree":
+            # Whatever was secret has done its work.
+            self._role = None
+            self._channels.clear()
+            del self._randomness
             return iter([self._frame.seal(round, self._name, SERVER, self.common())])
-        return self._hop(round)
+        return self._parcels(round)
+
+    def _parcels(self, round: str) -> Iterator[Parcel]:
+        assert self._role is not None
+        for recipient, body in self._role.send(round):
+            yield from self._channels[recipient].sealed(round, body)
+        if not self._role.senders(round):
+            self._complete()
 
     def receive(self, round: str, sender: str, payload: bytes) -> None:
-        """Take one parcel; raises MessageError when it is malformed, out of turn or of another session."""
-        offset, body = self._frame.open(round, sender, self._name, payload)
-        if self._done >= len(self.rounds) or round != self.rounds[self._done]:
+        """Take one parcel; raises MessageError when it is malformed, out of turn or of another session.
+
+        What a party refuses it does not take again: a hub gets one try at a matrix.
+        """
+        number, body = self._frame.open(round, sender, self._name, payload)
+        if self._broken or self._done >= len(ROUNDS) or round != ROUNDS[self._done]:
             raise MessageError(
                 f"a parcel of round {round!r} must come in its turn, got it after {self._done} complete rounds"
             )
+        self._broken = True
         if round == "greet":
             self._meet(sender, body)
         elif round == "agree":
             self._confirm(sender, body)
         else:
-            self._collect(round, sender, offset, body)
+            self._collect(round, sender, number, body)
+        self._broken = False
 
     def rows(self) -> NDArray[np.int64]:
         """This party's row numbers of the common ids, in the common order."""
@@ -108,138 +121,100 @@ class AlignmentParty:
             raise AlignmentError(
                 f"parties {', '.join(self._frame.parties)} must have ids in common, got none (compared as text)"
             )
-        if self._rows is None or self._done < len(self.rounds):
-            raise ProtocolError(f"rows are known after {len(self.rounds)} rounds, got {self._done} complete")
+        if self._rows is None or self._done < len(ROUNDS):
+            raise ProtocolError(f"rows are known after {len(ROUNDS)} rounds, got {self._done} complete")
         return self._rows
-
-    def _greet(self) -> Iterator[Parcel]:
-        body = self._greeting.public_key().public_bytes_raw() + len(self._ids).to_bytes(8, "big")
-        for other in (*self._others(), SERVER):
-            yield self._frame.seal("greet", self._name, other, body)
-
-    def _meet(self, sender: str, body: bytes) -> None:
-        if sender not in self._others() or sender in self._sizes or len(body) != GREETING_BYTES:
-            raise MessageError(f"a greeting must come once with {GREETING_BYTES} bytes, got {len(body)} of {sender!r}")
-        size = as_count("a number of ids", body[32:])
-        if not size or body[:32] in LOW_ORDER:
-            raise MessageError(f"a greeting must name some ids and a valid key, got {size} ids of {sender!r}")
-        shared = self._greeting.exchange(X25519PublicKey.from_public_bytes(body[:32]))
-        pair = sorted((self._me, party_of(self._frame.parties, sender)))
-        self._keys[sender] = derive(shared, f"alignment {self._frame.session.hex()} {pair[0]} {pair[1]}")
-        self._sizes[sender] = size
-        if len(self._sizes) == len(self._frame.parties):
-            self._done += 1
-
-    def _hop(self, round: str) -> Iterator[Parcel]:
-        recipient = self._frame.parties[(self._me + 1) % len(self._frame.parties)]
-        offset = 0
-        jobs = self._blinding() if round == "hop1" else self._raising(self._secret, self._lists.popleft())
-        for body in self._in_order(jobs):
-            yield self._frame.seal(round, self._name, recipient, body, offset)
-            offset += len(body)
-
-    def _blinding(self) -> Iterator[Job]:
-        tag = b"colonnade/1 alignment " + self._frame.session
-        for i in range(0, len(self._ids), BATCH):
-            yield hash_and_raise, (self._blind, [self._ids[row] for row in self._order[i : i + BATCH]], tag)
-
-    def _raising(self, scalar: bytes, points: bytes) -> Iterator[Job]:
-        for i in range(0, len(points), BATCH * POINT_BYTES):
-            yield raise_points, (scalar, points[i : i + BATCH * POINT_BYTES])
-
-    def _in_order(self, jobs: Iterator[Job]) -> Iterator[bytes]:
-        """The jobs' results in their order, with a bounded number of them under way."""
-        if self._executor is None:
-            for function, arguments in jobs:
-                yield self._count(function(*arguments))
-            return
-        pending: deque[Future[bytes]] = deque()
-        for function, arguments in jobs:
-            pending.append(self._executor.submit(function, *arguments))
-            if len(pending) >= _AHEAD:
-                yield self._count(pending.popleft().result())
-        while pending:
-            yield self._count(pending.popleft().result())
-
-    def _count(self, points: bytes) -> bytes:
-        self._raised += len(points) // POINT_BYTES
-        if self._progress is not None:
-            self._progress(self._raised, sum(self._sizes.values()) + (0 if self._last is None else len(self._ids)))
-        return points
-
-    def _collect(self, round: str, sender: str, offset: int, body: bytes) -> None:
-        """Take a piece of the ring's list, or of the sum of tables."""
-        if self._inbox is None:
-            unit = SLOT_BYTES if round == "compare" else POINT_BYTES
-            self._inbox = Pieces(f"round {round!r}", self._expected(round), unit)
-        if sender != (SERVER if round == "compare" else self._frame.parties[self._me - 1]):
-            raise MessageError(f"a parcel of round {round!r} must not come from {sender!r}")
-        self._inbox.add(offset, body)
-        if not self._inbox.complete:
-            return
-        whole, self._inbox = self._inbox.whole(), None
-        if round == "compare":
-            self._find(whole)
-        else:
-            check_points(f"round {round!r}", whole)
-            self._lists.append(whole)
-        self._done += 1
-
-    def _expected(self, round: str) -> int:
-        if round == "compare":
-            return SLOT_BYTES * slots_of(max(self._sizes.values()))
-        return POINT_BYTES * self._sizes[self._frame.parties[self._me - int(round.removeprefix("hop"))]]
-
-    def _compare(self) -> Iterator[Parcel]:
-        points = self._lists.popleft()
-        if self._last is not None:
-            points = b"".join(self._in_order(self._raising(self._last, points)))
-        self._tags = Tags(split_points(points), self._frame.session)
-        shares = np.zeros((len(self._tags), 2), dtype=np.uint64)
-        for key in self._keys.values():
-            hashes = [blake2b(name, digest_size=SLOT_BYTES, key=key).digest() for name in self._tags.names]
-            shares ^= np.frombuffer(b"".join(hashes), dtype="<u8").reshape(-1, 2)
-        table = write(self._tags, shares, segment_of(max(self._sizes.values())), self._randomness)
-        raw = table.astype("<u8").tobytes()
-        for offset in range(0, len(raw), TABLE_PIECE):
-            yield self._frame.seal("compare", self._name, SERVER, raw[offset : offset + TABLE_PIECE], offset)
-
-    def _find(self, raw: bytes) -> None:
-        if self._tags is None:
-            raise MessageError("the sum of tables must come after this party's table, got it before")
-        table = np.frombuffer(raw, dtype="<u8").reshape(-1, 2)
-        common = np.flatnonzero(~read(table, self._tags, segment_of(max(self._sizes.values()))).any(axis=1))
-        common = common[self._tags.ranks(common)]
-        self._names = [self._tags.names[i] for i in common]
-        self._rows = self._order[common].astype(np.int64)
-        del self._secret, self._blind, self._last, self._greeting
-        self._keys.clear()
 
     def common(self) -> bytes:
         """Number and digest of the common ids: all parties must have found the same."""
-        digest = blake2b(b"".join(self._names), digest_size=32, key=self._frame.session)
-        return len(self._names).to_bytes(8, "big") + digest.digest()
+        return self._found
+
+    def _meet(self, sender: str, body: bytes) -> None:
+        if sender not in self._others() or sender in self._greetings or len(body) != GREETING_BYTES:
+            raise MessageError(f"a greeting must come once with {GREETING_BYTES} bytes, got {len(body)} of {sender!r}")
+        size = as_count("a number of ids", body[32:40])
+        if not 0 < size <= LARGEST_COUNT or body[:32] in LOW_ORDER:
+            raise MessageError(f"a greeting must name some ids and a valid key, got {size} ids of {sender!r}")
+        check_public(body[40:])
+        self._greetings[sender] = body
+        if len(self._greetings) == len(self._frame.parties):
+            self._begin()
+
+    def _begin(self) -> None:
+        """All are known: who is the hub, and which keys each pair shares."""
+        names = self._frame.parties
+        sizes = Sizes(tuple(as_count("a number of ids", self._greetings[name][32:40]) for name in names))
+        for place, name in enumerate(names):
+            if self._largest is not None and place != self._me and sizes.testable(place) > self._largest:
+                raise PolicyError(f"largest_list is {self._largest}, {name} could test {sizes.testable(place)} ids")
+        for place, name in enumerate(names):
+            if place != self._me:
+                shared = self._key.exchange(X25519PublicKey.from_public_bytes(self._greetings[name][:32]))
+                both = b"".join(self._greetings[names[k]] for k in sorted((place, self._me)))
+                self._channels[name] = Channel(self._frame, self._name, name, shared, both)
+        hub = names[sizes.hub]
+        setting = Setting(
+            self._name,
+            sizes,
+            self._me,
+            self._ids,
+            self._channels,
+            self._kernels,
+            self._randomness,
+            self._post_quantum,
+            self._step,
+        )
+        if self._name == hub:
+            self._role = Hub(setting, self._base)
+        else:
+            self._role = Partner(setting, hub, self._greetings[hub][40:])
+        del self._key, self._base, self._ids
+        self._done += 1
+
+    def _collect(self, round: str, sender: str, number: int, sealed: bytes) -> None:
+        """A piece of what another party sends; whole bodies go to the role."""
+        role = self._role
+        assert role is not None
+        if sender not in role.senders(round):
+            raise MessageError(f"a parcel of round {round!r} must not come from {sender!r}")
+        inbox = self._inboxes.setdefault(sender, Inbox(f"round {round!r} of {sender!r}"))
+        size = role.size(round, sender, inbox.bodies)
+        if not size:
+            raise MessageError(f"round {round!r} of {sender!r} must end after {inbox.bodies} bodies, got more")
+        body = inbox.add(number, self._channels[sender].opened(round, number, sealed), size)
+        if body is None:
+            return
+        role.take(round, sender, inbox.bodies - 1, body)
+        if all(self._ended(round, peer) for peer in role.senders(round)):
+            self._inboxes.clear()
+            self._complete()
+
+    def _ended(self, round: str, sender: str) -> bool:
+        assert self._role is not None
+        inbox = self._inboxes.get(sender)
+        return inbox is not None and not self._role.size(round, sender, inbox.bodies)
+
+    def _complete(self) -> None:
+        """A round is over."""
+        role = self._role
+        assert role is not None
+        self._done += 1
+        if role.rows is not None and self._rows is None:
+            self._found = len(role.rows).to_bytes(8, "big") + role.names
+            self._rows = role.rows
 
     def _confirm(self, sender: str, body: bytes) -> None:
         count = as_count("a number of common ids", body)
-        if sender != SERVER or self._sent < len(self.rounds) or count != len(self._names):
-            raise MessageError(f"the server must confirm {len(self._names)} common ids, got {count} from {sender!r}")
+        own = int.from_bytes(self._found[:8], "big")
+        if sender != SERVER or self._sent < len(ROUNDS) or count != own:
+            raise MessageError(f"the server must confirm {own} common ids, got {count} from {sender!r}")
         self._done += 1
+
+    def _step(self) -> None:
+        assert self._role is not None
+        self._worked += 1
+        if self._progress is not None:
+            self._progress(self._worked, self._role.steps)
 
     def _others(self) -> list[str]:
         return [party for party in self._frame.parties if party != self._name]
-
-
-def _encoded(name: str, ids: Sequence[str]) -> list[bytes]:
-    """The ids in UTF-8; none twice. Errors name rows, never an id."""
-    if not len(ids):
-        raise AlignmentError(f"party {name!r} must have ids, got none")
-    try:
-        encoded = [one.encode() for one in ids]
-    except UnicodeEncodeError:
-        raise AlignmentError(f"ids of party {name!r} must be valid Unicode, got one that is not") from None
-    if repeated := len(encoded) - len(set(encoded)):
-        seen: set[bytes] = set()
-        rows = [row for row, one in enumerate(encoded) if one in seen or seen.add(one)]  # type: ignore[func-returns-value]
-        raise AlignmentError(f"ids of party {name!r} must be distinct, got {repeated} repeated, first at row {rows[0]}")
-    return encoded

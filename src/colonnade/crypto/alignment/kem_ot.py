@@ -1,0 +1,136 @@
+"""The same transfers against a quantum computer: Masny and Rindal's over ML-KEM-768, to be mixed with X25519's.
+
+A key of ML-KEM is a vector t of 768 numbers modulo 3329 and a seed rho. For a bit c the receiver draws r_(1-c), and
+sends it with r_c = t - H(r_(1-c)) and rho; the sender wraps a secret for each of r_0 + H(r_1) and r_1 + H(r_0), and the
+receiver can unwrap one of them. One more secret, wrapped for an ordinary key, is for what both seal afterwards.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b, shake_128
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.crypto.alignment.base_ot import COUNT, SEED_BYTES, Bits, ordered
+from colonnade.foundation.errors import MessageError, StudyError
+from colonnade.foundation.randomness import Randomness
+
+_LIBRARY = "cryptography.hazmat.primitives.asymmetric.mlkem"
+_Q = 3329
+_NUMBERS = 768
+_VECTOR = 1152
+_RHO = 32
+_CIPHER = 1088
+_KEY_SEED = 64
+_SAMPLED = 1800  # bytes: 1,200 candidates, of which 975 +- 14 are below 3329
+KEM_CHOICE_BYTES = (2 * _VECTOR + _RHO) * COUNT + _VECTOR + _RHO
+KEM_REPLY_BYTES = 2 * _CIPHER * COUNT + _CIPHER
+
+Numbers = NDArray[np.int32]
+
+
+def require_post_quantum() -> None:
+    """Raise StudyError unless the library has ML-KEM."""
+    if find_spec(_LIBRARY) is None:
+        raise StudyError("post_quantum needs ML-KEM, which the installed version of cryptography does not have")
+
+
+def _library() -> Any:
+    return import_module(_LIBRARY)
+
+
+class KemSender:
+    """Wraps two secrets for each transfer."""
+
+    def __init__(self, context: bytes, choices: bytes) -> None:
+        mlkem, self._context = _library(), context
+        cut = len(choices) - _VECTOR - _RHO
+        parts = np.frombuffer(choices[:cut], np.uint8).reshape(COUNT, -1)
+        vectors = [np.ascontiguousarray(parts[:, i * _VECTOR : (i + 1) * _VECTOR]) for i in range(2)]
+        numbers = [_unpacked(v) for v in vectors]
+        if max(int(n.max()) for n in numbers) >= _Q:
+            raise MessageError(f"numbers of a base transfer must be below {_Q}, got one that is not")
+        replies, self.keys = [], ([], [])  # type: tuple[list[bytes], tuple[list[bytes], list[bytes]]]
+        for j in range(COUNT):
+            rho = parts[j, 2 * _VECTOR :].tobytes()
+            for slot in range(2):
+                key = (numbers[slot][j] + _hash(context, j, slot, vectors[1 - slot][j].tobytes(), rho)) % _Q
+                public = mlkem.MLKEM768PublicKey.from_public_bytes(_packed(key[None]) + rho)
+                secret, cipher = public.encapsulate()
+                self.keys[slot].append(bytes(secret))
+                replies.append(bytes(cipher))
+        try:
+            self.secret, last = mlkem.MLKEM768PublicKey.from_public_bytes(choices[cut:]).encapsulate()
+        except ValueError:
+            raise MessageError("a key of ML-KEM must be valid, got one that is not") from None
+        self.reply = b"".join([*replies, last])
+
+
+class KemReceiver:
+    """Asks for one secret of each transfer by secret bits, and unwraps it when the reply is there."""
+
+    def __init__(self, context: bytes, bits: Bits, randomness: Randomness) -> None:
+        mlkem, self._bits = _library(), bits
+        self._own = mlkem.MLKEM768PrivateKey.from_seed_bytes(randomness.bytes(_KEY_SEED))
+        seeds = randomness.bytes(_KEY_SEED * COUNT)
+        cut = (seeds[i : i + _KEY_SEED] for i in range(0, len(seeds), _KEY_SEED))
+        self._keys = [mlkem.MLKEM768PrivateKey.from_seed_bytes(seed) for seed in cut]
+        publics = [key.public_key().public_bytes_raw() for key in self._keys]
+        others = [_uniform(randomness.bytes(_KEY_SEED)) for _ in range(COUNT)]
+        mine = []
+        for j, (public, other) in enumerate(zip(publics, others, strict=True)):
+            vector = _unpacked(np.frombuffer(public[:_VECTOR], np.uint8)[None])[0]
+            hashed = _hash(context, j, int(bits[j]), _packed(other[None]), public[_VECTOR:])
+            mine.append(_packed(((vector - hashed) % _Q)[None]))
+        pairs = ordered(b"".join(mine), _packed(np.stack(others)), bits)
+        both = np.frombuffer(pairs, np.uint8).reshape(COUNT, -1)
+        rhos = np.frombuffer(b"".join(p[_VECTOR:] for p in publics), np.uint8).reshape(COUNT, -1)
+        public = self._own.public_key().public_bytes_raw()
+        self.choices = np.concatenate([both, rhos], axis=1).tobytes() + public
+
+    def keys(self, reply: bytes) -> list[bytes]:
+        """The secrets that the bits ask for; the reply's two are chosen between by masks."""
+        both = np.frombuffer(reply[:-_CIPHER], np.uint8).reshape(COUNT, 2, _CIPHER)
+        chosen = both[:, 0] ^ ((both[:, 0] ^ both[:, 1]) & (-self._bits)[:, None])
+        return [key.decapsulate(chosen[j].tobytes()) for j, key in enumerate(self._keys)]
+
+    def secret(self, reply: bytes) -> bytes:
+        """The one more secret, which both sides know."""
+        return bytes(self._own.decapsulate(reply[-_CIPHER:]))
+
+
+def mixed(seeds: list[bytes], keys: list[bytes]) -> list[bytes]:
+    """Seeds that stay unknown as long as one of the two parts does."""
+    return [
+        blake2b(b"colonnade/1 hybrid" + seed + key, digest_size=SEED_BYTES).digest()
+        for seed, key in zip(seeds, keys, strict=True)
+    ]
+
+
+def _hash(context: bytes, j: int, slot: int, vector: bytes, rho: bytes) -> Numbers:
+    return _uniform(b"colonnade/1 kem transfer" + context + j.to_bytes(2, "big") + bytes([slot]) + vector + rho)
+
+
+def _uniform(data: bytes) -> Numbers:
+    """Uniform numbers modulo 3329 from a hash, by rejection."""
+    raw = np.frombuffer(shake_128(data).digest(_SAMPLED), np.uint8)[None]
+    candidates: Numbers = _unpacked(raw)[0]
+    return candidates[candidates < _Q][:_NUMBERS]
+
+
+def _unpacked(raw: NDArray[np.uint8]) -> Numbers:
+    """Twelve bits a number, as FIPS 203 encodes them; a row each."""
+    a = raw.reshape(len(raw), -1, 3).astype(np.int32)
+    pairs = np.stack([a[:, :, 0] | (a[:, :, 1] & 15) << 8, a[:, :, 1] >> 4 | a[:, :, 2] << 4], axis=2)
+    numbers: Numbers = pairs.reshape(len(raw), -1)
+    return numbers
+
+
+def _packed(numbers: Numbers) -> bytes:
+    n = numbers.reshape(-1, 2)
+    packed = np.stack([n[:, 0] & 255, n[:, 0] >> 8 | (n[:, 1] & 15) << 4, n[:, 1] >> 4], axis=1)
+    return packed.astype(np.uint8).tobytes()

@@ -1,0 +1,53 @@
+"""How a study says that ids are matched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.matching import HYBRID, NONE, PSI
+from colonnade.report.cost import expected_cost
+from colonnade.study import Study, study_from
+from colonnade.transport.study_digest import study_digest
+
+
+def study(**terms: Any) -> Study:
+    columns = {"low": 0, "high": 1, "kind": "numeric"}
+    content = {
+        "study": {"name": "s", "task": "linear", "label": "a.y", "epsilon": 1.0, "rows": 1000, **terms},
+        "party": {name: {"id": "id", "columns": {column: columns}} for name, column in (("a", "y"), ("b", "x"))},
+    }
+    return study_from(content, Path())
+
+
+def test_post_quantum_is_a_choice_and_a_term() -> None:
+    assert study().alignment == study(post_quantum=False).alignment == PSI
+    assert study(alignment="none").alignment == NONE
+    hybrid = study(post_quantum=True)
+    assert hybrid.alignment == HYBRID
+    assert study_digest(hybrid.agreement, hybrid.alignment) != study_digest(hybrid.agreement, PSI)
+    with pytest.raises(StudyError, match='post_quantum is for alignment = "psi", got alignment = "none"'):
+        study(alignment="none", post_quantum=True)
+    with pytest.raises(StudyError, match="post_quantum must be true or false"):
+        study(post_quantum="yes")
+
+
+def test_without_the_library_post_quantum_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colonnade.crypto.alignment.kem_ot._LIBRARY", "cryptography.no_such_module")
+    with pytest.raises(StudyError, match="post_quantum needs ML-KEM"):
+        study(post_quantum=True)
+
+
+def test_the_forecast_counts_the_matching() -> None:
+    plain, hybrid, none = (study(**terms) for terms in ({}, {"post_quantum": True}, {"alignment": "none"}))
+    sent = [expected_cost(s.session(), s.alignment) for s in (plain, hybrid, none)]
+    # The first of equally long lists is the hub's: 512 columns of its matrix, against base transfers and a table.
+    rows = 2048  # 3 x (434 + 32) + 64 slots, 168 rows more, filled up to a multiple of 512
+    assert sent[0].sent["a"] - sent[2].sent["a"] == 144 + 64 * rows + 128 * 75 + 36 + 16 * 1000
+    assert sent[0].sent["b"] - sent[2].sent["b"] == 144 + 64 * 512 + 16 * (3 * (434 + 32) + 64)
+    assert sent[1].sent["b"] - sent[0].sent["b"] == 512 * (2 * 1152 + 32) + 1184
+    assert sent[1].sent["a"] - sent[0].sent["a"] == (2 * 512 + 1) * 1088
+    assert sent[0].seconds["align"] < 0.5 and "align" not in sent[2].seconds
