@@ -22,7 +22,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
 
 CHAINS = 8192
-SWEEPS = 240
+SWEEPS = 200
 WINDOW = 20
 """Sweeps between two looks at how far the chains' tables are from the target."""
 STEP = 0.2

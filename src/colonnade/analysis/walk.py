@@ -29,7 +29,6 @@ class Walk:
         for i, span in enumerate(spans):
             self._hot[np.arange(len(levels)), span.start + levels[:, i]] = 1.0
         self.weights = np.full(len(levels), 1.0 / len(levels))
-        self.resampled = 0
         self.set(field, coupling)
 
     def set(self, field: Floats, coupling: Floats) -> None:
@@ -50,7 +49,13 @@ class Walk:
             kept = np.minimum(np.searchsorted(edges / edges[-1], start, side="right"), len(weights) - 1)
             self.levels, self._hot = self.levels[kept], self._hot[kept]
             self.weights = np.full(len(weights), 1.0 / len(weights))
-            self.resampled += 1
+
+    def hold(self, given: Mapping[int, int]) -> None:
+        """Put the same levels of some columns into all chains."""
+        for i, level in given.items():
+            self.levels[:, i] = level
+            self._hot[:, self.spans[i]] = 0.0
+            self._hot[:, self.spans[i].start + level] = 1.0
 
     def sweep(self, randomness: Randomness, given: Mapping[int, int] | None = None, tables: bool = True) -> Floats:
         """Draw every unit once; the chains' pair tables, with the law of each unit in place of its draw."""
