@@ -104,9 +104,7 @@ def fill_numbers(tables: Tables, columns: Sequence[int], records: Floats, random
         known.append(at)
 
 
-def draw_numbers(
-    tables: Tables, columns: Sequence[int], levels: Levels, randomness: Randomness
-) -> dict[int, Floats]:
+def draw_numbers(tables: Tables, columns: Sequence[int], levels: Levels, randomness: Randomness) -> dict[int, Floats]:
     """The numbers that were not cut at bins, in their own units."""
     released = tables.released
     records = encode_levels(tables, columns, levels)

@@ -26,7 +26,9 @@ class Released:
 
     def __post_init__(self) -> None:
         if self.release.plan.get("calibration") == "paper":
-            raise ReleaseError("a release calibrated as in the paper has no margins: tables and rows need the exact one")
+            raise ReleaseError(
+                "a release calibrated as in the paper has no margins: tables and rows need the exact one"
+            )
         if any(block.summed for block in self.release.blocks):
             raise ReleaseError("this is a trace release: it holds sums of squares in place of tables of two columns")
 

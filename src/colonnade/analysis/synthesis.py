@@ -22,7 +22,9 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.moments import Floats
 
-WARNING = "Do not compute standard errors, tests or intervals from these rows: they know nothing of the release's noise."
+WARNING = (
+    "Do not compute standard errors, tests or intervals from these rows: they know nothing of the release's noise."
+)
 BURN_IN = 40
 POOL = 32768
 RAKING_SWEEPS = 4
@@ -111,8 +113,13 @@ def draw_levels(fitted: Fitted, rows: int, randomness: Randomness, given: Mappin
     model, place = fitted.model, {i: k for k, i in enumerate(fitted.columns)}
     fixed = {place[i]: level for i, level in (given or {}).items()}
     _require_possible(fitted, fixed)
-    walk = Walk(model.spans, model.units, model.chains[_resample(model.weights, len(model.chains), randomness)],
-                model.field, model.coupling)
+    walk = Walk(
+        model.spans,
+        model.units,
+        model.chains[_resample(model.weights, len(model.chains), randomness)],
+        model.field,
+        model.coupling,
+    )
     if fixed:
         walk.hold(fixed)
         for _ in range(BURN_IN):
@@ -128,9 +135,7 @@ def draw_levels(fitted: Fitted, rows: int, randomness: Randomness, given: Mappin
     return chosen[np.argsort(uniform(randomness, rows), kind="stable")]
 
 
-def synthesize(
-    fitted: Fitted, rows: int, given: Mapping[int, int] | None = None, seed: int = 0
-) -> Synthetic:
+def synthesize(fitted: Fitted, rows: int, given: Mapping[int, int] | None = None, seed: int = 0) -> Synthetic:
     """Rows in the columns' own units: levels by name, bins turned back into numbers inside them."""
     released, randomness = fitted.released, seeded(seed, "rows")
     levels = draw_levels(fitted, rows, randomness, given)
@@ -214,7 +219,9 @@ def _require_possible(fitted: Fitted, fixed: Mapping[int, int]) -> None:
         for other, at in fixed.items():
             row, column = target.spans[k].start + level, target.spans[other].start + at
             if target.impossible[row, column] or target.pairs[row, column] * released.n < 1e-3:
-                names = [released.layout.attributes[fitted.columns[c]].coordinates[v] for c, v in ((k, level), (other, at))]
+                names = [
+                    released.layout.attributes[fitted.columns[c]].coordinates[v] for c, v in ((k, level), (other, at))
+                ]
                 both = names[0] if k == other else " and ".join(names)
                 raise ReleaseError(f"no record has {both}, by this release: the condition has probability 0")
 
