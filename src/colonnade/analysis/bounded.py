@@ -53,7 +53,7 @@ def _belt(shape: float, level: float) -> tuple[Floats, Floats, Floats]:
     seen = np.arange(-REACH, 3 * REACH, step)
     truths = np.arange(0.0, 2 * REACH, step)
     best = np.maximum(density(np.minimum(seen, 0.0), shape), 1e-300)
-    apart = density(np.arange(1 - len(truths), len(seen)) * step - REACH, shape)
+    apart = density(np.arange(1.0 - len(truths), len(seen)) * step - REACH, shape)
     total = float(density(np.arange(-2 * REACH, 2 * REACH, step), shape).sum())
     accepted = np.zeros((len(truths), len(seen)), dtype=bool)
     for k in range(len(truths)):

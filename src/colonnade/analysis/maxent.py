@@ -10,7 +10,8 @@ tables drift away. Columns that nearly determine each other move together, since
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +64,7 @@ class PairModel:
     units: tuple[tuple[int, ...], ...]
     chains: Levels
     weights: Floats
-    tables: Floats = field(repr=False)
+    tables: Floats = dataclasses.field(repr=False)
     """The model's own pair tables, margins on the diagonal, by its chains."""
 
     def conditional(self, column: int, levels: Levels) -> Floats:

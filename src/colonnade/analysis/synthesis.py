@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -180,7 +181,7 @@ def _target(tables: Tables, impossible: Sequence[tuple[Cell, Cell]]) -> Target:
     place = {i: k for k, i in enumerate(released.tabular)}
     sizes = [layout.attributes[i].size for i in released.tabular]
     starts = np.concatenate([[0], np.cumsum(sizes)]).tolist()
-    spans = tuple(slice(a, b) for a, b in zip(starts[:-1], starts[1:], strict=True))
+    spans = tuple(slice(a, b) for a, b in pairwise(starts))
     pairs = tables.estimate.value[np.ix_(at, at)] / n
     wanted, forbidden = np.zeros(pairs.shape, dtype=bool), np.zeros(pairs.shape, dtype=bool)
     for (i, a), (j, b) in impossible:

@@ -104,7 +104,9 @@ class Walk:
             self.levels[:, i] = level[chosen]
             hot[np.arange(count), self.spans[i].start + self.levels[:, i]] = 1.0
             laws.append(joint.reshape(count, *sizes).sum(axis=tuple(a + 1 for a in range(len(unit)) if a != k)))
-            for other in range(k) if tables is not None else ():
+            if tables is None:
+                continue
+            for other in range(k):
                 axes = tuple(a for a in range(len(unit)) if a not in (other, k))
                 table = (self.weights.astype(np.float32) @ joint).reshape(sizes).sum(axis=axes)
                 first, second = self.spans[unit[other]], self.spans[i]

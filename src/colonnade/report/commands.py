@@ -41,6 +41,6 @@ def release_html(release: Release) -> bytes:
 def tables_html(tables: Tables, chosen: Sequence[int], seed: int) -> bytes:
     """The bytes of a page of tables."""
     require("jinja2")
-    from colonnade.report.pictures import tables_page
+    from colonnade.report.html import tables_page
 
     return tables_page(tables, chosen, seed).encode()

@@ -27,7 +27,7 @@ def tables_text(tables: Tables, chosen: Sequence[int], seed: int) -> RenderableT
     if len(chosen) == 2:
         from colonnade.analysis.independence import dependence
 
-        cross, told = tables.cross(*chosen), dependence(tables, *chosen, seed=seed)
+        cross, told = tables.cross(*chosen), dependence(tables, chosen[0], chosen[1], seed)
         return Group(_cross_text(cross), _dependence_line(told), Text(INTERVALS, style="dim"))
     columns = list(chosen) or list(tables.released.tabular)
     parts: list[RenderableType] = [_margin_text(tables.margin(i)) for i in columns]
@@ -112,7 +112,7 @@ def tables_json(tables: Tables, chosen: Sequence[int], seed: int) -> dict[str, A
     if len(chosen) == 1:
         return {**head, "margins": [_margin_json(tables.margin(chosen[0]))]}
     if len(chosen) == 2:
-        found = dependence_json(dependence(tables, *chosen, seed=seed))
+        found = dependence_json(dependence(tables, chosen[0], chosen[1], seed))
         return {**head, "tables": [_cross_json(tables.cross(*chosen))], "dependence": [found]}
     pairs = [(i, j) for i in released.tabular for j in released.tabular if i < j and released.has_table(i, j)]
     every = every_dependence(tables, seed)

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
+from colonnade.foundation.schema import Binary, Categorical, Numeric
 
 if TYPE_CHECKING:
     from colonnade.mechanism.solve import Model
@@ -175,7 +175,7 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
     if model.task == "logistic":
         what = f"Model: log-odds of {name} = {level}"
     elif model.task == "multinomial":
-        what = f"Model: chances of the levels of {name}; a coefficient is the range of its {len(column_levels(column))} weights"
+        what = f"Model: chances of the levels of {name}; a coefficient is the range of the levels' weights"
     elif model.task == "poisson":
         what = f"Model: logarithm of the mean of {name}"
     elif level is None and isinstance(column, Numeric):
@@ -193,11 +193,6 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
     table.add_row(Text("intercept"), "", f"{model.intercept:+z.4f}", "")
     note = "A number counts from -1 to 1 over its range; a level counts 1, against its column's base."
     return titled(what, table, Text(note, style="dim"), _quality(model), "")
-
-
-def column_levels(column: Column) -> tuple[str, ...]:
-    """A column's levels, or its bins."""
-    return column.levels_of("") if isinstance(column, Numeric) else column.all_levels
 
 
 def _quality(model: Model) -> Text:
