@@ -29,6 +29,7 @@ STUDY_KEYS = (
     "release",
     "label_square",
     "rows",
+    "impossible",
 )
 PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns")
 LARGEST_STUDY = 16 << 20
@@ -112,6 +113,7 @@ def _study(content: Section, folder: Path) -> Study:
         product=str(terms.content.get("product", "lattice")),
         release=str(terms.content.get("release", "auto")),
         label_square=terms.flag("label_square"),
+        impossible=_impossible(terms),
     )
     alignment = terms.choice("alignment", ALIGNMENTS, "psi")
     for name, source in sources.items():
@@ -119,6 +121,13 @@ def _study(content: Section, folder: Path) -> Study:
             raise StudyError(f'[party.{name}] needs an id column for alignment = "psi"')
     rows = None if "rows" not in terms else terms.whole("rows")
     return Study(agreement, sources, alignment, rows)
+
+
+def _impossible(terms: Section) -> tuple[tuple[str, str], ...]:
+    found = terms.content.get("impossible", [])
+    if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
+        raise StudyError(f'[study] impossible must be a list of pairs ["column=level", "column=level"], got {found!r}')
+    return tuple((str(a), str(b)) for a, b in found)
 
 
 def _path(party: Section, key: str, folder: Path) -> Path | None:

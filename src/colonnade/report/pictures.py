@@ -13,7 +13,7 @@ from colonnade.analysis.synthesis import expected_distance
 from colonnade.analysis.tables import Cross, Margin, Tables
 from colonnade.report.charts import WIDTH, Bar, bars, drawing
 
-CELL, LEFT, TOP = 30, 190, 150
+CELL, LEFT = 30, 190
 LONGEST = 24
 SHOWN_MAPS = 6
 RADIUS = 150
@@ -25,9 +25,10 @@ def heat_map(cross: Cross) -> Markup:
     side = min(CELL, (WIDTH - LEFT - 8) / C)
     total = max(float(cross.count.sum()), 1e-9)
     expected = np.outer(cross.count.sum(axis=1), cross.count.sum(axis=0)) / total
+    top = 24 + 6 * max(len(_short(column)) for column in cross.columns)
     parts = []
     for a, row in enumerate(cross.rows):
-        y = TOP + a * CELL
+        y = top + a * CELL
         parts.append(f'<text class="name" x="{LEFT - 8}" y="{y + 19}">{escape(_short(row))}</text>')
         for b, column in enumerate(cross.columns):
             ratio = (cross.count[a, b] - expected[a, b]) / max(expected[a, b], 0.002 * total)
@@ -43,9 +44,9 @@ def heat_map(cross: Cross) -> Markup:
             )
     for b, column in enumerate(cross.columns):
         x = LEFT + (b + 0.6) * side
-        parts.append(f'<text transform="translate({x:.1f} {TOP - 8}) rotate(-50)">{escape(_short(column))}</text>')
+        parts.append(f'<text transform="translate({x:.1f} {top - 8}) rotate(-50)">{escape(_short(column))}</text>')
     names = f"{cross.names[0]} by {cross.names[1]}"
-    return drawing(TOP + R * CELL + 6, f"Heat map of {names}", "Counts over those of independent columns.", parts)
+    return drawing(top + R * CELL + 6, f"Heat map of {names}", "Counts over those of independent columns.", parts)
 
 
 def tree_picture(tree: Sequence[Dependence]) -> Markup:
