@@ -21,6 +21,7 @@ from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.moments import Floats, Kind
+from colonnade.mechanism.plausible import plausible_records
 from colonnade.mechanism.solve import Model
 
 TASKS = ("linear", "logistic", "multinomial", "poisson")
@@ -74,28 +75,39 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
     if label.attribute in given:
         raise StudyError(f"a condition on the label {question.label} leaves nothing to learn")
     chosen = _chosen(released, question, label.attribute, given)
-    if fitted is None:
-        fitted = fit_release(Tables.of(released), seed, released.impossible())
     at = _coordinates(released, chosen)
-    everything = len(chosen) == len(fitted.columns) - 1 and not released.numbers
-    if label.classes and everything and question.penalty == "ridge" and question.strength is None:
-        return _model(released, question, label, at, *_read_off(fitted, label.attribute, at))
+    if fitted is None and len(released.tabular) < 2 and not given:
+        # Without tables there is no maximum-entropy model: numbers have their moments, and records that fit them.
+        tables = Tables.of(released)
+        records, weights = plausible_records(tables.estimate, chosen, RECORDS)
+    else:
+        if fitted is None:
+            fitted = fit_release(Tables.of(released), seed, released.impossible())
+        tables = fitted.tables
+        everything = len(chosen) == len(fitted.columns) - 1 and not released.numbers
+        if label.classes and everything and question.penalty == "ridge" and question.strength is None:
+            return _model(released, question, label, at, *_read_off(fitted, label.attribute, at))
+        records, weights = _records(fitted, given, seed)
+    if given:
+        y = label.products(tables, records)
+        moments, means = records[:, at].T @ y / len(y), y.mean(axis=0)
+    else:
+        value = tables.estimate.value / released.n
+        moments, means = label.products(tables, value[at]), label.products(tables, value[:1])[0]
+        # Rows meet the tables nearly: what they miss of a feature's mean must not be explained by the label.
+        moments = moments + np.outer(weights @ records[:, at] - value[0, at], means)
+    noise = label.noise(tables, at)
+    w, b = fit_moments(records[:, at], weights, moments, means, label.law, _penalty(released, question, noise))
+    return _model(released, question, label, at, w, b)
+
+
+def _records(fitted: Fitted, given: Mapping[int, int], seed: int) -> tuple[Floats, Floats]:
+    """Encoded records of the maximum-entropy model under conditions, and their weights, which are equal."""
     randomness = seeded(seed, "records of a model")
     levels = draw_levels(fitted, RECORDS, randomness, given)
     records = encode_levels(fitted.tables, fitted.columns, levels)
     fill_numbers(fitted.tables, fitted.columns, records, randomness)
-    weights = np.full(len(records), 1.0 / len(records))
-    if given:
-        y = label.of_records(fitted.tables, records)
-        moments, means = records[:, at].T @ y / len(y), y.mean(axis=0)
-    else:
-        value = fitted.tables.estimate.value / released.n
-        moments, means = label.products(fitted.tables, value[at]), label.products(fitted.tables, value[:1])[0]
-        # Rows meet the tables nearly: what they miss of a feature's mean must not be explained by the label.
-        moments = moments + np.outer(weights @ records[:, at] - value[0, at], means)
-    noise = label.noise(fitted.tables, at)
-    w, b = fit_moments(records[:, at], weights, moments, means, label.law, _penalty(released, question, noise))
-    return _model(released, question, label, at, w, b)
+    return records, np.full(len(records), 1.0 / len(records))
 
 
 def _read_off(fitted: Fitted, label: int, at: Sequence[int]) -> tuple[Floats, Floats]:
@@ -157,9 +169,6 @@ class _Label:
         span = tables.released.layout.span(self.attribute)
         result: Floats = sums[:, span] @ self.matrix + self.shift * sums[:, :1]
         return result
-
-    def of_records(self, tables: Tables, records: Floats) -> Floats:
-        return self.products(tables, records)
 
     def noise(self, tables: Tables, at: Sequence[int]) -> Floats:
         """Standard deviation of the noise left in the products with each feature, per record, over outputs."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from colonnade.analysis.draws import seeded, uniform
 from colonnade.analysis.maxent import PairModel, Target, fit_maxent
@@ -111,8 +112,13 @@ def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, 
 
 def draw_levels(fitted: Fitted, rows: int, randomness: Randomness, given: Mapping[int, int] | None = None) -> Levels:
     """Levels of `rows` records, under conditions where they are given (attribute: level)."""
+    with threadpool_limits(1):
+        return _draw(fitted, rows, randomness, given or {})
+
+
+def _draw(fitted: Fitted, rows: int, randomness: Randomness, given: Mapping[int, int]) -> Levels:
     model, place = fitted.model, {i: k for k, i in enumerate(fitted.columns)}
-    fixed = {place[i]: level for i, level in (given or {}).items()}
+    fixed = {place[i]: level for i, level in given.items()}
     _require_possible(fitted, fixed)
     walk = Walk(
         model.spans,

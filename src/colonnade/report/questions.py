@@ -292,7 +292,8 @@ class _Asked:
             for strength in strengths
         ]
         check_question(released, questions[0])
-        fitted = fit_release(Tables.of(released), self.seed, released.impossible())
+        several = len(released.tabular) > 1
+        fitted = fit_release(Tables.of(released), self.seed, released.impossible()) if several else None
         return [answer(released, question, self.seed, fitted) for question in questions]
 
 

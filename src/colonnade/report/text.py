@@ -228,7 +228,8 @@ def path_table(models: Sequence[PublicModel]) -> RenderableType:
         table.add_row(Text(middle.features[i]), *(f"{model.coefficients[i]:+z.2g}" for model in path))
     if len(middle.features) > len(largest):
         table.add_row(Text(f"and {len(middle.features) - len(largest)} smaller ones", style="dim"))
-    return titled(f"Ridge path of {middle.label}, ridge per record", table)
+    kind = next((name for name in ("lasso", "elastic-net") if middle.method.startswith(name)), "ridge")
+    return titled(f"{kind.capitalize()} path of {middle.label}, {kind} per record", table)
 
 
 def traffic_table(

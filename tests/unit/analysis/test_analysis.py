@@ -264,6 +264,23 @@ def test_releases_without_tables_are_refused() -> None:
         Released(run_embedded(paper, data, "none", Randomness(seed=b"t")).release)
 
 
+def test_numbers_alone_have_sparse_and_count_models() -> None:
+    schema = {"a": {f"x{k}": Numeric(-1, 1) for k in range(4)}, "b": {"y": Numeric(0, 20)}}
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1, 1, (4000, 4))
+    y = np.minimum(rng.poisson(np.exp(1.0 + 0.8 * x[:, 0])), 20)
+    frames = {"a": pl.DataFrame({f"x{k}": x[:, k] for k in range(4)}), "b": pl.DataFrame({"y": y})}
+    data = {p: table_from(p, frames[p], columns) for p, columns in schema.items()}
+    agreement = Agreement("t", Schema(schema), "b.y", Task.LINEAR, 50.0, product="plain", release="full")
+    found = Released(run_embedded(agreement, data, "none", Randomness(seed=b"t")).release)
+    count = answer(found, Question("y", "poisson"))
+    assert abs(count.coefficients[0] - 0.8) < 0.12 and abs(count.intercept - 1.0) < 0.1
+    sparse = answer(found, Question("y", "linear", "lasso"))
+    assert abs(sparse.coefficients[0]) > 0.1 and max(abs(c) for c in sparse.coefficients[1:]) < 0.02
+    with pytest.raises(ReleaseError, match="rows need two columns"):
+        answer(found, Question("x1", "linear", "lasso", given=()), fitted=fit_release(Tables.of(found)))
+
+
 @pytest.mark.parametrize("pair", [("role=husband", "sex=X"), ("age=3", "sex=F"), ("role=husband",)])
 def test_impossible_pairs_are_checked(pair: tuple[str, ...]) -> None:
     with pytest.raises(StudyError, match="impossible pair"):
