@@ -6,7 +6,7 @@ WORKERS ?= 2
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load test lint format bench tables tables-quick utility overhead lock clean
+.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load test lint format bench tables tables-quick utility synthesis overhead lock clean
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
@@ -96,8 +96,8 @@ tables overhead: $(READY)
 tables-quick: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m experiments.paper tables --quick
 
-utility: $(READY)
-	$(ONE_THREAD) $(BIN)/python -m experiments.paper utility --write
+utility synthesis: $(READY)
+	$(ONE_THREAD) $(BIN)/python -m experiments.paper $@ --write
 
 audit: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m audit

@@ -49,7 +49,10 @@ JSON = """
 | `plan` | also `rows_assumed`, `expected` (bytes that each party `sent`, CPU `seconds` by step), `terms_digest` (for `--approve`), `warnings` |
 | `fit` | also `coefficients`, `intercept`, `label`, `method`, `ridge`, `effective_parameters`, `r_squared` with `r_squared_interval` (95%; both null where the release does not tell them) of the model; `seconds` in all and by `steps`; `bytes` with `sent` and `received` by party; `seeded`, `release` and `model` (paths), `ledger` (null if no party keeps one; else by party `file`, `data`, `cap`, `spent`), `terms_digest`, `warnings` |
 | `report` | also the model's keys, `provenance`, `digest`, `flaws` (why no epsilon holds, if none does), `release` (path) |
-| `solve` | `study`, `n`, the model's keys, `model` (path); with `--path` a list `path` of models |
+| `solve` | `study`, `n`, the model's keys, `model` (path); with `--path` a list `path` of models; a model of several classes also has `classes` with `coefficients` and `intercept` |
+| `tables` | `study`, `n`, `margins` (`column`, `party`, `levels`, `count`, `low`, `high`), `numbers` (`column`, `party`, `mean`, `std`), `tables` (`columns`, `rows`, `levels`, `count`, `low`, `high`), `dependence` (`columns`, `information`, `low`, `high`, `p_value`), `tree` (pairs of columns), `expected_tv`, `independent_tv`; with one column `margins` alone, with two `tables` and `dependence` ([what they mean](release.md)) |
+| `synthesize` | `study`, `rows`, `out` (path), `given`, `seed`, `expected_tv`, `independent_tv`, `converged`, `distance`, `misfit`, `unbinned`, `notes` |
+| `components` | `columns`, `share`, `loadings` (one row for each component), `correlations` |
 | `predict` | `study`, `task`, `label`, `rows`, and `ids` and `scores`, or with `--out` the path as `scores`; with `--study` also `receiver`, `parties` and `exact` ([what that means](prediction.md)) |
 | `audit` | `study`, `product` (of the sessions), `delta`, `sessions`, `broken` (how many claims), and `views` with `view`, `changed` (parties), `knows` (parties), `claimed`, `pair` (epsilon of the pair by formula), `proved` (by `sessions`), `drawn` (by noise alone), `alike` (p-value), `broken` |
 | `ledger show` | `ledger` (path), `accounts` with `data`, `cap`, `spent`, `pending`, `alignments`, and `entries` ([what an entry says](ledger.md)) |

@@ -1,4 +1,4 @@
-"""The evidence from one command: `python -m experiments.paper {utility,tables,logloss,rsquared,overhead,errata}`."""
+"""The evidence from one command: `python -m experiments.paper {utility,tables,logloss,rsquared,synthesis,...}`."""
 
 from __future__ import annotations
 
@@ -131,6 +131,17 @@ def _overhead(options: argparse.Namespace) -> int:
     return 0
 
 
+def _synthesis(options: argparse.Namespace) -> int:
+    # Imported late: no other study needs it.
+    from experiments.paper import synthesis_report
+
+    page = synthesis_report.study(options.quick)
+    if options.write:
+        (tables.RESULTS / "synthesis.md").write_text(page, encoding="utf-8")
+    print(page)
+    return 0
+
+
 def _errata(options: argparse.Namespace) -> int:
     for line in errata.report():
         print(line)
@@ -200,6 +211,11 @@ def _parser() -> argparse.ArgumentParser:
     costs = commands.add_parser("overhead", help="time and bytes of bgn and lattice against n, d and K")
     costs.add_argument("--quick", action="store_true", help="few small sizes, written to a temporary folder")
     costs.set_defaults(act=_overhead)
+
+    drawn = commands.add_parser("synthesis", help="tables, rows and models of every column from one release")
+    drawn.add_argument("--quick", action="store_true", help="one setting of Adult-77, few releases")
+    drawn.add_argument("--write", action="store_true", help="write docs/results/synthesis.md as well")
+    drawn.set_defaults(act=_synthesis)
 
     checks = commands.add_parser("errata", help="the numbers behind the errata of the paper's tables")
     checks.set_defaults(act=_errata)

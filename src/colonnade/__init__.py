@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression
+    from colonnade.estimators_poisson import VerticalPoissonRegressor
     from colonnade.foundation.schema import Schema
 
-__all__ = ["Schema", "VerticalLinearRegression", "VerticalLogisticRegression"]
+__all__ = ["Schema", "VerticalLinearRegression", "VerticalLogisticRegression", "VerticalPoissonRegressor"]
 
 _HOMES = {
     "Schema": "colonnade.foundation.schema",
     "VerticalLinearRegression": "colonnade.estimators",
     "VerticalLogisticRegression": "colonnade.estimators",
+    "VerticalPoissonRegressor": "colonnade.estimators_poisson",
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from colonnade.foundation.errors import ColonnadeError, PolicyError
 from colonnade.foundation.parts import local_path
 from colonnade.network.commands import hang_in
 from colonnade.report.book import app as ledger_app
+from colonnade.report.questions import components, solve, synthesize, tables
 from colonnade.report.scores import predict
 from colonnade.report.screen import print_json, stderr, stdout
 from colonnade.studio.commands import studio
@@ -40,14 +40,6 @@ app.add_typer(ledger_app, name="ledger", short_help="What a party's data has spe
 
 TRACEBACK = "COLONNADE_TRACEBACK"
 DEFAULT_RELEASE = Path("release.json")
-PATH_RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-
-
-class TaskName(StrEnum):
-    """Which regression."""
-
-    LINEAR = "linear"
-    LOGISTIC = "logistic"
 
 
 StudyFile = Annotated[Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file (TOML).")]
@@ -153,7 +145,7 @@ def fit(
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
     from colonnade import runs
     from colonnade.mechanism.release import write_release
-    from colonnade.mechanism.solve import solve
+    from colonnade.mechanism.solve import solve as solved
     from colonnade.report.book import keeper_json, spent_line
     from colonnade.report.machine import model_json
     from colonnade.report.output import places, release_place
@@ -203,7 +195,7 @@ def fit(
         outcome, place = fitted.outcome, release_file.path or place
         for name, reason in fitted.unsettled.items():
             stderr().print(caution(f"the session of {name} stays booked: {reason}"))
-        public = publish(outcome.release, solve(outcome.release.moments(), agreement.task))
+        public = publish(outcome.release, solved(outcome.release.moments(), agreement.task))
         model_file.write(write_model(public))
     sent, received = outcome.traffic.sent, outcome.traffic.received
     if json:
@@ -257,78 +249,17 @@ def schema(
 app.command(short_help="Score records by a model.")(predict)
 
 
-@app.command(short_help="Another model from a release, at no cost.")
-def solve(
-    release: ReleaseFile,
-    task: Annotated[
-        TaskName | None, typer.Option("--task", metavar="linear|logistic", help="The study's if not given.")
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            "--label", metavar="COLUMN", help="A column, or a level such as sex=Male; the study's if not given."
-        ),
-    ] = None,
-    features: Annotated[
-        str | None, typer.Option("--features", metavar="A,B,...", help="Columns to use; all if not given.")
-    ] = None,
-    ridge: Annotated[
-        float | None,
-        typer.Option("--ridge", metavar="X", help="Penalty per record; chosen from the noise if not given."),
-    ] = None,
-    method: Annotated[
-        str, typer.Option("--method", metavar="NAME", help="default, zhang (regularise and trim) or raw.")
-    ] = "default",
-    path: Annotated[bool, typer.Option("--path", help="One model for each of several ridges from 0.003 to 1.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", parser=local_path, metavar="FILE", help="Model file to write.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Compute another model from a release. It costs no privacy."""
-    from colonnade.mechanism.objective import Task
-    from colonnade.mechanism.solve import ridge_path
-    from colonnade.mechanism.solve import solve as solved
-    from colonnade.report.machine import model_json
-    from colonnade.report.output import places
-    from colonnade.report.text import caution, flaws, model_report, path_table
-    from colonnade.scoring import publish, write_model
-
-    if path and (ridge is not None or out is not None or method != "default"):
-        raise typer.BadParameter("--path goes without --ridge, --method and --out")
-    opened = _release(release)
-    moments, asked = opened.moments(), Task(task or opened.plan["task"])
-    columns = None if features is None else [f.strip() for f in features.split(",")]
-    if path:
-        found = ridge_path(moments, asked, PATH_RIDGES, features=columns, label=label)
-        models = [publish(opened, m) for m in found]
-        if json:
-            print_json({"study": opened.plan["study"], "task": asked.value, "path": [model_json(m) for m in models]})
-        else:
-            stdout().print(path_table(models))
-        return
-    with places(out) as (file,):
-        answer = solved(moments, asked, method=method, ridge=ridge, features=columns, label=label)
-        public = publish(opened, answer)
-        file.write(write_model(public))
-    if json:
-        written = None if out is None else str(out)
-        print_json(
-            {"study": opened.plan["study"], "n": opened.n, **model_json(public), "model": written},
-        )
-        return
-    stdout().print(model_report(public))
-    for note in flaws(opened.provenance):
-        stderr().print(caution(note))
-    if out is not None:
-        stdout().print(f"Model written to {out}.")
+app.command(short_help="Another model from a release, at no cost.")(solve)
+app.command(short_help="Margins and cross tables of a release, with intervals.")(tables)
+app.command(short_help="Rows that have a release's tables.")(synthesize)
+app.command(short_help="Principal components and correlations of a release.")(components)
 
 
 @app.command(short_help="What a release holds.")
 def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
     """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
     from colonnade.mechanism.objective import Task
-    from colonnade.mechanism.solve import solve
+    from colonnade.mechanism.solve import solve as solved
     from colonnade.report.commands import release_html
     from colonnade.report.machine import model_json
     from colonnade.report.output import places
@@ -339,7 +270,7 @@ def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
     with places(html) as (page,):
         if html is not None:
             page.write(release_html(opened))
-    public = publish(opened, solve(opened.moments(), Task(opened.plan["task"])))
+    public = publish(opened, solved(opened.moments(), Task(opened.plan["task"])))
     if json:
         known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
         content = {**opened.plan, **model_json(public), "provenance": known, "digest": public.release}

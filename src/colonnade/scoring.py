@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy.special import expit
+from scipy.special import expit, softmax
 
+from colonnade.analysis.models import ClassModel
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
 from colonnade.foundation.parts import data_files, local_path
 from colonnade.foundation.randomness import Randomness
@@ -97,9 +98,12 @@ def write_model(public: PublicModel) -> bytes:
     """The bytes of a model file."""
     model = asdict(public.model)
     for key in ("ridge", "r_squared"):
-        model[key] = model[key] if math.isfinite(model[key]) else None
+        # No ridge says an infinite one, and nan that the release does not tell.
+        model[key] = (
+            model[key] if math.isfinite(model[key]) else "nan" if key == "ridge" and math.isnan(model[key]) else None
+        )
     # Left out where there is none, as in files from before it was stated.
-    if (interval := model.pop("r_squared_interval")) is not None:
+    if (interval := model.pop("r_squared_interval", None)) is not None:
         model["r_squared_interval"] = list(interval)
     content = {
         "format": FORMAT,
@@ -125,33 +129,54 @@ def _parse(content: Mapping[str, Any]) -> PublicModel:
     fields = dict(content["model"])
     fields["features"] = tuple(fields["features"])
     fields["coefficients"] = tuple(float(c) for c in fields["coefficients"])
-    if fields["ridge"] is None:
-        fields["ridge"] = math.inf
+    if fields["ridge"] in (None, "nan"):
+        fields["ridge"] = math.inf if fields["ridge"] is None else math.nan
     if fields["r_squared"] is None:
         fields["r_squared"] = math.nan
     if "r_squared_interval" in fields:
         low, high = (float(end) for end in fields["r_squared_interval"])
         fields["r_squared_interval"] = (low, high)
-    model = Model(**fields)
+    model = _class_model(fields) if "classes" in fields else Model(**fields)
     if len(model.features) != len(model.coefficients):
         raise ValueError("as many coefficients as features")
     return PublicModel(model, content["study"], Schema.of(content["schema"]), content["declared"], content["release"])
 
 
+def _class_model(fields: dict[str, Any]) -> ClassModel:
+    """A model of several classes: a row of coefficients and an intercept for each."""
+    fields["classes"] = tuple(str(c) for c in fields["classes"])
+    fields["by_class"] = tuple(tuple(float(v) for v in row) for row in fields["by_class"])
+    fields["intercepts"] = tuple(float(v) for v in fields["intercepts"])
+    sizes = {len(fields["classes"]), len(fields["by_class"]), len(fields["intercepts"])}
+    if len(sizes) != 1 or any(len(row) != len(fields["features"]) for row in fields["by_class"]):
+        raise ValueError("as many rows of coefficients and intercepts as classes")
+    return ClassModel(**fields)
+
+
 def partial_scores(table: Table, model: Model) -> Floats:
-    """One party's part of every record's score: its own coordinates, weighted."""
-    weights = dict(zip(model.features, model.coefficients, strict=True))
-    score: Floats = np.zeros(table.rows)
+    """One party's part of every record's score (a column for each class): its own coordinates, weighted."""
+    several = isinstance(model, ClassModel)
+    by_feature = np.array(model.by_class).T if isinstance(model, ClassModel) else np.array(model.coefficients)
+    weights = dict(zip(model.features, by_feature, strict=True))
+    score: Floats = np.zeros((table.rows, by_feature.shape[1]) if several else table.rows)
     for name, values in table.coordinates().items():
         if name in weights:
-            score += weights[name] * values
+            score += (values[:, None] if several else values) * weights[name]
     return score
 
 
 def predict(public: PublicModel, total: Floats) -> Floats:
     """From the sum of all partial scores to a probability, or to the label's own units."""
     model = public.model
+    if isinstance(model, ClassModel):
+        chances: Floats = softmax(total + np.array(model.intercepts), axis=1)
+        return chances
     score = total + model.intercept
+    if model.task == "poisson":
+        counted = public.label[1]
+        assert isinstance(counted, Numeric)
+        rate: Floats = np.clip(np.exp(np.minimum(score, 700.0)), counted.low, counted.high)
+        return rate
     if model.task == Task.LOGISTIC.value:
         probability: Floats = expit(score)
         return probability
@@ -189,13 +214,13 @@ def score_files(public: PublicModel, files: Sequence[str], ids: str | Sequence[s
     name = next(iter(ids_of.values()), None)
     if ids_of and len({places[p] for p in public.needs()}) > 1:
         common = _common([part[0] or () for part in parts])
-        total = sum((_by_id(i or (), s, common) for i, s in parts), np.zeros(len(common)))
-        return Scores(common, predict(public, total), name)
+        total = sum(_by_id(i or (), s, common) for i, s in parts)
+        return Scores(common, predict(public, np.asarray(total)), name)
     rows = {party: len(part[1]) for party, part in zip(public.needs(), parts, strict=True)}
     if len(set(rows.values())) > 1:
         told = ", ".join(f"{name} {n}" for name, n in rows.items())
         raise DataError(f"files without an id column must hold the same records row by row, got rows {told}")
-    return Scores(parts[0][0], predict(public, sum((s for _, s in parts), np.zeros(len(parts[0][1])))), name)
+    return Scores(parts[0][0], predict(public, np.asarray(sum(s for _, s in parts))), name)
 
 
 def _id_columns(public: PublicModel, named: Sequence[str]) -> dict[str, str]:
@@ -224,6 +249,11 @@ def _id_columns(public: PublicModel, named: Sequence[str]) -> dict[str, str]:
 def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Prediction:
     """The terms of a prediction for one party; refuses a model of other columns than the parties declare."""
     needs = public.needs()
+    if isinstance(public.model, ClassModel):
+        raise StudyError(
+            f"the model of {public.model.label} has {len(public.model.classes)} scores for each record, and a "
+            "prediction across parties opens one: solve for a level, such as --label COLUMN=LEVEL"
+        )
     if receiver not in declared.parties:
         raise StudyError(f"scores go to one of {', '.join(declared.names)}, got {receiver!r}")
     for party, columns in needs.items():

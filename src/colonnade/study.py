@@ -33,6 +33,7 @@ STUDY_KEYS = (
     "release",
     "label_square",
     "rows",
+    "impossible",
 )
 PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns")
 LARGEST_STUDY = 16 << 20
@@ -120,6 +121,7 @@ def _study(content: Section, folder: Path) -> Study:
         product=str(terms.content.get("product", "lattice")),
         release=str(terms.content.get("release", "auto")),
         label_square=terms.flag("label_square"),
+        impossible=_impossible(terms),
     )
     alignment = _alignment(terms)
     for name, source in sources.items():
@@ -149,6 +151,13 @@ def _alignment(terms: Section) -> str:
 
     require_post_quantum()
     return HYBRID
+
+
+def _impossible(terms: Section) -> tuple[tuple[str, str], ...]:
+    found = terms.content.get("impossible", [])
+    if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
+        raise StudyError(f'[study] impossible must be a list of pairs ["column=level", "column=level"], got {found!r}')
+    return tuple((str(a), str(b)) for a, b in found)
 
 
 def _path(party: Section, key: str, folder: Path) -> Path | None:

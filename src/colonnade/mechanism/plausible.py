@@ -66,7 +66,7 @@ def plausible_records(
             levels[i] = chosen
         else:
             residual = float((lower[here, here] ** 2).sum())
-            records[:, span.start] = _draw_signed(mean[:, 0], residual, weights, uniform[:, column])
+            records[:, span.start] = draw_signed(mean[:, 0], residual, weights, uniform[:, column])
         surprise = records[:, own] - mean
         shocks[:, here] = np.linalg.solve(lower[here, here], surprise.T).T
         done += len(own)
@@ -115,7 +115,7 @@ def _draw_levels(mean: Floats, uniform: Floats) -> Levels:
     return level
 
 
-def _draw_signed(mean: Floats, residual: float, weights: Floats, uniform: Floats) -> Floats:
+def draw_signed(mean: Floats, residual: float, weights: Floats, uniform: Floats) -> Floats:
     """Values in [-1, 1] from beta laws with the given means and, on average, the given variance."""
     share = np.clip(0.5 * (mean + 1.0), EDGE, 1.0 - EDGE)
     precision = max(float(weights @ (share * (1.0 - share))) / max(0.25 * residual, 1e-12) - 1.0, 0.02)

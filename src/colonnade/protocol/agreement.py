@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.schema import Schema
+from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 
@@ -31,6 +31,8 @@ class Agreement:
     product: str = "lattice"
     release: str = "auto"
     label_square: bool = False
+    impossible: tuple[tuple[str, str], ...] = ()
+    """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
 
     def __post_init__(self) -> None:
         if self.product not in PRODUCTS:
@@ -45,6 +47,8 @@ class Agreement:
         if not isinstance(self.label, str):
             raise StudyError(f"label must be the name of a column, got label={self.label!r}")
         self.schema.find(self.label)
+        for pair in self.impossible:
+            self._check_impossible(pair)
         if (self.epsilon is None) == (not self.offers):
             raise StudyError(
                 "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
@@ -57,8 +61,21 @@ class Agreement:
                 raise StudyError(f"an offer must come from a party of the study, got {party!r}")
             check_epsilon(offer.total, f"party {party}: epsilon")
 
+    def _check_impossible(self, pair: tuple[str, str]) -> None:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            raise StudyError(f'an impossible pair is written as ["column=level", "column=level"], got {pair!r}')
+        for text in pair:
+            name, _, level = text.partition("=")
+            party, column = self.schema.find(name)
+            declared = self.schema.parties[party][column]
+            if isinstance(declared, Numeric) or level not in declared.all_levels:
+                raise StudyError(f"an impossible pair names declared levels of categories, got {text!r}")
+
     def to(self) -> dict[str, Any]:
-        """The form that travels and is digested."""
+        """The form that travels and is digested; without impossible pairs as it was before there were any."""
+        return self._terms() | ({"impossible": [list(pair) for pair in self.impossible]} if self.impossible else {})
+
+    def _terms(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "schema": self.schema.to(),
@@ -94,6 +111,7 @@ class Agreement:
                 product=content["product"],
                 release=content["release"],
                 label_square=content["label_square"],
+                impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise StudyError(f"an agreement lacks or misstates a field: {str(error)[:200]}") from None

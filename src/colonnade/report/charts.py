@@ -52,7 +52,7 @@ def bars(groups: Sequence[tuple[str, Sequence[Bar]]], title: str, description: s
             parts.append(_bar(bar, y, room, top))
             y += ROW - 4
         y += 10
-    return _svg(y, title, description, parts)
+    return drawing(y, title, description, parts)
 
 
 def _bar(bar: Bar, y: int, room: int, top: float) -> str:
@@ -86,7 +86,7 @@ def signed_bars(items: Sequence[Bar], title: str, description: str) -> Markup:
         )
         y += ROW - 2
     parts.append(f'<line class="axis" x1="{zero:.1f}" x2="{zero:.1f}" y1="0" y2="{y}"/>')
-    return _svg(y + 4, title, description, parts)
+    return drawing(y + 4, title, description, parts)
 
 
 def whiskers(items: Sequence[Whisker], title: str, description: str) -> Markup:
@@ -116,7 +116,7 @@ def whiskers(items: Sequence[Whisker], title: str, description: str) -> Markup:
             f"{second}</g>"
         )
         y += ROW - 2
-    return _svg(bottom + 24, title, description, parts)
+    return drawing(bottom + 24, title, description, parts)
 
 
 def curve(points: Sequence[tuple[float, float]], here: float, title: str, description: str) -> Markup:
@@ -147,10 +147,11 @@ def curve(points: Sequence[tuple[float, float]], here: float, title: str, descri
             f"<g><title>epsilon {epsilon:.3g}: {100 * share:.1f}%</title>"
             f'<circle class="mark" cx="{x(epsilon):.1f}" cy="{y(share):.1f}" r="4"/></g>'
         )
-    return _svg(bottom + 46, title, description, parts)
+    return drawing(bottom + 46, title, description, parts)
 
 
-def _svg(height: float, title: str, description: str, parts: Sequence[str]) -> Markup:
+def drawing(height: float, title: str, description: str, parts: Sequence[str]) -> Markup:
+    """A picture of already escaped parts, with its description for those who do not see it."""
     return Markup(  # noqa: S704 - every text in `parts` went through escape
         f'<svg role="img" aria-label="{escape(title)}. {escape(description)}" '
         f'viewBox="0 0 {WIDTH} {height:.0f}" xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from colonnade.foundation.errors import StudyError
 
 if TYPE_CHECKING:
+    from colonnade.analysis.tables import Tables
     from colonnade.mechanism.release import Release
     from colonnade.protocol.session import Session
     from colonnade.report.cost import Cost
@@ -34,3 +36,11 @@ def release_html(release: Release) -> bytes:
     from colonnade.report.html import release_page
 
     return release_page(release).encode()
+
+
+def tables_html(tables: Tables, chosen: Sequence[int], seed: int) -> bytes:
+    """The bytes of a page of tables."""
+    require("jinja2")
+    from colonnade.report.html import tables_page
+
+    return tables_page(tables, chosen, seed).encode()

@@ -14,6 +14,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from colonnade.analysis.released import Released
+from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.schema import Binary, Column, Numeric
 from colonnade.mechanism.intervals import Interval, intervals
@@ -25,12 +27,14 @@ from colonnade.protocol.session import Session
 from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
 from colonnade.report.cost import Cost
 from colonnade.report.curve import forecast_curve
+from colonnade.report.pictures import dependence_context
 from colonnade.report.text import VIEWS, epsilon_text, flaws, share_text, size_text, time_text
 from colonnade.scoring import PublicModel, publish
 
 TEMPLATES = Path(__file__).parent / "templates"
 SHOWN_COEFFICIENTS = 24
 SHOWN_BLOCKS = 40
+SHOWN_MAPS = 3
 LONGEST_LEVELS = 12
 LARGEST_FACTOR = 1e4
 """A larger factor on someone's odds is no promise worth a number."""
@@ -110,8 +114,30 @@ def release_page(release: Release) -> str:
         "digest": public.release,
         **model_context(public, _intervals(release)),
         **curve_context(agreement, release.n, float(release.plan["epsilon"])),
+        **_dependence(release),
     }
     return environment().get_template("release.html").render(context)
+
+
+def tables_page(tables: Tables, chosen: Sequence[int], seed: int) -> str:
+    """The page of some tables, or of all margins with the strongest cross tables and the dependence tree."""
+    release = tables.released.release
+    context = {
+        "study": release.plan["study"],
+        "n": release.n,
+        "version": version("colonnade"),
+        "flaws": flaws(release.provenance),
+        **dependence_context(tables, chosen, seed),
+    }
+    return environment().get_template("tables.html").render(context)
+
+
+def _dependence(release: Release) -> dict[str, Any]:
+    """What the release's tables show; nothing where it holds none."""
+    try:
+        return dependence_context(Tables.of(Released(release)), maps=SHOWN_MAPS)
+    except ReleaseError:
+        return {"tree": [], "tree_picture": None, "crosses": []}
 
 
 def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any]:

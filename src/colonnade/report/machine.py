@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from colonnade.analysis.models import ClassModel
 from colonnade.foundation.schema import Binary
 
 if TYPE_CHECKING:
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 def model_json(public: PublicModel) -> dict[str, Any]:
     """A model with its coefficients by feature."""
     model = public.model
+    several: dict[str, Any] = {}
+    if isinstance(model, ClassModel):
+        rows = zip(model.classes, model.by_class, model.intercepts, strict=True)
+        several["classes"] = {
+            name: {"coefficients": dict(zip(model.features, row, strict=True)), "intercept": b} for name, row, b in rows
+        }
     return {
         "task": model.task,
         "label": model.label,
@@ -25,6 +32,7 @@ def model_json(public: PublicModel) -> dict[str, Any]:
         # A file from before intervals states an R² that is not corrected for noise.
         "r_squared": None if model.r_squared_interval is None else model.r_squared,
         "r_squared_interval": None if model.r_squared_interval is None else list(model.r_squared_interval),
+        **several,
     }
 
 
@@ -35,7 +43,11 @@ def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> st
     if id_column in ("probability", "predicted"):
         id_column += "_"
     columns: dict[str, Any] = {} if scores.ids is None or id_column is None else {id_column: list(scores.ids)}
-    if public.model.task == "logistic":
+    if isinstance(public.model, ClassModel):
+        for k, name in enumerate(public.model.classes):
+            columns[f"probability {name}"] = scores.values[:, k]
+        columns["predicted"] = [public.model.classes[k] for k in scores.values.argmax(axis=1)]
+    elif public.model.task == "logistic":
         _, column, level = public.label
         no = column.levels[0] if isinstance(column, Binary) and level == column.levels[1] else f"not {level}"
         columns["probability"] = scores.values

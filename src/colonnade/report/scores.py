@@ -89,7 +89,7 @@ def predict(
         content = scores_csv(public, scores, scores.id_column)
         file.write(content.encode())
     if json:
-        rows = {"ids": None if scores.ids is None else list(scores.ids), "scores": [float(v) for v in scores.values]}
+        rows = {"ids": None if scores.ids is None else list(scores.ids), "scores": scores.values.tolist()}
         shown = rows if out is None else {"scores": str(out)}
         known = {"study": public.study, "task": public.model.task, "label": public.model.label}
         print_json({**known, **told, "rows": len(scores.values), **shown})

@@ -188,6 +188,10 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
     name, column, level = public.label
     if model.task == "logistic":
         what = f"Model: log-odds of {name} = {level}"
+    elif model.task == "multinomial":
+        what = f"Model: chances of the levels of {name}; a coefficient is the range of the levels' weights"
+    elif model.task == "poisson":
+        what = f"Model: logarithm of the mean of {name}"
     elif level is None and isinstance(column, Numeric):
         what = f"Model: {name}, -1 at {column.low:g} and 1 at {column.high:g}"
     else:
@@ -241,7 +245,8 @@ def path_table(models: Sequence[PublicModel]) -> RenderableType:
         table.add_row(Text(middle.features[i]), *(f"{model.coefficients[i]:+z.2g}" for model in path))
     if len(middle.features) > len(largest):
         table.add_row(Text(f"and {len(middle.features) - len(largest)} smaller ones", style="dim"))
-    return titled(f"Ridge path of {middle.label}, ridge per record", table)
+    kind = next((name for name in ("lasso", "elastic-net") if middle.method.startswith(name)), "ridge")
+    return titled(f"{kind.capitalize()} path of {middle.label}, {kind} per record", table)
 
 
 def traffic_table(

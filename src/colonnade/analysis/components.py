@@ -1,0 +1,46 @@
+"""Correlations of all released coordinates, and their principal components."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from colonnade.analysis.released import Released
+from colonnade.mechanism.denoise import denoise
+from colonnade.mechanism.moments import Floats, Role
+from colonnade.mechanism.spectra import eigen
+
+
+@dataclass(frozen=True)
+class Components:
+    """Principal components of the encoded columns: levels 0 or 1, numbers in [-1, 1], centred."""
+
+    names: tuple[str, ...]
+    share: Floats
+    """Of the total variance, for each component, largest first."""
+    loadings: Floats
+    """One row for each component."""
+    correlations: Floats
+    """Of every two coordinates."""
+
+
+def components(released: Released, label: bool = False) -> Components:
+    """PCA of a release's features, with the label where asked for."""
+    layout, estimate = released.layout, denoise(released.moments)
+    at = [
+        k
+        for i, a in enumerate(layout.attributes)
+        if a.role is Role.FEATURE or (label and i in released.tabular)
+        for k in range(layout.width)[layout.span(i)]
+    ]
+    covariance = estimate.covariance[np.ix_(at, at)] / estimate.n
+    values, vectors = eigen(covariance)
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    # A component has no sign of its own: its largest loading is made positive.
+    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
+    vectors = vectors * np.where(largest < 0, -1.0, 1.0)
+    spread = np.sqrt(np.maximum(np.diag(covariance), 1e-12))
+    correlations = np.clip(covariance / np.outer(spread, spread), -1.0, 1.0)
+    total = max(float(values.sum()), 1e-300)
+    return Components(tuple(layout.names[k] for k in at), values / total, vectors.T, correlations)

@@ -1,0 +1,121 @@
+"""Numbers back from what was released of them: from bins, and where there are none from means and products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from colonnade.analysis.draws import uniform
+from colonnade.analysis.tables import Tables
+from colonnade.analysis.walk import Levels
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Numeric
+from colonnade.mechanism.moments import Floats
+from colonnade.mechanism.plausible import draw_signed
+
+RIDGE = 1e-6
+PIECES = 64
+
+
+def is_whole(column: Numeric) -> bool:
+    """Whether bounds and cuts are whole numbers, and so, it is assumed, the values."""
+    return all(float(v).is_integer() for v in (column.low, column.high, *column.bins))
+
+
+def within_bins(column: Numeric, shares: Floats, codes: Levels, draws: Floats) -> Floats:
+    """A number inside each record's bin, by a density that rises or falls towards the neighbouring bins."""
+    edges = np.array([column.low, *column.bins, column.high], dtype=np.float64)
+    whole = is_whole(column)
+    if whole:
+        # The last bin holds its upper end, the others do not.
+        edges[-1] += 1.0
+    width = np.diff(edges)
+    height = shares / width
+    out = np.zeros(len(codes))
+    for k in range(len(width)):
+        at = codes == k
+        out[at] = edges[k] + width[k] * _tilted(draws[at], _tilt(height, width, k))
+    if whole:
+        out = np.floor(np.minimum(out, np.nextafter(edges[codes + 1], -np.inf)))
+    numbers: Floats = np.clip(out, column.low, column.high)
+    return numbers
+
+
+def bin_means(column: Numeric, shares: Floats) -> Floats:
+    """The mean number in each bin, under the same density."""
+    points = (np.arange(PIECES) + 0.5) / PIECES
+    return np.array(
+        [within_bins(column, shares, np.full(PIECES, k), points).mean() for k in range(len(column.bins) + 1)]
+    )
+
+
+def _tilt(height: Floats, width: Floats, k: int) -> float:
+    """Slope of the density over its height in bin k, in [-2, 2]: the smaller of those towards both neighbours."""
+    if height[k] <= 0 or k in (0, len(height) - 1):
+        return 0.0
+    left = (height[k] - height[k - 1]) / (0.5 * (width[k] + width[k - 1]))
+    right = (height[k + 1] - height[k]) / (0.5 * (width[k] + width[k + 1]))
+    if left * right <= 0:
+        return 0.0
+    slope = min(left, right, key=abs) * width[k] / height[k]
+    return float(np.clip(slope, -2.0, 2.0))
+
+
+def _tilted(draws: Floats, tilt: float) -> Floats:
+    """Quantiles of the density 1 + tilt (x - 1/2) on the unit interval."""
+    if abs(tilt) < 1e-9:
+        return draws
+    lead = 1.0 - 0.5 * tilt
+    quantiles: Floats = (np.sqrt(lead**2 + 2.0 * tilt * draws) - lead) / tilt
+    return quantiles
+
+
+def encode_levels(tables: Tables, columns: Sequence[int], levels: Levels) -> Floats:
+    """Full encoded records, with zeros where a number is to be drawn."""
+    layout = tables.released.layout
+    records = np.zeros((len(levels), layout.width))
+    records[:, 0] = 1.0
+    for k, i in enumerate(columns):
+        records[np.arange(len(levels)), layout.starts[i] + levels[:, k]] = 1.0
+    return records
+
+
+def fill_numbers(tables: Tables, columns: Sequence[int], records: Floats, randomness: Randomness) -> None:
+    """Draw the numbers that were not cut: linear means given all that is drawn, beta laws around them."""
+    released, layout, estimate = tables.released, tables.released.layout, tables.estimate
+    weights = np.full(len(records), 1.0 / len(records))
+    known = [k for i in columns for k in range(layout.width)[layout.span(i)]]
+    means, covariance = estimate.margin / estimate.n, estimate.covariance / estimate.n
+    for i in released.numbers:
+        span = layout.span(i)
+        at = span.stop - 1
+        gram = covariance[np.ix_(known, known)] + RIDGE * np.eye(len(known))
+        slopes = np.linalg.solve(gram, covariance[known, at])
+        # The halves of a label lie in [0, 1]: half of a number in [-1, 1], moved up.
+        half = span.stop - span.start == 2
+        scale, shift = (2.0, -1.0) if half else (1.0, 0.0)
+        mean = scale * (means[at] + (records[:, known] - means[known]) @ slopes) + shift
+        residual = scale**2 * max(float(covariance[at, at] - slopes @ covariance[known, at]), 1e-6)
+        drawn = draw_signed(mean, residual, weights, uniform(randomness, len(records)))
+        records[:, at] = (drawn - shift) / scale
+        if half:
+            records[:, span.start] = 1.0 - records[:, at]
+        known.append(at)
+
+
+def draw_numbers(tables: Tables, columns: Sequence[int], levels: Levels, randomness: Randomness) -> dict[int, Floats]:
+    """The numbers that were not cut at bins, in their own units."""
+    released = tables.released
+    records = encode_levels(tables, columns, levels)
+    fill_numbers(tables, columns, records, randomness)
+    out: dict[int, Floats] = {}
+    for i in released.numbers:
+        span, column = released.layout.span(i), released.columns[i]
+        assert isinstance(column, Numeric)
+        signed = records[:, span.stop - 1]
+        if span.stop - span.start == 2:
+            signed = 2.0 * signed - 1.0
+        value = column.low + 0.5 * (np.clip(signed, -1.0, 1.0) + 1.0) * (column.high - column.low)
+        out[i] = np.rint(value) if is_whole(column) else value
+    return out

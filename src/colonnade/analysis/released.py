@@ -1,0 +1,151 @@
+"""A release and the names that questions about it are asked by: columns, levels, conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.foundation.schema import Column, Numeric, Schema
+from colonnade.mechanism.denoise import holds_indicators
+from colonnade.mechanism.moments import Law, Layout, Moments
+from colonnade.mechanism.release import Release
+
+Cell = tuple[int, int]
+"""An attribute and one of its levels."""
+
+
+@dataclass(frozen=True)
+class Released:
+    """A release that can be asked for tables; refuses one that holds none."""
+
+    release: Release
+
+    def __post_init__(self) -> None:
+        if self.release.plan.get("calibration") == "paper":
+            raise ReleaseError(
+                "a release calibrated as in the paper has no margins: tables and rows need the exact one"
+            )
+        if any(block.summed for block in self.release.blocks):
+            raise ReleaseError("this is a trace release: it holds sums of squares in place of tables of two columns")
+
+    @cached_property
+    def moments(self) -> Moments:
+        return self.release.moments()
+
+    @property
+    def layout(self) -> Layout:
+        return self.release.layout
+
+    @property
+    def n(self) -> int:
+        return self.release.n
+
+    @cached_property
+    def schema(self) -> Schema:
+        agreement = self.release.provenance["agreement"]
+        return Schema.of(agreement["schema"], agreement["norms"])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The declared column of each attribute."""
+        return tuple(self.schema.parties[a.owner][self.short(i)] for i, a in enumerate(self.layout.attributes))
+
+    @cached_property
+    def tabular(self) -> tuple[int, ...]:
+        """Attributes with levels: categories, binary columns, and numbers that were cut into bins."""
+        return tuple(i for i in range(len(self.layout.attributes)) if holds_indicators(self.moments, i))
+
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        """Numbers that were not cut: the release has their means and products, and no table."""
+        return tuple(i for i in range(len(self.layout.attributes)) if i not in self.tabular)
+
+    def shape(self, i: int, j: int) -> float:
+        """The shape of the noise on a pair's table, as `draws.noise` takes it."""
+        if self.release.law is Law.GAUSSIAN:
+            return float("inf")
+        attributes, parties = self.layout.attributes, len(self.release.plan["parties"])
+        if attributes[i].owner == attributes[j].owner:
+            return 1.0
+        return parties / max(1, parties - int(self.release.plan["collusion"]))
+
+    def has_table(self, i: int, j: int) -> bool:
+        """Whether the whole table of two attributes was released."""
+        return bool(np.isfinite(self.moments.std[self.layout.span(i), self.layout.span(j)]).all())
+
+    def short(self, i: int) -> str:
+        """An attribute's column, without its party."""
+        attribute = self.layout.attributes[i]
+        return attribute.name.removeprefix(f"{attribute.owner}.")
+
+    def levels(self, i: int) -> tuple[str, ...]:
+        """The names of an attribute's levels, without the column's name where it is not needed."""
+        attribute = self.layout.attributes[i]
+        return tuple(c.removeprefix(f"{self.short(i)}=") for c in attribute.coordinates)
+
+    def find(self, name: str) -> int:
+        """The attribute that "column" or "party.column" means."""
+        for i, attribute in enumerate(self.layout.attributes):
+            if name in (attribute.name, self.short(i)):
+                return i
+        known = ", ".join(self.short(i) for i in range(len(self.layout.attributes)))
+        raise StudyError(f"there is no released column {name!r}; the release has {known}")
+
+    def find_table(self, name: str) -> int:
+        """The same, of a column with levels."""
+        i = self.find(name)
+        if i in self.numbers:
+            raise StudyError(
+                f"column {self.short(i)} was released as a number, with means and products alone: "
+                "it has a table only where the study cuts it at bins"
+            )
+        return i
+
+    def condition(self, text: str) -> Cell:
+        """ "sex=Female", "age<25" or "age=27": the level, or the bin that the number falls into."""
+        for i in self.tabular:
+            names = self.layout.attributes[i].coordinates
+            if text in names:
+                return i, names.index(text)
+        name, separator, level = text.partition("=")
+        if not separator:
+            raise StudyError(f'a condition is written as "column=level", got {text!r}')
+        i = self.find_table(name.strip())
+        column = self.columns[i]
+        if isinstance(column, Numeric):
+            try:
+                return i, int(column.codes(np.array([float(level)]))[0])
+            except ValueError:
+                raise StudyError(f"column {name.strip()} takes a number in a condition, got {level!r}") from None
+        levels = self.levels(i)
+        if level.strip() not in levels:
+            raise StudyError(f"column {name.strip()} has no level {level.strip()!r}; it has {', '.join(levels)}")
+        return i, levels.index(level.strip())
+
+    def conditions(self, texts: Sequence[str]) -> dict[int, int]:
+        """Several conditions, at most one for each column."""
+        out: dict[int, int] = {}
+        for text in texts:
+            i, level = self.condition(text)
+            if out.get(i, level) != level:
+                raise StudyError(f"two conditions on column {self.short(i)} exclude each other, the second is {text!r}")
+            out[i] = level
+        return out
+
+    def impossible(self, extra: Sequence[Sequence[str]] = ()) -> tuple[tuple[Cell, Cell], ...]:
+        """Pairs of levels that no record has: as the study declares, and as given besides."""
+        declared: Mapping[str, object] = self.release.provenance["agreement"]
+        found = declared.get("impossible", [])
+        pairs = []
+        for pair in [*(found if isinstance(found, list) else []), *extra]:
+            if len(pair) != 2:
+                raise StudyError(f"an impossible pair names two levels, got {list(pair)!r}")
+            first, second = self.condition(pair[0]), self.condition(pair[1])
+            if first[0] == second[0]:
+                raise StudyError(f"an impossible pair names levels of two columns, got {list(pair)!r}")
+            pairs.append((first, second))
+        return tuple(pairs)

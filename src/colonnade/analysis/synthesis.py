@@ -1,0 +1,265 @@
+"""Rows that have the released tables: drawn from the maximum-entropy model, and weighted to meet its target exactly.
+
+Rows are a way to look at a release. They hold no more than its tables, and nothing computed from them knows how much
+noise those have: standard errors belong to the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from colonnade.analysis.draws import seeded, uniform
+from colonnade.analysis.maxent import PairModel, Target, fit_maxent
+from colonnade.analysis.numbers import draw_numbers, within_bins
+from colonnade.analysis.released import Cell, Released
+from colonnade.analysis.tables import Tables, with_margins
+from colonnade.analysis.walk import Levels, Walk
+from colonnade.foundation.errors import ReleaseError
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Numeric
+from colonnade.mechanism.moments import Floats
+
+WARNING = (
+    "Do not compute standard errors, tests or intervals from these rows: they know nothing of the release's noise."
+)
+BURN_IN = 40
+POOL = 32768
+RAKING_SWEEPS = 4
+HEAVIEST = 4.0
+"""No row of the pool weighs more than this many times another's, on average."""
+CLOSE = 0.015
+"""A distance that 10,000 to 20,000 real rows drawn anew have from the rows they are drawn from."""
+LARGEST_MISFIT = 1.1
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How near the fitted model is to what was released."""
+
+    distance: float
+    """Mean total variation between the model's tables of two columns and the denoised ones."""
+    misfit: float
+    """Root mean square of model minus released count, in standard deviations of the noise: 1 is what the truth has."""
+
+    @property
+    def converged(self) -> bool:
+        return self.distance <= CLOSE or self.misfit <= LARGEST_MISFIT
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The maximum-entropy model of a release's columns with levels."""
+
+    tables: Tables
+    target: Target
+    model: PairModel
+    certificate: Certificate
+    columns: tuple[int, ...]
+    """The attribute that each column of the model stands for."""
+
+    @property
+    def released(self) -> Released:
+        return self.tables.released
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """Rows, with what is known of their quality."""
+
+    values: Mapping[str, Sequence[str] | Floats]
+    expected: float
+    """Expected total variation of a table of two columns from that of the real rows, on average over pairs."""
+    independent: float
+    """The same for rows whose columns are independent and have exact margins."""
+    certificate: Certificate
+    unbinned: tuple[str, ...]
+
+    def notes(self) -> list[str]:
+        """What a reader of the rows has to know."""
+        fit, out = self.certificate, [WARNING]
+        out.append(
+            f"Expected total variation of a table of two columns: {self.expected:.3f} "
+            f"(independent columns with exact margins: {self.independent:.3f})."
+        )
+        told = "has converged" if fit.converged else "has NOT converged"
+        out.append(
+            f"The model {told}: its tables are {fit.distance:.4f} from the denoised ones on average, and "
+            f"{fit.misfit:.2f} noise standard deviations (root mean square) from the released ones."
+        )
+        if self.unbinned:
+            out.append(
+                f"{', '.join(self.unbinned)}: released without bins, so these numbers have the released means, "
+                "variances and correlations, and an assumed shape."
+            )
+        if self.expected >= self.independent:
+            out.append("These rows are expected to be WORSE than independent columns would be: the noise is too large.")
+        return out
+
+
+def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, Cell]] = ()) -> Fitted:
+    """Fit the maximum-entropy model of a release; the same release and seed give the same model."""
+    released = tables.released
+    if len(released.tabular) < 2:
+        raise ReleaseError("rows need two columns with levels or bins: this release has fewer, and numbers alone")
+    target = _target(tables, impossible)
+    model = fit_maxent(target, seeded(seed, "maxent"))
+    return Fitted(tables, target, model, _certificate(tables, target, model), released.tabular)
+
+
+def draw_levels(fitted: Fitted, rows: int, randomness: Randomness, given: Mapping[int, int] | None = None) -> Levels:
+    """Levels of `rows` records, under conditions where they are given (attribute: level)."""
+    with threadpool_limits(1):
+        return _draw(fitted, rows, randomness, given or {})
+
+
+def _draw(fitted: Fitted, rows: int, randomness: Randomness, given: Mapping[int, int]) -> Levels:
+    model, place = fitted.model, {i: k for k, i in enumerate(fitted.columns)}
+    fixed = {place[i]: level for i, level in given.items()}
+    _require_possible(fitted, fixed)
+    walk = Walk(
+        model.spans,
+        model.units,
+        model.chains[_resample(model.weights, len(model.chains), randomness)],
+        model.field,
+        model.coupling,
+    )
+    if fixed:
+        walk.hold(fixed)
+        for _ in range(BURN_IN):
+            walk.sweep(randomness, fixed, tables=False)
+    pool = [walk.levels.copy()]
+    while len(pool) * len(model.chains) < max(rows, POOL):
+        for _ in range(2):
+            walk.sweep(randomness, fixed, tables=False)
+        pool.append(walk.levels.copy())
+    levels = np.concatenate(pool)
+    weights = np.full(len(levels), 1.0 / len(levels)) if fixed else _raked(fitted.target, levels)
+    chosen = levels[_resample(weights, rows, randomness)]
+    return chosen[np.argsort(uniform(randomness, rows), kind="stable")]
+
+
+def synthesize(fitted: Fitted, rows: int, given: Mapping[int, int] | None = None, seed: int = 0) -> Synthetic:
+    """Rows in the columns' own units: levels by name, bins turned back into numbers inside them."""
+    released, randomness = fitted.released, seeded(seed, "rows")
+    levels = draw_levels(fitted, rows, randomness, given)
+    drawn: dict[int, Sequence[str] | Floats] = {}
+    for k, i in enumerate(fitted.columns):
+        column = released.columns[i]
+        if isinstance(column, Numeric):
+            shares = fitted.target.margin[fitted.target.spans[k]]
+            drawn[i] = within_bins(column, shares, levels[:, k], uniform(randomness, rows))
+        else:
+            drawn[i] = np.array(released.levels(i), dtype=object)[levels[:, k]].tolist()
+    drawn |= draw_numbers(fitted.tables, fitted.columns, levels, randomness)
+    order = [(p, c) for p, columns in released.schema.parties.items() for c in columns]
+    index = {(a.owner, released.short(i)): i for i, a in enumerate(released.layout.attributes)}
+    values = {name: drawn[index[party, name]] for party, name in order if (party, name) in index}
+    unbinned = tuple(released.short(i) for i in released.numbers)
+    expected, independent = expected_distance(fitted.tables, rows)
+    return Synthetic(values, expected, independent, fitted.certificate, unbinned)
+
+
+def expected_distance(tables: Tables, rows: int | None = None) -> tuple[float, float]:
+    """Expected total variation of the denoised tables (and of rows drawn from them); that of independent columns."""
+    released, value, std = tables.released, tables.estimate.value, tables.estimate.std
+    layout, n = released.layout, released.n
+    found, apart = [], []
+    for i in released.tabular:
+        for j in released.tabular:
+            if i < j and released.has_table(i, j):
+                at = np.ix_(range(layout.width)[layout.span(i)], range(layout.width)[layout.span(j)])
+                shares = value[at] / n
+                drawn = shares * (1.0 - shares) / rows if rows else 0.0
+                left = np.minimum(std[at] / n, np.sqrt(np.maximum(shares, 1.0 / n)))
+                found.append(0.5 * np.sqrt(2 / np.pi) * np.sqrt(left**2 + drawn).sum())
+                away = shares - np.outer(value[0, layout.span(i)], value[0, layout.span(j)]) / n**2
+                apart.append(0.5 * np.sqrt(away**2 + (2 / np.pi) * left**2).sum())
+    return float(np.mean(found)), float(np.mean(apart))
+
+
+def _target(tables: Tables, impossible: Sequence[tuple[Cell, Cell]]) -> Target:
+    released, layout, n = tables.released, tables.released.layout, tables.released.n
+    at = [k for i in released.tabular for k in range(layout.width)[layout.span(i)]]
+    place = {i: k for k, i in enumerate(released.tabular)}
+    sizes = [layout.attributes[i].size for i in released.tabular]
+    starts = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+    spans = tuple(slice(a, b) for a, b in pairwise(starts))
+    pairs = tables.estimate.value[np.ix_(at, at)] / n
+    wanted, forbidden = np.zeros(pairs.shape, dtype=bool), np.zeros(pairs.shape, dtype=bool)
+    for (i, a), (j, b) in impossible:
+        first, second = spans[place[i]].start + a, spans[place[j]].start + b
+        forbidden[first, second] = forbidden[second, first] = True
+    margin = tables.estimate.value[0, at] / n
+    for x, i in enumerate(released.tabular):
+        np.fill_diagonal(pairs[spans[x], spans[x]], margin[spans[x]])
+        for y, j in enumerate(released.tabular):
+            if x < y and released.has_table(i, j):
+                first, second = spans[x], spans[y]
+                possible = ~forbidden[first, second]
+                table = with_margins(pairs[first, second], margin[first], margin[second], possible.astype(np.float64))
+                pairs[first, second], pairs[second, first] = table, table.T
+                wanted[first, second], wanted[second, first] = possible, possible.T
+    return Target(spans, pairs, wanted, forbidden)
+
+
+def _certificate(tables: Tables, target: Target, model: PairModel) -> Certificate:
+    released, layout, n = tables.released, tables.released.layout, tables.released.n
+    distances, squares, cells = [], 0.0, 0
+    for x, i in enumerate(released.tabular):
+        for y, j in enumerate(released.tabular):
+            if x < y and released.has_table(i, j):
+                own = model.tables[target.spans[x], target.spans[y]]
+                distances.append(0.5 * float(np.abs(own - target.pairs[target.spans[x], target.spans[y]]).sum()))
+                rows, columns = layout.span(i), layout.span(j)
+                gap = (own * n - released.moments.value[rows, columns]) / released.moments.std[rows, columns]
+                squares, cells = squares + float((gap**2).sum()), cells + gap.size
+    return Certificate(float(np.mean(distances)), float(np.sqrt(squares / cells)))
+
+
+def _require_possible(fitted: Fitted, fixed: Mapping[int, int]) -> None:
+    target, released = fitted.target, fitted.released
+    for k, level in fixed.items():
+        for other, at in fixed.items():
+            row, column = target.spans[k].start + level, target.spans[other].start + at
+            if target.impossible[row, column] or target.pairs[row, column] * released.n < 1e-3:
+                names = [
+                    released.layout.attributes[fitted.columns[c]].coordinates[v] for c, v in ((k, level), (other, at))
+                ]
+                both = names[0] if k == other else " and ".join(names)
+                raise ReleaseError(f"no record has {both}, by this release: the condition has probability 0")
+
+
+def _raked(target: Target, levels: Levels) -> Floats:
+    """Weights of drawn records under which they have the target's tables, as far as moderate weights can."""
+    weights = np.full(len(levels), 1.0 / len(levels))
+    small = 1.0 / len(levels)
+    for _ in range(RAKING_SWEEPS):
+        for x, first in enumerate(target.spans):
+            for y in range(x + 1, len(target.spans)):
+                second = target.spans[y]
+                if target.wanted[first, second].any():
+                    size = second.stop - second.start
+                    cell = levels[:, x] * size + levels[:, y]
+                    table = target.pairs[first, second].ravel()
+                    now = np.bincount(cell, weights, table.size)
+                    weights = weights * np.sqrt((table + small) / (now + small))[cell]
+        weights = np.clip(weights / weights.sum(), 1 / (HEAVIEST * len(levels)), HEAVIEST / len(levels))
+    for _ in range(RAKING_SWEEPS):
+        for x, span in enumerate(target.spans):
+            now = np.bincount(levels[:, x], weights, span.stop - span.start)
+            weights = weights * (target.margin[span] / np.maximum(now, 1e-12))[levels[:, x]]
+    result: Floats = weights / weights.sum()
+    return result
+
+
+def _resample(weights: Floats, count: int, randomness: Randomness) -> Levels:
+    """Indices drawn by weight at equal distances, from one random start: no weight is met worse than by one."""
+    edges = np.cumsum(weights)
+    points = (np.arange(count) + float(uniform(randomness, 1)[0])) / count
+    chosen: Levels = np.minimum(np.searchsorted(edges / edges[-1], points, side="right"), len(weights) - 1)
+    return chosen

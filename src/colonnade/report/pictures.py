@@ -1,0 +1,142 @@
+"""Heat maps of cross tables and the dependence tree as inline SVG, and what pages show of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import cos, pi, sin
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from colonnade.analysis.independence import Dependence, dependence, dependence_tree, every_dependence
+from colonnade.analysis.synthesis import expected_distance
+from colonnade.analysis.tables import Cross, Margin, Tables
+from colonnade.report.charts import WIDTH, Bar, bars, drawing
+
+CELL, LEFT = 30, 190
+LONGEST = 24
+SHOWN_MAPS = 6
+RADIUS = 150
+
+
+def heat_map(cross: Cross) -> Markup:
+    """Each cell's count over what independence would give: blue where there are more, orange where fewer."""
+    R, C = cross.count.shape
+    side = min(CELL, (WIDTH - LEFT - 8) / C)
+    total = max(float(cross.count.sum()), 1e-9)
+    expected = np.outer(cross.count.sum(axis=1), cross.count.sum(axis=0)) / total
+    top = 24 + 6 * max(len(_short(column)) for column in cross.columns)
+    parts = []
+    for a, row in enumerate(cross.rows):
+        y = top + a * CELL
+        parts.append(f'<text class="name" x="{LEFT - 8}" y="{y + 19}">{escape(_short(row))}</text>')
+        for b, column in enumerate(cross.columns):
+            ratio = (cross.count[a, b] - expected[a, b]) / max(expected[a, b], 0.002 * total)
+            kind, strength = ("bar" if ratio > 0 else "less"), min(abs(float(ratio)), 1.0)
+            hint = (
+                f"{cross.names[0]} {row}, {cross.names[1]} {column}: {cross.count[a, b]:,.0f} "
+                f"({cross.low[a, b]:,.0f} to {cross.high[a, b]:,.0f}); {expected[a, b]:,.0f} if independent"
+            )
+            parts.append(
+                f'<g><title>{escape(hint)}</title><rect class="cell" x="{LEFT + b * side:.1f}" y="{y}" '
+                f'width="{side - 1:.1f}" height="{CELL - 1}"/><rect class="{kind}" fill-opacity="{strength:.2f}" '
+                f'x="{LEFT + b * side:.1f}" y="{y}" width="{side - 1:.1f}" height="{CELL - 1}"/></g>'
+            )
+    for b, column in enumerate(cross.columns):
+        x = LEFT + (b + 0.6) * side
+        parts.append(f'<text transform="translate({x:.1f} {top - 8}) rotate(-50)">{escape(_short(column))}</text>')
+    names = f"{cross.names[0]} by {cross.names[1]}"
+    return drawing(top + R * CELL + 6, f"Heat map of {names}", "Counts over those of independent columns.", parts)
+
+
+def tree_picture(tree: Sequence[Dependence]) -> Markup:
+    """The dependence tree on a circle: thicker lines tell more, dashed ones could be chance."""
+    names = _around(tree)
+    middle, height = WIDTH / 2, 2 * RADIUS + 90
+    place = {
+        name: (middle + 1.5 * RADIUS * sin(2 * pi * k / len(names)), height / 2 - RADIUS * cos(2 * pi * k / len(names)))
+        for k, name in enumerate(names)
+    }
+    top = max((d.information for d in tree), default=1.0) or 1.0
+    parts = []
+    for d in tree:
+        (x1, y1), (x2, y2) = place[d.names[0]], place[d.names[1]]
+        dash = ' stroke-dasharray="5 4"' if d.p_value > 0.05 else ""
+        hint = (
+            f"{d.names[0]} and {d.names[1]}: {d.information:.3f} nats ({d.low:.3f} to {d.high:.3f}), p {d.p_value:.3f}"
+        )
+        width = 1.5 + 8.0 * (d.information / top) ** 0.5
+        parts.append(
+            f'<g><title>{escape(hint)}</title><line class="edge" stroke-width="{width:.1f}"{dash} '
+            f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/></g>'
+        )
+    for name, (x, y) in place.items():
+        anchor = "middle" if abs(x - middle) < 40 else "start" if x > middle else "end"
+        shift = 0 if anchor == "middle" else 10 if anchor == "start" else -10
+        below = 4 if anchor != "middle" else -12 if y < height / 2 else 22
+        parts.append(f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
+        parts.append(
+            f'<text x="{x + shift:.1f}" y="{y + below:.1f}" text-anchor="{anchor}">{escape(_short(name))}</text>'
+        )
+    told = "; ".join(f"{d.names[0]} - {d.names[1]} {d.information:.3f}" for d in tree)
+    return drawing(height, "Dependence tree", told, parts)
+
+
+def _around(tree: Sequence[Dependence]) -> list[str]:
+    """Columns in the order of a walk through the tree, so that lines cross seldom."""
+    near: dict[str, list[str]] = {}
+    for d in tree:
+        near.setdefault(d.names[0], []).append(d.names[1])
+        near.setdefault(d.names[1], []).append(d.names[0])
+    out: list[str] = []
+    waiting = [max(near, key=lambda name: len(near[name]))] if near else []
+    while waiting:
+        name = waiting.pop()
+        if name not in out:
+            out.append(name)
+            waiting += [other for other in reversed(near[name]) if other not in out]
+    return out
+
+
+def dependence_context(
+    tables: Tables, chosen: Sequence[int] = (), seed: int = 0, maps: int = SHOWN_MAPS
+) -> dict[str, object]:
+    """Pictures and tables for a page: of the chosen columns, or of all with the strongest cross tables."""
+    released = tables.released
+    crosses: list[tuple[Cross, Dependence]] = []
+    tree: list[Dependence] = []
+    if len(chosen) == 2:
+        crosses = [(tables.cross(chosen[0], chosen[1]), dependence(tables, chosen[0], chosen[1], seed))]
+    elif not chosen and len(released.tabular) > 1:
+        every = every_dependence(tables, seed)
+        tree = dependence_tree(every)
+        for d in sorted(every, key=lambda d: -d.information)[:maps]:
+            crosses.append((tables.cross(released.find(d.names[0]), released.find(d.names[1])), d))
+    margins = [tables.margin(i) for i in (chosen[:1] if len(chosen) == 1 else () if chosen else released.tabular)]
+    expected, independent = expected_distance(tables) if len(released.tabular) > 1 else (0.0, 0.0)
+    return {
+        "crosses": [{"cross": c, "found": d, "picture": heat_map(c)} for c, d in crosses],
+        "tree": tree,
+        "tree_picture": tree_picture(tree) if tree else None,
+        "margins": [{"margin": m, "picture": _margin_picture(m)} for m in margins],
+        "numbers": [tables.number(i) for i in released.numbers] if not chosen else [],
+        "expected": expected,
+        "independent": independent,
+    }
+
+
+def _margin_picture(margin: Margin) -> Markup:
+    items = [
+        Bar(
+            level,
+            max(float(count), 0.0),
+            f"{count:,.0f}",
+            f"{margin.name} {level}: {count:,.0f} ({low:,.0f} to {high:,.0f})",
+        )
+        for level, count, low, high in zip(margin.levels, margin.count, margin.low, margin.high, strict=True)
+    ]
+    return bars([("", items)], f"Margin of {margin.name}", "Counts by level.")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"

@@ -1,0 +1,174 @@
+"""Tables, dependence and components of a release as text, JSON and comma-separated values."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from colonnade.report.text import tidy_table, titled
+
+if TYPE_CHECKING:
+    from colonnade.analysis.components import Components
+    from colonnade.analysis.independence import Dependence
+    from colonnade.analysis.tables import Cross, Margin, Tables
+
+SHOWN_PAIRS = 20
+SHOWN_LOADINGS = 6
+INTERVALS = "Intervals hold the rows' own count in 95 of 100 releases; counts are shrunk to what is most plausible."
+
+
+def tables_text(tables: Tables, chosen: Sequence[int], seed: int) -> RenderableType:
+    """One margin, one cross table, or an overview."""
+    if len(chosen) == 2:
+        from colonnade.analysis.independence import dependence
+
+        cross, told = tables.cross(*chosen), dependence(tables, chosen[0], chosen[1], seed)
+        return Group(_cross_text(cross), _dependence_line(told), Text(INTERVALS, style="dim"))
+    columns = list(chosen) or list(tables.released.tabular)
+    parts: list[RenderableType] = [_margin_text(tables.margin(i)) for i in columns]
+    if not chosen:
+        parts += [_numbers_text(tables), _pairs_text(tables, seed)]
+    return Group(*parts, Text(INTERVALS, style="dim"))
+
+
+def _margin_text(margin: Margin) -> RenderableType:
+    table = tidy_table("level", "count", "low", "high", right=(1, 2, 3))
+    for level, *numbers in zip(margin.levels, margin.count, margin.low, margin.high, strict=True):
+        table.add_row(Text(level), *(f"{v:,.0f}" for v in numbers))
+    return titled(f"{margin.owner}.{margin.name}", table, "")
+
+
+def _numbers_text(tables: Tables) -> RenderableType:
+    if not tables.released.numbers:
+        return ""
+    table = tidy_table("number, released without bins", "mean", "standard deviation", right=(1, 2))
+    for i in tables.released.numbers:
+        found = tables.number(i)
+        table.add_row(Text(found.name), f"{found.mean:.4g}", "" if found.std is None else f"{found.std:.4g}")
+    return Group(table, "")
+
+
+def _cross_text(cross: Cross) -> RenderableType:
+    table = tidy_table(f"{cross.names[0]} \\ {cross.names[1]}", *cross.columns, right=range(1, len(cross.columns) + 1))
+    for k, level in enumerate(cross.rows):
+        cells = zip(cross.count[k], cross.low[k], cross.high[k], strict=True)
+        table.add_row(Text(level), *(f"{c:,.0f} ({a:,.0f}-{b:,.0f})" for c, a, b in cells))
+    return titled(f"{cross.names[0]} by {cross.names[1]}", table, "")
+
+
+def _dependence_line(found: Dependence) -> Text:
+    p = f"p = {found.p_value:.4f}" if found.p_value > 0.0025 else "p <= 0.0025"
+    return Text(
+        f"Mutual information {found.information:.4f} nats ({found.low:.4f} to {found.high:.4f}); "
+        f"test of independence {p}."
+    )
+
+
+def _pairs_text(tables: Tables, seed: int) -> RenderableType:
+    from colonnade.analysis.independence import dependence_tree, every_dependence
+
+    found = every_dependence(tables, seed)
+    tree = {d.names for d in dependence_tree(found)}
+    table = tidy_table("pair", "nats", "low", "high", "p", "in the tree", right=(1, 2, 3, 4))
+    for d in sorted(found, key=lambda d: -d.information)[:SHOWN_PAIRS]:
+        edge = "yes" if d.names in tree else ""
+        numbers = (f"{v:.4f}" for v in (d.information, d.low, d.high, d.p_value))
+        table.add_row(Text(" - ".join(d.names)), *numbers, edge)
+    return titled("Which columns depend on each other, strongest first", table, "")
+
+
+def dependence_json(found: Dependence) -> dict[str, Any]:
+    return {
+        "columns": list(found.names),
+        "information": found.information,
+        "low": found.low,
+        "high": found.high,
+        "p_value": found.p_value,
+    }
+
+
+def _margin_json(margin: Margin) -> dict[str, Any]:
+    numbers = {"count": margin.count.tolist(), "low": margin.low.tolist(), "high": margin.high.tolist()}
+    return {"column": margin.name, "party": margin.owner, "levels": list(margin.levels), **numbers}
+
+
+def _cross_json(cross: Cross) -> dict[str, Any]:
+    numbers = {"count": cross.count.tolist(), "low": cross.low.tolist(), "high": cross.high.tolist()}
+    return {"columns": list(cross.names), "rows": list(cross.rows), "levels": list(cross.columns), **numbers}
+
+
+def tables_json(tables: Tables, chosen: Sequence[int], seed: int) -> dict[str, Any]:
+    """All that an explorer of a release needs: margins, numbers, cross tables, dependence, the tree."""
+    from colonnade.analysis.independence import dependence, dependence_tree, every_dependence
+    from colonnade.analysis.synthesis import expected_distance
+
+    released = tables.released
+    head = {"study": released.release.plan["study"], "n": released.n}
+    if len(chosen) == 1:
+        return {**head, "margins": [_margin_json(tables.margin(chosen[0]))]}
+    if len(chosen) == 2:
+        found = dependence_json(dependence(tables, chosen[0], chosen[1], seed))
+        return {**head, "tables": [_cross_json(tables.cross(*chosen))], "dependence": [found]}
+    pairs = [(i, j) for i in released.tabular for j in released.tabular if i < j and released.has_table(i, j)]
+    every = every_dependence(tables, seed)
+    expected, independent = expected_distance(tables) if pairs else (None, None)
+    numbers = [tables.number(i) for i in released.numbers]
+    return {
+        **head,
+        "margins": [_margin_json(tables.margin(i)) for i in released.tabular],
+        "numbers": [{"column": x.name, "party": x.owner, "mean": x.mean, "std": x.std} for x in numbers],
+        "tables": [_cross_json(tables.cross(i, j)) for i, j in pairs],
+        "dependence": [dependence_json(d) for d in every],
+        "tree": [list(d.names) for d in dependence_tree(every)],
+        "expected_tv": expected,
+        "independent_tv": independent,
+    }
+
+
+def tables_csv(tables: Tables, chosen: Sequence[int]) -> str:
+    """One line for each cell: the columns, their levels, the count and its interval."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["column_a", "level_a", "column_b", "level_b", "count", "low", "high"])
+    released = tables.released
+    for i in [] if len(chosen) == 2 else chosen or released.tabular:
+        margin = tables.margin(i)
+        for level, *numbers in zip(margin.levels, margin.count, margin.low, margin.high, strict=True):
+            writer.writerow([margin.name, level, "", "", *(f"{v:.1f}" for v in numbers)])
+    pairs = [tuple(chosen)] if len(chosen) == 2 else []
+    if not chosen:
+        pairs = [(i, j) for i in released.tabular for j in released.tabular if i < j and released.has_table(i, j)]
+    for i, j in pairs:
+        cross = tables.cross(i, j)
+        for a, row in enumerate(cross.rows):
+            for b, column in enumerate(cross.columns):
+                numbers = [cross.count[a, b], cross.low[a, b], cross.high[a, b]]
+                writer.writerow([cross.names[0], row, cross.names[1], column, *(f"{v:.1f}" for v in numbers)])
+    return out.getvalue()
+
+
+def components_text(found: Components, shown: int) -> RenderableType:
+    """The first components by their largest loadings."""
+    table = tidy_table("component", "share", "of all", "largest loadings", right=(1, 2))
+    total = 0.0
+    for k in range(min(shown, len(found.share))):
+        total += float(found.share[k])
+        order = sorted(range(len(found.names)), key=lambda c: -abs(found.loadings[k, c]))[:SHOWN_LOADINGS]
+        told = ", ".join(f"{found.names[c]} {found.loadings[k, c]:+.2f}" for c in order)
+        table.add_row(str(k + 1), f"{found.share[k]:.3f}", f"{total:.3f}", Text(told))
+    return titled("Principal components of the coded columns (levels 0 or 1, numbers from -1 to 1)", table, "")
+
+
+def components_json(found: Components, shown: int) -> dict[str, Any]:
+    count = min(shown, len(found.share))
+    return {
+        "columns": list(found.names),
+        "share": found.share[:count].tolist(),
+        "loadings": found.loadings[:count].tolist(),
+        "correlations": found.correlations.tolist(),
+    }
