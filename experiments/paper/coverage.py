@@ -1,0 +1,214 @@
+"""How often the intervals of a release hold the truth, coefficient by coefficient, the choice of the model included.
+
+On Adult the truth of a release is the fit of its own reduced model to all records. On made-up records, drawn anew for
+every release, it is the fit of the reduced model to the law that they are drawn from.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from colonnade.mechanism.intervals import Interval, intervals
+from colonnade.mechanism.moments import Layout, Role
+from colonnade.mechanism.objective import Task
+from experiments.data import Dataset, adult_41, adult_hours
+from experiments.data.dataset import binary, categorical, numeric
+from experiments.paper.central import Array, Central, central, exact_sums
+from experiments.paper.methods import APPROXIMATE, PURE
+
+RELEASES = 400
+GOAL = 0.93
+PARTIES, COLLUSION = 3, 1
+POPULATION = 2_000_000
+MADE_ROWS = 20_000
+ENOUGH = 100
+"""Releases that give a coefficient an interval before its own share means something by itself."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set at one privacy."""
+
+    data: str
+    privacy: str
+    epsilon: float
+
+    def delta(self, n: int) -> float:
+        return 1.0 / n if self.privacy == APPROXIMATE else 0.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """What became of one coefficient over all releases of a case."""
+
+    data: str
+    privacy: str
+    epsilon: float
+    coefficient: str
+    releases: int
+    in_model: int
+    given: int
+    covered: int
+    median_factor: float
+    """Median of the interval's half-width over that of the non-private interval of the same reduced model."""
+    largest_factor: float
+
+    @property
+    def share(self) -> float:
+        return self.covered / self.given if self.given else math.nan
+
+    @property
+    def refuted(self) -> bool:
+        """Whether a coverage of `GOAL` would lead to so few hits less than once in a thousand."""
+        return bool(self.given) and float(binom.cdf(self.covered, self.given, GOAL)) < 1e-3
+
+
+DATA = ("adult-41", "adult-hours", "made-up-class", "made-up-number")
+CASES = tuple(
+    Case(data, privacy, epsilon)
+    for data in DATA
+    for privacy, epsilon in ((PURE, 0.1), (PURE, 1.0), (PURE, 10.0), (APPROXIMATE, 0.1), (APPROXIMATE, 1.0))
+)
+
+
+def made_up(n: int, rng: np.random.Generator, task: str) -> Dataset:
+    """Dependent columns of both kinds, two of them close to each other; some coefficients are 0."""
+    region = rng.choice(5, n, p=[0.4, 0.25, 0.2, 0.1, 0.05])
+    size = np.where(rng.random(n) < 0.4, region % 3, rng.choice(3, n))
+    member = rng.random(n) < 0.3 + 0.1 * size
+    height = np.clip(0.2 * (region - 1.5) + 0.4 * rng.standard_normal(n), -1, 1)
+    income = np.clip(-0.3 + 0.2 * size + 0.3 * height + 0.4 * rng.standard_normal(n), -1, 1)
+    wealth = np.clip(0.8 * income + 0.15 * rng.standard_normal(n), -1, 1)
+    debt = np.clip(0.35 * rng.standard_normal(n), -1, 1)
+    score = 0.5 * (region == 1) - 0.4 * (size == 2) + 0.6 * member + 0.8 * height + 0.5 * income - 0.7 * debt - 0.2
+    if task == "logistic":
+        label = np.where(rng.random(n) < 1.0 / (1.0 + np.exp(-1.5 * score)), "yes", "no").tolist()
+    else:
+        label = np.clip(0.3 * score + 0.15 * rng.standard_normal(n), -1, 1).tolist()
+    frame = pl.DataFrame(
+        {
+            "region": np.array(["a", "b", "c", "d", "e"])[region],
+            "size": np.array(["s", "m", "l"])[size],
+            "member": np.where(member, "yes", "no"),
+            "height": height,
+            "income": income,
+            "wealth": wealth,
+            "debt": debt,
+            "label": label,
+        }
+    )
+    columns = {
+        "region": categorical(["a", "b", "c", "d", "e"]),
+        "size": categorical(["s", "m", "l"]),
+        "member": binary("no", "yes"),
+        **{name: numeric(-1, 1) for name in ("height", "income", "wealth", "debt")},
+        "label": binary("no", "yes") if task == "logistic" else numeric(-1, 1),
+    }
+    return Dataset("made-up", frame, columns, "label", "logistic" if task == "logistic" else "linear")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the records of a case come from."""
+
+    mechanism: Central
+    truth: Array
+    """Sums of products by which the truth is computed, for as many records as the release has."""
+    sums: Callable[[np.random.Generator], Array]
+
+
+def source_of(case: Case) -> Source:
+    """The mechanism of a case, its truth, and its records: always the same, or drawn anew."""
+    if case.data.startswith("adult"):
+        dataset = adult_41() if case.data == "adult-41" else adult_hours()
+        n = dataset.frame.height
+        mechanism = central(dataset, n, case.epsilon, case.delta(n), PARTIES, COLLUSION)
+        sums = exact_sums(dataset, mechanism.layout)
+        return Source(mechanism, sums, lambda rng: sums)
+    task, n = "logistic" if case.data.endswith("class") else "linear", MADE_ROWS
+    small = made_up(10, np.random.default_rng(0), task)
+    mechanism = central(small, n, case.epsilon, case.delta(n), PARTIES, COLLUSION)
+    whole = made_up(POPULATION, np.random.default_rng(1), task)
+    truth = exact_sums(whole, mechanism.layout) * (n / POPULATION)
+    return Source(mechanism, truth, lambda rng: exact_sums(made_up(n, rng, task), mechanism.layout))
+
+
+def truth_of(layout: Layout, sums: Array, n: int, task: Task, found: Sequence[Interval]) -> tuple[Array, Array]:
+    """The coefficients of a reduced model by exact sums, and their 95% half-widths without noise."""
+    marks = np.zeros((layout.width, len(found)))
+    for j, one in enumerate(found):
+        marks[[layout.names.index(name) for name in one.levels or (one.feature,)], j] = 1.0
+    at = layout.span(layout.label).stop - 1
+    means = sums[0] @ marks / n
+    gram = marks.T @ sums @ marks / n - np.outer(means, means)
+    mean = sums[0, at] / n
+    right = marks.T @ sums[:, at] / n - means * mean
+    variance = sums[at, at] / n - mean**2
+    weights = np.linalg.solve(gram, right)
+    left = variance - weights @ right
+    half = 1.959964 * np.sqrt(left * np.diag(np.linalg.inv(gram)) / n)
+    # The label of a linear task is twice its upper half less one; a discriminant divides by what is left.
+    scale = 2.0 if task is Task.LINEAR else 1.0 / left
+    return scale * weights, scale * half
+
+
+@dataclass
+class Tally:
+    """Hits and widths of one coefficient."""
+
+    in_model: int = 0
+    covered: int = 0
+    factors: list[float] | None = None
+
+
+def run_case(case: Case, releases: int, seed: int, shrink: float = 1.0) -> list[Line]:
+    """Every coefficient of a case; `shrink` makes intervals narrower, for a test that must notice."""
+    source = source_of(case)
+    mechanism = source.mechanism
+    tallies: dict[str, Tally] = {}
+    for number in range(releases):
+        rng = np.random.default_rng([seed, number])
+        moments = mechanism.release(source.sums(rng), rng)
+        found = intervals(moments, mechanism.task).coefficients
+        if not found:
+            continue
+        truth, half = truth_of(mechanism.layout, source.truth, mechanism.n, mechanism.task, found)
+        for one, value, width in zip(found, truth, half, strict=True):
+            tally = tallies.setdefault(one.feature, Tally(factors=[]))
+            tally.in_model += 1
+            if one.given and tally.factors is not None:
+                low, high = (one.estimate + shrink * (end - one.estimate) for end in (one.low, one.high))
+                tally.covered += bool(low <= value <= high)
+                tally.factors.append((one.high - one.low) / (2.0 * float(width)))
+    order = {name: i for i, name in enumerate(mechanism.layout.names)}
+    return [_line(case, name, t, releases) for name, t in sorted(tallies.items(), key=lambda i: order.get(i[0], 999))]
+
+
+def _line(case: Case, name: str, tally: Tally, releases: int) -> Line:
+    factors = tally.factors or [math.nan]
+    return Line(
+        case.data,
+        case.privacy,
+        case.epsilon,
+        name,
+        releases,
+        tally.in_model,
+        0 if tally.factors is None else len(tally.factors),
+        tally.covered,
+        round(float(np.median(factors)), 3),
+        round(float(np.max(factors)), 3),
+    )
