@@ -1,4 +1,4 @@
-"""The evidence from one command: `python -m experiments.paper {utility,tables,overhead,errata}`."""
+"""The evidence from one command: `python -m experiments.paper {utility,tables,overhead,coverage,errata}`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from experiments.paper import catalogue, comparison, errata, floors, grid, overhead, tables
+from experiments.paper import catalogue, comparison, coverage, errata, floors, grid, overhead, tables
 from experiments.paper.document import Document, Row
 from experiments.paper.grid import Extent
 from experiments.paper.methods import METHODS
@@ -91,6 +91,15 @@ def _overhead(options: argparse.Namespace) -> int:
     return 0
 
 
+def _coverage(options: argparse.Namespace) -> int:
+    lines = coverage.study(coverage.CASES, options.releases, options.workers, options.seed)
+    command = "python -m experiments.paper coverage --write"
+    if options.write:
+        coverage.write(lines, tables.RESULTS, command, options.seed)
+    print(coverage.markdown(lines, command, options.seed))
+    return 0
+
+
 def _errata(options: argparse.Namespace) -> int:
     for line in errata.report():
         print(line)
@@ -146,6 +155,13 @@ def _parser() -> argparse.ArgumentParser:
     costs = commands.add_parser("overhead", help="time and bytes of bgn and lattice against n, d and K")
     costs.add_argument("--quick", action="store_true", help="few small sizes, written to a temporary folder")
     costs.set_defaults(act=_overhead)
+
+    covered = commands.add_parser("coverage", help="how often intervals hold the truth, coefficient by coefficient")
+    covered.add_argument("--releases", type=int, default=coverage.RELEASES, help="fresh releases of each case")
+    covered.add_argument("--workers", type=int, default=2, help="processes")
+    covered.add_argument("--seed", type=int, default=SEED)
+    covered.add_argument("--write", action="store_true", help="write docs/results/coverage.md and .csv as well")
+    covered.set_defaults(act=_coverage)
 
     checks = commands.add_parser("errata", help="the numbers behind the errata of the paper's tables")
     checks.set_defaults(act=_errata)

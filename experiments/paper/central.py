@@ -63,6 +63,8 @@ def central(dataset: Dataset, n: int, epsilon: float, delta: float, parties: int
         delta=delta,
         collusion=collusion,
         product="plain",
+        # Without its square a number's variance is unknown, and with it what sampling does.
+        label_square=dataset.task == "linear",
     )
     session = open_session(agreement, n, bytes(32))
     empty = _empty(session).moments()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,25 +51,32 @@ class NoisyCovariance:
     offset: Floats
     """How far a column's plain mean over its levels lies above its mean: what a sum's noise weighs in a product."""
 
+    @cached_property
+    def _same(self) -> NDArray[np.bool_]:
+        return self.member[:, None] == self.member
+
+    @cached_property
+    def _cells(self) -> Floats:
+        result: Floats = self.table[np.ix_(self.member, self.member)]
+        return result
+
     def noise(self, v: Floats) -> Floats:
         """Covariance of the noise in M v."""
         spread = self.overlap @ v
         energy = np.bincount(self.member, v * spread, len(self.table))
-        cells = self.table[np.ix_(self.member, self.member)]
-        result: Floats = self.overlap * (self.table @ energy)[self.member] + np.outer(spread, spread) * cells
-        result[np.diag_indices_from(result)] += self.square * v**2
+        result: Floats = self.overlap * (self.table @ energy)[self.member] + np.outer(spread, spread) * self._cells
+        result.flat[:: len(v) + 1] += self.square * v**2
         swing = self._margins(v)
         result += swing @ self.margin @ swing.T
         return result
 
     def _margins(self, v: Floats) -> Floats:
         """What noise on the columns' sums does to M v: one column for each sum."""
-        same = self.member[:, None] == self.member
         weighted = self.offset * v
         inside = np.bincount(self.member, self.means * v, len(self.table))[self.member]
         others = weighted.sum() - np.bincount(self.member, weighted, len(self.table))[self.member]
-        swing: Floats = np.where(same, -self.means[:, None], self.offset[:, None]) * v
-        swing[np.diag_indices_from(swing)] += others - inside + self.simplex * v
+        swing: Floats = np.where(self._same, -self.means[:, None], self.offset[:, None]) * v
+        swing.flat[:: len(v) + 1] += others - inside + self.simplex * v
         return swing
 
     def part(self, index: Sequence[int]) -> NoisyCovariance:

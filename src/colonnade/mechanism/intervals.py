@@ -27,8 +27,12 @@ from colonnade.mechanism.reduction import MOST, choose_columns, drowned_directio
 
 LIMITS = (4.5, 13.0)
 """An interval is given where noise makes it at most so many times as wide as sampling alone would; the second where the
-first leaves fewer than half. The widths are estimates: the true factors stay below 5 and 15."""
-WIDENED = 1.15
+first leaves too few (`FEW`). The widths are estimates: the true factors stay below 5 and 15."""
+QUIETS = (0.35, 0.15)
+"""How loud the noise may be in a reduced model: the second gives fewer columns and narrower intervals."""
+FEW = 3
+"""With fewer intervals inside the first limit the second holds."""
+WIDENED = 1.1
 """Intervals of a reduced model are this much wider: its columns were chosen by looking at the same noise."""
 LEAST_RESIDUAL = 0.05
 """Share of the target's variance that is left at least."""
@@ -102,22 +106,60 @@ def intervals(
     lacking = _lacking(moments, raw, task, target, chosen, intercept)
     if lacking:
         return Intervals(level, quantity, (), (), False, lacking)
-    columns = choose_columns(moments, raw, chosen)
+    reading = _Reading(moments, raw, task, target, level)
+    first = reading.of(choose_columns(moments, raw, chosen, QUIETS[0]))
     whole = whole_columns(layout, chosen)
-    full = columns == whole
-    left_out = tuple(_plain(layout, i) for i in chosen if i not in {c.attribute for c in columns})
-    found: tuple[Interval, ...] = ()
-    if columns:
-        outcome = Contrast(target.attribute, (target.coordinate - layout.starts[target.attribute],))
-        covariance = noisy_covariance(moments, raw, [*columns, outcome])
-        variance = _target_variance(moments, raw, target, covariance)
-        equations = _equations(covariance, task, variance, moments.n)
-        quantile = _quantile(level, moments.law) * (1.0 if full else WIDENED)
-        ends = (all_ends if len(columns) <= MOST else linear_ends)(equations, quantile, len(columns))
-        alone = float(ndtri(0.5 + 0.5 * level)) * _sampling_stds(covariance, task, variance, moments.n)
-        found = _intervals(layout, columns, ends, alone, target.scale if task is Task.LINEAR else 1.0)
+    full = first.columns == whole
+    best, limit = first, LIMITS[0]
+    if 2 * first.inside(limit) < len(first.columns):
+        second = reading.of(choose_columns(moments, raw, chosen, QUIETS[1]))
+        best = max(first, second, key=lambda fitted: fitted.inside(limit))
+        if best.inside(limit) < min(FEW, len(first.columns)):
+            best, limit = first, LIMITS[-1]
+    found = _intervals(layout, best, limit, target.scale if task is Task.LINEAR else 1.0)
+    used = {c.attribute for c in best.columns}
+    left_out = tuple(_plain(layout, i) for i in chosen if i not in used)
     reason = _reason(found, full, noisy_covariance(moments, raw, whole))
     return Intervals(level, quantity, found, left_out, full, reason)
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A model's columns, the ends of their intervals, and how much wider these are than sampling alone makes them."""
+
+    columns: tuple[Contrast, ...]
+    ends: tuple[Ends, ...] = ()
+    factors: tuple[float, ...] = ()
+
+    def inside(self, limit: float) -> int:
+        return sum(f <= limit for f in self.factors)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What is read from a release."""
+
+    moments: Moments
+    raw: Estimate
+    task: Task
+    target: Target
+    level: float
+
+    def of(self, columns: tuple[Contrast, ...]) -> _Fitted:
+        """The intervals of a model."""
+        if not columns:
+            return _Fitted(columns)
+        layout, n = self.moments.layout, self.moments.n
+        outcome = Contrast(self.target.attribute, (self.target.coordinate - layout.starts[self.target.attribute],))
+        covariance = noisy_covariance(self.moments, self.raw, [*columns, outcome])
+        variance = _target_variance(self.moments, self.raw, self.target, covariance)
+        equations = _equations(covariance, self.task, variance, n)
+        whole = whole_columns(layout, sorted({c.attribute for c in columns}))
+        quantile = _quantile(self.level, self.moments.law) * (1.0 if columns == whole else WIDENED)
+        ends = (all_ends if len(columns) <= MOST else linear_ends)(equations, quantile, len(columns))
+        alone = float(ndtri(0.5 + 0.5 * self.level)) * _sampling_stds(covariance, self.task, variance, n)
+        factors = tuple((e.high - e.low) / (2.0 * float(a)) for e, a in zip(ends, alone, strict=True))
+        return _Fitted(columns, ends, factors)
 
 
 def _lacking(
@@ -201,14 +243,10 @@ def _quantile(level: float, law: Law) -> float:
     return max(normal, float(-np.log1p(-level) / np.sqrt(2.0))) if law is Law.LAPLACE else normal
 
 
-def _intervals(
-    layout: Layout, columns: Sequence[Contrast], ends: Sequence[Ends], alone: Floats, scale: float
-) -> tuple[Interval, ...]:
-    factors = [(e.high - e.low) / (2.0 * a) for e, a in zip(ends, alone, strict=True)]
-    limit = next((x for x in LIMITS[:-1] if 2 * sum(f <= x for f in factors) >= len(factors)), LIMITS[-1])
+def _intervals(layout: Layout, fitted: _Fitted, limit: float, scale: float) -> tuple[Interval, ...]:
     out = []
-    for column, end, factor in zip(columns, ends, factors, strict=True):
-        beside = [c for c in columns if c.attribute == column.attribute]
+    for column, end, factor in zip(fitted.columns, fitted.ends, fitted.factors, strict=True):
+        beside = [c for c in fitted.columns if c.attribute == column.attribute]
         feature, levels, base = _named(layout, column, beside)
         one = Interval(
             feature,
@@ -219,8 +257,8 @@ def _intervals(
             end.std,
             end.low,
             end.high,
-            float(factor),
-            bool(factor <= limit),
+            factor,
+            factor <= limit,
         )
         out.append(_times(one, scale))
     return tuple(out)
@@ -263,7 +301,7 @@ def _reason(found: Sequence[Interval], full: bool, covariance: NoisyCovariance) 
         parts.append(
             f"the noise is as large as the features' covariance in {hidden} of {size} directions"
             if hidden
-            else f"the noise is more than a quarter of the features' covariance in some of {size} directions"
+            else f"the noise is more than a third of the features' covariance in some of {size} directions"
         )
     if found and not any(i.given for i in found):
         parts.append(f"noise would make every interval more than {LIMITS[-1]:g} times as wide as sampling alone does")

@@ -21,7 +21,7 @@ STEPS = 40
 """Most Newton steps towards the least T for one value of a coefficient."""
 LOOKS = 30
 """Most values that are tried for one end of an interval."""
-FARTHEST = 64.0
+FARTHEST = 16.0
 """An end that lies farther away than this many times the linear one does not exist."""
 
 
@@ -119,7 +119,7 @@ def _end(equations: Equations, theta: Floats, along: Floats, j: int, step: float
         start = at + along * (step * reach - (at[j] - theta[j]))
         least, at_new = _profile(equations, start, j)
         gap = least - level
-        if abs(gap) < 1e-3 * level:
+        if abs(gap) < 0.01 * level:
             return float(theta[j] + step * reach)
         if gap < 0:
             near, near_gap, at = reach, gap, at_new
@@ -149,7 +149,7 @@ def _profile(equations: Equations, start: Floats, j: int) -> tuple[float, Floats
         move = np.zeros_like(theta)
         move[free] = -np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
         promised = -float(gradient @ move)
-        if promised < 1e-4 * max(value, 1e-2):
+        if promised < 2e-3 * max(value, 1e-2):
             break
         damping = 1.0
         while damping > 1e-3:

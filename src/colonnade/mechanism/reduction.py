@@ -17,17 +17,15 @@ from colonnade.mechanism.contrasts import Contrast, NoisyCovariance, noisy_covar
 from colonnade.mechanism.denoise import Estimate
 from colonnade.mechanism.moments import Floats, Kind, Layout, Moments
 
-QUIET = 0.25
-"""Largest noise of a reduced model's covariance, over that covariance, in its weakest direction."""
+AGAIN = 0.5
+"""What a further split of an attribute counts against the first one of another."""
 MISSES = 12
 """Splits that are refused one after another before the search ends."""
 MOST = 64
 """Most columns of a reduced model."""
 
 
-def choose_columns(
-    moments: Moments, raw: Estimate, attributes: Sequence[int], quiet: float = QUIET
-) -> tuple[Contrast, ...]:
+def choose_columns(moments: Moments, raw: Estimate, attributes: Sequence[int], quiet: float) -> tuple[Contrast, ...]:
     """The columns of the model with the most splits that the noise leaves readable; all of them where it can."""
     layout = moments.layout
     splits = [split for i in attributes for split in _splits(layout, i)]
@@ -41,6 +39,8 @@ def choose_columns(
     misses = 0
     while left and misses < MISSES and len(chosen) < MOST:
         own = _own_variances(every.matrix, chosen) / np.maximum(noise, 1e-300)
+        again = np.isin(every.member, every.member[chosen])
+        own = np.where(again, AGAIN * own, own)
         best = max(sorted(left), key=lambda k: own[k])
         left.discard(best)
         tried = [splits[k] for k in (*chosen, best)]
