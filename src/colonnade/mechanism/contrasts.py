@@ -53,7 +53,8 @@ class NoisyCovariance:
 
     @cached_property
     def _same(self) -> NDArray[np.bool_]:
-        return self.member[:, None] == self.member
+        result: NDArray[np.bool_] = self.member[:, None] == self.member
+        return result
 
     @cached_property
     def _cells(self) -> Floats:

@@ -32,7 +32,7 @@ QUIETS = (0.35, 0.15)
 """How loud the noise may be in a reduced model: the second gives fewer columns and narrower intervals."""
 FEW = 3
 """With fewer intervals inside the first limit the second holds."""
-WIDENED = 1.1
+WIDENED = 1.15
 """Intervals of a reduced model are this much wider: its columns were chosen by looking at the same noise."""
 LEAST_RESIDUAL = 0.05
 """Share of the target's variance that is left at least."""
@@ -106,9 +106,9 @@ def intervals(
     lacking = _lacking(moments, raw, task, target, chosen, intercept)
     if lacking:
         return Intervals(level, quantity, (), (), False, lacking)
-    reading = _Reading(moments, raw, task, target, level)
-    first = reading.of(choose_columns(moments, raw, chosen, QUIETS[0]))
     whole = whole_columns(layout, chosen)
+    reading = _Reading(moments, raw, task, target, level, whole)
+    first = reading.of(choose_columns(moments, raw, chosen, QUIETS[0]))
     full = first.columns == whole
     best, limit = first, LIMITS[0]
     if 2 * first.inside(limit) < len(first.columns):
@@ -144,6 +144,8 @@ class _Reading:
     task: Task
     target: Target
     level: float
+    whole: tuple[Contrast, ...]
+    """The columns of the full model."""
 
     def of(self, columns: tuple[Contrast, ...]) -> _Fitted:
         """The intervals of a model."""
@@ -154,8 +156,7 @@ class _Reading:
         covariance = noisy_covariance(self.moments, self.raw, [*columns, outcome])
         variance = _target_variance(self.moments, self.raw, self.target, covariance)
         equations = _equations(covariance, self.task, variance, n)
-        whole = whole_columns(layout, sorted({c.attribute for c in columns}))
-        quantile = _quantile(self.level, self.moments.law) * (1.0 if columns == whole else WIDENED)
+        quantile = _quantile(self.level, self.moments.law) * (1.0 if columns == self.whole else WIDENED)
         ends = (all_ends if len(columns) <= MOST else linear_ends)(equations, quantile, len(columns))
         alone = float(ndtri(0.5 + 0.5 * self.level)) * _sampling_stds(covariance, self.task, variance, n)
         factors = tuple((e.high - e.low) / (2.0 * float(a)) for e, a in zip(ends, alone, strict=True))
