@@ -92,10 +92,12 @@ def _overhead(options: argparse.Namespace) -> int:
 
 
 def _coverage(options: argparse.Namespace) -> int:
-    lines = coverage.study(coverage.CASES, options.releases, options.workers, options.seed)
+    lines: list[coverage.Line] = []
     command = "python -m experiments.paper coverage --write"
-    if options.write:
-        coverage.write(lines, tables.RESULTS, command, options.seed)
+    for found in coverage.study(coverage.CASES, options.releases, options.workers, options.seed):
+        lines += found
+        if options.write:
+            coverage.write(lines, tables.RESULTS, command, options.seed)
     print(coverage.markdown(lines, command, options.seed))
     return 0
 

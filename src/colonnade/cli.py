@@ -149,9 +149,11 @@ def fit(
     ] = "cpu",
 ) -> None:
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
+    from colonnade.mechanism.intervals import intervals
     from colonnade.mechanism.release import write_release
     from colonnade.mechanism.solve import solve
     from colonnade.report.book import keeper_json, spent_line
+    from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.machine import model_json
     from colonnade.report.output import places
     from colonnade.report.progress import Steps
@@ -206,11 +208,13 @@ def fit(
         spent = _released(keepers)
         public = publish(outcome.release, solve(outcome.release.moments(), agreement.task))
         model_file.write(write_model(public))
+    sure = intervals(outcome.release.moments(), agreement.task)
     sent, received = outcome.traffic.sent, outcome.traffic.received
     if json:
         content = {
             **outcome.session.describe(),
             **model_json(public),
+            **intervals_json(sure),
             "seconds": sum(outcome.seconds.values()),
             "steps": dict(outcome.seconds),
             "bytes": {"sent": sent, "received": received},
@@ -225,6 +229,7 @@ def fit(
         return
     screen = stdout()
     screen.print(model_report(public))
+    screen.print(intervals_report(sure))
     screen.print(spent_text(outcome.session.describe()))
     for name, total in spent.items():
         screen.print(spent_line(keepers[name], total))
@@ -285,9 +290,11 @@ def solve(
     json: Json = False,
 ) -> None:
     """Compute another model from a release. It costs no privacy."""
+    from colonnade.mechanism.intervals import intervals
     from colonnade.mechanism.objective import Task
     from colonnade.mechanism.solve import ridge_path
     from colonnade.mechanism.solve import solve as solved
+    from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.machine import model_json
     from colonnade.report.output import places
     from colonnade.report.text import caution, flaws, model_report, path_table
@@ -310,13 +317,21 @@ def solve(
         answer = solved(moments, asked, method=method, ridge=ridge, features=columns, label=label)
         public = publish(opened, answer)
         file.write(write_model(public))
+    sure = intervals(moments, asked, features=columns, label=label)
     if json:
         written = None if out is None else str(out)
         print_json(
-            {"study": opened.plan["study"], "n": opened.n, **model_json(public), "model": written},
+            {
+                "study": opened.plan["study"],
+                "n": opened.n,
+                **model_json(public),
+                **intervals_json(sure),
+                "model": written,
+            },
         )
         return
     stdout().print(model_report(public))
+    stdout().print(intervals_report(sure))
     for note in flaws(opened.provenance):
         stderr().print(caution(note))
     if out is not None:
@@ -326,8 +341,10 @@ def solve(
 @app.command(short_help="What a release holds.")
 def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
     """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
+    from colonnade.mechanism.intervals import intervals
     from colonnade.mechanism.objective import Task
     from colonnade.mechanism.solve import solve
+    from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.commands import release_html
     from colonnade.report.machine import model_json
     from colonnade.report.output import places
@@ -339,14 +356,17 @@ def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
         if html is not None:
             page.write(release_html(opened))
     public = publish(opened, solve(opened.moments(), Task(opened.plan["task"])))
+    sure = intervals(opened.moments(), Task(opened.plan["task"]))
     if json:
         known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
-        content = {**opened.plan, **model_json(public), "provenance": known, "digest": public.release}
+        found = {**model_json(public), **intervals_json(sure)}
+        content = {**opened.plan, **found, "provenance": known, "digest": public.release}
         print_json({**content, "label": public.declared, "flaws": flaws(opened.provenance), "release": str(release)})
         return
     screen = stdout()
     screen.print(plan_report(opened.plan, public.declared))
     screen.print(model_report(public))
+    screen.print(intervals_report(sure))
     screen.print(provenance_report(opened.provenance))
 
 

@@ -71,6 +71,15 @@ class NoisyCovariance:
         result += swing @ self.margin @ swing.T
         return result
 
+    def noise_times(self, g: Floats, v: Floats) -> Floats:
+        """`noise(g) @ v`, without the matrix."""
+        spread, turned = self.overlap @ g, self.overlap @ v
+        energy = np.bincount(self.member, g * spread, len(self.table))
+        swing = self._margins(g)
+        result: Floats = (self.table @ energy)[self.member] * turned + spread * (self._cells @ (spread * v))
+        result += self.square * g**2 * v + swing @ (self.margin @ (swing.T @ v))
+        return result
+
     def _margins(self, v: Floats) -> Floats:
         """What noise on the columns' sums does to M v: one column for each sum."""
         weighted = self.offset * v

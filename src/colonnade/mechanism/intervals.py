@@ -47,7 +47,9 @@ class Interval:
     levels: tuple[str, ...]
     """The levels that count 1, as coordinates; empty for a number."""
     base: tuple[str, ...]
-    """The levels that count 0 where not all levels but one count for themselves; otherwise the one base."""
+    """The levels that it counts against."""
+    against: str
+    """The same in few words; empty for a number."""
     estimate: float
     std: float
     low: float
@@ -71,6 +73,8 @@ class Intervals:
     """Whether they are those of the full model."""
     reason: str
     """Why there are none, or why not for all; empty where there is nothing to say."""
+    caution: str = ""
+    """Why they are wider than they need be, where they are."""
 
     @property
     def given(self) -> tuple[Interval, ...]:
@@ -109,7 +113,6 @@ def intervals(
     whole = whole_columns(layout, chosen)
     reading = _Reading(moments, raw, task, target, level, whole)
     first = reading.of(choose_columns(moments, raw, chosen, QUIETS[0]))
-    full = first.columns == whole
     best, limit = first, LIMITS[0]
     if 2 * first.inside(limit) < len(first.columns):
         second = reading.of(choose_columns(moments, raw, chosen, QUIETS[1]))
@@ -119,8 +122,9 @@ def intervals(
     found = _intervals(layout, best, limit, target.scale if task is Task.LINEAR else 1.0)
     used = {c.attribute for c in best.columns}
     left_out = tuple(_plain(layout, i) for i in chosen if i not in used)
+    full = best.columns == whole
     reason = _reason(found, full, noisy_covariance(moments, raw, whole))
-    return Intervals(level, quantity, found, left_out, full, reason)
+    return Intervals(level, quantity, found, left_out, full, reason, _caution(moments, raw, target))
 
 
 @dataclass(frozen=True)
@@ -248,12 +252,8 @@ def _intervals(layout: Layout, fitted: _Fitted, limit: float, scale: float) -> t
     out = []
     for column, end, factor in zip(fitted.columns, fitted.ends, fitted.factors, strict=True):
         beside = [c for c in fitted.columns if c.attribute == column.attribute]
-        feature, levels, base = _named(layout, column, beside)
         one = Interval(
-            feature,
-            _plain(layout, column.attribute),
-            levels,
-            base,
+            *_named(layout, column, beside),
             end.estimate,
             end.std,
             end.low,
@@ -267,22 +267,23 @@ def _intervals(layout: Layout, fitted: _Fitted, limit: float, scale: float) -> t
 
 def _named(
     layout: Layout, column: Contrast, beside: Sequence[Contrast]
-) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """A column's name, its levels and its base."""
-    attribute = layout.attributes[column.attribute]
+) -> tuple[str, str, tuple[str, ...], tuple[str, ...], str]:
+    """A coefficient's name, its column, its levels and its base, and the base in words."""
+    attribute, plain = layout.attributes[column.attribute], _plain(layout, column.attribute)
     if attribute.kind is Kind.SIGNED:
-        return attribute.coordinates[0], (), ()
+        return attribute.coordinates[0], plain, (), (), ""
     levels = tuple(attribute.coordinates[k] for k in column.levels)
     used = {k for c in beside for k in c.levels}
     base = tuple(attribute.coordinates[k] for k in range(attribute.size) if k not in used)
-    plain = _plain(layout, column.attribute)
-    if len(levels) == 1:
-        name = levels[0]
-    elif attribute.ordered:
-        name = f"{levels[0]} to {levels[-1].removeprefix(f'{plain}=')}"
-    else:
-        name = f"{plain}: all other levels"
-    return name, levels, base
+
+    def words(group: Sequence[str]) -> str:
+        ends = [name.removeprefix(f"{plain}=") for name in (group[0], group[-1])]
+        if len(group) == 1:
+            return ends[0]
+        return f"{ends[0]} to {ends[1]}" if attribute.ordered else "all other levels"
+
+    name = levels[0] if len(levels) == 1 else f"{plain}: {words(levels)}"
+    return name, plain, levels, base, words(base)
 
 
 def _times(interval: Interval, factor: float) -> Interval:
@@ -292,6 +293,15 @@ def _times(interval: Interval, factor: float) -> Interval:
         std=factor * interval.std,
         low=factor * interval.low,
         high=factor * interval.high,
+    )
+
+
+def _caution(moments: Moments, raw: Estimate, target: Target) -> str:
+    if holds_indicators(moments, target.attribute) or _square(moments, raw, target) is not None:
+        return ""
+    return (
+        "the label's square was not released (label_square), so that sampling counts with the largest variance that "
+        "the label's range allows"
     )
 
 

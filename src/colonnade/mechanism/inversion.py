@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dtrtrs
 
 from colonnade.mechanism.contrasts import NoisyCovariance
 from colonnade.mechanism.moments import Floats
@@ -59,12 +60,12 @@ class Equations:
         """T, its gradient and a positive definite stand-in for its second derivative."""
         v, r, spread = self.residual(theta)
         rows, size = len(r), self.size
-        lower = np.linalg.cholesky(spread)
-        half = np.linalg.solve(lower, np.column_stack([r, self.covariance.matrix[:rows, :size]]))
+        lower, _ = dpotrf(spread, lower=1)
+        half, _ = dtrtrs(lower, np.column_stack([r, self.covariance.matrix[:rows, :size]]), lower=1)
         g = np.zeros(len(v))
-        g[:rows] = np.linalg.solve(lower.T, half[:, 0])
+        g[:rows] = dtrtrs(lower, half[:, 0], lower=1, trans=1)[0]
         # V is quadratic in v: the derivative of g' V(v) g at fixed g is 2 V(g) v.
-        own = self.covariance.noise(g) @ v
+        own = self.covariance.noise_times(g, v)
         gradient = 2.0 * (half[:, 1:].T @ half[:, 0] - own[:size])
         return float(half[:, 0] @ half[:, 0]), gradient, 2.0 * half[:, 1:].T @ half[:, 1:]
 
