@@ -236,9 +236,10 @@ def csv_text(lines: Sequence[Line], command: str, seed: int) -> str:
 HEAD = f"""# Coverage of the intervals
 
 Made by `{{command}}` (seed {{seed}}): {{releases}} fresh releases of {PARTIES} parties for each row ({DROWNED_RELEASES}
-at ε = 0.1), collusion {COLLUSION}. In each release the reduced model is chosen anew, and the truth is that model's own fit: on Adult to all
-records; on made-up records, {MADE_ROWS:,} drawn anew for every release, to their law. For a class the quantity is the
-coefficient of the linear discriminant, for a number that of least squares, with the label's square released.
+at ε = 0.1), collusion {COLLUSION}. In each release the reduced model is chosen anew, and the truth is that model's own
+fit: on Adult to all records; on made-up records, {MADE_ROWS:,} drawn anew for every release, to their law. For a class
+the quantity is the coefficient of the linear discriminant, for a number that of least squares, with the label's square
+released.
 
 A coefficient is one name, such as `age` or `marital_status=Never-married`. "Coverage" is that of the single coefficient
 that is covered least often, among those that at least {ENOUGH} releases gave an interval; "rarer ones" are the others,

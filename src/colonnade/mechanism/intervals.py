@@ -218,8 +218,11 @@ def _square(moments: Moments, raw: Estimate, target: Target) -> float | None:
 def _residual(covariance: NoisyCovariance, variance: float) -> float:
     """The variance of the target that the columns leave."""
     gram, right = covariance.matrix[:-1, :-1], covariance.matrix[:-1, -1]
-    left = variance - float(right @ np.linalg.solve(gram, right))
-    return float(np.clip(left, LEAST_RESIDUAL * variance, variance))
+    weights = np.linalg.solve(gram, right)
+    # Noise makes w'c too large by this much on average.
+    excess = float(np.trace(np.linalg.solve(gram, covariance.noise(np.append(weights, -1.0))[:-1, :-1])))
+    explained = max(float(right @ weights) - excess, 0.0)
+    return float(np.clip(variance - explained, LEAST_RESIDUAL * variance, variance))
 
 
 def _equations(covariance: NoisyCovariance, task: Task, variance: float, n: int) -> Equations:
@@ -236,7 +239,8 @@ def _equations(covariance: NoisyCovariance, task: Task, variance: float, n: int)
 
 def _sampling_stds(covariance: NoisyCovariance, task: Task, variance: float, n: int) -> Floats:
     """The coefficients' standard errors without noise."""
-    left = _residual(covariance, variance)
+    # A class that seems to be explained nearly whole, by noise, must not make the yardstick long.
+    left = max(_residual(covariance, variance), (task is Task.LOGISTIC) * 0.5 * variance)
     inverse = np.diag(np.linalg.inv(covariance.matrix[:-1, :-1]))
     result: Floats = np.sqrt(np.maximum(inverse, 0.0) * left / n) / (1.0 if task is Task.LINEAR else left)
     return result

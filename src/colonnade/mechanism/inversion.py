@@ -18,9 +18,9 @@ from scipy.linalg.lapack import dpotrf, dtrtrs
 from colonnade.mechanism.contrasts import NoisyCovariance
 from colonnade.mechanism.moments import Floats
 
-STEPS = 40
-"""Most Newton steps towards the least T for one value of a coefficient."""
-LOOKS = 30
+STEPS = 30
+"""Most steps towards the least T for one value of a coefficient; where they do not settle there is no end."""
+LOOKS = 12
 """Most values that are tried for one end of an interval."""
 FARTHEST = 16.0
 """An end that lies farther away than this many times the linear one does not exist."""
@@ -119,6 +119,8 @@ def _end(equations: Equations, theta: Floats, along: Floats, j: int, step: float
     for _ in range(LOOKS):
         start = at + along * (step * reach - (at[j] - theta[j]))
         least, at_new = _profile(equations, start, j)
+        if not np.isfinite(least):
+            break
         gap = least - level
         if abs(gap) < 0.01 * level:
             return float(theta[j] + step * reach)
@@ -136,30 +138,45 @@ def _end(equations: Equations, theta: Floats, along: Floats, j: int, step: float
             a, b = np.sqrt(max(level + near_gap, 0.0)), np.sqrt(level + far_gap)
             share = (np.sqrt(level) - a) / max(b - a, 1e-12)
             reach = near + (far - near) * float(np.clip(share, 0.05, 0.95))
-    return float(theta[j] + step * (far if far is not None else reach))
+    else:
+        return float(theta[j] + step * far) if far is not None else float(np.copysign(np.inf, step))
+    # A T that may be smaller than it looks refutes nothing.
+    return float(np.copysign(np.inf, step))
 
 
 def _profile(equations: Equations, start: Floats, j: int) -> tuple[float, Floats]:
-    """The least T over all coefficients but one, by damped Newton steps, and where it lies."""
+    """The least T over all coefficients but one (nan if the steps do not settle), and where it lies."""
     theta = start
     free = np.arange(len(theta)) != j
     value, gradient, curvature = equations.look(theta)
     if not free.any():
         return value, theta
+    inverse: Floats = np.asarray(np.linalg.inv(curvature[np.ix_(free, free)]), dtype=np.float64)
+    move = np.zeros_like(theta)
     for _ in range(STEPS):
-        move = np.zeros_like(theta)
-        move[free] = -np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
+        move[free] = -inverse @ gradient[free]
         promised = -float(gradient @ move)
         if promised < 2e-3 * max(value, 1e-2):
-            break
+            return value, theta
         damping = 1.0
-        while damping > 1e-3:
-            tried = equations.look(theta + damping * move)
-            if tried[0] < value - 0.1 * damping * promised:
-                break
+        tried = equations.look(theta + move)
+        while damping > 0.05 and not tried[0] < value - 0.1 * damping * promised:
             damping *= 0.5
-        else:
+            tried = equations.look(theta + damping * move)
+        if not tried[0] < value:
             break
+        inverse = _updated(inverse, damping * move[free], tried[1][free] - gradient[free])
         theta = theta + damping * move
-        value, gradient, curvature = tried
-    return value, theta
+        value, gradient = tried[:2]
+    return float("nan"), theta
+
+
+def _updated(inverse: Floats, step: Floats, change: Floats) -> Floats:
+    """The inverse of the second derivative after a step that changed the gradient (BFGS)."""
+    along = float(step @ change)
+    if along <= 1e-12 * float(np.sqrt((step @ step) * (change @ change))):
+        return inverse
+    turned = inverse @ change
+    both = np.outer(step, turned)
+    result: Floats = inverse + (1.0 + float(change @ turned) / along) * np.outer(step, step) / along
+    return result - (both + both.T) / along
