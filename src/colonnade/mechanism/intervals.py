@@ -30,7 +30,7 @@ LIMITS = (4.5, 13.0)
 first leaves too few (`FEW`). The widths are estimates: the true factors stay below 5 and 15."""
 QUIETS = (0.35, 0.15)
 """How loud the noise may be in a reduced model: the second gives fewer columns and narrower intervals."""
-FEW = 3
+FEW = 2
 """With fewer intervals inside the first limit the second holds."""
 WIDENED = 1.15
 """Intervals of a reduced model are this much wider: its columns were chosen by looking at the same noise."""
