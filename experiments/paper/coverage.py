@@ -252,8 +252,8 @@ refuted (one-sided binomial test at 1%). "By half" is the mean coverage of inter
 half as wide. "Width" is the half-width over that of the non-private 95% interval of the same
 reduced model: the median over all intervals, the largest median of a coefficient, and the largest of all.
 
-| data | privacy | ε | columns of the reduced model | given, of the full model | mean coverage | by half | least coverage \
-| rarer ones | below {GOAL:.0%} | width: median | largest median | largest |
+| data | privacy | ε | columns of the reduced model | given, of the full model | mean coverage | by half \
+| least coverage | rarer ones | below {GOAL:.0%} | width: median | largest median | largest |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
 """
 

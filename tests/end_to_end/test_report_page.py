@@ -123,7 +123,7 @@ def test_seeded_release_says_that_nothing_holds(run: Run, tmp_path: Path) -> Non
     [
         (
             ("epsilon = 40.0", "epsilon = 0.01"),
-            "The full model has no intervals: the noise is as large as the features' covariance in",
+            "There are no intervals: the noise is as large as the features' covariance in",
         ),
         (("epsilon = 40.0", 'epsilon = 40.0\nrelease = "trace"'), "There are no intervals: the release holds traces"),
         (("delta = 0", "delta = 1e-6"), "failure allowance of delta = 1e-06"),

@@ -29,9 +29,7 @@ def test_markdown_tells_each_case() -> None:
         coverage.Line("adult-41", PURE, 0.1, "age", 100, 41, 10, 0, 0, 0, float("nan"), float("nan")),
     ]
     text = coverage.markdown(lines, "command", 1)
-    assert (
-        "| adult-41 | pure | 1 | 1.8 | 0.6 of 41 (2%) | 92.0% | 60.0% | 95.0% (age) | 80.0% of 50 | 1 | 5.0 | 6.0 | 9.0 |"
-        in text
-    )
+    assert "| adult-41 | pure | 1 | 1.8 | 0.6 of 41 (2%) | 92.0% | 60.0% | 95.0% (age) | 80.0% of 50 | 1 |" in text
+    assert "| 1 | 5.0 | 6.0 | 9.0 |" in text
     assert "| adult-41 | pure | 0.1 | 0.1 | 0.0 of 41 (0%) | none given |" in text
     assert coverage.csv_text(lines, "command", 1).count("\n") == 5

@@ -142,15 +142,15 @@ def test_the_stated_covariance_of_the_noise_is_that_of_the_noise(law: Law) -> No
     truth = marks.T @ exact @ marks / n - np.outer(means, means)
     v = np.array([0.4, -0.3, 0.5, 0.2, -0.6, -1.0])
     errors, stated = [], np.zeros((6, 6))
-    for seed in range(1500):
+    for seed in range(800):
         moments = release(exact, n, records.layout, std, law, seed)
         covariance = noisy_covariance(moments, complete(moments), columns)
         errors.append((covariance.matrix - truth) @ v)
-        stated += covariance.noise(v) / 1500
+        stated += covariance.noise(v) / 800
     found = np.cov(np.array(errors).T)
     whitened = np.linalg.solve(np.linalg.cholesky(stated), np.array(errors).T)
-    assert np.allclose(np.diag(found) / np.diag(stated), 1.0, atol=0.15)
-    assert np.mean(whitened**2) == pytest.approx(1.0, abs=0.06)
+    assert np.allclose(np.diag(found) / np.diag(stated), 1.0, atol=0.2)
+    assert np.mean(whitened**2) == pytest.approx(1.0, abs=0.08)
     g = np.arange(6.0)
     assert g @ covariance.noise(v) @ g == pytest.approx(v @ covariance.noise(g) @ v)
     assert np.allclose(covariance.noise_times(g, v), covariance.noise(g) @ v)
