@@ -5,7 +5,8 @@ only a noisy copy is known, but at the true theta the residual r = M v - k of th
 covariance V(theta) is known. So T(theta) = r' V^-1 r measures how far the release contradicts theta (Anderson & Rubin
 1949), however large the noise is. A coefficient's interval holds the values b for which some theta with theta_j = b has
 a T below a quantile. The least T over the other coefficients lies below a chi-square of one degree of freedom if the
-noise is normal and of a Kronecker form (Guggenberger, Kleibergen, Mavroeidis & Chen 2012); here it nearly is. Where noise hides the covariance the interval has no end.
+noise is normal and of a Kronecker form (Guggenberger, Kleibergen, Mavroeidis & Chen 2012); here it nearly is. Where
+noise hides the covariance the interval has no end.
 """
 
 from __future__ import annotations
