@@ -25,7 +25,7 @@ from colonnade.mechanism.moments import Floats, Kind, Law, Layout, Moments
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.reduction import MOST, choose_columns, drowned_directions, whole_columns
 
-LIMITS = (4.5, 13.0)
+LIMITS = (4.5, 11.5)
 """An interval is given where noise makes it at most so many times as wide as sampling alone would; the second where the
 first leaves too few (`FEW`). The widths are estimates: the true factors stay below 5 and 15."""
 QUIETS = (0.35, 0.15)
