@@ -164,9 +164,8 @@ def _interaction(moments: Moments, raw: Estimate, owners: Sequence[int], marks: 
 
 def _cell_noise(moments: Moments, owners: Sequence[int]) -> Floats:
     """The largest variance of a cell in each pair of attributes; infinite where the pair was not released."""
-    layout = moments.layout
-    out = np.zeros((len(owners), len(owners)))
-    for a, i in enumerate(owners):
-        for b, j in enumerate(owners[:a]):
-            out[a, b] = out[b, a] = (float(np.max(moments.std[layout.span(i), layout.span(j)])) / moments.n) ** 2
+    starts = moments.layout.starts
+    largest = np.maximum.reduceat(np.maximum.reduceat(moments.std, starts, axis=0), starts, axis=1)
+    out: Floats = (largest[np.ix_(owners, owners)] / moments.n) ** 2
+    np.fill_diagonal(out, 0.0)
     return out
