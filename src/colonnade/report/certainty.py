@@ -29,8 +29,8 @@ def sentences(found: Intervals) -> list[str]:
         out.append(f"The full model has no intervals: {found.reason}.")
         left = f", and {_listed(found.left_out)} left out" if found.left_out else ""
         out.append(
-            "The reduced model was chosen from the noisy products of the features alone, without a look at the label: "
-            f"levels are merged into “all other levels”{left} where noise hides what they would add. Its coefficients "
+            "The columns of the reduced model were chosen by the noisy products of the features, not by how large a "
+            f"coefficient is: levels are merged into “all other levels”{left} where noise hides what they would add. Its coefficients "
             "are adjusted for its own columns only. solve --features asks for other columns, at no cost."
         )
     elif found.reason:
