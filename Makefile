@@ -6,7 +6,7 @@ WORKERS ?= 2
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load test lint format bench tables tables-quick utility synthesis overhead lock clean
+.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load test lint format bench tables tables-quick utility synthesis coverage overhead lock clean
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
@@ -18,6 +18,7 @@ help:
 	@echo "make tables  the paper's tables, from our own runs, into docs/results (long)"
 	@echo "make tables-quick  the same with 2 splits, K = 1 and 2 and small synthetic data, into a temporary folder"
 	@echo "make utility accuracy and error of ours against epsilon, K and collusion, into docs/results (long)"
+	@echo "make coverage  how often intervals hold the truth, coefficient by coefficient, into docs/results (20 CPU minutes)"
 	@echo "make overhead  time and bytes of the secure products against n, d and K (long)"
 	@echo "make alignment  CPU, bytes and memory of matching ids, up to ten million, into docs/results/alignment.md (long)"
 	@echo "make chaos   kill -9 of server and parties at each step; ledgers must stay right (long)"
@@ -98,6 +99,9 @@ tables-quick: $(READY)
 
 utility synthesis: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m experiments.paper $@ --write
+
+coverage: $(READY)
+	$(ONE_THREAD) $(BIN)/python -m experiments.paper coverage --write
 
 audit: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m audit

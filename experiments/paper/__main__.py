@@ -13,7 +13,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from experiments.paper import catalogue, comparison, errata, floors, grid, listing, logloss, overhead, rsquared, tables
+from experiments.paper import (
+    catalogue,
+    comparison,
+    coverage,
+    errata,
+    floors,
+    grid,
+    listing,
+    logloss,
+    overhead,
+    rsquared,
+    tables,
+)
 from experiments.paper.document import Document, Row
 from experiments.paper.grid import Extent
 from experiments.paper.methods import METHODS
@@ -142,6 +154,17 @@ def _synthesis(options: argparse.Namespace) -> int:
     return 0
 
 
+def _coverage(options: argparse.Namespace) -> int:
+    lines: list[coverage.Line] = []
+    command = "python -m experiments.paper coverage --write"
+    for found in coverage.study(coverage.CASES, options.releases, options.workers, options.seed):
+        lines += found
+        if options.write:
+            coverage.write(lines, tables.RESULTS, command, options.seed)
+    print(coverage.markdown(lines, command, options.seed))
+    return 0
+
+
 def _errata(options: argparse.Namespace) -> int:
     for line in errata.report():
         print(line)
@@ -216,6 +239,13 @@ def _parser() -> argparse.ArgumentParser:
     drawn.add_argument("--quick", action="store_true", help="one setting of Adult-77, few releases")
     drawn.add_argument("--write", action="store_true", help="write docs/results/synthesis.md as well")
     drawn.set_defaults(act=_synthesis)
+
+    covered = commands.add_parser("coverage", help="how often intervals hold the truth, coefficient by coefficient")
+    covered.add_argument("--releases", type=int, default=coverage.RELEASES, help="fresh releases of each case")
+    covered.add_argument("--workers", type=int, default=2, help="processes")
+    covered.add_argument("--seed", type=int, default=SEED)
+    covered.add_argument("--write", action="store_true", help="write docs/results/coverage.md and .csv as well")
+    covered.set_defaults(act=_coverage)
 
     checks = commands.add_parser("errata", help="the numbers behind the errata of the paper's tables")
     checks.set_defaults(act=_errata)

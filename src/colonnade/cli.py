@@ -144,9 +144,11 @@ def fit(
 ) -> None:
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
     from colonnade import runs
+    from colonnade.mechanism.intervals import intervals
     from colonnade.mechanism.release import write_release
     from colonnade.mechanism.solve import solve as solved
     from colonnade.report.book import keeper_json, spent_line
+    from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.machine import model_json
     from colonnade.report.output import places, release_place
     from colonnade.report.progress import Steps
@@ -197,11 +199,13 @@ def fit(
             stderr().print(caution(f"the session of {name} stays booked: {reason}"))
         public = publish(outcome.release, solved(outcome.release.moments(), agreement.task))
         model_file.write(write_model(public))
+    sure = intervals(outcome.release.moments(), agreement.task)
     sent, received = outcome.traffic.sent, outcome.traffic.received
     if json:
         content = {
             **outcome.session.describe(),
             **model_json(public),
+            **intervals_json(sure),
             "seconds": sum(outcome.seconds.values()),
             "steps": dict(outcome.seconds),
             "bytes": {"sent": sent, "received": received},
@@ -216,6 +220,7 @@ def fit(
         return
     screen = stdout()
     screen.print(model_report(public))
+    screen.print(intervals_report(sure))
     screen.print(spent_text(outcome.session.describe()))
     for name, total in fitted.spent.items():
         screen.print(spent_line(fitted.keepers[name], total))
@@ -258,8 +263,10 @@ app.command(short_help="Principal components and correlations of a release.")(co
 @app.command(short_help="What a release holds.")
 def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
     """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
+    from colonnade.mechanism.intervals import intervals
     from colonnade.mechanism.objective import Task
     from colonnade.mechanism.solve import solve as solved
+    from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.commands import release_html
     from colonnade.report.machine import model_json
     from colonnade.report.output import places
@@ -271,14 +278,17 @@ def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
         if html is not None:
             page.write(release_html(opened))
     public = publish(opened, solved(opened.moments(), Task(opened.plan["task"])))
+    sure = intervals(opened.moments(), Task(opened.plan["task"]))
     if json:
         known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
-        content = {**opened.plan, **model_json(public), "provenance": known, "digest": public.release}
+        found = {**model_json(public), **intervals_json(sure)}
+        content = {**opened.plan, **found, "provenance": known, "digest": public.release}
         print_json({**content, "label": public.declared, "flaws": flaws(opened.provenance), "release": str(release)})
         return
     screen = stdout()
     screen.print(plan_report(opened.plan, public.declared))
     screen.print(model_report(public))
+    screen.print(intervals_report(sure))
     screen.print(provenance_report(opened.provenance))
 
 

@@ -24,6 +24,7 @@ from colonnade.foundation.errors import DataError, SchemaError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema, column_from
 from colonnade.frames import classes_of, is_frame, names_by_position, object_array, refuse_dates, series_of, undeclared
+from colonnade.mechanism.intervals import Intervals, intervals
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
 from colonnade.mechanism.solve import METHODS, Model, solve
@@ -326,6 +327,16 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         self.encoded_feature_names_ = np.array(list(coefficients), dtype=object)
         self._store(np.array(list(coefficients.values())), float(intercept))
 
+    @property
+    def intervals_(self) -> Intervals:
+        """95% intervals in the units of X and y, for the coefficients that can have one; computed when asked for."""
+        check_is_fitted(self)
+        found = intervals(self.release_.moments(), self._task, intercept=self.fit_intercept)
+        half = self._units()[0]
+        columns = {name: column for own in self.schema_.parties.values() for name, column in own.items()}
+        numbers = {name: c for name, c in columns.items() if isinstance(c, Numeric) and not c.bins}
+        return found.in_units({n: half * (2 / (c.high - c.low) if (c := numbers.get(n)) else 1.0) for n in columns})
+
     def _units(self) -> tuple[float, float]:
         """What a model's unit is worth in the label's, and the label at 0."""
         return 1.0, 0.0
@@ -376,6 +387,8 @@ class VerticalLinearRegression(RegressorMixin, _Vertical):  # type: ignore[misc]
     plan_ : what was promised, as `colonnade plan --json` prints it.
     release_ : the noisy moments; everything else was computed from them.
     model_ : the model in encoded units.
+    intervals_ : 95% intervals in the units of X and y, of the full model or of a reduced one (docs/report.md); they are
+        computed when asked for.
     schema_ : every party's public columns, label included.
     """
 

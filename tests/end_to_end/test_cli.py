@@ -414,3 +414,24 @@ def test_reference_is_up_to_date() -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, root / "docs" / "write_cli.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_intervals_are_the_same_everywhere(fitted: Path, run: Run) -> None:
+    """`fit`, `solve` and `report` tell the same intervals, for machines and in a terminal of 80 columns."""
+    told = json.loads((fitted / "fit.json").read_text())["intervals"]
+    assert told == run("report", fitted / "release.json", "--json").json["intervals"]
+    assert told == run("solve", fitted / "release.json", "--json").json["intervals"]
+    assert told["level"] == 0.95 and "linear discriminant" in told["quantity"]
+    assert told["coefficients"], told["reason"]
+    for one in told["coefficients"]:
+        numbers = [one[key] for key in ("estimate", "std", "low", "high", "times_sampling")]
+        assert numbers == [None] * 5 if one["drowned"] else one["low"] < one["estimate"] < one["high"]
+    shown = run("solve", fitted / "release.json").out
+    assert "95% intervals of the" in shown
+    for one in told["coefficients"]:
+        assert (f"{one['low']:+.3g} to {one['high']:+.3g}" if not one["drowned"] else "noise drowns it") in shown
+
+
+def test_intervals_follow_the_chosen_columns(fitted: Path, run: Run) -> None:
+    told = run("solve", fitted / "release.json", "--features", "hours", "--json").json["intervals"]
+    assert {one["column"] for one in told["coefficients"]} | set(told["left_out"]) == {"hours"}

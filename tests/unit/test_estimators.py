@@ -97,6 +97,19 @@ def test_coefficients_are_in_the_units_of_the_data_and_the_order_of_its_columns(
     assert model.predict(frame) == pytest.approx(by_hand.to_numpy(), abs=1e-8)
 
 
+def test_intervals_are_in_the_units_of_the_data() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 10, (3000, 2))
+    y = X @ [1.0, -2.0] + rng.standard_normal(3000)
+    model = VerticalLinearRegression(
+        epsilon=1e4, schema=Numeric(0, 10), label=Numeric(-25, 15), product="plain", random_state=1, ridge=0.0
+    ).fit(X, y)
+    found = model.intervals_
+    assert found.full and [i.feature for i in found.coefficients] == ["x0", "x1"]
+    assert [i.estimate for i in found.coefficients] == pytest.approx(list(model.coef_), rel=1e-3)
+    assert all(i.low < b < i.high for i, b in zip(found.coefficients, (1.0, -2.0), strict=True))
+
+
 def test_pandas_polars_and_numpy_give_the_same_model() -> None:
     frame, rent = _people()
     expected = _rent().fit(frame, rent)

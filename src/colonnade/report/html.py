@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
@@ -18,12 +18,13 @@ from colonnade.analysis.released import Released
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.schema import Binary, Column, Numeric
-from colonnade.mechanism.intervals import Interval, intervals
+from colonnade.mechanism.intervals import Intervals, intervals
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.mechanism.solve import solve
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session
+from colonnade.report.certainty import DROWNED, heading_of, sentences
 from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
 from colonnade.report.cost import Cost
 from colonnade.report.curve import forecast_curve
@@ -48,7 +49,6 @@ class Row:
     party: str
     base: str
     coefficient: float
-    interval: Interval | None
 
 
 def odds_text(epsilon: float | None) -> str:
@@ -112,7 +112,8 @@ def release_page(release: Release) -> str:
         "provenance": release.provenance,
         "flaws": flaws(release.provenance),
         "digest": public.release,
-        **model_context(public, _intervals(release)),
+        **model_context(public),
+        **certainty_context(intervals(release.moments(), Task(release.plan["task"]))),
         **curve_context(agreement, release.n, float(release.plan["epsilon"])),
         **_dependence(release),
     }
@@ -232,19 +233,17 @@ def noise_picture(plan: Mapping[str, Any]) -> Markup:
     return bars([("", items)], "Noise of each block, as a share of n", told)
 
 
-def model_context(public: PublicModel, found: Sequence[Interval]) -> dict[str, Any]:
-    """A model's coefficients, largest first, with intervals where the release allows them."""
+def model_context(public: PublicModel) -> dict[str, Any]:
+    """A model's coefficients, largest first."""
     model = public.model
-    by_feature = {interval.feature: interval for interval in found}
     rows = [
-        Row(feature, public.owner(feature)[0], _base(public, feature), value, by_feature.get(feature))
+        Row(feature, public.owner(feature)[0], _base(public, feature), value)
         for feature, value in sorted(
             zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1])
         )
     ]
     shown = rows[:SHOWN_COEFFICIENTS]
     name, _, level = public.label
-    told_apart = [r for r in rows if r.interval is not None and r.interval.low * r.interval.high > 0]
     target = f"log-odds of {name} = {level}" if model.task == Task.LOGISTIC.value else f"{name}, coded from -1 to 1"
     items = [
         Bar(r.feature, r.coefficient, f"{r.coefficient:+z.3f}", f"{r.feature} {r.coefficient:+z.4f}") for r in shown
@@ -255,36 +254,30 @@ def model_context(public: PublicModel, found: Sequence[Interval]) -> dict[str, A
         "target": target,
         "rows": rows,
         "shown": len(shown),
-        "has_intervals": bool(found),
-        "told_apart": len(told_apart),
         "coefficient_picture": signed_bars(items, "Largest coefficients", told) if items else "",
-        "interval_picture": _interval_picture(shown) if told_apart else "",
     }
 
 
-def _interval_picture(rows: Sequence[Row]) -> Markup:
+def certainty_context(found: Intervals) -> dict[str, Any]:
+    """The intervals, and what a reader has to know of them."""
+    given = found.given
+    return {
+        "sure": found,
+        "sure_heading": heading_of(found),
+        "sure_sentences": sentences(found),
+        "told_apart": sum(i.low * i.high > 0 for i in given),
+        "drowned": DROWNED,
+        "interval_picture": _interval_picture(found) if given else "",
+    }
+
+
+def _interval_picture(found: Intervals) -> Markup:
     items = []
-    for row in rows:
-        i = row.interval
-        if i is not None:
-            hint = f"{i.feature}: 95% interval {i.low:.3g} to {i.high:.3g}, model {row.coefficient:.3g}"
-            items.append(Whisker(i.feature, i.low, i.high, i.estimate, row.coefficient, hint))
-    return whiskers(items, "95% intervals", "; ".join(w.hint for w in items)) if items else Markup()
-
-
-def _intervals(release: Release) -> tuple[Interval, ...]:
-    """95% intervals; none where the release lacks the products that they need.
-
-    Nor where the noise is as large as the signal: the bootstrap's truth is then made of noise, and too many of its
-    intervals miss zero (docs/report.md).
-    """
-    ratio = release.plan["forecast"]["noise_to_signal"]
-    if ratio is not None and ratio >= 1:
-        return ()
-    try:
-        return intervals(release.moments(), Task(release.plan["task"]))
-    except ReleaseError:
-        return ()
+    for i in found.given[:SHOWN_COEFFICIENTS]:
+        against = f" against {i.against}" if i.against else ""
+        hint = f"{i.feature}{against}: {i.low:.3g} to {i.high:.3g}"
+        items.append(Whisker(i.feature, i.low, i.high, i.estimate, None, hint))
+    return whiskers(items, heading_of(found), "; ".join(w.hint for w in items))
 
 
 def _base(public: PublicModel, feature: str) -> str:

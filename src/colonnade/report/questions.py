@@ -14,6 +14,7 @@ from colonnade.report.screen import print_json, stderr, stdout
 
 if TYPE_CHECKING:
     from colonnade.analysis.released import Released
+    from colonnade.mechanism.intervals import Intervals
     from colonnade.mechanism.release import Release
     from colonnade.mechanism.solve import Model
 
@@ -201,6 +202,7 @@ def solve(
     json: Json = False,
 ) -> None:
     """Compute another model from a release. It costs no privacy."""
+    from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.machine import model_json
     from colonnade.report.output import places
     from colonnade.report.text import caution, flaws, model_report, path_table
@@ -222,11 +224,15 @@ def solve(
     with places(out) as (file,):
         public = publish(opened, asked.model(ridge))
         file.write(write_model(public))
+    sure = asked.intervals()
     if json:
-        written = None if out is None else str(out)
-        print_json({"study": opened.plan["study"], "n": opened.n, **model_json(public), "model": written})
+        known = {"study": opened.plan["study"], "n": opened.n, **model_json(public)}
+        found = {} if sure is None else intervals_json(sure)
+        print_json({**known, **found, "model": None if out is None else str(out)})
         return
     stdout().print(model_report(public))
+    if sure is not None:
+        stdout().print(intervals_report(sure))
     for note in flaws(opened.provenance):
         stderr().print(caution(note))
     if out is not None:
@@ -273,6 +279,15 @@ class _Asked:
                 moments, Task(self.task), method=self.method, ridge=strength, features=self.features, label=self.label
             )
         return self._answers([strength])[0]
+
+    def intervals(self) -> Intervals | None:
+        """How sure the coefficients are; None for models that have no intervals."""
+        if not self.simple:
+            return None
+        from colonnade.mechanism.intervals import intervals
+        from colonnade.mechanism.objective import Task
+
+        return intervals(self.release.moments(), Task(self.task), features=self.features, label=self.label)
 
     def path(self) -> list[Model]:
         if self.simple:
