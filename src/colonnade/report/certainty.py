@@ -31,7 +31,8 @@ def sentences(found: Intervals) -> list[str]:
         out.append(
             "The columns of the reduced model were chosen by the noisy products of the features, not by how large a "
             f"coefficient is: levels are merged into “all other levels”{left} where noise hides what they would add. "
-            "Its coefficients are adjusted for its own columns only. solve --features asks for other columns, at no cost."
+            "Its coefficients are adjusted for its own columns only. solve --features asks for other columns, at no "
+            "cost."
         )
     elif found.reason:
         out.append(f"{found.reason[0].upper()}{found.reason[1:]}.")
