@@ -30,8 +30,8 @@ def sentences(found: Intervals) -> list[str]:
         left = f", and {_listed(found.left_out)} left out" if found.left_out else ""
         out.append(
             "The columns of the reduced model were chosen by the noisy products of the features, not by how large a "
-            f"coefficient is: levels are merged into “all other levels”{left} where noise hides what they would add. Its coefficients "
-            "are adjusted for its own columns only. solve --features asks for other columns, at no cost."
+            f"coefficient is: levels are merged into “all other levels”{left} where noise hides what they would add. "
+            "Its coefficients are adjusted for its own columns only. solve --features asks for other columns, for free."
         )
     elif found.reason:
         out.append(f"{found.reason[0].upper()}{found.reason[1:]}.")
