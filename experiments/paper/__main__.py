@@ -70,7 +70,11 @@ def _tables(options: argparse.Namespace) -> int:
             data = tuple(key + catalogue.SMALL * key.startswith("synthetic") for key in spec.data)
             spec = tables.TableSpec(number, f"{spec.title} (quick)", data, spec.epsilons)
         command = "python -m experiments.paper tables" + " --quick" * options.quick
-        document = tables.table(spec, extent, _settings(options), command)
+        if options.update:
+            command += f" --table {number} --update {options.update!r}"
+            document = tables.updated(spec, extent, _settings(options), command, options.update)
+        else:
+            document = tables.table(spec, extent, _settings(options), command)
         document.write(tables.path_of(number, folder))
         documents.append(document)
         sys.stderr.write(f"wrote {tables.path_of(number, folder)}\n")
@@ -214,6 +218,7 @@ def _parser() -> argparse.ArgumentParser:
 
     tabled = commands.add_parser("tables", parents=[shared], help="Tables 1-3 beside the printed cells")
     tabled.add_argument("--table", type=_whole, default=tuple(tables.TABLES), help="some of 1,2,3")
+    tabled.add_argument("--update", choices=METHODS, help="run this method and what is missing, keep the other rows")
     tabled.add_argument("--only", choices=METHODS, help="fill the store for this method and write no file")
     tabled.set_defaults(act=_tables)
 

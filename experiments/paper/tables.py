@@ -115,6 +115,28 @@ def table(spec: TableSpec, extent: Extent, settings: Settings, command: str) -> 
     return Document(header(spec.title, command, spec.data, own, settings), tuple(rows))
 
 
+def updated(spec: TableSpec, extent: Extent, settings: Settings, command: str, method: str) -> Document:
+    """The shipped table with one method's cells, and those that it lacks, run anew; the other rows stay as they are."""
+    shipped = Document.of_csv(path_of(spec.number).read_text(encoding="utf-8"))
+    kept = {_place(row): row for row in shipped.rows if row.source == RUN and row.method != method}
+    wanted = cells(spec, extent)
+    todo = [cell for cell in wanted if _place(cell) not in kept]
+    fresh = {
+        _place(done.cell): Row.of(done, METRIC[catalogue.task_of(done.cell.data)]) for done in finish(todo, settings)
+    }
+    rows = [fresh.get(_place(cell)) or kept[_place(cell)] for cell in wanted]
+    rows += [row for row in shipped.rows if row.source != RUN]
+    own = replace(extent, epsilons=spec.epsilons)
+    head = header(spec.title, command, spec.data, own, settings)
+    told = ", ".join(dict.fromkeys(f"{c.method} K = {c.parties}, c = {c.collusion}" for c in todo))
+    head["code"] = f"{head['code']} for {told}; the other rows as they were, with {shipped.header['code']}"
+    return Document(head, tuple(rows))
+
+
+def _place(row: Row | Cell) -> tuple[object, ...]:
+    return row.data, row.method, row.privacy, row.epsilon, row.parties, row.collusion
+
+
 def utility(data: tuple[str, ...], extent: Extent, settings: Settings, command: str) -> Document:
     """Run the utility study, or take it from the store."""
     rows = [

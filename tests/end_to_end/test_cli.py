@@ -195,17 +195,17 @@ def test_a_release_that_appears_during_a_run_is_not_overwritten(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two people run at once and name one file: both releases were paid for, and both are kept."""
-    from colonnade.transport import embedded
+    from colonnade import runs
 
     write_study(tmp_path)
-    out, whole = tmp_path / "release.json", embedded.run_embedded
+    out, whole = tmp_path / "release.json", runs.run_embedded
 
     def meanwhile(*arguments: Any, **settings: Any) -> Any:
         outcome = whole(*arguments, **settings)
         out.write_text("dear")
         return outcome
 
-    monkeypatch.setattr(embedded, "run_embedded", meanwhile)
+    monkeypatch.setattr(runs, "run_embedded", meanwhile)
     answer = run("fit", tmp_path / "study.toml", "--out", out, "--json")
     assert answer.code == 0 and out.read_text() == "dear"
     assert answer.json["release"] == str(tmp_path / "release-2.json")

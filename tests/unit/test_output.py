@@ -116,11 +116,12 @@ def test_a_run_from_the_studio_keeps_both_releases(tmp_path: Path, monkeypatch: 
 
     place = tmp_path / "r.json"
 
-    def meanwhile(_: Any) -> SimpleNamespace:
+    def meanwhile(_: Any, *, keep: Any, **settings: Any) -> SimpleNamespace:
         place.write_bytes(b"dear")
-        return SimpleNamespace(release=None)
+        keep(None)
+        return SimpleNamespace(outcome=None, unsettled={}, unkept=[])
 
-    monkeypatch.setattr(runs.Run, "_embedded", meanwhile)
+    monkeypatch.setattr(runs, "fit", meanwhile)
     monkeypatch.setattr(runs, "write_release", lambda _: RELEASE)
     run = runs.Run(SimpleNamespace(), place)  # type: ignore[arg-type]
     run.work()

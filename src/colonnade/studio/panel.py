@@ -51,5 +51,8 @@ def negotiation(session: Session) -> list[dict[str, Any]]:
         given = {name: float(b) for name, parts in found.items() if (b := parts[i]) is not None}
         least = min(given.values())
         taken = [name for name, value in given.items() if value == least]
-        out.append({"block": item.block.name, "offers": given, "taken": least, "by": taken})
+        alone = float(item.sensitivity / item.scale)
+        # Blocks move less together than one by one: what that leaves of the offers was spent on less noise.
+        planned = alone if session.plan.law is Law.LAPLACE else alone**2 / 2
+        out.append({"block": item.block.name, "offers": given, "taken": least, "by": taken, "planned": planned})
     return out
