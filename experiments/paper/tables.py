@@ -129,7 +129,8 @@ def updated(spec: TableSpec, extent: Extent, settings: Settings, command: str, m
     own = replace(extent, epsilons=spec.epsilons)
     head = header(spec.title, command, spec.data, own, settings)
     told = ", ".join(dict.fromkeys(f"{c.method} K = {c.parties}, c = {c.collusion}" for c in todo))
-    head["code"] = f"{head['code']} for {told}; the other rows as they were, with {shipped.header['code']}"
+    # `recall` reads "code": it must be that of rows which may be older than the rest.
+    head["updated"], head["code"] = f"{told}, with {head['code']}", shipped.header["code"]
     return Document(head, tuple(rows))
 
 
