@@ -132,7 +132,9 @@ def test_a_list_that_could_test_too_many_ids_is_refused_after_the_greetings(stud
     keepers, seen = ruled(tmp_path, largest_list=237), list[tuple[str, str]]()
     out = run(study, tmp_path, keepers=keepers, wire=watched(seen))
     refused(out, "largest_list is 237, works could test 238 ids", "policy", "align")
-    assert {round for _, round in seen} == {"greet"}
+    # Another party may have sent its base transfers by then; the bank, and all that depends on ids, stays at home.
+    assert {round for _, round in seen} <= {"greet", "choose"}
+    assert {round for name, round in seen if name == "bank"} == {"greet"}
     out = run(study, tmp_path, keepers=ruled(tmp_path, largest_list=238))
     assert set(out.releases) == set(PARTIES), out.errors
 
