@@ -28,8 +28,9 @@ PAIRS = 8
 """Refits are made in pairs, with a noise and with its opposite."""
 MOST_COLUMNS = 150
 """Above this the refits take too long, and R^2 is not given."""
-REACH = 2.25
-"""Standard deviations on either side: 97.5% of a normal law, 96% of a Laplace law."""
+REACH = 3.0
+"""Standard deviations on either side. Two would do for the noise alone; the rest is room for the bias that the refits
+leave: up to one deviation on Adult hours."""
 NARROWEST = 0.005
 """No interval is narrower on either side: rounding and the refits themselves are not counted."""
 WIDEST = 0.05
