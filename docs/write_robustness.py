@@ -55,7 +55,8 @@ def _failures(found: dict[str, Any]) -> int:
 def load_section(found: dict[str, Any]) -> str:
     rows = "\n".join(
         f"| {name} | {r['rows']:,} | {r['released']} | {r['blocks']:,} | {r['numbers']:,} "
-        f"| {r['bytes_sent'] / 1e6:,.1f} | {r['cpu_seconds']} | {r['peak_mb']:,} | {r.get('farthest', 'not compared')} |"
+        f"| {r['bytes_sent'] / 1e6:,.1f} | {r['cpu_seconds']} | {r['peak_mb']:,} "
+        f"| {r.get('farthest', 'not compared')} |"
         for name, r in found.items()
     )
     repeated = "\n".join(
