@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from audit.precision import textbook_laplace
-from colonnade.crypto import lattice
+from colonnade.crypto.lattice import product as lattice
+from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.mechanism import plan as plan_module
@@ -24,7 +25,6 @@ from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.protocol.messages import Masked, Piece, masked_from, submission
 from colonnade.protocol.party import Party, State
 from colonnade.protocol.server import Server
-from colonnade.table import Table
 
 Plant = Callable[[], Any]
 

@@ -21,6 +21,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from colonnade.data.table import table_from
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
@@ -29,7 +30,6 @@ from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
 from colonnade.mechanism.release import Release
 from colonnade.protocol.agreement import Agreement
-from colonnade.table import table_from
 from colonnade.transport.embedded import run_embedded
 
 Floats = NDArray[np.float64]

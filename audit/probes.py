@@ -9,6 +9,7 @@ import numpy as np
 
 from audit.precision import impossible, off_grid
 from colonnade.audit.transcript import Listening
+from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Law
@@ -16,7 +17,6 @@ from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import Parcel, body_of
 from colonnade.protocol.party import Party
 from colonnade.protocol.server import Server
-from colonnade.table import Table
 
 SCALE = Fraction(50)
 """Of the noise that is searched for gaps: every integer near 0 is to come some fifty times in 20,000 draws."""

@@ -13,10 +13,10 @@ from dataclasses import asdict
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto.bgn import BgnParty, BgnServer, planned_bytes
-from colonnade.crypto.bgn_cost import calibrate, predicted_seconds
-from colonnade.crypto.pairing import CURVES
-from colonnade.crypto.parcels import entries
+from colonnade.crypto.bgn.cost import calibrate, predicted_seconds
+from colonnade.crypto.bgn.pairing import CURVES
+from colonnade.crypto.bgn.product import BgnParty, BgnServer, planned_bytes
+from colonnade.crypto.frames import entries
 from colonnade.crypto.product import SERVER, Cross, ProductSpec
 from colonnade.foundation.randomness import Randomness
 

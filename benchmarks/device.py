@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from product import Case, Resident
 
-from colonnade.crypto.device import DeviceParty, require_cuda
-from colonnade.crypto.lattice import LatticeParty, LatticeServer
+from colonnade.crypto.lattice.device import DeviceParty, require_cuda
+from colonnade.crypto.lattice.product import LatticeParty, LatticeServer
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers

@@ -28,10 +28,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from audit.integrity import Study, farthest_value
+from colonnade.data.table import Table
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
-from colonnade.table import Table
 from colonnade.transport.embedded import run_embedded
 
 

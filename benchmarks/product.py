@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto import compiled, lattice
+from colonnade.crypto.lattice import compiled
+from colonnade.crypto.lattice import product as lattice
 from colonnade.crypto.product import SERVER, Cross, Integers, PartyProduct, ProductSpec, ServerProduct
 from colonnade.foundation.randomness import Randomness
 
@@ -122,7 +123,7 @@ def backend(product: str, kernels: str = "numpy") -> tuple[type[PartyProduct], t
         from colonnade.crypto.plain import PlainParty, PlainServer
 
         return PlainParty, PlainServer
-    from colonnade.crypto.bgn import BgnParty, BgnServer
+    from colonnade.crypto.bgn.product import BgnParty, BgnServer
 
     return BgnParty, BgnServer
 

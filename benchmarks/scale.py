@@ -84,11 +84,11 @@ def run(folder: Path, rows: int, columns: int, parties: int, workers: int | None
     """One study, from files to release; before it some of few rows, for what a study costs in any case."""
     import polars as pl
 
-    from colonnade.crypto.lattice import planned_bytes
+    from colonnade.crypto.lattice.product import planned_bytes
+    from colonnade.data.table import Table, open_table
     from colonnade.study import study_from
-    from colonnade.table import Table, open_table
     from colonnade.transport.embedded import Outcome, run_embedded
-    from colonnade.transport.workers import open_workers
+    from colonnade.workers import open_workers
 
     party = {
         f"p{k}": {"data": f"p{k}", "columns": {name: {"kind": "numeric", "low": -6, "high": 6} for name in names}}
@@ -152,12 +152,12 @@ def gram(folder: Path, columns: int, again: int = 5) -> dict[str, Any]:
     import numpy as np
     import polars as pl
 
+    from colonnade.data.reading import ROW_BLOCK
+    from colonnade.data.table import open_table
     from colonnade.foundation.grid import Grid
     from colonnade.foundation.schema import Column, Numeric
     from colonnade.mechanism.moments import Attribute, Kind, Layout
-    from colonnade.reading import ROW_BLOCK
-    from colonnade.table import open_table
-    from colonnade.transport.workers import open_workers
+    from colonnade.workers import open_workers
 
     names = split(columns, 1)[0]
     schema: dict[str, Column] = {name: Numeric(-6, 6) for name in names}

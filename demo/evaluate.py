@@ -14,10 +14,10 @@ import polars as pl
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+from colonnade.data.table import table_from
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.scoring import read_model, score_files
 from colonnade.study import read_study
-from colonnade.table import table_from
 
 HERE = Path(__file__).resolve().parent
 

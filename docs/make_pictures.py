@@ -23,11 +23,11 @@ import polars as pl
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+from colonnade.analysis.solve import solve
+from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
-from colonnade.mechanism.solve import solve
 from colonnade.report.curve import scaled
 from colonnade.study import Study, read_study
-from colonnade.table import Table, table_from
 from colonnade.transport.embedded import run_embedded
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -24,17 +24,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from colonnade.analysis.solve import solve
+from colonnade.consent.ledger import GENESIS, TABLES, Booking, DataSet, Ledger, _canonical, _link
+from colonnade.consent.policy import policy_from, read_policy
 from colonnade.crypto.product import Contribution
+from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import ColonnadeError, MessageError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema, column_from
-from colonnade.ledger import GENESIS, TABLES, Booking, DataSet, Ledger, _canonical, _link
 from colonnade.mechanism.blocks import NoisyBlock
 from colonnade.mechanism.composition import Cap, Charge
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import read_release, write_release, write_sealed
-from colonnade.mechanism.solve import solve
-from colonnade.policy import policy_from, read_policy
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import (
     BODIES,
@@ -51,7 +52,6 @@ from colonnade.protocol.messages import (
 from colonnade.protocol.session import open_session
 from colonnade.scoring import publish, read_model, write_model
 from colonnade.study import read_study, study_from
-from colonnade.table import Table, read_table
 from colonnade.transport.embedded import run_embedded
 from colonnade.transport.wire import Ring, Start, Vouch, decode_item, decode_reply, decode_request, encode_item
 from fuzz.choices import Choices, altered, mutated
@@ -266,7 +266,7 @@ def _frame(data: bytes) -> None:
 @cache
 def _voucher() -> Any:
     """A site with a certificate; every byte of it is the same in each run."""
-    from colonnade.network.vouch import Voucher
+    from colonnade.flare.signing import Voucher
 
     authority, own = (ed25519.Ed25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i in (1, 2))
     start = _folder() / "startup"

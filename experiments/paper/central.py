@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.data.table import table_from
 from colonnade.foundation.schema import Column, Schema, column_from
 from colonnade.mechanism.moments import Kind, Law, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, ReleasedBlock
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session, open_session
-from colonnade.table import table_from
 from experiments.data import Dataset, partition
 
 Array = NDArray[np.float64]

@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 from scipy.stats import binom
 
-from colonnade.mechanism.intervals import Interval, intervals
+from colonnade.analysis.intervals import Interval, intervals
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.objective import Task
 from experiments.data import Dataset, adult_41, adult_hours

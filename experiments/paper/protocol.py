@@ -14,12 +14,12 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.analysis.solve import Model, solve
+from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Schema, column_from
 from colonnade.mechanism.objective import Calibration, Task
-from colonnade.mechanism.solve import Model, solve
 from colonnade.protocol.agreement import Agreement
-from colonnade.table import Table, table_from
 from colonnade.transport.embedded import Outcome, run_embedded
 from experiments.baselines.scores import with_intercept
 from experiments.data import Dataset, attribute_of, encode, partition, split

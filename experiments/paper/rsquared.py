@@ -13,13 +13,13 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
+from colonnade.analysis.explained import WIDEST
+from colonnade.analysis.solve import solve
+from colonnade.data.table import table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema, column_from
-from colonnade.mechanism.explained import WIDEST
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.solve import solve
 from colonnade.protocol.agreement import Agreement
-from colonnade.table import table_from
 from colonnade.transport.embedded import run_embedded
 from experiments.data import Dataset, adult_hours, cps_wages, encode, partition
 from experiments.data.dataset import categorical, numeric

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.special import logit
 from scipy.stats import rankdata
 
-from colonnade.mechanism.denoise import denoise
-from colonnade.mechanism.equations import target_of
+from colonnade.analysis.denoise import denoise
+from colonnade.analysis.equations import target_of
+from colonnade.analysis.solve import released_share, solve
 from colonnade.mechanism.moments import Kind, Law, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.solve import released_share, solve
 
 Array = NDArray[np.float64]
 Columns = Mapping[str, NDArray[np.generic]]

@@ -26,17 +26,17 @@ _OURS = (
     "src/colonnade/foundation/grid.py",
     "src/colonnade/foundation/randomness.py",
     "src/colonnade/foundation/schema.py",
-    "src/colonnade/coding.py",
+    "src/colonnade/data/encode.py",
     "src/colonnade/protocol/precision.py",
     "src/colonnade/protocol/session.py",
-    "src/colonnade/table.py",
+    "src/colonnade/data/table.py",
 )
 
 
 def decided_by(method: str) -> tuple[str, ...]:
     """The files and folders whose statements can change a method's score."""
     if method == OURS_LATTICE:
-        return (*_DATA, *_OURS, "src/colonnade/crypto/lattice.py", "src/colonnade/crypto/lattice_plan.py")
+        return (*_DATA, *_OURS, "src/colonnade/crypto/lattice/product.py", "src/colonnade/crypto/lattice/parameters.py")
     if method in (OURS, FM_PROTOCOL, FM_REPAIRED_PROTOCOL):
         return (*_DATA, *_OURS)
     return (*_DATA, "experiments/baselines")

@@ -16,12 +16,12 @@ from sklearn.linear_model import LogisticRegression
 from colonnade.analysis.draws import seeded
 from colonnade.analysis.independence import dependence_tree, every_dependence, mutual_information
 from colonnade.analysis.released import Released
+from colonnade.analysis.solve import solve
 from colonnade.analysis.synthesis import Fitted, draw_levels, expected_distance, fit_release
 from colonnade.analysis.tables import Tables
+from colonnade.data.table import table_from
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
-from colonnade.mechanism.solve import solve
-from colonnade.table import table_from
 from experiments.data import Dataset, adult_77, dutch_36
 from experiments.data.acs import nist_acs
 from experiments.data.dataset import binned

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colonnade.audit.commands import audit
+from colonnade.flare.commands import hang_in
 from colonnade.foundation.errors import ColonnadeError, PolicyError
 from colonnade.foundation.parts import local_path
-from colonnade.network.commands import hang_in
 from colonnade.report.book import app as ledger_app
 from colonnade.report.questions import components, solve, synthesize, tables
 from colonnade.report.scores import predict
@@ -20,11 +20,11 @@ from colonnade.report.screen import print_json, stderr, stdout
 from colonnade.studio.commands import studio
 
 if TYPE_CHECKING:
+    from colonnade.data.table import Table
     from colonnade.foundation.randomness import Randomness
     from colonnade.mechanism.release import Release
     from colonnade.protocol.session import Session
     from colonnade.report.progress import Steps
-    from colonnade.table import Table
 
 app = typer.Typer(
     name="colonnade",
@@ -144,9 +144,9 @@ def fit(
 ) -> None:
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
     from colonnade import runs
-    from colonnade.mechanism.intervals import intervals
+    from colonnade.analysis.intervals import intervals
+    from colonnade.analysis.solve import solve as solved
     from colonnade.mechanism.release import write_release
-    from colonnade.mechanism.solve import solve as solved
     from colonnade.report.book import keeper_json, spent_line
     from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.machine import model_json
@@ -155,7 +155,7 @@ def fit(
     from colonnade.report.text import caution, flaws, model_report, plan_report, spent_text, traffic_table
     from colonnade.scoring import publish, write_model
     from colonnade.study import read_study
-    from colonnade.transport.workers import open_workers
+    from colonnade.workers import open_workers
 
     randomness = _randomness(seed)
     checked = read_study(study)
@@ -263,9 +263,9 @@ app.command(short_help="Principal components and correlations of a release.")(co
 @app.command(short_help="What a release holds.")
 def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
     """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
-    from colonnade.mechanism.intervals import intervals
+    from colonnade.analysis.intervals import intervals
+    from colonnade.analysis.solve import solve as solved
     from colonnade.mechanism.objective import Task
-    from colonnade.mechanism.solve import solve as solved
     from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.commands import release_html
     from colonnade.report.machine import model_json

@@ -20,19 +20,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
+from colonnade.analysis.intervals import Intervals, intervals
+from colonnade.analysis.solve import METHODS, Model, solve
+from colonnade.data.table import table_from
 from colonnade.foundation.errors import DataError, SchemaError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema, column_from
 from colonnade.frames import classes_of, is_frame, names_by_position, object_array, refuse_dates, series_of, undeclared
-from colonnade.mechanism.intervals import Intervals, intervals
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
-from colonnade.mechanism.solve import METHODS, Model, solve
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import open_session
 from colonnade.scoring import coordinate_names, partial_scores
 from colonnade.study import offer_of
-from colonnade.table import table_from
 from colonnade.transport.embedded import run_embedded
 
 Floats = NDArray[np.float64]

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from colonnade.consent.guard import Keeper, refusing
+from colonnade.consent.ledger import DataSet, Ledger
+from colonnade.consent.policy import check_approvals, read_policy
+from colonnade.data.table import Table, open_table, read_table
 from colonnade.foundation.errors import LedgerError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
-from colonnade.ledger import DataSet, Ledger
 from colonnade.mechanism.composition import Spent
 from colonnade.mechanism.release import Release
-from colonnade.policy import check_approvals, read_policy
 from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.session import Session
 from colonnade.scoring import PublicModel, Scores, prediction_of, score_across
 from colonnade.study import Source, Study
-from colonnade.table import Table, open_table, read_table
 from colonnade.transport.embedded import Outcome, Watch, run_embedded
-from colonnade.transport.keeper import Keeper, refusing
 
 Ask = Callable[[str], bool]
 """Asks a person about a plan."""

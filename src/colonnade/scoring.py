@@ -14,6 +14,9 @@ import polars as pl
 from scipy.special import expit, softmax
 
 from colonnade.analysis.models import ClassModel
+from colonnade.analysis.solve import Model
+from colonnade.data.reading import reason, scan
+from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
 from colonnade.foundation.parts import data_files, local_path
 from colonnade.foundation.randomness import Randomness
@@ -21,10 +24,7 @@ from colonnade.foundation.schema import Binary, Column, Numeric, Schema, column_
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
-from colonnade.mechanism.solve import Model
 from colonnade.protocol.prediction import Consent, Prediction
-from colonnade.reading import reason, scan
-from colonnade.table import Table, read_table
 from colonnade.transport.embedded import Watch
 from colonnade.transport.scores import Opened, score_embedded
 

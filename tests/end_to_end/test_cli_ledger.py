@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from colonnade.consent.ledger import Entry, Kind, Ledger
 from colonnade.foundation.errors import ProtocolError
-from colonnade.ledger import Entry, Kind, Ledger
 from colonnade.protocol.server import Server
 from colonnade.study import read_study
 from tests.end_to_end.cli_study import Answer, Run, runner, write_study

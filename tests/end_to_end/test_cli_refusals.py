@@ -296,7 +296,7 @@ def test_the_study_itself_is_fine(run: Run, folder: Path) -> None:
 
 def test_a_release_that_was_paid_for_is_kept(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The budget is spent when the release is open: an error after that must not lose it."""
-    from colonnade.mechanism import solve
+    from colonnade.analysis import solve
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("planted")

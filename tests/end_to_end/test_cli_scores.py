@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.ledger import Kind, Ledger
-from colonnade.mechanism.solve import Model
+from colonnade.analysis.solve import Model
+from colonnade.consent.ledger import Kind, Ledger
 from colonnade.scoring import PublicModel, write_model
 from colonnade.study import read_study
 from tests.end_to_end.cli_study import Answer, Run, runner, write_study

@@ -15,13 +15,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from colonnade.data.table import read_table
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
 from colonnade.study import Study, study_from
-from colonnade.table import read_table
 from colonnade.transport.embedded import Watch, run_embedded
-from colonnade.transport.workers import open_workers
+from colonnade.workers import open_workers
 from tests.end_to_end.cli_study import runner, write_study
 
 ROWS = 150_000
@@ -124,13 +124,13 @@ def test_two_processes_and_a_killed_one_change_nothing(study: Study, alone: byte
 def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     if find_spec("distributed") is None:
         pytest.skip("the extra dask is not installed")
-    monkeypatch.setattr("colonnade.transport.workers.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("colonnade.workers.CONNECT_SECONDS", 1)
     with (
         pytest.raises(StudyError, match=r"there is no cluster at tcp://127\.0\.0\.1:9"),
         open_workers(cluster="tcp://127.0.0.1:9"),
     ):
         pass
-    monkeypatch.setattr("colonnade.transport.workers.find_spec", lambda name: None)
+    monkeypatch.setattr("colonnade.workers.find_spec", lambda name: None)
     with (
         pytest.raises(StudyError, match="pip install 'colonnade\\[dask\\]'"),
         open_workers(cluster="tcp://127.0.0.1:9"),

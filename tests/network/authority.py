@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from colonnade.network.site import STARTUP
-from colonnade.network.vouch import PrivateKey, Voucher
+from colonnade.flare.signing import PrivateKey, Voucher
+from colonnade.flare.site import STARTUP
 
 DAY = timedelta(days=1)
 

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
+from colonnade.consent.ledger import Kind, Ledger
+from colonnade.data.table import read_table
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
-from colonnade.ledger import Kind, Ledger
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.study import Study
-from colonnade.table import read_table
 from colonnade.transport.hub import Hub
 from colonnade.transport.journal import OPENED, Journal
 from colonnade.transport.member import Member

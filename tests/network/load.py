@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from colonnade.flare.status import look
 from colonnade.foundation.randomness import Randomness
-from colonnade.network.board import look
 from demo.network import Deployment
 
 LIMIT = 1 << 30

@@ -16,8 +16,8 @@ import threading
 import time
 from pathlib import Path
 
-from colonnade.ledger import Kind, Ledger
-from colonnade.network.board import look
+from colonnade.consent.ledger import Kind, Ledger
+from colonnade.flare.status import look
 from colonnade.transport.journal import OPENED, Journal
 from demo.network import ROOT, Deployment
 

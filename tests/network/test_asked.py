@@ -12,18 +12,18 @@ import typer
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
+from colonnade.analysis.solve import Model
+from colonnade.flare.commands import run
+from colonnade.flare.coordinator import Job, write_job
+from colonnade.flare.deploy import deploy_new
+from colonnade.flare.prediction_request import Asked, read_asked
+from colonnade.flare.provision import SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, Address
+from colonnade.flare.score_job import ScoreServerJob
+from colonnade.flare.server_job import job_name
+from colonnade.flare.site import read_site
+from colonnade.flare.status import Board
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.mechanism.solve import Model
-from colonnade.network.asked import Asked, read_asked
-from colonnade.network.board import Board
-from colonnade.network.commands import run
-from colonnade.network.coordinator import Job, write_job
-from colonnade.network.deploy import deploy_new
-from colonnade.network.provision import SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, Address
-from colonnade.network.score_job import ScoreServerJob
-from colonnade.network.server_job import job_name
-from colonnade.network.site import read_site
 from colonnade.protocol.codes import Code, code_of
 from colonnade.scoring import PublicModel, write_model
 from colonnade.study import Study, read_study

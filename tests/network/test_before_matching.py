@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
+from colonnade.consent.guard import Keeper, foresee
+from colonnade.consent.ledger import Kind
+from colonnade.consent.policy import Policy
 from colonnade.foundation.errors import LedgerError, PolicyError
 from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.schema import Categorical, Numeric, Schema
-from colonnade.ledger import Kind
 from colonnade.mechanism.composition import Cap, charge_of
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
 from colonnade.mechanism.release import write_release
-from colonnade.policy import Policy
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import open_session
 from colonnade.study import Study
 from colonnade.transport.hub import Hub
-from colonnade.transport.keeper import Keeper, foresee
 from colonnade.transport.wire import Push, Ring, Turn, decode_item, decode_request
 from tests.network.wires import PARTIES, Run, Wire, keeper, run, write_study
 

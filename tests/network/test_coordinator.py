@@ -17,11 +17,11 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 
 from colonnade.cli import app
+from colonnade.flare import coordinator
+from colonnade.flare.server_job import COMMAND, RELEASE, Account, ServerJob
+from colonnade.flare.site import COORDINATOR, OUTCOME, Site, read_site
+from colonnade.flare.status import Board
 from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
-from colonnade.network import coordinator
-from colonnade.network.board import Board
-from colonnade.network.server_job import COMMAND, RELEASE, Account, ServerJob
-from colonnade.network.site import COORDINATOR, OUTCOME, Site, read_site
 from tests.network.wires import PARTIES, write_study
 
 VOID = "not all parties had submitted, so that nothing was opened and nothing is spent"
@@ -253,7 +253,7 @@ def test_a_release_that_the_server_cannot_keep(tmp_path: Path, monkeypatch: pyte
     release = SimpleNamespace(provenance={"session": "ab"})
     result = SimpleNamespace(release=release, sent={}, received={}, sentence="the release was opened")
     job = ServerJob()
-    monkeypatch.setattr("colonnade.network.server_job.write_release", lambda _: b"release")
+    monkeypatch.setattr("colonnade.flare.server_job.write_release", lambda _: b"release")
     job._hall = SimpleNamespace(run=lambda stop: result)  # type: ignore[assignment]
     job._site = SimpleNamespace(releases=tmp_path / "releases")  # type: ignore[assignment]
     job._run, job._board = tmp_path / "run", Board(tmp_path / "status.json", "job")

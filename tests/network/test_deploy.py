@@ -19,21 +19,21 @@ import pytest
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
-from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
-from colonnade.network.certificates import check_certificate, probe, server_address
-from colonnade.network.deploy import deploy_new, warnings
-from colonnade.network.launch import KEPT_JOBS, check_local, check_port, clear_old_jobs
-from colonnade.network.papers import policy_file
-from colonnade.network.provision import (
+from colonnade.consent.policy import read_policy
+from colonnade.flare.certificates import check_certificate, probe, server_address
+from colonnade.flare.deploy import deploy_new, warnings
+from colonnade.flare.folder_texts import policy_file
+from colonnade.flare.launch import KEPT_JOBS, check_local, check_port, clear_old_jobs
+from colonnade.flare.provision import (
     PARTY_CLASS,
     SCORE_PARTY_CLASS,
     SCORE_SERVER_CLASS,
     SERVER_CLASS,
     Address,
 )
-from colonnade.network.site import SEED, read_site
-from colonnade.network.standing import alone
-from colonnade.policy import read_policy
+from colonnade.flare.site import SEED, read_site
+from colonnade.flare.standing import alone
+from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.study import read_study
 from tests.network.wires import PARTIES, write_study
 
@@ -190,7 +190,7 @@ def test_foreign_authority(theirs: Path, bank: Path) -> None:
 
 
 def test_two_processes_cannot_serve_one_folder(bank: Path) -> None:
-    hold = f"from pathlib import Path\nfrom colonnade.network.standing import alone\nwith alone(Path({str(bank)!r})):\n"
+    hold = f"from pathlib import Path\nfrom colonnade.flare.standing import alone\nwith alone(Path({str(bank)!r})):\n"
     with alone(bank):
         done = subprocess.run([sys.executable, "-c", f"{hold} pass"], capture_output=True, text=True)
     assert done.returncode == 1 and "is being served by another process already" in done.stderr
@@ -389,7 +389,7 @@ def test_paths_are_quoted_for_the_engine() -> None:
     from nvflare.apis.fl_context import FLContext
     from nvflare.apis.job_launcher_spec import JobProcessArgs
 
-    from colonnade.network.launcher import PartyLauncher, ServerLauncher
+    from colonnade.flare.launcher import PartyLauncher, ServerLauncher
 
     given = {
         JobProcessArgs.EXE_MODULE: ("-m", "some.module"),

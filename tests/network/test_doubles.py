@@ -15,10 +15,10 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.sfm.sfm_endpoint import SfmEndpoint
 
-from colonnade.network.doubles import doubled, watch_server
-from colonnade.network.failures import PARTY_LOGGER, SERVER_LOGGER, failed_party, watch_failures
-from colonnade.network.line import LOGGER, watch_line
-from colonnade.network.provision import Address
+from colonnade.flare.doubles import doubled, watch_server
+from colonnade.flare.failures import PARTY_LOGGER, SERVER_LOGGER, failed_party, watch_failures
+from colonnade.flare.line import LOGGER, watch_line
+from colonnade.flare.provision import Address
 
 ENDPOINT = "nvflare.fuel.f3.sfm.sfm_endpoint"
 MADE = "Connection [CN%05d 127.0.0.1:6089 => 127.0.0.1:5966 SSL localhost] is created: PID: 7"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.ledger import Kind, Ledger
-from colonnade.network.board import look
+from colonnade.consent.ledger import Kind, Ledger
+from colonnade.flare.status import look
 from demo.network import Deployment
 from tests.network.wires import PARTIES, write_study
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.ledger import DataSet, Ledger
+from colonnade.consent.ledger import DataSet, Ledger
+from colonnade.flare.status import look
 from colonnade.mechanism.composition import Cap
-from colonnade.network.board import look
 from demo.network import Deployment
 from tests.network.wires import PARTIES, write_study
 

@@ -10,17 +10,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from colonnade.analysis.solve import Model
+from colonnade.consent.guard import Keeper
+from colonnade.consent.ledger import Kind
+from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.ledger import Kind
-from colonnade.mechanism.solve import Model
 from colonnade.protocol.messages import Envelope, Piece, Plan, Step, body_of, encode_body, masked_from
 from colonnade.protocol.prediction import Consent, Prediction
 from colonnade.scoring import PublicModel, Scores, partial_scores, prediction_of, receivers_scores, score_across
 from colonnade.study import Study
-from colonnade.table import Table, read_table
 from colonnade.transport.journal import Journal
-from colonnade.transport.keeper import Keeper
 from colonnade.transport.score_hub import Handed, ScoreHub
 from colonnade.transport.score_member import ScoreMember
 from colonnade.transport.scores import Opened

@@ -9,16 +9,16 @@ from typing import Any
 import polars as pl
 import pytest
 
+from colonnade.consent.ledger import Booking, Kind, Ledger
+from colonnade.data.table import read_table, table_from
+from colonnade.flare.folder_texts import policy_file, site_file
+from colonnade.flare.readiness import clipping, get_ready, try_releases
+from colonnade.flare.site import PARTY, SERVER, Site, read_site
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, SiteError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
-from colonnade.ledger import Booking, Kind, Ledger
 from colonnade.mechanism.composition import charge_of
-from colonnade.network.papers import policy_file, site_file
-from colonnade.network.readiness import clipping, get_ready, try_releases
-from colonnade.network.site import PARTY, SERVER, Site, read_site
 from colonnade.study import read_study
-from colonnade.table import read_table, table_from
 from colonnade.transport.embedded import run_embedded
 from tests.network.wires import write_study
 
@@ -132,8 +132,8 @@ def test_a_job_tells_of_clipping_and_of_a_release_that_could_not_be_kept(
 ) -> None:
     """The party's job around a session that is played here: its last sentence, for its own people."""
     pytest.importorskip("nvflare", reason="the extra flare is not installed")
-    from colonnade.network import party_job
-    from colonnade.network.board import Board, look
+    from colonnade.flare import party_job
+    from colonnade.flare.status import Board, look
 
     rows = (bank.parent / "bank.csv").read_text().splitlines()
     (bank.parent / "bank.csv").write_text("\n".join([rows[0], "q1,7000", *rows[1:]]) + "\n")

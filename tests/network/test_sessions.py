@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from colonnade.consent.guard import Keeper
+from colonnade.consent.ledger import Kind
+from colonnade.data.table import read_table
 from colonnade.foundation.randomness import Randomness
-from colonnade.ledger import Kind
 from colonnade.mechanism.release import write_release
 from colonnade.protocol.messages import Envelope, Plan, Step, body_of, encode_body
 from colonnade.study import Study
-from colonnade.table import read_table
 from colonnade.transport.embedded import run_embedded
 from colonnade.transport.hub import Hub
-from colonnade.transport.keeper import Keeper
 from colonnade.transport.study_digest import study_digest
 from colonnade.transport.wire import (
     Entry,

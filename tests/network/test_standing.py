@@ -17,16 +17,16 @@ import pytest
 
 pytest.importorskip("psutil", reason="the extra flare is not installed")
 
+from colonnade.consent.guard import Keeper
+from colonnade.consent.ledger import Kind
+from colonnade.flare.commands import _teller
+from colonnade.flare.launch import follow
+from colonnade.flare.standing import RUNNING, Standing, WatchedKeeper, alone, stands, watched, write_starter
+from colonnade.flare.status import Board, Spend, close_board, look
 from colonnade.foundation.errors import PolicyError, StoppedError
-from colonnade.ledger import Kind
-from colonnade.network.board import Board, Spend, close_board, look
-from colonnade.network.commands import _teller
-from colonnade.network.launch import follow
-from colonnade.network.standing import RUNNING, Standing, WatchedKeeper, alone, stands, watched, write_starter
 from colonnade.protocol.codes import Code, code_of
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.transport.hub import Hub
-from colonnade.transport.keeper import Keeper
 from colonnade.transport.wire import Hello, Item, Push, Ring, decode_item, decode_request
 from tests.network.wires import PARTIES, Run, Wire, keeper, run, write_study
 
@@ -104,9 +104,9 @@ def test_second_process_leaves_the_first_ones_number(tmp_path: Path) -> None:
 SITE = """
 import signal, subprocess, sys, threading, time
 from pathlib import Path
-from colonnade.network import stopping
-from colonnade.network.board import replace_board
-from colonnade.network.standing import alone
+from colonnade.flare import stopping
+from colonnade.flare.status import replace_board
+from colonnade.flare.standing import alone
 folder = Path(sys.argv[1])
 stopping.GRACE_SECONDS = 0.3
 # Tests that run in the background inherit signals that are ignored, and these would stay so.

@@ -10,8 +10,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from colonnade.flare.signing import LARGEST_PROOF, PrivateKey, Proof, Voucher, read_proof
 from colonnade.foundation.errors import PolicyError, VouchError
-from colonnade.network.vouch import LARGEST_PROOF, PrivateKey, Proof, Voucher, read_proof
 from colonnade.protocol.codes import Code, code_of
 from tests.network.authority import DAY, Authority, as_deployed, edwards, elliptic, small
 

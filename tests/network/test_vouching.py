@@ -10,20 +10,20 @@ import msgspec
 import numpy as np
 import pytest
 
+from colonnade.consent.guard import Keeper
+from colonnade.consent.ledger import Kind
 from colonnade.crypto.alignment.party import AlignmentParty
+from colonnade.crypto.lattice.slots import Frames, slots
+from colonnade.crypto.lattice.words import Planes, width
 from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.product import Words, centred
-from colonnade.crypto.slots import Frames, slots
-from colonnade.crypto.words import Planes, width
+from colonnade.data.table import read_table
 from colonnade.foundation.randomness import Randomness, Stream
-from colonnade.ledger import Kind
 from colonnade.mechanism.release import write_release
 from colonnade.protocol.messages import Envelope, Masked, Parcel, Plan, Step, body_of, encode_body
 from colonnade.protocol.session import Session
 from colonnade.study import Study
-from colonnade.table import read_table
 from colonnade.transport.hub import Hub
-from colonnade.transport.keeper import Keeper
 from colonnade.transport.vouching import LABEL, MASK_KEY, PASSED, Voucher, Vouching, statement
 from colonnade.transport.wire import Item, Ring, Start, Vouch, decode_item, encode_item
 from tests.network.authority import DAY, Authority, as_deployed

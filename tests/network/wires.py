@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from colonnade.consent.guard import Keeper
+from colonnade.consent.ledger import DataSet, Ledger
+from colonnade.consent.policy import Policy, policy_from
+from colonnade.data.table import read_table
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
-from colonnade.ledger import DataSet, Ledger
 from colonnade.mechanism.release import Release
-from colonnade.policy import Policy, policy_from
 from colonnade.study import Study, read_study
-from colonnade.table import read_table
 from colonnade.transport.hub import Hub, Result
 from colonnade.transport.journal import Journal
-from colonnade.transport.keeper import Keeper
 from colonnade.transport.member import Member
 from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import Patience

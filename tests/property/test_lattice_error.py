@@ -12,7 +12,7 @@ import pytest
 from adversary import Adversary, Floats, layout_from, signed_layout
 from test_sensitivity_search import random_layout, weighted
 
-from colonnade.crypto.lattice_plan import TAU, Parameters, error_factor
+from colonnade.crypto.lattice.parameters import TAU, Parameters, error_factor
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.dissection import Block, dissect, parties_of, traces

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from colonnade.data.table import Table
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.dissection import dissect, traces
 from colonnade.mechanism.moments import Law, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of
 from colonnade.mechanism.sensitivity import sensitivity
-from colonnade.table import Table
 
 NORMS = {"a": 1.5, "b": 0.8}
 WIDTHS = {"a": 6, "b": 4}

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from colonnade.coding import Coding, code_block, corrected
+from colonnade.data.encode import Coding, code_block, corrected
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.mechanism.dissection import Block, dissect, traces

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
@@ -17,7 +18,6 @@ from colonnade.protocol.messages import Envelope
 from colonnade.protocol.party import Party, Summed
 from colonnade.protocol.server import Server
 from colonnade.protocol.session import Session
-from colonnade.table import Table
 
 ROWS = 60
 Drop = Callable[[Envelope], bool]

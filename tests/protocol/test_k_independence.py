@@ -10,15 +10,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
+from colonnade.analysis.solve import solve
+from colonnade.data.table import Table, table_from
 from colonnade.foundation.grid import LARGEST_BOUND
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.solve import solve
 from colonnade.protocol import party, server
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session, open_session
-from colonnade.table import Table, table_from
 from colonnade.transport.embedded import Outcome, run_embedded
 
 LABEL = "y"

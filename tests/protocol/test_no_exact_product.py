@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Categorical, Numeric, Schema
 from colonnade.mechanism.objective import Task
@@ -16,7 +17,6 @@ from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import Envelope
 from colonnade.protocol.party import Party
 from colonnade.protocol.server import Server
-from colonnade.table import Table
 from colonnade.transport.in_process import InProcess
 
 ROWS = 300

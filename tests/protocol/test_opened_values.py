@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.integrity import Study, draw_study, farthest_value, search, try_study
-from colonnade.crypto import lattice_plan
+from colonnade.analysis.solve import solve
+from colonnade.crypto.lattice import parameters as lattice_plan
+from colonnade.data.table import table_from
 from colonnade.foundation.errors import ProductError, ProtocolError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
@@ -20,11 +22,9 @@ from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
-from colonnade.mechanism.solve import solve
 from colonnade.protocol import precision
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session, open_session
-from colonnade.table import table_from
 from colonnade.transport.embedded import run_embedded
 
 

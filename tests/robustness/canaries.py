@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from colonnade.crypto import lattice
 from colonnade.crypto.alignment import frames, ids, oprf, star
+from colonnade.crypto.lattice import product as lattice
 from colonnade.crypto.masks import MaskKeys
+from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness, Stream
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.protocol import party as party_module
-from colonnade.table import Table
 
 FEW = 16
 """Of 512 seeds so many are looked for."""

@@ -12,6 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from colonnade.consent.ledger import Booking, DataSet, Ledger
+from colonnade.data.table import read_table
 from colonnade.foundation.errors import (
     ColonnadeError,
     DataError,
@@ -23,7 +25,6 @@ from colonnade.foundation.errors import (
     StudyError,
 )
 from colonnade.foundation.schema import Numeric, Schema, column_from
-from colonnade.ledger import Booking, DataSet, Ledger
 from colonnade.mechanism.composition import Cap, Charge
 from colonnade.mechanism.plan import check_epsilon
 from colonnade.mechanism.release import read_release, write_sealed
@@ -31,7 +32,6 @@ from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import Envelope, Join, Step, body_of
 from colonnade.protocol.session import open_session
 from colonnade.study import read_study, study_from
-from colonnade.table import read_table
 from fuzz.__main__ import run
 from fuzz.targets import TARGETS, Target, _release, tried
 

@@ -275,9 +275,9 @@ def test_nothing_secret_in_output_and_files_of_the_command_line(tmp_path: Path) 
 
 @pytest.mark.parametrize("damage", ["repeated", "text", "fields", "quote", "missing"])
 def test_nothing_secret_in_refusals_of_a_damaged_file(tmp_path: Path, damage: str) -> None:
+    from colonnade.data.table import read_table
     from colonnade.foundation.errors import DataError
     from colonnade.foundation.schema import Numeric
-    from colonnade.table import read_table
 
     needles = Needles()
     planted(tmp_path, needles)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from colonnade.analysis.solve import solve
 from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.solve import solve
 
 pytestmark = pytest.mark.statistical
 ROWS, WIDTH, RELEASES = 4_000, 8, 24

@@ -8,12 +8,12 @@ import pytest
 from numpy.typing import NDArray
 
 from audit.integrity import Study, record_matrix
+from colonnade.data.table import IntegerColumns, table_from
 from colonnade.foundation.schema import Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.precision import SHARES, rounding_share
 from colonnade.protocol.session import Session, open_session
-from colonnade.table import IntegerColumns, table_from
 
 PARTIES: dict[str, dict[str, Column]] = {
     "a": {"likert": Numeric(1, 5), "age": Numeric(17, 90), "y": Numeric(0, 20)},
@@ -96,7 +96,7 @@ def test_the_same_comparison_rejects_the_nearest_step(monkeypatch: pytest.Monkey
     """The defect that was: every answer 4 of 5 rounded to the same side."""
     half = np.uint32(1 << 31)
     monkeypatch.setattr(
-        "colonnade.coding.Coding.toss", lambda self, start, stop: np.full((stop - start, len(self.rounded)), half)
+        "colonnade.data.encode.Coding.toss", lambda self, start, stop: np.full((stop - start, len(self.rounded)), half)
     )
     study = integer_study(10**6, "full", 1.0, 1e-6)
     session = open_session(study.agreement, 10**6, bytes(32))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from colonnade.analysis.posterior import NoisyEquations, posterior
+from colonnade.analysis.solve import solve
+from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.posterior import NoisyEquations, posterior
-from colonnade.mechanism.solve import solve
 from colonnade.protocol.agreement import Agreement
-from colonnade.table import Table
 from colonnade.transport.embedded import run_embedded
 
 pytestmark = pytest.mark.statistical

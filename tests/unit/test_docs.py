@@ -15,10 +15,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from colonnade.analysis import solve as solving
+from colonnade.analysis.plausible import plausible_records
 from colonnade.foundation.schema import column_from
-from colonnade.mechanism import solve as solving
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.plausible import plausible_records
 from colonnade.study import PARTY_KEYS, STUDY_KEYS, study_from
 from tests.unit.mechanism.releases import make_records, release_of
 

@@ -162,9 +162,9 @@ def lint_with(tmp_path: Path, planted: dict[str, str]) -> subprocess.CompletedPr
         ({"analysis/synthesis.py": "from colonnade.mechanism import noise"}, "What is made of a release"),
         ({"crypto/masks.py": "from colonnade.mechanism import moments"}, "Imports point down only"),
         ({"crypto/plain.py": "from colonnade.crypto import bgn"}, "Backends do not know each other"),
-        ({"mechanism/solve.py": "from colonnade.mechanism import blocks"}, "Making models is post-processing"),
+        ({"analysis/solve.py": "from colonnade.mechanism import blocks"}, "Making models is post-processing"),
         ({"protocol/party.py": "import sqlite3"}, "No input, output, clock"),
-        ({"table.py": "import secrets"}, "One door to randomness"),
+        ({"data/table.py": "import secrets"}, "One door to randomness"),
     ],
     ids=lambda value: next(iter(value), "as it is") if isinstance(value, dict) else "",
 )

@@ -19,10 +19,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from colonnade import ledger as module
+from colonnade.consent import ledger as module
+from colonnade.consent.ledger import GENESIS, Alignment, Booking, DataSet, Kind, Ledger
+from colonnade.data.table import read_table, table_from
 from colonnade.foundation.errors import DataError, LedgerError, PolicyError
 from colonnade.foundation.schema import Numeric, Schema
-from colonnade.ledger import GENESIS, Alignment, Booking, DataSet, Kind, Ledger
 from colonnade.mechanism.composition import (
     Cap,
     Charge,
@@ -36,7 +37,6 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session
-from colonnade.table import read_table, table_from
 from colonnade.transport.embedded import Outcome, run_embedded
 
 FORK = multiprocessing.get_context("fork")

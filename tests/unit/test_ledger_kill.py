@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.ledger import Booking, DataSet, Kind, Ledger
+from colonnade.consent.ledger import Booking, DataSet, Kind, Ledger
 from colonnade.mechanism.composition import Cap, Charge, rho_of_pure
 
 TRACEME, SYSCALL, SETOPTIONS, EXITKILL = 0, 24, 0x4200, 0x100000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from colonnade.analysis.solve import Model
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.release import read_sealed, write_sealed
-from colonnade.mechanism.solve import Model
 from colonnade.report.machine import model_json
 from colonnade.scoring import FORMAT, PublicModel, read_model, write_model
 

@@ -95,7 +95,7 @@ def test_only_force_replaces_a_release(tmp_path: Path) -> None:
 def test_a_run_across_machines_starts_nothing_where_its_release_cannot_lie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from colonnade.network import commands, coordinator, site
+    from colonnade.flare import commands, coordinator, site
 
     def start(*_: Any) -> None:
         raise AssertionError("a session was started")

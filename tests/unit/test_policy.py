@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from colonnade.consent.policy import POLICY_KEYS, Policy, policy_from, read_policy
 from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.schema import Binary, Numeric, Schema
 from colonnade.mechanism.composition import Cap, Rule, charge_of
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import View
-from colonnade.policy import POLICY_KEYS, Policy, policy_from, read_policy
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session, open_session
 

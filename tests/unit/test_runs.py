@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 
 from colonnade import runs
+from colonnade.analysis.solve import solve
+from colonnade.consent.ledger import DataSet, Ledger
+from colonnade.consent.policy import read_policy
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.ledger import DataSet, Ledger
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
-from colonnade.mechanism.solve import solve
-from colonnade.policy import read_policy
 from colonnade.scoring import publish
 from colonnade.study import Study, read_study
 

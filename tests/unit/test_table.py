@@ -11,8 +11,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from colonnade import reading, spool, table
-from colonnade.coding import Coding
+from colonnade.data import reading, table
+from colonnade.data import store as spool
+from colonnade.data.encode import Coding
+from colonnade.data.table import IntegerColumns, Table, Unread, open_table, read_table, table_from
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.randomness import Stream
@@ -20,7 +22,6 @@ from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.moments import Attribute, Kind, Layout, Role
 from colonnade.protocol.party import Summed, _gram
-from colonnade.table import IntegerColumns, Table, Unread, open_table, read_table, table_from
 
 ROWS = 9_000
 COLUMNS: dict[str, Column] = {

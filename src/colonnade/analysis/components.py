@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from colonnade.analysis.denoise import denoise
 from colonnade.analysis.released import Released
-from colonnade.mechanism.denoise import denoise
+from colonnade.analysis.spectra import eigen
 from colonnade.mechanism.moments import Floats, Role
-from colonnade.mechanism.spectra import eigen
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ import numpy as np
 from colonnade.analysis.draws import seeded
 from colonnade.analysis.glm import LogPartition, Penalty, bernoulli, categories, fit_moments, gaussian, poisson
 from colonnade.analysis.numbers import bin_means, encode_levels, fill_numbers
+from colonnade.analysis.plausible import plausible_records
 from colonnade.analysis.released import Released
+from colonnade.analysis.solve import Model
 from colonnade.analysis.synthesis import Fitted, draw_levels, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.moments import Floats, Kind
-from colonnade.mechanism.plausible import plausible_records
-from colonnade.mechanism.solve import Model
 
 TASKS = ("linear", "logistic", "multinomial", "poisson")
 PENALTIES = ("ridge", "lasso", "elastic-net")

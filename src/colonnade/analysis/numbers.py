@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from colonnade.analysis.draws import uniform
+from colonnade.analysis.plausible import draw_signed
 from colonnade.analysis.tables import Tables
 from colonnade.analysis.walk import Levels
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.moments import Floats
-from colonnade.mechanism.plausible import draw_signed
 
 RIDGE = 1e-6
 PIECES = 64

@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
+from colonnade.analysis.denoise import holds_indicators
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.schema import Column, Numeric, Schema
-from colonnade.mechanism.denoise import holds_indicators
 from colonnade.mechanism.moments import Law, Layout, Moments
 from colonnade.mechanism.release import Release
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from colonnade.analysis.bounded import GAUSSIAN_SHAPE, count_intervals
+from colonnade.analysis.denoise import Estimate, denoise
 from colonnade.analysis.released import Released
+from colonnade.analysis.shrinkage import Deviations, shrink
 from colonnade.foundation.errors import ReleaseError
-from colonnade.mechanism.denoise import Estimate, denoise
 from colonnade.mechanism.moments import Floats
-from colonnade.mechanism.shrinkage import Deviations, shrink
 
 FITTING_STEPS = 60
 

@@ -16,11 +16,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.crypto.product import Integers
+from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.mechanism.moments import Law
 from colonnade.protocol.session import Session
-from colonnade.table import Table, table_from
 
 Floats = NDArray[np.float64]
 Record = dict[str, dict[str, Any]]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.crypto.product import Integers, Words, centred
+from colonnade.data.table import Table
 from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol import party as party_module
@@ -21,7 +22,6 @@ from colonnade.protocol.messages import SUBMIT, Assembly, Envelope, Go, Masked, 
 from colonnade.protocol.party import Party
 from colonnade.protocol.server import Server
 from colonnade.protocol.session import Session, open_session
-from colonnade.table import Table
 from colonnade.transport.in_process import InProcess
 
 LARGEST_SUBMISSION = 1 << 32

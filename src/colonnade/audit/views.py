@@ -13,11 +13,11 @@ from colonnade.audit.bounds import CONFIDENCE, lower_bound
 from colonnade.audit.likelihood import Ratio, bare_noise
 from colonnade.audit.pairs import Climber, Pair, exact_vector, tables_with
 from colonnade.audit.transcript import Sample, collect
+from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.plan import View
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session, open_session
-from colonnade.table import Table
 
 Floats = NDArray[np.float64]
 ASKS = 4

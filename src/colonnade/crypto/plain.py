@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto.parcels import (
+from colonnade.crypto.frames import (
     HEADER,
     check_party,
     check_round,

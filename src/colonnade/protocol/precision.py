@@ -7,7 +7,7 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from colonnade.crypto import lattice
+from colonnade.crypto.lattice import product as lattice
 from colonnade.crypto.product import ProductSpec
 from colonnade.foundation.errors import ProductError, StudyError
 from colonnade.foundation.grid import LARGEST_BOUND, Grid, rounded_norm

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from colonnade.crypto.lattice import LatticeParty, LatticeServer
+from colonnade.crypto.lattice.product import LatticeParty, LatticeServer
 from colonnade.crypto.plain import PlainParty, PlainServer
 from colonnade.crypto.product import PartyProduct, ProductSpec, ServerProduct
 from colonnade.foundation.errors import StudyError
@@ -13,15 +13,15 @@ def party_product(name: str, device: str = "cpu", spec: ProductSpec | None = Non
     if device != "cpu":
         if name != "lattice":
             raise StudyError(f'device {device} serves product "lattice", got product="{name}"')
-        from colonnade.crypto.device import DeviceParty
+        from colonnade.crypto.lattice.device import DeviceParty
 
         return DeviceParty
     if name == "bgn":
-        from colonnade.crypto.bgn import BgnParty
+        from colonnade.crypto.bgn.product import BgnParty
 
         return BgnParty
     if name == "lattice" and spec is not None:
-        from colonnade.crypto.compiled import best_party
+        from colonnade.crypto.lattice.compiled import best_party
 
         return best_party(spec)
     return {"lattice": LatticeParty, "plain": PlainParty}[name]
@@ -29,7 +29,7 @@ def party_product(name: str, device: str = "cpu", spec: ProductSpec | None = Non
 
 def server_product(name: str) -> type[ServerProduct]:
     if name == "bgn":
-        from colonnade.crypto.bgn import BgnServer
+        from colonnade.crypto.bgn.product import BgnServer
 
         return BgnServer
     return {"lattice": LatticeServer, "plain": PlainServer}[name]

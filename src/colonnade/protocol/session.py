@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.crypto import lattice
+from colonnade.crypto.lattice import product as lattice
 from colonnade.crypto.product import Cross, Integers, ProductSpec
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.blocks import IntegerNoise

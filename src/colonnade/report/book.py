@@ -15,9 +15,9 @@ from colonnade.report.screen import print_json, stderr, stdout
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from colonnade.ledger import Account, Entry, Ledger, Line
+    from colonnade.consent.guard import Keeper
+    from colonnade.consent.ledger import Account, Entry, Ledger, Line
     from colonnade.mechanism.composition import Cap, Spent
-    from colonnade.transport.keeper import Keeper
 
 SHORT = 16
 """Characters of a session id that a table shows, and that name a session on the command line."""
@@ -119,7 +119,7 @@ def settle(
     json: Json = False,
 ) -> None:
     """Append how a booked session ended. What is void no longer counts, so the server must have confirmed it."""
-    from colonnade.ledger import Kind
+    from colonnade.consent.ledger import Kind
 
     book = _open(ledger)
     if ending is Ending.VOID and not reason.strip():
@@ -178,7 +178,7 @@ def spent_line(keeper: Keeper, spent: Spent) -> str:
 
 
 def _open(path: Path) -> Ledger:
-    from colonnade.ledger import Ledger
+    from colonnade.consent.ledger import Ledger
 
     if not path.is_file():
         raise LedgerError(f"there is no ledger {path}")
@@ -225,7 +225,7 @@ def _accounts(accounts: list[Account]) -> RenderableType:
 def _lines(lines: list[Line]) -> RenderableType:
     from rich.text import Text
 
-    from colonnade.ledger import Note
+    from colonnade.consent.ledger import Note
     from colonnade.report.text import epsilon_text, tidy_table, titled
 
     table = tidy_table("entry", "time", "what", "session", "study", "party", "epsilon", "reason", right=(0, 6))

@@ -10,7 +10,7 @@ from rich.text import Text
 from colonnade.report.text import tidy_table, titled
 
 if TYPE_CHECKING:
-    from colonnade.mechanism.intervals import Interval, Intervals
+    from colonnade.analysis.intervals import Interval, Intervals
 
 DROWNED = "noise drowns it"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from colonnade.crypto.alignment.sizes import Sizes
-from colonnade.crypto.bgn import planned_bytes
-from colonnade.crypto.bgn_cost import predicted_seconds
+from colonnade.crypto.bgn.cost import predicted_seconds
+from colonnade.crypto.bgn.product import planned_bytes
+from colonnade.crypto.lattice.slots import BLOCK
+from colonnade.crypto.lattice.words import width
 from colonnade.crypto.product import ProductSpec
-from colonnade.crypto.slots import BLOCK
-from colonnade.crypto.words import width
 from colonnade.foundation.matching import HYBRID, NONE
 from colonnade.protocol.session import Session
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import polars as pl
 
+from colonnade.data.reading import reason, scan
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.shown import OPEN
-from colonnade.reading import reason, scan
 
 UNKNOWN = f'"{OPEN}"'
 MOST_LEVELS = 64

@@ -14,14 +14,14 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.released import Released
+from colonnade.analysis.solve import solve
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.schema import Binary, Column, Numeric
-from colonnade.mechanism.intervals import Intervals, intervals
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
-from colonnade.mechanism.solve import solve
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session import Session
 from colonnade.report.certainty import DROWNED, heading_of, sentences

@@ -13,10 +13,10 @@ from colonnade.foundation.parts import local_path
 from colonnade.report.screen import print_json, stderr, stdout
 
 if TYPE_CHECKING:
+    from colonnade.analysis.intervals import Intervals
     from colonnade.analysis.released import Released
-    from colonnade.mechanism.intervals import Intervals
+    from colonnade.analysis.solve import Model
     from colonnade.mechanism.release import Release
-    from colonnade.mechanism.solve import Model
 
 PATH_RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 PATH_PENALTIES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
@@ -271,8 +271,8 @@ class _Asked:
 
     def model(self, strength: float | None) -> Model:
         if self.simple:
+            from colonnade.analysis.solve import solve
             from colonnade.mechanism.objective import Task
-            from colonnade.mechanism.solve import solve
 
             moments = self.release.moments()
             return solve(
@@ -284,15 +284,15 @@ class _Asked:
         """How sure the coefficients are; None for models that have no intervals."""
         if not self.simple:
             return None
-        from colonnade.mechanism.intervals import intervals
+        from colonnade.analysis.intervals import intervals
         from colonnade.mechanism.objective import Task
 
         return intervals(self.release.moments(), Task(self.task), features=self.features, label=self.label)
 
     def path(self) -> list[Model]:
         if self.simple:
+            from colonnade.analysis.solve import ridge_path
             from colonnade.mechanism.objective import Task
-            from colonnade.mechanism.solve import ridge_path
 
             moments = self.release.moments()
             return list(ridge_path(moments, Task(self.task), PATH_RIDGES, features=self.features, label=self.label))

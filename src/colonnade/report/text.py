@@ -14,7 +14,7 @@ from rich.text import Text
 from colonnade.foundation.schema import Binary, Categorical, Numeric
 
 if TYPE_CHECKING:
-    from colonnade.mechanism.solve import Model
+    from colonnade.analysis.solve import Model
     from colonnade.scoring import PublicModel
 
 VIEWS = {"outsider": "outsider", "server": "server", "party": "another party", "coalition": "coalition"}

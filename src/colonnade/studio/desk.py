@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from colonnade.consent.ledger import Account, Entry, Ledger
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.shown import OPEN
-from colonnade.ledger import Account, Entry, Ledger
 from colonnade.mechanism.release import FORMAT, Release, read_release
 from colonnade.report.drafts import draft_columns
 from colonnade.report.output import places, read_whole

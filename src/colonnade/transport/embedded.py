@@ -10,7 +10,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.consent.guard import Keeper, refusing
 from colonnade.crypto.alignment import align_in_process
+from colonnade.data.table import Table
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.randomness import Randomness
@@ -21,9 +23,7 @@ from colonnade.protocol.codes import code_of, sentence_of
 from colonnade.protocol.party import Consent, Party
 from colonnade.protocol.server import Server
 from colonnade.protocol.session import Session, plan_once
-from colonnade.table import Table
 from colonnade.transport.in_process import InProcess, Traffic
-from colonnade.transport.keeper import Keeper, refusing
 
 Watch = Callable[[str, float], None]
 """Called with a step's name and the share of it that is done."""

@@ -8,17 +8,17 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.consent.guard import Keeper, foresee, refusing
+from colonnade.consent.ledger import Kind, Ledger
+from colonnade.consent.policy import Policy
+from colonnade.data.table import Table
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, ProtocolError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.ledger import Kind, Ledger
 from colonnade.mechanism.release import Release
-from colonnade.policy import Policy
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.party import Consent, Party
 from colonnade.protocol.session import Session
-from colonnade.table import Table
-from colonnade.transport.keeper import Keeper, foresee, refusing
 from colonnade.transport.seat import Call, Seat, Watch
 from colonnade.transport.study_digest import study_digest
 from colonnade.transport.vouching import Voucher

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.consent.guard import refusing
+from colonnade.data.table import Table
 from colonnade.foundation.errors import ColonnadeError, PolicyError, ProtocolError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.messages import Step
 from colonnade.protocol.party import State
 from colonnade.protocol.prediction import Consent, Floats, Prediction, ScoringParty
-from colonnade.table import Table
-from colonnade.transport.keeper import refusing
 from colonnade.transport.score_hub import without_scores
 from colonnade.transport.scores import Opened
 from colonnade.transport.seat import Call, Seat, Watch

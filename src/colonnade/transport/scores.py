@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.prediction import Consent, Floats, Prediction, ScoringParty
 from colonnade.protocol.prediction_server import ScoringServer
-from colonnade.table import Table
 from colonnade.transport.embedded import Watch, match
 from colonnade.transport.in_process import Carrier
 

@@ -12,16 +12,16 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.consent.guard import refusing
 from colonnade.crypto.alignment import AlignmentParty
+from colonnade.data.table import Table
 from colonnade.foundation.errors import ColonnadeError, PolicyError, ProtocolError, StudyError
 from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.codes import Code, code_of
 from colonnade.protocol.messages import Envelope, Join, Plan, Step, body_of
 from colonnade.protocol.party import State
-from colonnade.table import Table
 from colonnade.transport.in_process import Member as Role
-from colonnade.transport.keeper import refusing
 from colonnade.transport.vouching import ALIGNMENT, SESSION, Voucher, Vouching
 from colonnade.transport.wire import (
     ENTRY_MEANING,

@@ -18,12 +18,12 @@ from colonnade.analysis.numbers import within_bins
 from colonnade.analysis.released import Released
 from colonnade.analysis.synthesis import Fitted, draw_levels, fit_release, synthesize
 from colonnade.analysis.tables import Tables
+from colonnade.data.table import table_from
 from colonnade.foundation.errors import ColonnadeError, ReleaseError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.protocol.agreement import Agreement
-from colonnade.table import table_from
 from colonnade.transport.embedded import run_embedded
 
 N = 6000

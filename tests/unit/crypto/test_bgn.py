@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from product_sessions import Relay, Sent, Session, arrays, run
 
-from colonnade.crypto import bgn
-from colonnade.crypto.bgn import BgnParty, BgnServer
-from colonnade.crypto.bgn_cost import MEASURED, calibrate, predicted_seconds
-from colonnade.crypto.logarithm import SmallLogarithm
-from colonnade.crypto.pairing import CURVES, Curve, curve
-from colonnade.crypto.parcels import HEADER, pack
+from colonnade.crypto.bgn import product as bgn
+from colonnade.crypto.bgn.cost import MEASURED, calibrate, predicted_seconds
+from colonnade.crypto.bgn.logarithm import SmallLogarithm
+from colonnade.crypto.bgn.pairing import CURVES, Curve, curve
+from colonnade.crypto.bgn.product import BgnParty, BgnServer
+from colonnade.crypto.frames import HEADER, pack
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import MessageError, ProductError
 from colonnade.foundation.randomness import Randomness

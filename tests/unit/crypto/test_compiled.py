@@ -10,20 +10,20 @@ import pytest
 from numpy.typing import NDArray
 from product_sessions import Relay, Session
 
-from colonnade.crypto import lattice_plan
-from colonnade.crypto.compiled import WORTHWHILE, CompiledParty, best_party
-from colonnade.crypto.kernels import Kernels, NumpyKernels
-from colonnade.crypto.lattice import LatticeParty, LatticeServer
-from colonnade.crypto.lattice_plan import N, fft_error, multiply_limbs, seal_limbs, uniform_norm
+from colonnade.crypto.lattice import parameters as lattice_plan
+from colonnade.crypto.lattice.compiled import WORTHWHILE, CompiledParty, best_party
+from colonnade.crypto.lattice.kernels import Kernels, NumpyKernels
+from colonnade.crypto.lattice.parameters import N, fft_error, multiply_limbs, seal_limbs, uniform_norm
+from colonnade.crypto.lattice.product import LatticeParty, LatticeServer
+from colonnade.crypto.lattice.words import Planes, Scratch
 from colonnade.crypto.product import Cross, ProductSpec
-from colonnade.crypto.words import Planes, Scratch
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.products import party_product
 
 pytest.importorskip("numba")
 
-from colonnade.crypto import loops
-from colonnade.crypto.compiled import CompiledKernels
+from colonnade.crypto.lattice import loops
+from colonnade.crypto.lattice.compiled import CompiledKernels
 
 
 def work(kernels: Kernels, bits: int, columns: int, message: np.dtype) -> list[NDArray[np.uint64]]:

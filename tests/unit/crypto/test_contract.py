@@ -11,7 +11,9 @@ import pytest
 from product_sessions import ArrayColumns, MakeParty, MakeServer, Relay, Sent, Session, arrays
 from scipy import stats
 
-from colonnade.crypto import bgn, lattice, plain
+from colonnade.crypto import plain
+from colonnade.crypto.bgn import product as bgn
+from colonnade.crypto.lattice import product as lattice
 from colonnade.crypto.product import SERVER, ProductSpec, centred
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.randomness import Randomness

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from product_sessions import ArrayColumns, Relay, Session
 
-from colonnade.crypto.device import SLACK, DeviceKernels, DeviceParty, agrees, even, require_cuda
-from colonnade.crypto.lattice import LatticeParty, LatticeServer
-from colonnade.crypto.lattice_plan import (
+from colonnade.crypto.lattice.device import SLACK, DeviceKernels, DeviceParty, agrees, even, require_cuda
+from colonnade.crypto.lattice.parameters import (
     MODULUS_BITS,
     NORM_SLACK,
     SECRET_VARIANCE,
@@ -23,6 +22,7 @@ from colonnade.crypto.lattice_plan import (
     seal_limbs,
     uniform_norm,
 )
+from colonnade.crypto.lattice.product import LatticeParty, LatticeServer
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
@@ -99,7 +99,7 @@ def test_wide_tables_are_cut_by_columns_too() -> None:
 
 def test_an_unseeded_piece_done_again_is_the_same_again() -> None:
     """A worker that is lost after it sealed must not leave a second sealing with other errors."""
-    from colonnade.crypto.lattice_work import seal_piece
+    from colonnade.crypto.lattice.work import seal_piece
 
     given = Session.make(parties=2, rows=5000, widths=(2, 2), bound=7, modulus_bits=40, gain=600)
     party = LatticeParty(given.spec, 0, ArrayColumns(given.data[0]), given.noise[0], Randomness())
@@ -115,7 +115,7 @@ def test_an_unseeded_piece_done_again_is_the_same_again() -> None:
     parcels = list(party.send("seal"))
     assert len(parcels) == len(seen)
     assert all(first == again for first, again in seen)
-    assert seal_piece.__module__ == "colonnade.crypto.lattice_work"
+    assert seal_piece.__module__ == "colonnade.crypto.lattice.work"
 
 
 @pytest.mark.parametrize("modulus_bits", MODULUS_BITS)

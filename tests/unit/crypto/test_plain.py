@@ -10,7 +10,7 @@ import pytest
 from product_sessions import ArrayColumns, Relay, Sent, Session, run
 
 from colonnade.crypto import plain
-from colonnade.crypto.parcels import HEADER, pack
+from colonnade.crypto.frames import HEADER, pack
 from colonnade.crypto.plain import PlainParty, PlainServer
 from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.foundation.errors import MessageError, ProductError

@@ -180,7 +180,7 @@ def test_the_code_digest_sees_statements_and_no_comments(tmp_path, monkeypatch):
     file = tmp_path / "src" / "colonnade" / "table.py"
     file.parent.mkdir(parents=True)
     monkeypatch.setattr(store, "ROOT", tmp_path)
-    monkeypatch.setattr(store, "decided_by", lambda method: ("src/colonnade/table.py",))
+    monkeypatch.setattr(store, "decided_by", lambda method: ("src/colonnade/data/table.py",))
     digests = []
     for text in ("x = 1\n", '"""Doc."""\n# why\nx = 1\n', "x = 2\n"):
         file.write_text(text)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade.mechanism.denoise import complete, denoise
+from colonnade.analysis.denoise import complete, denoise
+from colonnade.analysis.shrinkage import Deviations, bounded_mean, onto_simplex, shrink
 from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role, Trace
-from colonnade.mechanism.shrinkage import Deviations, bounded_mean, onto_simplex, shrink
 from tests.unit.mechanism.releases import make_records, release, release_of
 
 RECORDS = make_records(4000, 1, logistic=True)

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from colonnade.analysis.contrasts import Contrast, noisy_covariance
+from colonnade.analysis.denoise import complete
+from colonnade.analysis.intervals import DISCRIMINANT, LEAST_SQUARES, intervals
+from colonnade.analysis.reduction import columns_of, groups_of, loudness, whole_columns
 from colonnade.foundation.errors import StudyError
-from colonnade.mechanism.contrasts import Contrast, noisy_covariance
-from colonnade.mechanism.denoise import complete
-from colonnade.mechanism.intervals import DISCRIMINANT, LEAST_SQUARES, intervals
 from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Moments, Role, Trace
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.reduction import columns_of, groups_of, loudness, whole_columns
 from tests.unit.mechanism.releases import make_records, release, release_of, stds
 
 QUIET, LOUD = 2.0, 60.0

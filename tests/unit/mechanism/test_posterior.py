@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from colonnade.mechanism.posterior import POWERS, NoisyEquations, posterior, prior_shapes
+from colonnade.analysis.posterior import POWERS, NoisyEquations, posterior, prior_shapes
 
 VARIANCES = np.concatenate([np.full(12, 0.25), np.full(12, 0.0025)])
 

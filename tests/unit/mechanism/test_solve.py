@@ -10,13 +10,13 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
+from colonnade.analysis.denoise import denoise
+from colonnade.analysis.equations import chosen_attributes, coordinates_of, equations, target_of
+from colonnade.analysis.plausible import plausible_records
+from colonnade.analysis.solve import METHODS, Model, ridge_path, solve
 from colonnade.foundation.errors import ReleaseError, StudyError
-from colonnade.mechanism.denoise import denoise
-from colonnade.mechanism.equations import chosen_attributes, coordinates_of, equations, target_of
 from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.plausible import plausible_records
-from colonnade.mechanism.solve import METHODS, Model, ridge_path, solve
 from tests.unit.mechanism.releases import Records, make_records, release, release_of
 
 LINEAR = make_records(6000, 3, logistic=False)

@@ -1,0 +1,199 @@
+"""Weights of a linear fit when both sides of the normal equations are noisy, by empirical Bayes.
+
+C is the covariance of the features and c their covariance with the target, per record, both seen with noise of known
+variance. With w ~ N(0, t^2 P) the right-hand side is
+
+    c = C w + e,   Var e = s^2 C / n (sampling) + diag(a) (noise on c) + diag(V w^2) (noise on C, times w)
+
+and w is its posterior mean, averaged over t and P by the likelihood that each gives to c (every order of magnitude of
+t counts the same beforehand). Nothing is tuned: the noise is known, and when it drowns the signal the small t, which
+leave the trivial model, weigh as much as the large ones. No t counts under which the features would explain more than
+the target's whole variance: then the noise that the fit lets in adds at most a quarter of it (proofs/trivial_bound.md).
+
+P is one of two: equal weights (ridge in the units of the encoding), or the inverse root of each attribute's own
+covariance, half way to equal explained variance (Zellner's g-prior), under which rare levels may weigh more, but not
+without limit. Half of the variance of an ordered attribute's weights (bins of a number) is shared by its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from colonnade.analysis.spectra import eigen, eigenvalues, joint_eigen
+from colonnade.foundation.proof import proven
+from colonnade.mechanism.moments import Floats
+
+SPREADS = np.geomspace(1e-5, 1e3, 321)
+"""Grid of t, and t = 0 besides."""
+POWERS = (0.0, 0.5)
+"""P is an attribute's own covariance to minus these."""
+ROUNDS = 6
+"""Rounds of w -> noise of C w -> w."""
+NEGLIGIBLE = 1e-9
+FLOOR = 1e-15
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Weights, with the spread of their prior and how many of them the data decides."""
+
+    weights: Floats
+    spread: float
+    freedom: float
+
+
+@dataclass(frozen=True)
+class NoisyEquations:
+    """C w = c per record, with the variances of the noise on each entry of both."""
+
+    gram: Floats
+    right: Floats
+    gram_noise: Floats
+    right_noise: Floats
+    sampling: float
+    """Variance of the target over the number of records: the sampling noise of c is at most this times C."""
+    groups: tuple[int, ...]
+    """The attribute of each column."""
+    ordered: frozenset[int] = frozenset()
+    """Attributes whose levels have an order."""
+    explainable: float = float("inf")
+    """The largest variance of the target that the release leaves possible."""
+
+
+@proven("trivial_bound")
+def posterior(equations: NoisyEquations, powers: Sequence[float] = POWERS) -> Fit:
+    """The posterior mean of w; `powers` are the shapes in question."""
+    gram, right = equations.gram, equations.right
+    priors = prior_shapes(gram, equations.groups, equations.ordered, powers)
+    fit = Fit(np.zeros_like(right), 0.0, 0.0)
+    squares = np.zeros_like(right)
+    for _ in range(ROUNDS):
+        noise = equations.right_noise + equations.gram_noise @ squares
+        fit = _average([_posteriors(equations, prior, noise) for prior in priors])
+        if not equations.gram_noise.any():
+            break
+        # Half a step: a whole one may swing between too large and too small weights.
+        squares = 0.5 * (squares + fit.weights**2)
+    return fit
+
+
+def prior_shapes(
+    gram: Floats, groups: Sequence[int], ordered: frozenset[int] = frozenset(), powers: Sequence[float] = POWERS
+) -> list[Floats]:
+    """Each P in question; those that are alike up to scale once, as for numbers of equal variance."""
+    kept: list[Floats] = []
+    for power in powers:
+        shape = _shape(gram, groups, ordered, power)
+        scaled = shape / max(float(np.trace(shape)), FLOOR)
+        if not any(np.allclose(scaled, k / max(float(np.trace(k)), FLOOR), rtol=0.0, atol=1e-8) for k in kept):
+            kept.append(shape)
+    return kept
+
+
+def _shape(gram: Floats, groups: Sequence[int], ordered: frozenset[int], power: float) -> Floats:
+    """A negative power of each attribute's own block of C, zero where the block is."""
+    shape = np.zeros_like(gram)
+    member = np.asarray(groups)
+    scale = float(np.max(np.diag(gram), initial=0.0))
+    for group in np.unique(member):
+        at = np.ix_(member == group, member == group)
+        values, vectors = np.linalg.eigh(gram[at])
+        usable = values > NEGLIGIBLE * scale
+        raised = np.where(usable, np.where(usable, values, 1.0) ** -power, 0.0)
+        shape[at] = (vectors * raised) @ vectors.T
+        if int(group) in ordered:
+            level = np.arange(len(values))
+            near = np.exp(-np.abs(level[:, None] - level) * 2.0 / len(values))
+            own = np.sqrt(np.diag(shape[at]))
+            shape[at] = 0.5 * np.outer(own, own) * (near + np.eye(len(values)))
+    return shape
+
+
+@dataclass(frozen=True)
+class _Posteriors:
+    """For one P and every t on the grid: log-likelihood and effective number of weights; the mean of w given t."""
+
+    evidence: Floats
+    spreads: Floats
+    freedom: Floats
+    shrunk: Floats
+    """One row for each t, in coordinates that `back` turns into weights."""
+    back: Floats
+
+
+def _posteriors(equations: NoisyEquations, prior: Floats, noise: Floats) -> _Posteriors:
+    """t^2 P C (t^2 C P C + sampling + noise)^-1 c for every t under which no more is explained than there is."""
+    gram = equations.gram
+    base = equations.sampling * gram + np.diag(noise)
+    # Numbers are per record and of order 1: what is below the floor is rounding.
+    floor = max(NEGLIGIBLE * float(np.trace(base)) / len(base), FLOOR)
+    mapped = prior @ gram
+    values, vectors = joint_eigen(gram @ mapped, base + floor * np.eye(len(base)))
+    rotated = vectors.T @ equations.right
+    widest = np.sqrt(equations.explainable / max(float((prior * gram).sum()), FLOOR))
+    spreads = np.concatenate([[0.0], SPREADS[widest >= SPREADS]])
+    total = 1.0 + spreads[:, None] ** 2 * np.maximum(values, 0.0)
+    # A shape with more t below its limit is not likelier for that.
+    evidence = -0.5 * (np.log(total) + rotated**2 / total).sum(axis=1) - np.log(len(spreads))
+    shrunk = spreads[:, None] ** 2 / total * rotated
+    return _Posteriors(evidence, spreads, (1.0 - 1.0 / total).sum(axis=1), shrunk, mapped @ vectors)
+
+
+def _average(cases: Sequence[_Posteriors]) -> Fit:
+    """The mean over every P and t by their likelihood."""
+    top = max(float(case.evidence.max()) for case in cases)
+    chances = [np.exp(case.evidence - top) for case in cases]
+    whole = sum(float(chance.sum()) for chance in chances)
+    weights = np.zeros(len(cases[0].back))
+    spread = freedom = 0.0
+    for case, chance in zip(cases, chances, strict=True):
+        weights += case.back @ (chance @ case.shrunk) / whole
+        spread += float(chance @ case.spreads) / whole
+        freedom += float(chance @ case.freedom) / whole
+    return Fit(weights, spread, freedom)
+
+
+def widened(equations: NoisyEquations, fit: Fit, raw: Floats, raw_noise: Floats) -> NoisyEquations:
+    """C stretched along Cw where the raw, unbiased C says that w'Cw is larger than the shrunk one does.
+
+    Shrinkage forgets that features which follow the target follow each other; a single number, w'Cw, can still be read
+    from the raw C. Its excess is believed by positive-part James-Stein.
+    """
+    w = fit.weights
+    direction = equations.gram @ w
+    modelled = float(w @ direction)
+    variance = 2.0 * float(w**2 @ raw_noise @ w**2)
+    excess = float(w @ raw @ w) - modelled
+    if modelled <= 0 or excess <= 0 or excess**2 <= variance:
+        return equations
+    believed = excess - variance / excess
+    return replace(equations, gram=equations.gram + (believed / modelled**2) * np.outer(direction, direction))
+
+
+def ridge_weights(gram: Floats, right: Floats, ridge: float) -> Floats:
+    """Ordinary ridge regression with a given penalty per record; directions without information get no weight."""
+    values, vectors = eigen(gram)
+    shifted = values + ridge
+    usable = shifted > 1e-10 * max(float(shifted[-1]), 1e-300)
+    inverse = np.where(usable, 1.0 / np.where(usable, shifted, 1.0), 0.0)
+    result: Floats = vectors @ (inverse * (vectors.T @ right))
+    return result
+
+
+def equivalent_ridge(gram: Floats, freedom: float) -> float:
+    """The ridge penalty whose effective number of parameters, tr C (C + ridge)^-1, is the given one."""
+    values = np.maximum(eigenvalues(gram), 0.0)
+    top = float(values[-1])
+    if top <= 0 or freedom <= 0:
+        return float("inf")
+    low, high = 1e-12 * top, 1e12 * top
+    for _ in range(100):
+        middle = float(np.sqrt(low * high))
+        if (values / (values + middle)).sum() > freedom:
+            low = middle
+        else:
+            high = middle
+    return float(np.sqrt(low * high))

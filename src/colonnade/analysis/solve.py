@@ -1,0 +1,263 @@
+"""Alg. 1, line 17: from the noisy moments to a model. Everything here is post-processing and costs no privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit
+
+from colonnade.analysis.denoise import Estimate, complete, denoise
+from colonnade.analysis.equations import (
+    Target,
+    chosen_attributes,
+    coordinates_of,
+    equations,
+    known_means,
+    possible,
+    raw_gram,
+    target_of,
+)
+from colonnade.analysis.explained import Refit, explained
+from colonnade.analysis.logistic import SHAPES, LogOdds, cautious, discriminant, log_odds
+from colonnade.analysis.plausible import plausible_records, with_target
+from colonnade.analysis.posterior import Fit, NoisyEquations, equivalent_ridge, posterior, ridge_weights, widened
+from colonnade.analysis.shrinkage import bounded_mean
+from colonnade.foundation.errors import StudyError
+from colonnade.mechanism.moments import Floats, Kind, Layout, Moments
+from colonnade.mechanism.objective import Task
+
+METHODS = ("default", "zhang", "raw")
+RECORDS = 8192
+"""Plausible records that stand for the features' law in a logistic fit."""
+MOST_COLUMNS = 300
+"""Above this a logistic fit takes the features as Gaussian: the linear discriminant."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted model in encoded units: numerics in [-1, 1], indicators 0 or 1, a linear target in [-1, 1]."""
+
+    task: str
+    label: str
+    features: tuple[str, ...]
+    coefficients: tuple[float, ...]
+    intercept: float
+    method: str
+    ridge: float
+    """Penalty per record with as many effective parameters as the fit used; infinite for the trivial model."""
+    freedom: float
+    """Effective number of parameters that the release decided."""
+    r_squared: float
+    """Share of the target's variance that a linear fit explains on the records, by the release; nan where unknown."""
+    r_squared_interval: tuple[float, float] | None = None
+    """95% interval of `r_squared`; a model without one says nothing about its R^2."""
+
+    def decision(self, encoded: Floats) -> Floats:
+        """Predicted label of a linear model, log-odds of a logistic one."""
+        result: Floats = np.asarray(encoded, dtype=np.float64) @ np.array(self.coefficients) + self.intercept
+        return result
+
+    def predict(self, encoded: Floats) -> Floats:
+        """Label clipped to its public range, or probability of the positive class."""
+        value = self.decision(encoded)
+        result: Floats = np.clip(value, -1.0, 1.0) if self.task == Task.LINEAR.value else expit(value)
+        return result
+
+
+def solve(
+    moments: Moments,
+    task: Task,
+    *,
+    method: str = "default",
+    ridge: float | None = None,
+    features: Sequence[str] | None = None,
+    label: str | None = None,
+    intercept: bool = True,
+) -> Model:
+    """The model of a release; `features` (columns) and `label` choose among what was released, at no cost."""
+    if method not in METHODS:
+        raise StudyError(f"method must be one of {', '.join(METHODS)}, got method={method!r}")
+    if ridge is not None and not ridge >= 0:
+        raise StudyError(f"ridge must be at least 0, got ridge={ridge}")
+    estimate = denoise(moments) if method == "default" else complete(moments)
+    return _solve(moments, estimate, task, method, ridge, features, label, intercept)
+
+
+def ridge_path(
+    moments: Moments,
+    task: Task,
+    ridges: Sequence[float],
+    *,
+    features: Sequence[str] | None = None,
+    label: str | None = None,
+    intercept: bool = True,
+) -> tuple[Model, ...]:
+    """One model for each ridge, all from the same release."""
+    estimate = denoise(moments)
+    return tuple(_solve(moments, estimate, task, "default", r, features, label, intercept) for r in ridges)
+
+
+def _solve(
+    moments: Moments,
+    estimate: Estimate,
+    task: Task,
+    method: str,
+    ridge: float | None,
+    features: Sequence[str] | None,
+    label: str | None,
+    intercept: bool,
+) -> Model:
+    layout = moments.layout
+    target = target_of(layout, task, label)
+    chosen = chosen_attributes(layout, target, features)
+    centred = intercept and known_means(estimate, [*coordinates_of(layout, chosen), target.coordinate])
+    columns = coordinates_of(layout, chosen, dropped=not centred)
+    system = equations(moments, estimate, columns, target, centred)
+    if method == "default":
+        system = possible(system, _largest_variance(estimate, target, centred))
+    own_ridge = ridge is None
+    if ridge is not None:
+        weights = ridge_weights(system.gram, system.right, ridge)
+        values = np.maximum(np.linalg.eigvalsh(system.gram), 0.0)
+        fit = Fit(weights, float("nan"), float((values / np.maximum(values + ridge, 1e-300)).sum()))
+    elif method == "default":
+        fit = posterior(system)
+        if task is Task.LINEAR:
+            system = widened(system, fit, *raw_gram(moments, estimate, columns, centred))
+            fit = posterior(system)
+        ridge = equivalent_ridge(system.gram, fit.freedom)
+    else:
+        ridge = 0.0
+        if method == "zhang":
+            # Zhang et al. 2012, section 6: 4 standard deviations on the diagonal, then only positive eigenvalues.
+            own = np.diag(moments.std)[columns]
+            ridge = 4.0 * float(np.max(own[np.isfinite(own)], initial=0.0)) / moments.n
+        fit = Fit(_unrepaired(system, ridge, trim=method == "zhang"), float("nan"), float(len(columns)))
+    stated = None
+    if task is Task.LINEAR and method == "default" and centred:
+        refit = _refit(system, None if own_ridge else ridge)
+        stated = explained(moments, estimate, target, columns, system, fit.weights, refit)
+    full = np.zeros(layout.width)
+    full[columns] = fit.weights
+    if task is Task.LINEAR:
+        full *= target.scale
+        if centred:
+            middle = target.shift + target.scale * estimate.margin[target.coordinate] / moments.n
+            full[0] = middle - full @ _means(estimate)
+    elif not centred:
+        full, constant = _uncentred(moments, estimate, target, columns, system, fit, method == "default" and own_ridge)
+        full[0] = constant if intercept else 0.0
+    else:
+        odds = _log_odds(moments, estimate, target, chosen, columns, system, fit, method == "default" and own_ridge)
+        full[columns] = odds.fit.weights
+        full[0] = odds.intercept - full @ _means(estimate)
+    names, coefficients, constant = _dropped(layout, chosen, full)
+    share, interval = (float("nan"), None) if stated is None else (stated.value, (stated.low, stated.high))
+    penalty, freedom = float(ridge), float(fit.freedom)
+    return Model(task.value, target.name, names, coefficients, constant, method, penalty, freedom, share, interval)
+
+
+def _log_odds(
+    moments: Moments,
+    estimate: Estimate,
+    target: Target,
+    chosen: Sequence[int],
+    columns: Sequence[int],
+    system: NoisyEquations,
+    fit: Fit,
+    shrunk: bool,
+) -> LogOdds:
+    """The logistic fit by the features' law where noise is shrunk and columns are few enough; else the discriminant."""
+    share = released_share(estimate, target)
+    if not shrunk or len(columns) > MOST_COLUMNS:
+        return discriminant(system, fit, share)
+    start = posterior(system, SHAPES)
+    two = moments.layout.attributes[target.attribute].size == 2
+    drawn = with_target(estimate, columns, target.coordinate, system.gram @ start.weights) if two else estimate
+    records, weights = plausible_records(drawn, chosen, RECORDS, target.attribute if two else None)
+    return log_odds(system, start, share, records[:, columns], weights, moments.n)
+
+
+def _uncentred(
+    moments: Moments,
+    estimate: Estimate,
+    target: Target,
+    columns: Sequence[int],
+    system: NoisyEquations,
+    fit: Fit,
+    shrunk: bool,
+) -> tuple[Floats, float]:
+    """Log-odds and intercept where the features' means are unknown."""
+    full = np.zeros(moments.layout.width)
+    if shrunk and moments.traces and np.isfinite(estimate.std[0, target.coordinate]):
+        odds = cautious(system, fit, released_share(estimate, target))
+        full[columns] = target.scale * odds.fit.weights
+        return full, odds.intercept
+    # The paper's expansion at 0: the log-odds are 4 times the linear fit to y - 1/2.
+    full[columns] = 4.0 * target.scale * fit.weights
+    return full, 0.0
+
+
+def _largest_variance(estimate: Estimate, target: Target, centred: bool) -> float:
+    """Of a coordinate in [0, 1] by its mean; of a signed one 1."""
+    if estimate.layout.attributes[target.attribute].kind is Kind.SIGNED or not centred:
+        return 1.0
+    mean = float(np.clip(estimate.margin[target.coordinate] / estimate.n, 0.0, 1.0))
+    return mean * (1.0 - mean)
+
+
+def released_share(estimate: Estimate, target: Target) -> float:
+    """The positive class's share, as far as its noise lets it be known."""
+    mean = target.shift + target.scale * float(estimate.margin[target.coordinate]) / estimate.n
+    std = abs(target.scale) * float(estimate.std[0, target.coordinate]) / estimate.n
+    if estimate.layout.attributes[target.attribute].kind is Kind.SIGNED:
+        mean = bounded_mean(mean, std, 0.0, 1.0)
+    return float(np.clip(mean, 1e-6, 1 - 1e-6))
+
+
+def _unrepaired(system: NoisyEquations, ridge: float, *, trim: bool) -> Floats:
+    """The stationary point of the noisy quadratic form, on its positive eigenvectors only where `trim` is set."""
+    gram = system.gram + ridge * np.eye(len(system.gram))
+    values, vectors = np.linalg.eigh(gram)
+    usable = values > 0 if trim else np.abs(values) > 1e-12 * np.abs(values).max()
+    inverse = np.where(usable, 1.0 / np.where(usable, values, 1.0), 0.0)
+    result: Floats = vectors @ (inverse * (vectors.T @ system.right))
+    return result
+
+
+def _refit(system: NoisyEquations, ridge: float | None) -> Refit:
+    """How the weights follow from a right-hand side."""
+    if ridge is not None:
+        return lambda right: ridge_weights(system.gram, right, ridge)
+    return lambda right: posterior(replace(system, right=right)).weights
+
+
+def _means(estimate: Estimate) -> Floats:
+    means = estimate.margin / estimate.n
+    means = np.where(np.isfinite(estimate.std[0]), means, 0.0)
+    means[0] = 0.0
+    result: Floats = means
+    return result
+
+
+def _dropped(
+    layout: Layout, attributes: Sequence[int], full: Floats
+) -> tuple[tuple[str, ...], tuple[float, ...], float]:
+    """The same function without the dropped levels: their weight moves to the intercept."""
+    names: list[str] = []
+    coefficients: list[float] = []
+    constant = float(full[0])
+    for i in attributes:
+        attribute, span = layout.attributes[i], layout.span(i)
+        own = full[span]
+        base = 0.0
+        if attribute.kind is Kind.SIMPLEX and attribute.drop is not None:
+            base = float(own[attribute.drop])
+            constant += base
+        for j, name in enumerate(attribute.coordinates):
+            if j != attribute.drop:
+                names.append(name)
+                coefficients.append(float(own[j]) - base)
+    return tuple(names), tuple(coefficients), constant

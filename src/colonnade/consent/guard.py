@@ -1,0 +1,187 @@
+"""What guards a party's data around one session: its policy, its ledger, and a person who approves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from colonnade.consent.ledger import Alignment, Booking, DataSet, Kind, Ledger
+from colonnade.consent.policy import Policy
+from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
+from colonnade.mechanism.composition import Charge, Spent, charge_of, record_epsilon
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.prediction import Prediction
+from colonnade.protocol.session import Session, open_session
+
+SLACK = 0.01
+"""A share of the charge that an n between those that were tried might take off; the search found less than 0.001."""
+RUNG = 10
+"""Numbers of records that are tried lie so far apart."""
+NOBODY = bytes(32)
+"""The id of a session that is only thought of."""
+
+
+@dataclass
+class Keeper:
+    """One party's side of consent: agrees to a plan, books the spend before it leaves, and settles it afterwards."""
+
+    party: str
+    policy: Policy
+    ledger: Ledger
+    data: DataSet
+    approved: Collection[str] = ()
+    """Digests of plans that a person approved beforehand."""
+    ask: Callable[[str], bool] | None = None
+    """Asks a person about a plan, where there is one to ask."""
+    _booked: str | None = field(default=None, init=False)
+
+    def foresee(self, agreement: Agreement, rows: int, aligned: bool, apart: Collection[str] = ()) -> None:
+        """Refuse, before ids are matched, what no number of common records could make right.
+
+        `rows` are the party's own records; `apart` are sessions of which it is not known yet whether they count.
+        """
+
+        def room(charge: Charge) -> None:
+            self.ledger.check(self.data, charge, self.policy.cap, apart)
+
+        foresee(self.policy, self.party, agreement, rows, aligned, room)
+        if aligned:
+            self.check_alignments()
+
+    def check_alignments(self) -> None:
+        """Raise PolicyError if ids were matched as often as the policy allows."""
+        self.ledger.check_alignments(self.data, self.policy.largest_alignments)
+
+    def align(self, session: str, study: str, parties: Collection[str]) -> None:
+        """Note in the ledger, durably, that ids are matched; before anything of the matching leaves."""
+        partners = tuple(party for party in parties if party != self.party)
+        alignment = Alignment(session, self.party, study, partners, self.data)
+        self.ledger.align(alignment, self.policy.cap, self.policy.largest_alignments)
+
+    def consent(self, session: Session) -> None:
+        """Raise PolicyError or LedgerError unless policy, cap and person agree; spends nothing."""
+        self.policy.check(session, self.party)
+        charge = charge_of(session.plan, self.party)
+        self.ledger.check(self.data, charge, self.policy.cap)
+        spent, cap = self.spent(), self.policy.cap
+        # The session's own id is new in every run: what a person approves are its terms.
+        summary = (
+            f"{self.party}: study {session.agreement.name} with n={session.rows} would spend "
+            f"epsilon={charge.epsilon:.6g} of data set {self.data.name}, {spent.epsilon:.6g} of {cap.epsilon:.6g} is "
+            "spent"
+        )
+        self.policy.approve(session.terms, summary, self.approved, self.ask)
+
+    def foresee_scores(self, prediction: Prediction, aligned: bool) -> None:
+        """Raise PolicyError, before ids are matched, for a prediction that the policy does not allow."""
+        foresee_scores(self.policy, self.party, prediction)
+        if aligned:
+            self.ledger.try_to_write()
+            self.check_alignments()
+
+    def consent_scores(self, prediction: Prediction, rows: int) -> None:
+        """Raise PolicyError unless policy and person let these scores be opened; a ledger has no entry for them."""
+        foresee_scores(self.policy, self.party, prediction)
+        summary = (
+            f"{self.party}: exact scores of n={rows} records by {len(prediction.columns[self.party])} of its columns "
+            f"would be opened by {prediction.receiver}"
+        )
+        self.policy.approve(prediction.terms(rows), summary, self.approved, self.ask)
+
+    def book(self, session: Session) -> None:
+        """Write the spend into the ledger, durably, before the submission leaves."""
+        name = session.identity.hex()
+        charge, record = charge_of(session.plan, self.party), record_epsilon(session.plan)
+        booking = Booking(name, self.party, session.agreement.name, session.digest, self.data, charge, record)
+        # A server that uses an id twice would get noise drawn twice for one entry.
+        self.ledger.book(booking, self.policy.cap, once=True)
+        self._booked = name
+
+    def release(self) -> None:
+        """Note that the session was opened."""
+        if self._booked is not None:
+            self.ledger.settle(self._booked, self.party, Kind.RELEASED)
+
+    def void(self, reason: str) -> None:
+        """Note that the session ended before all parties had submitted, so that nothing was ever opened."""
+        if self._booked is None:
+            return
+        try:
+            self.ledger.settle(self._booked, self.party, Kind.VOID, reason)
+        except LedgerError:
+            # What is booked counts: a book that cannot be written to errs on the safe side.
+            return
+
+    def spent(self) -> Spent:
+        """What the data set has spent so far, by the cap's rule."""
+        return self.ledger.spent(self.data, self.policy.cap)
+
+
+def foresee(
+    policy: Policy,
+    party: str,
+    agreement: Agreement,
+    rows: int,
+    aligned: bool,
+    room: Callable[[Charge], None] = lambda charge: None,
+) -> None:
+    """Raise the policy's or the ledger's refusal if every number of common records up to `rows` would meet one.
+
+    The charge depends on n, by a few per cent or a third, and n is known after ids are matched: numbers from `rows`
+    down to the smallest that the policy takes are tried, and one that passes is enough.
+    """
+    policy.check_terms(agreement, party)
+    policy.check_rows(rows, f"{party} itself has")
+    refusal: ColonnadeError | None = None
+    while True:
+        try:
+            session = open_session(agreement, rows, NOBODY)
+        except ColonnadeError:
+            # Not every n has a plan; the server says so once n is known.
+            session = None
+        if session is not None:
+            slack = SLACK if aligned else 0.0
+            charge = charge_of(session.plan, party)
+            try:
+                policy.check_plan(session, party, slack)
+                room(_lowered(charge, slack))
+                return
+            except PolicyError as error:
+                refusal = refusal or error
+            except LedgerError as error:
+                refusal = refusal or _refusal(room, charge) or error
+        least = max(2, policy.smallest_rows)
+        if not aligned or rows <= least:
+            break
+        rows = max(least, rows // RUNG)
+    if refusal is not None:
+        raise refusal
+
+
+def _refusal(room: Callable[[Charge], None], charge: Charge) -> LedgerError | None:
+    """The same with the charge as it stands, for a reader."""
+    try:
+        room(charge)
+    except LedgerError as error:
+        return error
+    return None
+
+
+@contextmanager
+def refusing(party: str, closing: str = "") -> Iterator[None]:
+    """A refusal of policy, ledger or person as one sentence that says whose it is."""
+    try:
+        yield
+    except (PolicyError, LedgerError) as error:
+        raise type(error)(f"{party} refuses: {error}{closing}") from None
+
+
+def foresee_scores(policy: Policy, party: str, prediction: Prediction) -> None:
+    """Raise PolicyError for a prediction that the policy does not allow, whatever n is."""
+    policy.check_scores(prediction.receiver, prediction.parties, prediction.columns[party], party)
+
+
+def _lowered(charge: Charge, slack: float) -> Charge:
+    rho = None if charge.rho is None else charge.rho * (1 - slack) ** 2
+    return replace(charge, epsilon=charge.epsilon * (1 - slack), rho=rho)

@@ -1,0 +1,1 @@
+"""The paper's product: Boneh, Goh and Nissim over a pairing."""

@@ -1,0 +1,360 @@
+"""The paper's product: doubly homomorphic encryption with split decryption, after Boneh, Goh and Nissim (TCC 2005).
+
+Prime-order form (Freeman, EUROCRYPT 2010; Attrapadung et al., AsiaCCS 2018): lifted ElGamal in G1 for left columns and
+in G2 for right columns under joint keys Z1 = sum z1_k P and Z2 = sum z2_k Q, multiplied by pairing in GT. With (S, T)
+and (S', T') two such ciphertexts the server forms, summed over the rows,
+
+    c1 = e(S, S'), c2 = e(S, T'), c3 = e(T, S'), c4 = e(T, T'),  and  x'y g = c1 - z1 c3 - z2 (c2 - z1 c4).
+
+The key z1 z2 of c4 is no sum of shares, so the parties take z1 off first and put their noise on in the same stroke:
+party k answers c3, c4 with A_k = -z1_k c3 + eta_k g + rho_k H and B_k = -z1_k c4 + rho_k g, where H = e(P, Z2) and
+eta_k is its noise share. Then (c1 + sum A_k, c2 + sum B_k) is a fresh ElGamal encryption of x'y + sum eta_k under z2:
+the exact product is never in a form that z2 would open. In the end every party gives -z2_k D with D = c2 + sum B_k,
+which it forms itself from c2, received before it answered, and the other parties' B_j. K - 1 of these open nothing.
+
+The server is honest but curious. One that lies cannot take the noise off if parties sign what they send each other,
+but it could have other sums opened under the same noise, such as a thousand times one record, since no party repeats
+the pairings; and parties do not prove that they know their key shares. mcl's arithmetic is not in constant time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from colonnade.crypto.bgn.logarithm import SmallLogarithm
+from colonnade.crypto.bgn.pairing import Curve, Elements, Group
+from colonnade.crypto.bgn.pairing import curve as load_curve
+from colonnade.crypto.frames import HEADER, check_party, check_round, check_spec, entries, flat_noise, pack, unpack
+from colonnade.crypto.product import (
+    SERVER,
+    Columns,
+    Contribution,
+    Cross,
+    Integers,
+    Parcel,
+    PartyProduct,
+    ProductSpec,
+    ServerProduct,
+    Words,
+)
+from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.proof import proven
+from colonnade.foundation.randomness import Randomness
+
+Progress = Callable[[str, int, int], None]
+
+ROUNDS = ("keys", "encrypt", "blind")
+BLOCK_BYTES = 1 << 20
+CHUNK = 4096
+"""Opened integers in one parcel of GT elements: at most 7 MB."""
+
+
+class _Layout:
+    """Which columns each party encrypts, and how ciphertexts are cut into parcels."""
+
+    def __init__(self, spec: ProductSpec, curve: Curve) -> None:
+        check_spec(spec)
+        if spec.gain != 1:
+            raise ProductError(f"the product bgn opens the integers themselves: gain must be 1, got gain={spec.gain}")
+        self.entries = entries(spec)
+        self.chunks = -(-self.entries // CHUNK)
+        self.left = [self._columns(spec, k, True) for k in range(len(spec.parties))]
+        self.right = [self._columns(spec, k, False) for k in range(len(spec.parties))]
+        self._rows, self._curve = spec.rows, curve
+
+    @staticmethod
+    def _columns(spec: ProductSpec, party: int, left: bool) -> list[int]:
+        spans = [
+            range(c.left_start, c.left_stop) if left else range(c.right_start, c.right_stop)
+            for c in spec.crosses
+            if (c.left if left else c.right) == party
+        ]
+        return sorted({column for span in spans for column in span})
+
+    def row_bytes(self, party: int) -> int:
+        return 2 * (len(self.left[party]) * self._curve.g1.size + len(self.right[party]) * self._curve.g2.size)
+
+    def blocks(self, party: int) -> list[tuple[int, int]]:
+        """The row ranges of a party's parcels of ciphertexts."""
+        if not self.row_bytes(party):
+            return []
+        step = max(1, BLOCK_BYTES // self.row_bytes(party))
+        return [(start, min(self._rows, start + step)) for start in range(0, self._rows, step)]
+
+    def chunk(self, number: int) -> slice:
+        return slice(number * CHUNK, min(self.entries, (number + 1) * CHUNK))
+
+
+def planned_bytes(spec: ProductSpec, me: int, curve: str = "bn254") -> int:
+    """The bytes that one party sends in all rounds, with the payload of its contribution."""
+    groups = load_curve(curve)
+    layout, others = _Layout(spec, groups), len(spec.parties) - 1
+    if not layout.entries:
+        return 0
+    keys = others * (HEADER.size + groups.g1.size + groups.g2.size)
+    encrypt = len(layout.blocks(me)) * HEADER.size + spec.rows * layout.row_bytes(me)
+    blind = (1 + others) * (layout.chunks * HEADER.size + layout.entries * groups.gt.size)
+    return keys + encrypt + blind + HEADER.size + layout.entries * groups.gt.size
+
+
+class BgnParty(PartyProduct):
+    """One party: encrypts its columns, blinds with its noise, gives partial decryptions."""
+
+    rounds: ClassVar[tuple[str, ...]] = ROUNDS
+
+    def __init__(
+        self,
+        spec: ProductSpec,
+        me: int,
+        columns: Columns,
+        noise: Mapping[Cross, Integers],
+        randomness: Randomness,
+        *,
+        curve: str = "bn254",
+        progress: Progress | None = None,
+    ) -> None:
+        self._curve = load_curve(curve)
+        self._layout = _Layout(spec, self._curve)
+        check_party(spec, me, columns, noise)
+        self._spec, self._me, self._columns, self._progress = spec, me, columns, progress
+        self._randomness = randomness.child(f"bgn {spec.session.hex()}")
+        self._name = spec.parties[me]
+        self._noise = flat_noise(spec, noise).view(np.int64).copy()
+        self._z1, self._z2 = (self._curve.scalars(self._randomness, 1) for _ in range(2))
+        self._own1 = self._curve.g1.scale(self._curve.p, self._z1)
+        self._own2 = self._curve.g2.scale(self._curve.q, self._z2)
+        self._key1, self._key2 = self._own1.copy(), self._own2.copy()
+        gt = self._curve.gt
+        self._opening, self._c3, self._c4 = (gt.empty(self._layout.entries) for _ in range(3))
+        self._others = [name for name in spec.parties if name != self._name]
+        needed = {("keys", name): 1 for name in self._others}
+        needed |= {("encrypt", SERVER): self._layout.chunks}
+        needed |= {("blind", name): self._layout.chunks for name in self._others}
+        self._needed = needed if self._layout.entries else {}
+        self._taken = dict.fromkeys(self._needed, 0)
+        self._sent: set[str] = set()
+        self._done = False
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        check_round(self.rounds, round)
+        if round in self._sent or self._done:
+            raise ProtocolError(f"party {self._name} answers a round once, got round {round} again")
+        self._sent.add(round)
+        if not self._layout.entries:
+            return iter(())
+        return {"keys": self._send_keys, "encrypt": self._encrypt, "blind": self._blind}[round]()
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        check_round(self.rounds, round)
+        needed, number = self._needed.get((round, sender), 0), self._taken.get((round, sender), 0)
+        if number == needed or self._done:
+            raise MessageError(
+                f"party {self._name} expects {needed} parcels of round {round} from {sender!r}, got another"
+            )
+        if round == "blind" and self._taken["encrypt", SERVER] < self._layout.chunks:
+            raise MessageError(f"party {self._name} must have the server's products before {sender}'s round blind")
+        body = unpack(self._spec, round, sender, self._name, number, payload)
+        if round == "keys":
+            self._take_keys(sender, body)
+        else:
+            part = self._layout.chunk(number)
+            count = part.stop - part.start
+            fields = [self._opening, self._c3, self._c4] if round == "encrypt" else [self._opening]
+            got = self._curve.gt.read(body, count * len(fields)).reshape(len(fields), count, -1)
+            for field, values in zip(fields, got, strict=True):
+                field[part] = values if round == "encrypt" else self._curve.gt.add(field[part], values)
+        self._taken[round, sender] = number + 1
+
+    @proven("bgn")
+    def contribute(self) -> Contribution:
+        self._require("keys", "encrypt", "blind")
+        if self._done or len(self._sent) < len(ROUNDS):
+            raise ProductError(f"party {self._name} contributes once, after its rounds {', '.join(ROUNDS)}")
+        self._done = True
+        if not self._layout.entries:
+            return Contribution(np.zeros(0, dtype=np.uint64))
+        gt = self._curve.gt
+        # Alg. 1, line 13: a partial decryption of the noisy sums, useless without all the others.
+        partial = gt.scale(self._opening, self._curve.negate(self._z2))
+        self.wipe()
+        payload = pack(self._spec, "open", self._name, SERVER, 0, gt.write(partial))
+        return Contribution(np.zeros(self._layout.entries, dtype=np.uint64), payload)
+
+    def wipe(self) -> None:
+        for secret in (self._z1, self._z2, self._noise):
+            secret.fill(0)
+
+    def _require(self, *rounds: str) -> None:
+        for (round, sender), needed in self._needed.items():
+            if round in rounds and self._taken[round, sender] < needed:
+                raise ProductError(
+                    f"party {self._name} needs {needed} parcels of round {round} from {sender or 'the server'},"
+                    f" got {self._taken[round, sender]}"
+                )
+
+    def _send_keys(self) -> Iterator[Parcel]:
+        body = self._curve.g1.write(self._own1) + self._curve.g2.write(self._own2)
+        for name in self._others:
+            yield Parcel(name, pack(self._spec, "keys", self._name, name, 0, body))
+
+    def _take_keys(self, sender: str, body: memoryview) -> None:
+        g1, g2 = self._curve.g1, self._curve.g2
+        if len(body) != g1.size + g2.size:
+            raise MessageError(f"the key shares of {sender} must have {g1.size + g2.size} bytes, got {len(body)}")
+        key1, key2 = g1.read(body[: g1.size], 1), g2.read(body[g1.size :], 1)
+        if g1.is_identity(key1) or g2.is_identity(key2):
+            raise MessageError(f"the key shares of {sender} must not be the neutral element, got it")
+        self._key1, self._key2 = g1.add(self._key1, key1), g2.add(self._key2, key2)
+
+    def _encrypt(self) -> Iterator[Parcel]:
+        self._require("keys")
+        curve, layout = self._curve, self._layout
+        blocks = layout.blocks(self._me)
+        for number, (start, stop) in enumerate(blocks):
+            rows = np.asarray(self._columns.rows(start, stop), dtype=np.int64)
+            left, right = rows[:, layout.left[self._me]].ravel(), rows[:, layout.right[self._me]].ravel()
+            largest = max((int(np.abs(part).max()) for part in (left, right) if part.size), default=0)
+            if largest > self._spec.bound:
+                raise ProductError(f"an entry of {self._name} must be within {self._spec.bound} of zero, got {largest}")
+            body = self._ciphertexts(curve.g1, curve.p, self._key1, left)
+            body += self._ciphertexts(curve.g2, curve.q, self._key2, right)
+            if self._progress:
+                self._progress("encrypt", number + 1, len(blocks))
+            yield Parcel(SERVER, pack(self._spec, "encrypt", self._name, SERVER, number, body))
+
+    def _ciphertexts(self, group: Group, base: Elements, key: Elements, values: Integers) -> bytes:
+        """S = m base + r key and T = r base, for fresh r: all S, then all T."""
+        if not values.size:
+            return b""
+        distinct, index = np.unique(values, return_inverse=True)
+        messages = group.normalize(group.scale(base, self._curve.integers(distinct)))
+        r = self._curve.scalars(self._randomness, len(values))
+        s = group.add(group.scale(key, r), np.ascontiguousarray(messages[index]))
+        t = group.scale(base, r)
+        r.fill(0)
+        return group.write(s) + group.write(t)
+
+    @proven("bgn")
+    def _blind(self) -> Iterator[Parcel]:
+        self._require("keys", "encrypt")
+        curve, gt = self._curve, self._curve.gt
+        strip, high = curve.negate(self._z1), curve.multi_pairing(curve.p, self._key2)
+        for number in range(self._layout.chunks):
+            part = self._layout.chunk(number)
+            rho = curve.scalars(self._randomness, part.stop - part.start)
+            # Alg. 1, lines 11-12: this party's noise share enters in the same step as its key share.
+            noise = gt.add(gt.scale(curve.g, curve.integers(self._noise[part])), gt.scale(high, rho))
+            a = gt.add(gt.scale(self._c3[part], strip), noise)
+            b = gt.add(gt.scale(self._c4[part], strip), gt.scale(curve.g, rho))
+            rho.fill(0)
+            self._opening[part] = gt.add(self._opening[part], b)
+            body = gt.write(b)
+            yield Parcel(SERVER, pack(self._spec, "blind", self._name, SERVER, number, gt.write(a)))
+            for name in self._others:
+                yield Parcel(name, pack(self._spec, "blind", self._name, name, number, body))
+            if self._progress:
+                self._progress("blind", number + 1, self._layout.chunks)
+
+
+class BgnServer(ServerProduct):
+    """The server: multiplies and adds ciphertexts, combines partial decryptions, solves small logarithms."""
+
+    def __init__(self, spec: ProductSpec, *, curve: str = "bn254", progress: Progress | None = None) -> None:
+        self._spec, self._curve, self._progress = spec, load_curve(curve), progress
+        self._layout = layout = _Layout(spec, self._curve)
+        groups = (self._curve.g1, self._curve.g1, self._curve.g2, self._curve.g2)
+        # For each party S, T in G1 and S', T' in G2; a column of ciphertexts is one C vector.
+        self._ciphers = [
+            [
+                np.zeros((len(layout.left[k] if i < 2 else layout.right[k]), spec.rows, group.words), dtype=np.uint64)
+                for i, group in enumerate(groups)
+            ]
+            for k in range(len(spec.parties))
+        ]
+        self._needed = {("encrypt", name): len(layout.blocks(k)) for k, name in enumerate(spec.parties)}
+        self._needed |= {("blind", name): layout.chunks for name in spec.parties}
+        self._taken = dict.fromkeys(self._needed, 0)
+        self._sum = self._curve.gt.empty(0)
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        check_round(ROUNDS, round)
+        needed, number = self._needed.get((round, sender), 0), self._taken.get((round, sender), 0)
+        if number == needed:
+            raise MessageError(f"the server expects {needed} parcels of round {round} from {sender!r}, got another")
+        if round == "blind" and not len(self._sum):
+            raise MessageError(f"the server must send its products before it takes round blind from {sender}")
+        body = unpack(self._spec, round, sender, SERVER, number, payload)
+        if round == "encrypt":
+            self._take_ciphers(self._spec.parties.index(sender), number, body)
+        else:
+            part = self._layout.chunk(number)
+            values = self._curve.gt.read(body, part.stop - part.start)
+            self._sum[part] = self._curve.gt.add(self._sum[part], values)
+        self._taken[round, sender] = number + 1
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        check_round(ROUNDS, round)
+        return self._evaluate() if round == "encrypt" and self._layout.entries else iter(())
+
+    def open(self, total: Words, payloads: Sequence[bytes]) -> Integers:
+        count, gt = self._layout.entries, self._curve.gt
+        if total.shape != (count,) or np.any(total):
+            raise ProductError("the contributions to bgn must add up to zeros, got others: a mask is missing")
+        if len(payloads) != len(self._spec.parties):
+            raise ProductError(f"opening needs all {len(self._spec.parties)} partial decryptions, got {len(payloads)}")
+        if not count:
+            return np.zeros(0, dtype=np.int64)
+        self._require("blind")
+        value = self._sum
+        for name, payload in zip(self._spec.parties, payloads, strict=True):
+            value = gt.add(value, gt.read(unpack(self._spec, "open", name, SERVER, 0, payload), count))
+        return SmallLogarithm(self._curve, self._spec.reach, count).solve(value, self._progress)
+
+    def _require(self, round: str) -> None:
+        for name in self._spec.parties:
+            needed, number = self._needed[round, name], self._taken[round, name]
+            if number < needed:
+                raise ProductError(f"the server needs {needed} parcels of round {round} from {name}, got {number}")
+
+    def _take_ciphers(self, party: int, number: int, body: memoryview) -> None:
+        start, stop = self._layout.blocks(party)[number]
+        if len(body) != (stop - start) * self._layout.row_bytes(party):
+            raise MessageError(
+                f"ciphertexts of {self._spec.parties[party]} must have {(stop - start) * self._layout.row_bytes(party)}"
+                f" bytes, got {len(body)}"
+            )
+        at = 0
+        for i, field in enumerate(self._ciphers[party]):
+            group = self._curve.g1 if i < 2 else self._curve.g2
+            count = len(field) * (stop - start)
+            got = group.read(body[at : at + count * group.size], count).reshape(stop - start, len(field), group.words)
+            field[:, start:stop] = got.transpose(1, 0, 2)
+            at += count * group.size
+
+    def _evaluate(self) -> Iterator[Parcel]:
+        """Multiply and add ciphertexts: four multi-pairings for each opened integer."""
+        self._require("encrypt")
+        curve, layout = self._curve, self._layout
+        products = [curve.gt.empty(layout.entries) for _ in range(4)]
+        at = 0
+        for cross in self._spec.crosses:
+            (s, t, _, _), (_, _, s2, t2) = self._ciphers[cross.left], self._ciphers[cross.right]
+            for i in range(cross.left_start, cross.left_stop):
+                x = layout.left[cross.left].index(i)
+                for j in range(cross.right_start, cross.right_stop):
+                    y = layout.right[cross.right].index(j)
+                    for product, (one, two) in zip(products, ((s, s2), (s, t2), (t, s2), (t, t2)), strict=True):
+                        product[at] = curve.multi_pairing(one[x], two[y])[0]
+                    at += 1
+                    if self._progress:
+                        self._progress("multiply", at, layout.entries)
+        self._ciphers.clear()
+        self._sum = products[0]
+        for number in range(layout.chunks):
+            part = layout.chunk(number)
+            body = b"".join(curve.gt.write(product[part]) for product in products[1:])
+            for name in self._spec.parties:
+                yield Parcel(name, pack(self._spec, "encrypt", SERVER, name, number, body))

@@ -1,0 +1,1 @@
+"""The default product: integer columns sealed under ring-LWE, one round."""

@@ -1,0 +1,174 @@
+"""How large the lattice product's ring words must be, what its errors cost, and why its transforms are exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, expm1, log1p, sqrt
+
+from colonnade.crypto.lattice.slots import BLOCK
+from colonnade.crypto.lattice.words import PAIR_BITS
+from colonnade.foundation.errors import ProductError
+from colonnade.foundation.proof import proven
+
+N = BLOCK
+MODULUS_BITS = range(32, 52)
+"""At most 51, so that adding 1.5 * 2^52 rounds a float64 and leaves its integer in the low bits."""
+SECURITY = {40: 173, 44: 157, 48: 143, 53: 129}
+"""Bits for N = 2048, ternary secret, error 3.2: lattice-estimator, least of uSVP, BDD, dual-hybrid, MATZOV model."""
+SECURITY_FLOOR = 128
+ERROR_STD = 3.2
+"""The error width for which SECURITY was computed; every error here is at least as wide."""
+
+TAU = 7
+"""No error of a sealed word exceeds this; its variance is ERROR_VARIANCE."""
+ERROR_VARIANCE = 10.5
+SECRET_BOUND, SECRET_VARIANCE = 2, 1.0
+WIDE_BOUND, WIDE_VARIANCE = 15, 42.5
+HINT_BOUND, HINT_VARIANCE = 2 * 4095, 4 * (4096**2 - 1) / 12
+FACTOR_SLACK = Fraction(1, 256)
+"""The most that the lattice error may move an attribute by, relatively; `error_factor` is at most 1 + twice this."""
+ERROR_SHARE = Fraction(1, 100)
+"""The most that the lattice error's standard deviation should be of the noise's."""
+
+NORM_SLACK = 1.25
+"""Squared norms of random ring elements stay under this many times their mean (9 standard deviations), checked."""
+UNIT = 2.0**-53
+LOW_BITS, PAIR_LIMB = 35, 8
+"""The longest limb of a_r in a_r s, and the longest that two secrets may share a transform with."""
+LARGEST_MESSAGE = 1 << 30
+"""gain * bound, so that what is sealed fits 32 bits."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a plan needs to know of the lattice product at its size."""
+
+    modulus_bits: int
+    gain: int
+    tau: int
+    reach: int
+    """No opened value exceeds this unless the noise exceeds its own reach."""
+    error_std: float
+    """Standard deviation, at most, of what the lattice adds to an opened value."""
+    security: int
+
+
+def security(modulus_bits: int) -> int:
+    """Bits of security at the next larger tabulated modulus.
+
+    One bit of modulus is set aside for the hints that opened values give about secrets and errors. That is enough where
+    the lattice error is 1% of the noise, and not where it is 10% or 25% (docs/security.md, "Parameters").
+    """
+    larger = [bits for bits in SECURITY if bits >= modulus_bits + 1]
+    return SECURITY[min(larger)] if larger else 0
+
+
+def hint_error_std(columns: int) -> float:
+    """The error width that remains to u when a coalition knows the hints of that many sealed columns.
+
+    Kim, Lee, Seo, Song (CRYPTO 2023), Theorem 1: 1/s^2 = 2 (1/s1^2 + B/s2^2), with B the squared spectral norm of
+    the hints' coefficients, here the ep_j and -s_j of all j: two random matrices, each of a squared norm of about
+    variance * (sqrt(N) + sqrt(columns))^2.
+    """
+    norm = (ERROR_VARIANCE + SECRET_VARIANCE) * (sqrt(N) + sqrt(columns)) ** 2
+    return 1 / sqrt(2 * (1 / WIDE_VARIANCE + norm / HINT_VARIANCE))
+
+
+def lattice_error(rows: int, bound: int) -> tuple[float, int]:
+    """Standard deviation and largest value of e'y + ep'rho - s'e1 + e2."""
+    variance = rows * bound**2 * ERROR_VARIANCE + HINT_VARIANCE
+    variance += N * (ERROR_VARIANCE + SECRET_VARIANCE) * WIDE_VARIANCE
+    return sqrt(variance), rows * bound * TAU + N * (TAU + SECRET_BOUND) * WIDE_BOUND + HINT_BOUND
+
+
+def choose_parameters(
+    rows: int,
+    bound: int,
+    noise_std: float,
+    noise_reach: int,
+    columns: int,
+    *,
+    levels: int = 1,
+    share: Fraction = ERROR_SHARE,
+    own_reach: int = 0,
+) -> Parameters:
+    """The smallest modulus that holds the products and the noise, and the largest gain that fits in it.
+
+    `noise_std` (the least of any cross) and `noise_reach` (passed with a probability under 2^-40) are in units of the
+    product before the gain; `columns` counts all parties' columns, `levels` the largest attribute's. `share` is the
+    most that the lattice error's standard deviation may be of the noise's. `own_reach` bounds what parties add to the
+    same words without the gain: sums of one owner, such as traces.
+    """
+    if hint_error_std(columns) < ERROR_STD:
+        raise ProductError(f"the lattice product serves fewer columns than this: its hints allow no columns={columns}")
+    error_std, error_reach = lattice_error(rows, bound)
+    least = max(ceil(error_std / (share * Fraction(noise_std))), ceil(levels * TAU / (FACTOR_SLACK * bound)))
+    span = rows * bound**2 + noise_reach
+    for modulus_bits in MODULUS_BITS:
+        room = (1 << (modulus_bits - 1)) - 1 - error_reach
+        if own_reach > room:
+            continue
+        gain = min(room // span, LARGEST_MESSAGE // bound)
+        if gain >= least and security(modulus_bits) >= SECURITY_FLOOR:
+            reach = gain * span + error_reach
+            return Parameters(modulus_bits, gain, TAU, reach, error_std, security(modulus_bits))
+    raise ProductError(
+        f"with n={rows} records and noise of standard deviation {noise_std / bound**2:.3g} on sums of their products "
+        f"the lattice product would need a modulus above 2^{MODULUS_BITS[-1]}, which leaves fewer than "
+        f"{SECURITY_FLOOR} bits of security: a smaller epsilon, or a sample of the records, fits"
+    )
+
+
+@proven("lattice_error")
+def error_factor(parameters: Parameters, bound: int, levels: int) -> Fraction:
+    """By how much the rates of cross-party blocks grow in every sensitivity, so that it covers the lattice error.
+
+    Half of it above 1 is enough for one block, or one party's part, but not for blocks of several owners together.
+    """
+    return 1 + 2 * Fraction(levels * parameters.tau, parameters.gain * bound)
+
+
+def fft_error(left_norm: float, right_norm: float, terms: int = 1) -> float:
+    """A bound on the distance of any coefficient of a sum of `terms` computed products from the true one.
+
+    Percival (Math. Comp. 72, 2003): |x| |y| ((1+u)^3a (1+u sqrt 5)^(3m+1) (1+b)^3m - 1) for three transforms with a
+    levels of additions and m of multiplications by roots of error b. 2^10 points have a = 10; pocketfft's radices of 2
+    and 8 leave m <= 6. The twist is one multiplication more on each of the three ways, and a sum of products adds
+    (1+u)^terms. A root is a product of two rounded table entries, b <= 4u (docs/security.md says what is assumed).
+    """
+    grown = (3 * 10 + terms) * log1p(UNIT) + (3 * 7 + 1) * log1p(UNIT * sqrt(5)) + 3 * 7 * log1p(4 * UNIT)
+    return left_norm * right_norm * expm1(grown)
+
+
+def uniform_norm(bits: int, count: int) -> float:
+    """A bound on the norm of `count` centred uniform limbs; it is checked when they are made."""
+    return sqrt(NORM_SLACK * count * (4.0**bits + 2) / 12)
+
+
+def seal_limbs(modulus_bits: int) -> tuple[int, ...]:
+    """Bits of the limbs of a_r in a_r s; a second one of at most PAIR_LIMB bits is a word's fifth byte."""
+    limbs: tuple[int, ...] = (modulus_bits,)
+    if modulus_bits > LOW_BITS:
+        low = 32 if modulus_bits <= 32 + PAIR_LIMB else LOW_BITS
+        limbs = (low, modulus_bits - low)
+    secret = sqrt(NORM_SLACK * N * SECRET_VARIANCE)
+    assert all(fft_error(uniform_norm(bits, N), secret) < 0.5 for bits in limbs)
+    # Pairs of secrets s + 2^PAIR_BITS s': the transform is exact, and the first product is short of the second.
+    assert fft_error(uniform_norm(PAIR_LIMB, N), secret * (1 + 2**PAIR_BITS)) < 0.5
+    assert uniform_norm(PAIR_LIMB, N) * secret < 2 ** (PAIR_BITS - 1)
+    return limbs
+
+
+def multiply_limbs(modulus_bits: int, bound: int) -> tuple[tuple[int, ...], int]:
+    """Bits of the limbs of a_r in sums of a_r y_r, and the number of blocks that may be summed before rounding."""
+    for count in (2, 3, 4):
+        bits = ceil(modulus_bits / count)
+
+        def error(blocks: int, bits: int = bits) -> float:
+            return fft_error(uniform_norm(bits, blocks * N), bound * sqrt(blocks * N), blocks)
+
+        blocks = next((blocks for blocks in (1024, 512, 256, 128, 64, 32, 16, 8) if error(blocks) < 0.5), 0)
+        if blocks:
+            return (bits,) * (count - 1) + (modulus_bits - (count - 1) * bits,), blocks
+    raise ProductError(f"entries of the lattice product must be small enough for exact transforms, got bound={bound}")

@@ -1,0 +1,341 @@
+"""The fast secure product: ring-LWE with one public ring element per row block, opened only as a sum of shares.
+
+R = Z_q[X]/(X^N + 1), N = 2048, q = 2^modulus_bits. Block r of the rows has a public uniform a_r. Party k seals its
+column x as b_r = a_r s + e_r + gain * x_r. Party l, with y_r(X) = sum of y_i X^(-i), keeps v = sum of <b_r, y_r> + ...
+and sends u = sum of a_r y_r + p rho + e1, from which k computes w = coefficient 0 of u s. Then v - w =
+gain * x'y + e'y + (ep'rho - s'e1 + e2): two additive shares, and nobody sees their sum without the noise.
+The last block, p, has no rows: it carries the key for rho, so that seal and multiply treat it as one more block.
+
+Row i of a block is coefficient i in the order in which ring elements are stored; `kernels.py` has the arithmetic.
+docs/security.md has the assumptions, proofs/lattice_error.md what the lattice error costs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.crypto.frames import check_party, check_round, check_spec, entries
+from colonnade.crypto.lattice.kernels import Kernels, NumpyKernels, Small
+from colonnade.crypto.lattice.parameters import (
+    LARGEST_MESSAGE,
+    MODULUS_BITS,
+    NORM_SLACK,
+    SECRET_BOUND,
+    SECRET_VARIANCE,
+    SECURITY_FLOOR,
+    WIDE_BOUND,
+    N,
+    multiply_limbs,
+    seal_limbs,
+    security,
+)
+from colonnade.crypto.lattice.parameters import Parameters as Parameters
+from colonnade.crypto.lattice.parameters import choose_parameters as choose_parameters
+from colonnade.crypto.lattice.parameters import error_factor as error_factor
+from colonnade.crypto.lattice.parameters import lattice_error as lattice_error
+from colonnade.crypto.lattice.slots import START, Slot, slots
+from colonnade.crypto.lattice.words import Planes, width
+from colonnade.crypto.lattice.work import BLOCKS_AT_ONCE as BLOCKS_AT_ONCE
+from colonnade.crypto.lattice.work import ERRORS_AT_ONCE as ERRORS_AT_ONCE
+from colonnade.crypto.lattice.work import (
+    Box,
+    checked,
+    filled,
+    multiply_piece,
+    public_elements,
+    seal_piece,
+    spans,
+    times_piece,
+)
+from colonnade.crypto.lattice.work import draw_errors as draw_errors
+from colonnade.crypto.product import (
+    Columns,
+    Contribution,
+    Cross,
+    Integers,
+    Parcel,
+    PartyProduct,
+    ProductSpec,
+    ServerProduct,
+    Words,
+    centred,
+)
+from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.randomness import Randomness
+
+Bytes = NDArray[np.int8]
+
+
+def draw_wide(randomness: Randomness, count: int) -> Bytes:
+    """A difference of two uniform 4-bit numbers: variance 42.5, at most 15."""
+    byte = randomness.words(count // 8).view(np.uint8)
+    wide: Bytes = ((byte & np.uint8(15)) - (byte >> np.uint8(4))).view(np.int8)
+    return wide
+
+
+def draw_secrets(randomness: Randomness, columns: int) -> Bytes:
+    """Centred binomial of four bits: variance 1, at most 2. A column whose norm is freakishly large is drawn again."""
+    while True:
+        byte = randomness.words(columns * N // 8).view(np.uint8).reshape(columns, N)
+        ones = np.bitwise_count(byte & np.uint8(3)) - np.bitwise_count(byte & np.uint8(12))
+        secrets: Bytes = ones.view(np.int8)
+        squares = np.square(secrets, dtype=np.int64).sum(axis=1)
+        if squares.max(initial=0) <= NORM_SLACK * N * SECRET_VARIANCE:
+            return secrets
+
+
+def draw_hints(randomness: Randomness, count: int) -> Integers:
+    """Two differences of uniform 12-bit numbers: the wide error that hides rho in what a coalition may compute."""
+    word = randomness.words(count)
+    low = np.uint64(4095)
+    plus = (word & low) + (word >> np.uint64(12) & low)
+    minus = (word >> np.uint64(24) & low) + (word >> np.uint64(36) & low)
+    return plus.view(np.int64) - minus.view(np.int64)
+
+
+def _needed(spec: ProductSpec, party: int, *, left: bool) -> NDArray[np.intp]:
+    """The columns of a party that some cross seals (left) or multiplies."""
+    spans = [
+        np.arange(cross.left_start, cross.left_stop) if left else np.arange(cross.right_start, cross.right_stop)
+        for cross in spec.crosses
+        if party == (cross.left if left else cross.right)
+    ]
+    return np.unique(np.concatenate(spans)) if spans else np.zeros(0, np.intp)
+
+
+def _block(shares: Words, spec: ProductSpec, cross: Cross) -> Words:
+    """A cross's part of all that its two parties share."""
+    row = int(np.searchsorted(_needed(spec, cross.left, left=True), cross.left_start))
+    column = int(np.searchsorted(_needed(spec, cross.right, left=False), cross.right_start))
+    return shares[row : row + cross.shape[0], column : column + cross.shape[1]]
+
+
+def _check(spec: ProductSpec) -> None:
+    check_spec(spec)
+    if spec.modulus_bits not in MODULUS_BITS or security(spec.modulus_bits) < SECURITY_FLOOR:
+        raise ProductError(
+            f"the lattice product needs modulus_bits within {MODULUS_BITS[0]} and {MODULUS_BITS[-1]} for "
+            f"{SECURITY_FLOOR} bits of security, got modulus_bits={spec.modulus_bits}"
+        )
+    if spec.gain * spec.bound > LARGEST_MESSAGE:
+        raise ProductError(f"gain * bound must be at most {LARGEST_MESSAGE}, got {spec.gain} * {spec.bound}")
+
+
+def planned_bytes(spec: ProductSpec, me: int) -> int:
+    """The bytes that one party sends in all rounds."""
+    total = 0
+    for left in (True, False):
+        peers = {c.right if left else c.left for c in spec.crosses if me == (c.left if left else c.right)}
+        for slot in slots(len(_needed(spec, me, left=left)), spec.rows if left else 0):
+            total += len(peers) * (START + slot.rows * slot.columns * width(spec.modulus_bits))
+    return total
+
+
+class LatticeParty(PartyProduct):
+    """One party's side: it seals what crosses need of it on the left, and multiplies what they need on the right."""
+
+    rounds = ("seal", "multiply")
+    kernels: ClassVar[type[Kernels]] = NumpyKernels
+
+    def __init__(
+        self, spec: ProductSpec, me: int, columns: Columns, noise: Mapping[Cross, Integers], randomness: Randomness
+    ) -> None:
+        _check(spec)
+        check_party(spec, me, columns, noise)
+        self._spec, self._me, self._columns, self._name = spec, me, columns, spec.parties[me]
+        self._noise = {cross: np.array(noise[cross], dtype=np.int64) for cross in spec.crosses}
+        session = spec.session.hex()
+        self._randomness = {name: randomness.child(f"lattice {name} {session}") for name in self.rounds}
+        self._left, self._right = _needed(spec, me, left=True), _needed(spec, me, left=False)
+        self._seal_bits = seal_limbs(spec.modulus_bits)
+        self._multiply_bits, self._most = multiply_limbs(spec.modulus_bits, max(spec.bound, WIDE_BOUND))
+        # s and rho are stored as s(1/X) and rho(1/X), the form in which inner products need them.
+        self._secrets = draw_secrets(self._randomness["seal"], len(self._left))
+        self._rho = draw_wide(self._randomness["multiply"], len(self._right) * N).reshape(-1, N)
+        self._kept: dict[int, Words] = {}
+        self._returned: dict[int, Words] = {}
+        self._expected: dict[tuple[str, int], list[Slot]] = {}
+        for left in sorted({cross.left for cross in spec.crosses if cross.right == me}):
+            count = len(_needed(spec, left, left=True))
+            self._kept[left] = np.zeros((count, len(self._right)), np.uint64)
+            self._expected["seal", left] = slots(count, spec.rows)
+        for right in sorted({cross.right for cross in spec.crosses if cross.left == me}):
+            count = len(_needed(spec, right, left=False))
+            self._returned[right] = np.zeros((len(self._left), count), np.uint64)
+            self._expected["multiply", right] = slots(count, 0)
+        self._taken = dict.fromkeys(self._expected, 0)
+        self._box = Box(self.kernels, spec)
+        self._under_way: deque[tuple[int, Slot, Future[Words]]] = deque()
+        self._sent: set[str] = set()
+        self._done = False
+
+    def __repr__(self) -> str:
+        return f"LatticeParty({self._name!r}, rows={self._spec.rows}, done={self._done})"
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        check_round(self.rounds, round)
+        if round in self._sent or self._done:
+            # Sealing other data under the same secrets would show the difference.
+            raise ProtocolError(
+                f"party {self._name} answers a round once, a retry resends the parcels of round {round}"
+            )
+        self._sent.add(round)
+        names = [self._spec.parties[k] for k in (self._returned if round == "seal" else self._kept)]
+        payloads = self._seal() if round == "seal" else self._multiply()
+        return (Parcel(name, payload) for payload in payloads for name in names)
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        check_round(self.rounds, round)
+        peer = self._spec.parties.index(sender) if sender in self._spec.parties else -1
+        found, number = self._expected.get((round, peer), []), self._taken.get((round, peer), 0)
+        if number == len(found) or self._done:
+            raise MessageError(
+                f"party {self._name} expects {len(found)} parcels of round {round} from {sender!r}, got another"
+            )
+        slot = found[number]
+        planes = self._box.tools.frames.unwrap(self.rounds.index(round), peer, slot, payload)
+        if round == "multiply":
+            products = self._box.tools.kernels.times(planes, self._secrets.T, SECRET_BOUND)
+            self._returned[peer][:, slot.all_columns] += products.T
+        elif self.workers.apart:
+            self._gather(self.workers.ahead - 1)
+            work = self.workers.submit(times_piece, self._box, self.workers.remote, planes, *self._small(slot))
+            self._under_way.append((peer, slot, work))
+        else:
+            self._kept[peer][slot.all_columns] += self._box.tools.kernels.times(planes, *self._small(slot))
+        self._taken[round, peer] = number + 1
+
+    def _gather(self, most: int) -> None:
+        """Add what is done to the shares, until at most so many pieces are under way."""
+        while len(self._under_way) > most:
+            peer, slot, work = self._under_way.popleft()
+            self._kept[peer][slot.all_columns] += work.result()
+
+    def contribute(self) -> Contribution:
+        for (round, peer), found in self._expected.items():
+            if self._taken[round, peer] < len(found):
+                raise ProductError(
+                    f"party {self._name} needs {len(found)} parcels of round {round} from {self._spec.parties[peer]}, "
+                    f"got {self._taken[round, peer]}"
+                )
+        if self._done or len(self._sent) < len(self.rounds):
+            raise ProductError(f"party {self._name} contributes once, after its rounds {', '.join(self.rounds)}")
+        self._gather(0)
+        self._done = True
+        for share in self._kept.values():
+            share += draw_hints(self._randomness["multiply"], share.size).reshape(share.shape).view(np.uint64)
+        parts = [self._share(cross).ravel() for cross in self._spec.crosses]
+        vector = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+        vector &= np.uint64((1 << self._spec.modulus_bits) - 1)
+        self.wipe()
+        return Contribution(vector)
+
+    def _share(self, cross: Cross) -> Words:
+        share = self._noise[cross].view(np.uint64).copy()
+        if cross.left == self._me:
+            share -= _block(self._returned[cross.right], self._spec, cross)
+        if cross.right == self._me:
+            share += _block(self._kept[cross.left], self._spec, cross)
+        return share
+
+    def wipe(self) -> None:
+        self._secrets.fill(0)
+        self._rho.fill(0)
+        for share in (*self._kept.values(), *self._returned.values(), *self._noise.values()):
+            share.fill(0)
+        self._box.wipe()
+        self._randomness.clear()
+
+    def _rows(self, needed: NDArray[np.intp], block: int, blocks: int) -> NDArray[np.int16]:
+        rows = self._columns.rows(block * N, min((block + blocks) * N, self._spec.rows))
+        if len(needed) and len(needed) == needed[-1] - needed[0] + 1:
+            return rows[:, needed[0] : needed[-1] + 1]
+        return rows[:, needed]
+
+    def _small(self, slot: Slot) -> tuple[Small, int]:
+        """The integers by which a sealed parcel is multiplied, and their bound."""
+        if slot.block * N >= self._spec.rows:
+            return self._rho.T, WIDE_BOUND
+        return self._rows(self._right, slot.block, slot.blocks), self._spec.bound
+
+    # Alg. 1, line 11: the left party's half of a cross-party product.
+    def _seal(self) -> Iterator[bytes]:
+        keys = self._box.tools.kernels.keys(self._secrets, self._seal_bits)
+
+        def pieces() -> Iterator[tuple[Any, ...]]:
+            for slot in slots(len(self._left), self._spec.rows):
+                if slot.block * N >= self._spec.rows:
+                    rows = np.zeros((N, slot.columns), np.int16)
+                else:
+                    rows = self._rows(self._left, slot.block, slot.blocks)[:, slot.all_columns]
+                # Each parcel's errors have a key of their own: who draws them, and when, does not matter.
+                source = self._randomness["seal"].bytes(32)
+                yield self._box, self.workers.remote, self._spec, self._me, slot, keys, rows, source
+
+        return self.workers.map(seal_piece, pieces())
+
+    # Alg. 1, line 11: the right party's half.
+    def _multiply(self) -> Iterator[bytes]:
+        spec, count = self._spec, len(self._right)
+        u = draw_wide(self._randomness["multiply"], count * N).reshape(count, N).astype(np.int64).view(np.uint64)
+        # A device does better on long sums than on many.
+        apart = self.workers.apart and self.workers.device == "cpu"
+        for columns, words in self._sums_apart() if apart else self._sums_here():
+            u[columns] += words
+        for slot in slots(count, 0):
+            planes = Planes.empty((slot.columns, N), spec.modulus_bits, self._box.tools.scratch)
+            planes.write(slice(None), 0, u[slot.all_columns])
+            yield self._box.tools.frames.wrap(1, self._me, slot, planes)
+
+    def _sums_here(self) -> Iterator[tuple[slice, Words]]:
+        """The parts of sum of a_r y_r + p rho, as many blocks at once as one rounding allows."""
+        spec, count, kernels = self._spec, len(self._right), self._box.tools.kernels
+        bits, most = self._multiply_bits, self._most
+        total = -(-spec.rows // N)
+        sums = kernels.sums(count, bits)
+        group, held = min(most, BLOCKS_AT_ONCE), 0
+        for block in [*range(0, total, group), total] if count else []:
+            blocks = 1 if block == total else min(group, total - block)
+            rows: Small = self._rho.T
+            if block < total:
+                rows = filled(checked(self._rows(self._right, block, blocks), spec, self._me))
+            if held + blocks > most:
+                yield slice(None), kernels.collect(sums, bits)
+                held = 0
+            held += blocks
+            kernels.accumulate(sums, kernels.elements(public_elements(spec, block, blocks), bits), rows)
+        yield slice(None), kernels.collect(sums, bits)
+
+    def _sums_apart(self) -> Iterator[tuple[slice, Words]]:
+        """The same in pieces; all are integers, so their sum is the same however they are cut."""
+        spec, count, total = self._spec, len(self._right), -(-self._spec.rows // N)
+        cut = [*spans(count, total, self._most), (slice(0, count), total, 1)] if count else []
+
+        def pieces() -> Iterator[tuple[Any, ...]]:
+            for columns, block, blocks in cut:
+                rows: Small = self._rho.T
+                if block < total:
+                    rows = self._rows(self._right, block, blocks)[:, columns]
+                yield self._box, self.workers.remote, spec, self._me, self._multiply_bits, block, rows
+
+        found = self.workers.map(multiply_piece, pieces())
+        return ((columns, words) for (columns, _, _), words in zip(cut, found, strict=True))
+
+
+class LatticeServer(ServerProduct):
+    """The server relays parcels between parties and opens the sum of all contributions."""
+
+    def __init__(self, spec: ProductSpec) -> None:
+        _check(spec)
+        self._spec = spec
+
+    def open(self, total: Words, payloads: Sequence[bytes]) -> Integers:
+        if total.shape != (entries(self._spec),):
+            raise ProductError(f"the sum of contributions must have {entries(self._spec)} words, got {total.shape}")
+        return centred(total, self._spec.modulus_bits)

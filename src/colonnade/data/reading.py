@@ -1,0 +1,293 @@
+"""A party's CSV or Parquet files as blocks of checked numbers and level codes, and its ids."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import isnan
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from colonnade.data.store import StoredTexts, Values
+from colonnade.foundation.errors import DataError, MissingError
+from colonnade.foundation.parts import data_files, is_parquet
+from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
+
+ROW_BLOCK = 1 << 17
+BLOCK_VALUES = 1 << 21
+"""A piece of work holds about as many values, so that wide tables are cut in shorter blocks."""
+SHORTEST_BLOCK = 1 << 12
+MOST_SHOWN = 12
+"""Levels that an error lists."""
+
+# Polars reads this many row groups ahead, by default so many that memory grows with the number of parts.
+os.environ.setdefault("POLARS_ROW_GROUP_PREFETCH_SIZE", "2")
+
+
+PLAIN_WORDS = {
+    "invalid utf-8": "it is not in UTF-8; save it so (spreadsheets may write Latin-1)",
+    "found more fields": "a row has more fields than the header",
+    "empty CSV": "it is empty",
+}
+OTHER_FILES = {
+    b"PK\x03\x04": "a zip file or a spreadsheet",
+    b"PAR1": "Parquet",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+"""What a file that is called CSV may be, by its first bytes."""
+
+
+def block_rows(width: int) -> int:
+    """Rows of a block of so many columns."""
+    return min(ROW_BLOCK, max(SHORTEST_BLOCK, BLOCK_VALUES // width))
+
+
+class Pieces:
+    """A file's blocks with what their checking needs; ids, if any, are gathered on the way."""
+
+    def __init__(self, party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None) -> None:
+        self._given = party, path, columns, id_column
+        self.ids = None if id_column is None else _Ids(party, id_column)
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[tuple[str, pl.DataFrame, Mapping[str, Column], int]]:
+        party, _, columns, _ = self._given
+        for frame in _batches(*self._given):
+            if self.ids is not None:
+                self.ids.append(frame)
+            yield party, frame.select(list(columns)), columns, self.rows
+            self.rows += frame.height
+
+
+class _Ids:
+    """Gathers ids on disk, and finds repeated ones by their hashes."""
+
+    def __init__(self, party: str, column: str) -> None:
+        self._party, self._column = party, column
+        self._texts = StoredTexts()
+        self._missing = 0
+        self._hashes: list[NDArray[np.uint64]] = []
+
+    def append(self, frame: pl.DataFrame) -> None:
+        series = frame.get_column(self._column)
+        if self._missing or series.null_count():
+            self._missing += series.null_count()
+            return
+        data = "".join(series.to_list()).encode()
+        self._texts.append(np.frombuffer(data, np.uint8), series.str.len_bytes().cast(pl.Int64).to_numpy())
+        self._hashes.append(series.hash().to_numpy())
+
+    def unique(self, path: Path) -> StoredTexts:
+        if self._missing:
+            many = "1 value" if self._missing == 1 else f"{self._missing:,} values"
+            raise DataError(f"party {self._party}: the id column {self._column} of {path.name} misses {many}")
+        hashes = np.concatenate(self._hashes)
+        order = np.argsort(hashes, kind="stable")
+        alike = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+        if len(alike):
+            # Different ids may share a hash: the texts decide.
+            seen: set[str] = set()
+            repeated: list[int] = []
+            for row in np.unique(order[np.concatenate([alike, alike + 1])]):
+                text = self._texts[int(row)]
+                if text in seen:
+                    repeated.append(int(row) + 1)
+                seen.add(text)
+            if repeated:
+                many = f"{len(repeated)} rows of {path.name} repeat one, the first is row"
+                told = many if len(repeated) > 1 else f"one is repeated in {path.name} by row"
+                raise DataError(f"party {self._party}: ids must be unique, {told} {repeated[0]}")
+        return self._texts
+
+
+@contextmanager
+def told(party: str, path: Path) -> Iterator[None]:
+    """What the reader's library says, in one sentence."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise DataError(f"party {party}: {path.name} cannot be read: {reason(error)}") from None
+
+
+def reason(error: BaseException) -> str:
+    """Why a file cannot be read, in plain words where the library's are known."""
+    # The library quotes cells in backticks; no value of a file belongs in a text.
+    first = str(error).partition("`")[0].strip().partition("\n")[0] or type(error).__name__
+    return next((told for said, told in PLAIN_WORDS.items() if said in first), first)
+
+
+def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
+    """A file, or parts, as the library reads it: texts in CSV, unless so many rows are to tell the types."""
+    if is_parquet(files[0]):
+        return pl.scan_parquet(files)
+    for file in files:
+        with file.open("rb") as opened:
+            head = opened.read(4)
+        for mark, kind in OTHER_FILES.items():
+            if head.startswith(mark):
+                raise DataError(f"{file.name} must be CSV in UTF-8 by its name, and is {kind}")
+    found = pl.scan_csv(files, infer_schema=typed is not None, infer_schema_length=typed)
+    names = found.collect_schema().names()
+    if len(names) == 1 and (marks := [mark for mark in (";", "\t", "|") if mark in names[0]]):
+        told = {";": "a semicolon", "\t": "a tab", "|": "a bar"}[marks[0]]
+        raise DataError(f"{files[0].name} must separate its fields by commas, and its header has {told} instead")
+    for name in names:
+        if f"{name}_duplicated_0" in names:
+            raise DataError(f"{files[0].name} must have columns of different names, and has two called {name!r}")
+    return found
+
+
+def chosen(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:
+    """The columns that are wanted, levels and ids as texts."""
+    wanted = [*columns, *([id_column] if id_column is not None and id_column not in columns else [])]
+    try:
+        found = scan(data_files(path))
+    except DataError as error:
+        raise DataError(f"party {party}: {error}") from None
+    present = found.collect_schema().names()
+    for name in wanted:
+        if name not in present:
+            raise DataError(f"party {party}: {path.name} has no column {name!r}")
+    texts = [n for n, c in columns.items() if not isinstance(c, Numeric)] + ([id_column] if id_column else [])
+    return found.select(pl.col(n).cast(pl.String) if n in texts else pl.col(n) for n in wanted)
+
+
+def _batches(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> Iterator[pl.DataFrame]:
+    with told(party, path):
+        wanted = chosen(party, path, columns, id_column)
+        rows = block_rows(len(columns) + 1)
+        found = 0
+        for frame in wanted.collect_batches(chunk_size=rows, maintain_order=True):
+            start = 0
+            found += frame.height
+            # Cut where the reader glued: numbers in one piece of memory need not be copied.
+            for height in frame.to_series(0).chunk_lengths():
+                yield frame.slice(start, height)
+                start += height
+        if is_parquet(data_files(path)[0]):
+            _require_whole(party, path, found)
+
+
+def _require_whole(party: str, path: Path, found: int) -> None:
+    """Where its decoder breaks, the library ends the batches without a word: the files' own counts tell."""
+    stated = pl.scan_parquet(data_files(path)).select(pl.len()).collect().item()
+    if stated != found:
+        raise DataError(f"party {party}: {path.name} is damaged: it states {stated} records, {found} can be read")
+
+
+@contextmanager
+def counted(party: str, path: Path, columns: Mapping[str, Column]) -> Iterator[None]:
+    """A block that lacks values knows those of its own rows: the rest of the file is counted before it is told."""
+    try:
+        yield
+    except MissingError as error:
+        only = {error.column: columns[error.column]}
+        blocks = (frame.get_column(error.column) for frame in _batches(party, path, only, None))
+        count = sum(_absent(series, only[error.column]) for series in blocks)
+        raise MissingError(party, error.column, max(count, error.count), error.row) from None
+
+
+def _absent(series: pl.Series, column: Column) -> int:
+    """How many values a column lacks."""
+    if not isinstance(column, Numeric):
+        return _texts(series, column).null_count()
+    series = _trimmed(series)
+    numbers = series.drop_nulls().cast(pl.Float64, strict=False)
+    return series.null_count() + int(numbers.is_nan().sum())
+
+
+def _trimmed(series: pl.Series) -> pl.Series:
+    """Texts without the spaces around them; an empty one is no value."""
+    if series.dtype != pl.String:
+        return series
+    series = series.str.strip_chars()
+    return series.set(series == "", None)
+
+
+def _texts(series: pl.Series, column: Categorical | Binary) -> pl.Series:
+    """Levels as texts."""
+    texts = series.cast(pl.String)
+    return texts.str.strip_chars() if "" in column.levels else _trimmed(texts)
+
+
+def checked(
+    party: str, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
+) -> tuple[dict[str, Values], dict[str, int]]:
+    """A block's columns as numbers and codes, and how many numbers will be clipped; `before` rows came earlier."""
+    values: dict[str, Values] = {}
+    clipped: dict[str, int] = {}
+    for name, column in columns.items():
+        series = frame.get_column(name)
+        if isinstance(column, Numeric):
+            values[name], clipped[name] = _numbers(party, name, series, column, before)
+        else:
+            values[name] = _level_codes(party, name, series, column, before)
+    return values, clipped
+
+
+def _numbers(party: str, name: str, series: pl.Series, column: Numeric, before: int) -> tuple[NDArray[np.float64], int]:
+    """A column as numbers, and how many of them lie outside its bounds."""
+    numbers: NDArray[np.float64]
+    if series.dtype == pl.Float64 and not series.null_count():
+        numbers = series.to_numpy()
+        # A least number that is one says that all are.
+        least = float(numbers.min(initial=column.high))
+        if not isnan(least):
+            return numbers, _outside(numbers, least, column)
+    if series.dtype.is_temporal():
+        raise DataError(f"party {party}: column {name} must hold numbers, got dates or times")
+    series = _trimmed(series)
+    cast = series.cast(pl.Float64, strict=False)
+    wrong = cast.is_null() & series.is_not_null()
+    if wrong.any():
+        row = before + int(wrong.arg_max() or 0) + 1
+        raise DataError(f"party {party}: column {name} must hold numbers such as 1234.5, row {row} does not")
+    cast = cast.fill_nan(None)
+    if column.fill is not None:
+        cast = cast.fill_null(column.fill)
+    _complete(party, name, cast, before)
+    numbers = cast.to_numpy()
+    return numbers, _outside(numbers, float(numbers.min(initial=column.high)), column)
+
+
+def _outside(numbers: NDArray[np.float64], least: float, column: Numeric) -> int:
+    if column.low <= least and float(numbers.max(initial=column.low)) <= column.high:
+        return 0
+    return int(np.count_nonzero((numbers < column.low) | (numbers > column.high)))
+
+
+def _level_codes(
+    party: str, name: str, series: pl.Series, column: Categorical | Binary, before: int
+) -> NDArray[np.int32]:
+    """The index of each value's level; an undeclared level is "other" where declared, otherwise an error."""
+    texts = _texts(series, column)
+    if column.fill is not None:
+        texts = texts.fill_null(column.fill)
+    _complete(party, name, texts, before)
+    levels = column.all_levels
+    unknown = len(levels) - 1 if isinstance(column, Categorical) and column.other else -1
+    codes = texts.replace_strict(list(levels), list(range(len(levels))), default=unknown, return_dtype=pl.Int32)
+    numbers: NDArray[np.int32] = codes.to_numpy()
+    if numbers.size and int(numbers.min()) < 0:
+        first = int(np.argmin(numbers))
+        raise DataError(
+            f"party {party}: column {name}: level {texts[first]!r} is not among the declared levels {_few(levels)}, "
+            f"in row {before + first + 1}"
+        )
+    return numbers
+
+
+def _few(levels: Sequence[str]) -> str:
+    more = len(levels) - MOST_SHOWN
+    return str(list(levels)) if more <= 0 else f"{list(levels[:MOST_SHOWN])} and {more} more"
+
+
+def _complete(party: str, name: str, series: pl.Series, before: int) -> None:
+    if series.null_count():
+        row = before + int(series.is_null().arg_max() or 0) + 1
+        raise MissingError(party, name, series.null_count(), row)

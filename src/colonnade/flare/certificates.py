@@ -1,0 +1,117 @@
+"""What can be known of a folder's certificates before the engine starts, each refusal in one sentence."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509.oid import NameOID
+
+from colonnade.flare.provision import Address
+from colonnade.flare.site import STARTUP
+from colonnade.foundation.errors import PolicyError
+
+PROBE_SECONDS = 10.0
+
+
+def check_certificate(folder: Path, name: str, basename: str = "client") -> None:
+    """The folder's certificate is there, in date, signed by the folder's authority, and bears the name."""
+    start = folder / STARTUP
+    for file in (f"{basename}.crt", f"{basename}.key", "rootCA.pem"):
+        if not (start / file).is_file():
+            raise PolicyError(f"{name} has no certificate: {STARTUP}/{file} is missing")
+    try:
+        own = x509.load_pem_x509_certificate((start / f"{basename}.crt").read_bytes())
+        root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
+    except ValueError:
+        raise PolicyError(f"the certificate of {name} cannot be read") from None
+    names = [str(a.value) for a in own.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    if names != [name]:
+        raise PolicyError(f"the certificate is for {', '.join(names) or 'nobody'}, this folder is {name}'s")
+    try:
+        own.verify_directly_issued_by(root)
+    except (InvalidSignature, ValueError, TypeError):
+        raise PolicyError(f"the certificate of {name} is not from the authority of this study") from None
+    if not own.not_valid_before_utc <= datetime.now(UTC) <= own.not_valid_after_utc:
+        raise PolicyError(f"the certificate of {name} ended on {own.not_valid_after_utc:%Y-%m-%d}")
+    try:
+        key = load_pem_private_key((start / f"{basename}.key").read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise PolicyError(f"the key of {name} cannot be read: {STARTUP}/{basename}.key") from None
+    if key.public_key() != own.public_key():
+        raise PolicyError(f"the key of {name} is not that of its certificate: {STARTUP}/{basename}.key")
+
+
+def server_address(folder: Path) -> tuple[Address, str]:
+    """Where the folder's configuration says the server is, and the name that its certificate must bear."""
+    file = "fed_admin.json" if (folder / STARTUP / "fed_admin.json").is_file() else "fed_client.json"
+    content = read_config(folder, file)
+    try:
+        if file == "fed_admin.json":
+            server = content["admin"]
+            return Address(str(server["host"]), int(server["port"])), str(server["server_identity"])
+        server = content["servers"][0]
+        return Address.of(server["service"]["target"]), str(server["identity"])
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise PolicyError(f"{STARTUP}/{file} must say where the server is, and does not") from None
+
+
+def own_address(folder: Path) -> tuple[Address, str]:
+    """At the server: where it listens, and the name that its own certificate must bear."""
+    content = read_config(folder, "fed_server.json")
+    try:
+        server = content["servers"][0]
+        return Address.of(server["service"]["target"]), str(server["admin_server"])
+    except (KeyError, IndexError, TypeError):
+        raise PolicyError(f"{STARTUP}/fed_server.json must say where the server listens, and does not") from None
+
+
+def read_config(folder: Path, file: str) -> dict[str, Any]:
+    """One of FLARE's own files in the folder."""
+    try:
+        content = json.loads((folder / STARTUP / file).read_text(encoding="utf-8"))
+    except OSError:
+        raise PolicyError(f"{folder.name}/{STARTUP}/{file} is missing: copy it back, or deploy anew") from None
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise PolicyError(f"{folder.name}/{STARTUP}/{file} cannot be read: it must be JSON")
+    return content
+
+
+def probe(folder: Path, name: str, address: Address, server: str) -> bool:
+    """A handshake with the server, both sides showing certificates; False if nobody answers there yet."""
+    start = folder / STARTUP
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(start / "rootCA.pem"))
+    context.check_hostname = False
+    context.load_cert_chain(start / "client.crt", start / "client.key")
+    try:
+        plain = socket.create_connection((address.host, address.port), timeout=PROBE_SECONDS)
+    except OSError:
+        return False
+    with plain:
+        try:
+            with context.wrap_socket(plain, server_hostname=address.host) as connection:
+                shown = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
+                names = [str(a.value) for a in shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+                if names != [server]:
+                    raise PolicyError(f"the server shows a certificate for {', '.join(names)}, it must be {server}")
+                # The server's verdict on our certificate comes after its part of the handshake.
+                connection.settimeout(1.0)
+                connection.recv(1)
+        except ssl.SSLCertVerificationError:
+            raise PolicyError("the server's certificate is not from the authority of this study") from None
+        except TimeoutError:
+            return True
+        except (ssl.SSLError, ConnectionError):
+            raise PolicyError(f"the server refuses the certificate of {name}") from None
+        except ValueError:
+            raise PolicyError("the server shows no certificate") from None
+    return True

@@ -1,0 +1,286 @@
+"""Starts one session of a deployed study, follows it, and fetches the release; or a prediction, and who has it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
+from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
+
+from colonnade.flare.certificates import check_certificate, probe, server_address
+from colonnade.flare.prediction_request import Asked
+from colonnade.flare.provision import COORDINATOR, PARTY_CLASS, SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, SERVER_CLASS
+from colonnade.flare.server_job import COMMAND, RELEASE
+from colonnade.flare.site import OUTCOME, SERVER, Site
+from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
+
+Watch = Callable[[str, float], None]
+POLL_SECONDS = 1.0
+STOP_SECONDS = 30.0
+"""How long a session that is told to stop may take to say how it ended."""
+LEAST_SECONDS = 15.0
+"""What a job has to begin in, however long was waited for parties."""
+SHORTEST = 8
+"""Characters that name a session or a job."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the coordinator asks for: two class names, and the sites that they run at."""
+
+    name: str
+    parties: tuple[str, ...]
+    server: str
+    party: str
+    lost: str
+    """What it means when the server cannot be asked any more."""
+    idle: str
+    """What it means when the session has not begun."""
+
+
+def run_session(site: Site, wait: float, watch: Watch) -> tuple[bytes, dict[str, Any]]:
+    """The release's bytes and the server's account; raises with the session's own sentence when there is none."""
+    agreement = site.study.agreement
+    job = Job(
+        agreement.name,
+        agreement.schema.names,
+        SERVER_CLASS,
+        PARTY_CLASS,
+        "what parties have booked stays booked until the next session settles it",
+        "nothing is spent",
+    )
+    content, account = _conduct(site, job, wait, watch)
+    if content is None:
+        raise ProtocolError(str(account["sentence"]))
+    return content, account
+
+
+def fetch_release(site: Site, which: str, wait: float) -> tuple[bytes, dict[str, Any]]:
+    """The release of an earlier session, if the server keeps it, by the first characters of its id or of its job's."""
+    if len(which) < SHORTEST:
+        raise StudyError(f"a session is named by at least {SHORTEST} characters of its id, got {which!r}")
+    check_certificate(site.folder, COORDINATOR)
+    session = _connect(site.folder, time.monotonic() + wait)
+    try:
+        jobs = _quietly(lambda: session.list_jobs(name_prefix=site.study.agreement.name, reverse=True))
+        # By its job's id a session is found at once; else one after the other is looked into, the latest first.
+        for meta in sorted(jobs, key=lambda meta: not str(meta["job_id"]).startswith(which)):
+            if not str(meta.get("status", "")).startswith("FINISHED"):
+                continue
+            content, account = _fetch(session, meta["job_id"], {})
+            if str(meta["job_id"]).startswith(which) or str(account.get("session", "")).startswith(which):
+                break
+        else:
+            raise ProtocolError(f"the server keeps no session {which} that has ended")
+    except ColonnadeError:
+        raise
+    except Exception as error:
+        log.info("the session cannot be fetched: %s", error)
+        raise ProtocolError(f"the server was lost ({type(error).__name__})") from None
+    finally:
+        with suppress(Exception):
+            _quietly(session.close)
+    if content is None:
+        raise ProtocolError(str(account["sentence"]))
+    return content, account
+
+
+def run_prediction(asked: Asked, wait: float, watch: Watch) -> dict[str, Any]:
+    """The server's account of a prediction: who has how many scores; raises with its sentence when nobody has any."""
+    job = Job(
+        asked.job,
+        asked.prediction.parties,
+        SCORE_SERVER_CLASS,
+        SCORE_PARTY_CLASS,
+        f"{asked.prediction.receiver} can say whether it has the scores",
+        "no score was opened",
+    )
+    _, account = _conduct(asked.site, job, wait, watch)
+    if not account["ok"]:
+        raise ProtocolError(str(account["sentence"]))
+    return account
+
+
+def _conduct(site: Site, wanted: Job, wait: float, watch: Watch) -> tuple[bytes | None, dict[str, Any]]:
+    """Start a job, follow it to its end, and fetch the release, where it left one, and the server's account."""
+    check_certificate(site.folder, COORDINATOR)
+    deadline = time.monotonic() + wait
+    session: Session | None = None
+    job: str | None = None
+    last: dict[str, Any] = {}
+    try:
+        session = _connect(site.folder, deadline)
+        _wait_for(session, wanted.parties, deadline, watch)
+        job = ""
+        with tempfile.TemporaryDirectory(prefix="colonnade-") as place:
+            write_job(Path(place), wanted)
+            job = _quietly(lambda: session.submit_job(place))
+        _follow(session, job, wanted.idle, deadline, watch, last)
+        return _fetch(session, job, last)
+    except ColonnadeError:
+        raise
+    except KeyboardInterrupt:
+        content, account = _stop(session, job, wanted, last)
+        if content is None and not account.get("ok"):
+            raise StoppedError(str(account["sentence"])) from None
+        # It was too late to stop it, and the release costs nothing more.
+        return content, account
+    except Exception as error:
+        log.info("the session can no longer be followed: %s", error)
+        raise ProtocolError(f"the server was lost ({type(error).__name__}); {wanted.lost}") from None
+    finally:
+        if session is not None:
+            with suppress(Exception):
+                _quietly(session.close)
+
+
+def write_job(place: Path, job: Job) -> None:
+    """A job of two class names: it has no code and no arguments."""
+    config = place / "app" / "config"
+    config.mkdir(parents=True)
+    meta = {
+        "name": job.name,
+        "resource_spec": {},
+        "min_clients": len(job.parties),
+        "mandatory_clients": list(job.parties),
+        # Whoever takes no part does not start anything.
+        "deploy_map": {"app": [SERVER, *job.parties]},
+    }
+    empty: dict[str, Any] = {"components": [], "task_data_filters": [], "task_result_filters": []}
+    server = {"format_version": 2, "workflows": [{"id": "session", "path": job.server, "args": {}}], **empty}
+    client = {
+        "format_version": 2,
+        "executors": [{"tasks": ["*"], "executor": {"path": job.party, "args": {}}}],
+        **empty,
+    }
+    for path, content in (
+        (place / "meta.json", meta),
+        (config / "config_fed_server.json", server),
+        (config / "config_fed_client.json", client),
+    ):
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _connect(folder: Path, deadline: float) -> Session:
+    # What FLARE has to say goes nowhere: its warnings are for a log that a coordinator does not keep.
+    logging.getLogger().addHandler(logging.NullHandler())
+    address, server = server_address(folder)
+    while True:
+        try:
+            if probe(folder, COORDINATOR, address, server):
+                return _quietly(lambda: _session(folder, max(2.0, min(10.0, deadline - time.monotonic()))))
+        except ColonnadeError:
+            raise
+        except Exception as error:
+            log.info("no session yet: %s", error)
+        if time.monotonic() > deadline:
+            raise ProtocolError(f"the server cannot be reached at {address.host}:{address.port}")
+        time.sleep(POLL_SECONDS)
+
+
+def _session(folder: Path, seconds: float) -> Session:
+    return new_secure_session(COORDINATOR, str(folder.resolve()), timeout=seconds)
+
+
+def _wait_for(session: Session, names: tuple[str, ...], deadline: float, watch: Watch) -> None:
+    while True:
+        here = {client.name for client in _quietly(session.get_system_info).client_info}
+        missing = [name for name in names if name not in here]
+        watch("waiting for parties", 1 - len(missing) / len(names))
+        if not missing:
+            return
+        if time.monotonic() > deadline:
+            raise ProtocolError(f"all parties must be connected to start a session, missing: {', '.join(missing)}")
+        time.sleep(POLL_SECONDS)
+
+
+def _stop(
+    session: Session | None, job: str | None, wanted: Job, last: dict[str, Any]
+) -> tuple[bytes | None, dict[str, Any]]:
+    """End a job that a person wants ended; how it ended, and the release if it had been opened."""
+    if session is None or job is None:
+        return None, {"sentence": f"stopped before a session began; {wanted.idle}"}
+    if not job:
+        return None, {"sentence": f"stopped as the session was asked for, and it may go on; {wanted.lost}"}
+    silent = f"the session was told to stop and has not said how it ended; {wanted.lost}"
+    if wanted.server == SERVER_CLASS:
+        silent += f"; colonnade run --fetch {job} tells, once it has"
+    try:
+        try:
+            # The hall ends it for all, with a code and an account.
+            _quietly(lambda: session.do_app_command(job, COMMAND, {"stop": True}))
+        except Exception:
+            _quietly(lambda: session.abort_job(job))
+        ended, _ = _quietly(lambda: session.monitor_job_and_return_job_meta(job, STOP_SECONDS, POLL_SECONDS))
+        if ended is not MonitorReturnCode.JOB_FINISHED:
+            return None, {"sentence": silent}
+        content, account = _fetch(session, job, last)
+    except KeyboardInterrupt:
+        return None, {"sentence": silent}
+    except Exception as error:
+        log.info("the session cannot be asked: %s", error)
+        return None, {"sentence": silent}
+    if not last and "bytes" not in account:
+        return None, {"sentence": f"stopped before the session began; {wanted.idle}"}
+    return content, account
+
+
+def _follow(
+    session: Session, job: str, idle: str, deadline: float, watch: Watch, last: dict[str, Any]
+) -> dict[str, Any]:
+    """The last that the job said of itself, once it has ended; a job that does not begin in time is taken back."""
+    begun = time.monotonic()
+    deadline = max(deadline, begun + LEAST_SECONDS)
+
+    def look(_session: Any, _job: str, meta: dict[str, Any]) -> bool:
+        if not last and str(meta.get("status")) != "RUNNING":
+            # A job that does not run yet answers late, and not at all.
+            return time.monotonic() < deadline
+        try:
+            said = session.do_app_command(job, COMMAND, {})
+        except Exception:
+            return bool(last) or time.monotonic() < deadline
+        if said.get("job") == job:
+            last.update(said)
+            watch(str(said["step"]), float(said["share"]))
+        return True
+
+    ended, _meta = _quietly(lambda: session.monitor_job_and_return_job_meta(job, 0.0, POLL_SECONDS, look))
+    if ended is not MonitorReturnCode.JOB_FINISHED:
+        _quietly(lambda: session.abort_job(job))
+        raise ProtocolError(
+            f"the session did not begin within {deadline - begun:.0f} s, and {idle}: the server's terminal says "
+            "whether a party is connected twice"
+        )
+    return last
+
+
+def _fetch(session: Session, job: str, last: dict[str, Any]) -> tuple[bytes | None, dict[str, Any]]:
+    with tempfile.TemporaryDirectory(prefix="colonnade-") as place:
+        got = Path(_quietly(lambda: session.download_job_result(job, place)))
+        outcome = next(iter(sorted(got.rglob(OUTCOME))), None)
+        release = next(iter(sorted(got.rglob(RELEASE))), None)
+        silent = f"the session ended at step {last.get('step', 'wait')}, and the server's process did not say why"
+        account = {"ok": False, "sentence": silent}
+        if outcome is not None:
+            account = json.loads(outcome.read_text(encoding="utf-8"))
+        content = None if release is None else release.read_bytes()
+        shutil.rmtree(got, ignore_errors=True)
+    return content, account
+
+
+def _quietly(work: Callable[[], Any]) -> Any:
+    """FLARE's session prints; the terminal is ours."""
+    with redirect_stdout(StringIO()):
+        return work()

@@ -1,0 +1,109 @@
+"""`colonnade deploy new`: one folder for each organisation of a study, with certificates, configuration and papers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from colonnade.flare.folder_texts import policy_file, readme, site_file, smallest_rows, start_script
+from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
+from colonnade.flare.provision import Address, keep_own_key_only, place_kit, provision
+from colonnade.flare.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.toml import toml_section
+from colonnade.study import Study, read_study
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+RESERVED = (SERVER, COORDINATOR, "authority")
+SITE_LOCAL = ("data", "policy", "ledger")
+
+
+def deploy_new(study_file: Path, out: Path, address: Address) -> list[Path]:
+    """Write the folders; returns them. Nothing is overwritten, and a failure leaves nothing behind."""
+    study = read_study(study_file)
+    check_study(study)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise StudyError(f"{out} must be a new or an empty folder, and is neither")
+    public = public_study(tomllib.loads(study_file.read_text(encoding="utf-8")))
+    new = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as place:
+            names = _write_folders(study, public, Path(place), address)
+            for name in ("authority", *names):
+                os.replace(Path(place) / name, out / name)
+    except BaseException:
+        if new:
+            out.rmdir()
+        raise
+    return [out / name for name in names]
+
+
+def _write_folders(study: Study, public: str, out: Path, address: Address) -> list[str]:
+    authority = out / "authority"
+    authority.mkdir(mode=0o700)
+    project = re.sub(r"[^A-Za-z0-9_-]", "-", study.agreement.name)[:32].strip("-_") or "study"
+    kits = provision(authority, project, study.agreement.schema.names, address)
+    folders = []
+    sides = [(SERVER, SERVER, address.host), (COORDINATOR, COORDINATOR, COORDINATOR_NAME)]
+    sides += [(PARTY, name, name) for name in study.agreement.schema.names]
+    for role, name, kit in sides:
+        folder = out / name
+        folder.mkdir(mode=0o700)
+        place_kit(kits / kit, folder, role)
+        texts = {
+            STUDY: public,
+            SITE: site_file(study, role, name),
+            "README.md": readme(study, role, name, address),
+            "start.sh": start_script(role),
+        }
+        if role == PARTY:
+            texts[POLICY] = policy_file(study, name)
+        for file, text in texts.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        (folder / "start.sh").chmod(0o755)
+        folders.append(name)
+    # The kits are in the folders now; what stays is the authority's own key and the certificates it gave.
+    shutil.rmtree(kits)
+    keep_own_key_only(authority)
+    return folders
+
+
+def warnings(study: Study) -> list[str]:
+    """What the organisations should be told before they read their policies."""
+    agreement, said = study.agreement, []
+    said.append(f"the policies refuse sessions of fewer than {smallest_rows(study)} common records (smallest_rows)")
+    if agreement.collusion == 0:
+        said.append("collusion = 0: what is not promised, and against whom, is in the policies (views); read it there")
+    return said
+
+
+def check_study(study: Study) -> None:
+    """Refuse what cannot leave one process."""
+    agreement = study.agreement
+    if len(agreement.schema.names) < 2:
+        raise StudyError(f"a deployment needs two parties or more, got {len(agreement.schema.names)}")
+    if agreement.product == "plain":
+        raise StudyError('product = "plain" shows columns to others and stays in one process: use "lattice"')
+    for name in agreement.schema.names:
+        if not NAME.fullmatch(name) or name in RESERVED:
+            raise StudyError(
+                f"a party's name in a deployment must be letters, digits, - and _, and none of "
+                f"{', '.join(RESERVED)}, got {name!r}"
+            )
+
+
+def public_study(content: Mapping[str, Any]) -> str:
+    """The study file without what lies on anybody's machine."""
+    parts = ["# The public terms of the study, the same at all organisations.", toml_section("study", content["study"])]
+    for name, party in content["party"].items():
+        terms = {k: v for k, v in party.items() if k not in (*SITE_LOCAL, "columns")}
+        parts.append(toml_section(f"party.{name}", terms))
+        parts.append(toml_section(f"party.{name}.columns", party.get("columns", {})))
+    return "\n".join(parts)

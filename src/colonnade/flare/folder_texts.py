@@ -1,0 +1,183 @@
+"""The texts in an organisation's folder: what to do there, what it agrees to, where its data lies."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from colonnade.flare.provision import Address
+from colonnade.flare.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
+from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.shown import OPEN
+from colonnade.foundation.toml import toml_section, toml_value
+from colonnade.mechanism.composition import charge_of
+from colonnade.mechanism.plan import View
+from colonnade.protocol.session import TYPICAL_ROWS, Session
+from colonnade.study import Study
+
+_HEAD = """# {title}: study {study}
+
+Keep this folder private: it holds the key of a certificate. Nobody else needs any file of it.
+"""
+_PARTY = """
+1. Install: `pip install 'colonnade[flare]'`, in the same version as the others.
+2. Read `{study_file}`: what is computed, from which of your columns, within which bounds. It must be the study that you
+   agreed to; a plan of any other study is refused.
+3. Write into `{site}` where your data lies, and read `{policy}`: what you agree to, and the most that may be spent.
+   A privacy officer signs for these two files. They are read on this machine only.
+4. Run `./start.sh` and leave it running. It connects to {address} (outgoing, TCP) and to nothing else.
+   Each session is checked against `{policy}`, booked in the ledger before anything leaves, and told here.
+5. After a session: `colonnade ledger show ledger.sqlite`, and the release in `releases/`.
+6. To score new records by a model of the release: `[prediction]` in `{site}`, and `scores_to` in `{policy}`, which says
+   who may open scores that your columns are in. A score is exact: nobody may unless you say so.
+
+Sessions are started by the coordinator. Code is never taken from the server (`local/authorization.json`,
+`local/resources.json`), logs are never sent, and other organisations are told a code where something fails: your own
+sentences are in `status.json` and `log.txt`; `JOB/log.txt` has what went before, for the last 20 sessions.
+
+To stop: Ctrl-C, or SIGTERM to the process. A session that has booked nothing ends there, and nothing is spent.
+"""
+_SERVER = """
+1. Install: `pip install 'colonnade[flare]'`, in the same version as the parties.
+2. Open {address} for incoming TCP from the parties and the coordinator; nothing else.
+3. Run `./start.sh` and leave it running. It relays, adds up and opens; it sees no column and no unmasked sum.
+4. Keep `sessions.jsonl`: it tells parties afterwards whether a broken session counts as spent.
+5. To let parties score new records: `[prediction]` in `{site}`, the same as theirs. The scores do not come here.
+"""
+_COORDINATOR = """
+`./start.sh` starts one session of the study, shows how far it is, and writes the release here. All parties and the
+server must be running. It cannot choose data, change the study, or send code.
+
+`./start.sh --predict` scores records by a model of the release, where `[prediction]` in `{site}` says the same at all
+sites. The scores stay with their receiver: you are told how many, and where.
+"""
+_FOOT = """
+Certificates end after 360 days; whoever ran `colonnade deploy new` makes new ones. docs/deployment.md of Colonnade has
+firewalls, rotation, backup, upgrades, and what to do when a run breaks.
+"""
+SMALLEST_ROWS = 1000
+START = {SERVER: "colonnade server start", PARTY: "colonnade party start", COORDINATOR: "colonnade run"}
+
+
+def readme(study: Study, role: str, party: str, address: Address) -> str:
+    title = f"Party {party}" if role == PARTY else role.capitalize()
+    body = {SERVER: _SERVER, PARTY: _PARTY, COORDINATOR: _COORDINATOR}[role]
+    values = {
+        "title": title,
+        "study": study.agreement.name,
+        "address": f"{address.host}:{address.port}",
+        "site": SITE,
+        "policy": POLICY,
+        "study_file": STUDY,
+    }
+    return (_HEAD + body + _FOOT).format(**values)
+
+
+def start_script(role: str) -> str:
+    return f'#!/bin/sh\n# {START[role]}, for this folder.\nexec {START[role]} "$(dirname "$0")" "$@"\n'
+
+
+def prediction_template(study: Study, role: str, party: str) -> str:
+    """The section that asks for a prediction, not in force before somebody takes the marks away."""
+    agreement = study.agreement
+    names, receiver = agreement.schema.names, agreement.schema.find(agreement.label)[0]
+    lines = [
+        "",
+        "# To score new records by a model of the release: take the marks away; all sites must say the same.",
+        "# [prediction]",
+        "# The model file, handed from person to person; nothing about it is taken from the server.",
+        '# model = "model.json"',
+        f"# The one party that opens the scores, exactly: one of {', '.join(names)}.",
+        f"# to = {toml_value(receiver)}",
+    ]
+    if role == PARTY:
+        lines += [
+            "# The records to score, if not those of the study; the label column is not needed.",
+            '# data = "new.csv"',
+            "# Their column of ids, if it has another name.",
+            f"# id = {toml_value(study.sources[party].id or 'id')}",
+        ]
+    return "\n".join([*lines, ""])
+
+
+def site_file(study: Study, role: str, party: str) -> str:
+    """Where things lie on the organisation's machine."""
+    template = prediction_template(study, role, party)
+    if role != PARTY:
+        return toml_section("site", {"role": role}) + template
+    head = "# Read on this machine only. Paths are relative to this folder, or absolute.\n"
+    content = {"role": role, "party": party, "data": OPEN}
+    if study.sources[party].id is not None:
+        content["id"] = str(study.sources[party].id)
+    content |= {"dataset": f"{party} data", "policy": POLICY, "ledger": "ledger.sqlite", "releases": "releases"}
+    return head + toml_section("site", content) + template
+
+
+def policy_file(study: Study, party: str) -> str:
+    """A template that agrees to this study once, and to nothing else."""
+    agreement, sessions = study.agreement, _sessions(study)
+    # It depends a little on n, which alignment alone tells.
+    offer = float(f"{1.01 * max(charge_of(s.plan, party).epsilon for s in sessions):.4g}")
+    others = [name for name in agreement.schema.names if name != party]
+    lines = [
+        "# What this organisation agrees to. Written from the study; read it, change it, and sign for it.",
+        "[policy]",
+        f"party = {toml_value(party)}",
+        f"partners = {toml_value(others)}",
+        f"labels = {toml_value(['.'.join(agreement.schema.find(agreement.label))])}",
+        f"columns = {toml_value(list(agreement.schema.parties[party]))}",
+        f"tasks = {toml_value([agreement.task.value])}",
+        f"products = {toml_value([agreement.product])}",
+        f"smallest_collusion = {agreement.collusion}",
+        "# The fewest common records; a session of fewer is refused.",
+        f"smallest_rows = {smallest_rows(study)}",
+        *_views(sessions, party),
+        "# How often ids of this data may be matched with those of partners; a refused session may match them too.",
+        "largest_alignments = 20",
+        "# How many ids a partner may be able to test in one matching: 1.3 times its list, and 160 a bin.",
+        "# largest_list = 1000000",
+        "# Parties that may open exact scores of records by these columns, colonnade run --predict; nobody, if empty.",
+        "scores_to = []",
+        "# true: a person approves each plan by the digest of its terms, colonnade party start --approve DIGEST",
+        "require_approval = false",
+        "",
+        "# The most that may be spent of this party's part of a record: the price of one session.",
+        "[session]",
+        f"epsilon = {offer!r}",
+        f"delta = {agreement.delta!r}",
+        "",
+        "[total]",
+        f"epsilon = {offer!r}",
+        f"delta = {agreement.delta!r}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def smallest_rows(study: Study) -> int:
+    """What the templates ask for, unless the study itself expects fewer."""
+    return SMALLEST_ROWS if study.rows is None else min(SMALLEST_ROWS, study.rows)
+
+
+def _views(sessions: list[Session], party: str) -> list[str]:
+    """Views without a guarantee must be left out by name, so that whoever signs reads of it."""
+    held = [view for view in View if all(s.views(party)[view] is not None for s in sessions)]
+    if len(held) == len(View):
+        return []
+    bare = ", ".join(view.value for view in View if view not in held)
+    return [
+        f"# Guarantees that the plan must give. THIS STUDY GIVES NONE AGAINST: {bare}.",
+        f"views = {toml_value([view.value for view in held])}",
+    ]
+
+
+def _sessions(study: Study) -> list[Session]:
+    """Plans of the study for n as large as it says, or may be."""
+    sizes = (study.rows,) if study.rows is not None else (TYPICAL_ROWS // 10, TYPICAL_ROWS, 100 * TYPICAL_ROWS)
+    sessions = []
+    for n in sizes:
+        # Not every n has a plan.
+        with suppress(ColonnadeError):
+            sessions.append(study.session(n))
+    if not sessions:
+        raise StudyError(f"there is no plan for this study with n={sizes[-1]}: colonnade plan says why")
+    return sessions

@@ -1,0 +1,162 @@
+"""Runs FLARE's own client or server process in this one, and tells from the board how sessions go."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import re
+import shutil
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from colonnade.flare.certificates import check_certificate, own_address, probe, server_address
+from colonnade.flare.doubles import FILE, watch_server
+from colonnade.flare.failures import watch_failures
+from colonnade.flare.line import watch_line
+from colonnade.flare.provision import Address
+from colonnade.flare.site import LOCAL, SERVER, STATUS, Site
+from colonnade.flare.standing import alone
+from colonnade.flare.status import close_board, look, unfinished
+from colonnade.flare.stopping import Stopping, dead
+from colonnade.foundation.errors import PolicyError, StudyError
+
+Tell = Callable[[dict[str, Any]], None]
+"""Called with what the board says, whenever it says something new."""
+Say = Callable[[str], None]
+LOOK_SECONDS = 0.1
+OUTCOME_WAIT = "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT"
+LOCAL_FILES = ("resources.json", "authorization.json", "log_config.json", "comm_config.json")
+JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+KEPT_JOBS = 20
+LOOPBACK = ("localhost", "127.0.0.1")
+log = logging.getLogger(__name__)
+
+
+def serve(site: Site, tell: Tell, say: Say) -> int:
+    """Run the server until it is stopped; what would keep it from serving is said at once."""
+    from nvflare.private.fed.app.server.server_train import main
+
+    with alone(site.folder):
+        check_local(site.folder)
+        address, name = own_address(site.folder)
+        check_certificate(site.folder, name, "server")
+        check_port(address)
+        keep_storage_here(site.folder)
+        # A session has ended when its hub says so; FLARE would wait a quarter of an hour for the report of a dead site.
+        os.environ.setdefault(OUTCOME_WAIT, "10")
+        (site.folder / FILE).unlink(missing_ok=True)
+        watch_server(site.folder.resolve(), say)
+        say(f"study {site.study.agreement.name}, port {address.port}: waiting for parties and sessions")
+        return _run(site, main, [f"org={SERVER}"], tell, say, fed_server="fed_server.json")
+
+
+def take_part(site: Site, tell: Tell, say: Say) -> int:
+    """Run a party until it is stopped; what its folder or certificate cannot do is said at once."""
+    from nvflare.private.fed.app.client.client_train import main
+
+    with alone(site.folder):
+        check_local(site.folder)
+        check_certificate(site.folder, site.party)
+        address, server = server_address(site.folder)
+        if not probe(site.folder, site.party, address, server):
+            say(f"cannot reach {address.host}:{address.port}, trying again")
+        watch_line(site.party, address, say, f"waiting for sessions of study {site.study.agreement.name}")
+        names = [f"uid={site.party}", f"org={site.party}"]
+        return _run(site, main, names, tell, say, fed_client="fed_client.json", local_rank=0)
+
+
+def check_local(folder: Path) -> None:
+    """What FLARE may do here must be written down, and readable."""
+    for file in LOCAL_FILES:
+        try:
+            json.loads((folder / LOCAL / file).read_text(encoding="utf-8"))
+        except OSError:
+            raise StudyError(f"{folder.name}/{LOCAL}/{file} is missing: deploy anew, or copy it back") from None
+        except ValueError:
+            raise StudyError(f"{folder.name}/{LOCAL}/{file} cannot be read: it must be JSON") from None
+
+
+def check_port(address: Address) -> None:
+    """FLARE would try again for ever, in its log, where another process has the port."""
+    host = "localhost" if address.host in LOOPBACK else ""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, address.port))
+            trial.listen(1)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise PolicyError(f"port {address.port} cannot be opened on this machine: {why}") from None
+
+
+def keep_storage_here(folder: Path) -> None:
+    """FLARE wants absolute paths for its stores; the folder may have moved since it was written."""
+    path = folder / LOCAL / "resources.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    here = folder.resolve()
+    content["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(here / "snapshots")
+    for component in content["components"]:
+        if component["id"] == "job_manager":
+            component["args"]["uri_root"] = str(here / "jobs")
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def clear_old_jobs(folder: Path) -> None:
+    """Remove FLARE's folders of sessions long past; what they ended with stays in log.txt."""
+    jobs = [place for place in folder.iterdir() if JOB.fullmatch(place.name) and place.is_dir()]
+    jobs.sort(key=lambda place: place.stat().st_mtime)
+    for place in jobs[:-KEPT_JOBS]:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, **more: Any) -> int:
+    from nvflare.fuel.f3.mpm import MainProcessMonitor
+
+    folder = site.folder.resolve()
+    (folder / STATUS).unlink(missing_ok=True)
+    watch_failures(folder, site.party, say)
+    clear_old_jobs(folder)
+    quiet = threading.Event()
+    follower = threading.Thread(target=follow, args=(folder / STATUS, tell, quiet, site.role), daemon=True)
+    follower.start()
+    settings = ["secure_train=true", "config_folder=config", *names]
+    arguments = argparse.Namespace(workspace=str(folder), set=settings, **more)
+    Stopping(folder, say).listen()
+    MainProcessMonitor.add_cleanup_cb(lambda: say("the engine ended by itself: log.txt in the folder says why"))
+    try:
+        done = MainProcessMonitor.run(main_func=main, run_dir=str(folder), args=arguments)
+    finally:
+        quiet.set()
+    return int(done or 0)
+
+
+def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:
+    """Tell what is new on a board, until it is enough; a job that died without a last word is given one."""
+    last: tuple[Any, ...] = ()
+    content: dict[str, Any] = {}
+    while not quiet.wait(LOOK_SECONDS):
+        try:
+            seen = os.stat(path).st_mtime_ns, os.stat(path).st_ino
+        except OSError:
+            continue
+        if seen == last:
+            if not unfinished(content) or not dead(int(content.get("pid", 0))):
+                continue
+            # It may have ended between the two looks, and properly.
+            content = look(path)
+            if unfinished(content):
+                content = close_board(path, content, role)
+        else:
+            last = seen
+            content = look(path)
+        if content:
+            if content.get("done"):
+                log.info("session %s (job %s): %s", content.get("session"), content.get("job"), content.get("sentence"))
+            tell(content)
+            if content.get("done"):
+                last = os.stat(path).st_mtime_ns, os.stat(path).st_ino

@@ -1,0 +1,107 @@
+"""What a party signs with the key of its certificate, and how a peer's signature is checked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.x509.oid import NameOID
+
+from colonnade.flare.certificates import check_certificate
+from colonnade.flare.site import STARTUP
+from colonnade.foundation.errors import PolicyError, VouchError
+
+LARGEST_PROOF = 1 << 13
+"""A proof above this is refused before it is read: a certificate has about 800 bytes, a signature 256."""
+SMALLEST_RSA = 2048
+_PSS = padding.PSS(padding.MGF1(SHA256()), padding.PSS.DIGEST_LENGTH)
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+
+
+class Proof(msgspec.Struct, frozen=True, array_like=True):
+    """A certificate in DER, and a signature by its key."""
+
+    certificate: bytes
+    signature: bytes
+
+
+_decoder = msgspec.msgpack.Decoder(Proof)
+
+
+def read_proof(peer: str, data: bytes) -> Proof:
+    """A proof's two parts; nothing is believed yet."""
+    if len(data) > LARGEST_PROOF:
+        raise VouchError(f"a proof of {peer} must have at most {LARGEST_PROOF} bytes, got {len(data)}")
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError, ValueError, RecursionError):
+        raise VouchError(f"a proof of {peer} with {len(data)} bytes cannot be decoded") from None
+
+
+class Voucher:
+    """Signs for one site; checks peers by the authority in its own folder. The key stays in here."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        check_certificate(folder, name)
+        start = folder / STARTUP
+        self._root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
+        own = x509.load_pem_x509_certificate((start / "client.crt").read_bytes())
+        try:
+            key = load_pem_private_key((start / "client.key").read_bytes(), None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise PolicyError(f"the key of {name} cannot be read") from None
+        if not isinstance(key, PrivateKey):
+            raise PolicyError(f"the key of {name} must be RSA, elliptic-curve or Ed25519, got another kind")
+        form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+        if key.public_key().public_bytes(*form) != own.public_key().public_bytes(*form):
+            raise PolicyError(f"the key of {name} is not that of its certificate")
+        self._name, self._key, self._own = name, key, own.public_bytes(Encoding.DER)
+
+    def sign(self, statement: bytes) -> bytes:
+        """A proof that this site says so."""
+        key = self._key
+        if isinstance(key, rsa.RSAPrivateKey):
+            signature = key.sign(statement, _PSS, SHA256())
+        elif isinstance(key, ec.EllipticCurvePrivateKey):
+            signature = key.sign(statement, ec.ECDSA(SHA256()))
+        else:
+            signature = key.sign(statement)
+        return msgspec.msgpack.encode(Proof(self._own, signature))
+
+    def check(self, peer: str, statement: bytes, proof: bytes) -> None:
+        """Raise VouchError unless the peer's own certificate, by this study's authority, signed the statement."""
+        shown = read_proof(peer, proof)
+        try:
+            certificate = x509.load_der_x509_certificate(shown.certificate)
+            names = [a.value for a in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+            certificate.verify_directly_issued_by(self._root)
+            first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+            key = certificate.public_key()
+        except (InvalidSignature, x509.InvalidVersion, UnsupportedAlgorithm, ValueError, TypeError):
+            raise VouchError(f"the certificate that {peer} signs by is not from the authority of this study") from None
+        if names != [peer]:
+            # The authority gave these names, so that they may be told.
+            told = ", ".join(map(str, names)) or "nobody"
+            raise VouchError(f"what came in the name of {peer} is signed by {told}")
+        if not first <= datetime.now(UTC) <= last:
+            raise VouchError(f"the certificate that {peer} signs by is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}")
+        try:
+            if isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
+                key.verify(shown.signature, statement, _PSS, SHA256())
+            elif isinstance(key, ec.EllipticCurvePublicKey):
+                key.verify(shown.signature, statement, ec.ECDSA(SHA256()))
+            elif isinstance(key, ed25519.Ed25519PublicKey):
+                key.verify(shown.signature, statement)
+            else:
+                raise VouchError(f"the certificate of {peer} has a key of a kind that nobody signs by")
+        except (InvalidSignature, UnsupportedAlgorithm):
+            raise VouchError(f"the signature of {peer} does not fit what came in its name") from None
+
+    def __repr__(self) -> str:
+        return f"Voucher({self._name!r})"

@@ -1,0 +1,114 @@
+"""A small file that says how far a site's session is, written by the job and read by whoever started the site."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from colonnade.flare.site import SERVER
+
+OFTEN = 0.2
+BEFORE_BOOKING = ("wait", "read", "align", "plan")
+"""Steps at which a party has booked nothing."""
+
+
+@dataclass(frozen=True)
+class Spend:
+    """What a party's ledger says of the session."""
+
+    state: str
+    """booked, released or void."""
+    epsilon: float
+    delta: float
+    total: float
+    """What the data set has spent with it."""
+    cap: float
+
+
+@dataclass
+class Board:
+    """The file, replaced whole at each step."""
+
+    path: Path
+    job: str
+    seeded: bool = False
+    what: str = "a release"
+    """What a session is for."""
+    session: str = ""
+    """The session's id, as ledgers, releases and the server's journal have it, once it is known."""
+    spend: Spend | None = None
+    _last: tuple[str, float] = ("wait", 0.0)
+
+    def __call__(self, step: str, share: float) -> None:
+        now = time.monotonic()
+        if step != self._last[0] or now - self._last[1] > OFTEN:
+            self._last = (step, now)
+            self._write({"step": step, "share": share})
+
+    def note(self, spend: Spend) -> None:
+        """A spend is booked."""
+        self.spend = spend
+        self._write({"step": self._last[0], "share": 0.0})
+
+    def settle(self, state: str) -> None:
+        """What became of the booking."""
+        if self.spend is not None:
+            self.spend = replace(self.spend, state=state)
+
+    def end(self, sentence: str, ok: bool = False, file: Path | None = None) -> None:
+        """The last word on a session, and the file that it left here."""
+        self._write(
+            {
+                "step": self._last[0],
+                "share": 1.0,
+                "done": True,
+                "ok": ok,
+                "sentence": sentence,
+                "file": None if file is None else str(file),
+            }
+        )
+
+    def _write(self, content: dict[str, Any]) -> None:
+        known = {"job": self.job, "session": self.session, "pid": os.getpid(), "seeded": self.seeded}
+        known |= {"what": self.what, "done": False, "spend": None if self.spend is None else asdict(self.spend)}
+        replace_board(self.path, {**known, **content})
+
+
+def replace_board(path: Path, content: dict[str, Any]) -> None:
+    beside = path.with_suffix(".part")
+    beside.write_text(json.dumps(content), encoding="utf-8")
+    os.replace(beside, path)
+
+
+def look(path: Path) -> dict[str, Any]:
+    """What the board says now; empty when there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def unfinished(content: dict[str, Any]) -> bool:
+    """Whether a session is under way, by its board; its process may be dead."""
+    return bool(content) and not content.get("done")
+
+
+def close_board(path: Path, content: dict[str, Any], role: str) -> dict[str, Any]:
+    """The last word on a session whose process ended without one."""
+    if content.get("what") != "a release":
+        meaning = "the receiver of the scores can say whether it has them"
+    elif role == SERVER:
+        meaning = "the next session tells parties whether it counts"
+    elif content.get("step") in BEFORE_BOOKING:
+        meaning = "nothing had been booked, and nothing is spent"
+    else:
+        meaning = "what is booked stays booked until the next session settles it"
+    sentence = f"the session's process ended at step {content.get('step')}; {meaning}"
+    closed = {**content, "share": 1.0, "done": True, "ok": False, "sentence": sentence, "file": None}
+    replace_board(path, closed)
+    return closed

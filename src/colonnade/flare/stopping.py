@@ -1,0 +1,82 @@
+"""Ends a site when a person or the system asks: first its jobs, with a sentence, and then this process, at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from colonnade.flare.site import STATUS
+from colonnade.flare.standing import write_starter
+from colonnade.flare.status import look, unfinished
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+GRACE_SECONDS = 6.0
+"""A job that has booked nothing leaves by itself when it notices, and tells the others; the rest are ended."""
+KILL_SECONDS = 1.0
+TOLD_SECONDS = 0.5
+"""For the thread that tells what the board says."""
+
+
+class Stopping:
+    """A signal handler. FLARE's own threads would keep the process alive, and its jobs hear no signal of a terminal."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self._folder, self._say = folder, say
+        self._begun = False
+
+    def listen(self) -> None:
+        for number in SIGNALS:
+            # Whoever started us with a signal ignored (nohup) meant it.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self)
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        try:
+            # A second signal while jobs are given time: no more time.
+            if not self._begun:
+                self._begun = True
+                self._wind_up()
+            end_jobs()
+        finally:
+            os._exit(128 + number)
+
+    def _wind_up(self) -> None:
+        board = self._folder / STATUS
+        busy = unfinished(look(board))
+        # A terminal that is gone must not keep us from ending.
+        with suppress(OSError, RuntimeError):
+            self._say("stopping" + ("; a session is under way" if busy else ""))
+        write_starter(self._folder, "")
+        deadline = time.monotonic() + (GRACE_SECONDS if busy else 0.0)
+        while unfinished(look(board)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        end_jobs()
+        if busy:
+            time.sleep(TOLD_SECONDS)
+
+
+def end_jobs() -> None:
+    """End the processes that this one started; FLARE gives each a session of its own."""
+    jobs = psutil.Process().children(recursive=True)
+    for send in (psutil.Process.terminate, psutil.Process.kill):
+        for job in jobs:
+            with suppress(psutil.Error):
+                send(job)
+        _, jobs = psutil.wait_procs(jobs, timeout=KILL_SECONDS)
+
+
+def dead(number: int) -> bool:
+    """Whether no process of this number works any more."""
+    try:
+        return bool(psutil.Process(number).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False
