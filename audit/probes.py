@@ -14,7 +14,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Law
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.messages import Parcel, body_of
+from colonnade.protocol.messages import ParcelBody, body_of
 from colonnade.protocol.party import Party
 from colonnade.protocol.server import Server
 
@@ -39,7 +39,7 @@ def payloads(
     transport.run()
     out: Payloads = {}
     for envelope in transport.parcels:
-        parcel = body_of(envelope, Parcel)
+        parcel = body_of(envelope, ParcelBody)
         key = parcel.round, envelope.sender, envelope.recipient
         out[*key, sum(k[:3] == key for k in out)] = parcel.payload
     return out

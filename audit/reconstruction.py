@@ -17,7 +17,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import open_session
+from colonnade.protocol.session_plan import plan_session
 
 Floats = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ def against_ours(records: int, epsilon: float, seed: int, randomness: Randomness
         "p1": {f"x{j}": Numeric(-1, 1) for j in range(records)},
     }
     agreement = Agreement("columns", Schema(columns), "y", Task.LINEAR, epsilon, collusion=1, release="trace")
-    session = open_session(agreement, records, bytes(32))
+    session = plan_session(agreement, records, bytes(32))
     rows: list[Record] = [
         {"p0": {"y": float(other[i])}, "p1": {f"x{j}": float(own[i, j]) for j in range(records)}}
         for i in range(records)
@@ -109,7 +109,7 @@ def membership(epsilon: float, targets: int, sessions: int, randomness: Randomne
     """Random people instead of worst cases: the likelihood ratio decides, on releases of real sessions."""
     generator = np.random.default_rng(seed)
     agreement, rows = lean(2, epsilon=epsilon), 30
-    session = open_session(agreement, rows, bytes(32))
+    session = plan_session(agreement, rows, bytes(32))
     hits = alarms = total = 0
     for target in range(targets):
         people: list[Record] = [

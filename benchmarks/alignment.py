@@ -16,7 +16,7 @@ import time
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from colonnade.crypto.alignment import align_in_process
-from colonnade.crypto.alignment.kernels import Kernels, best_kernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels, best_kernels
 from colonnade.foundation.randomness import Randomness
 
 CALLS = 2000
@@ -32,12 +32,12 @@ def x25519_seconds() -> float:
     return (time.process_time() - start) / CALLS
 
 
-def kernels_of(name: str, ids: int) -> Kernels:
+def kernels_of(name: str, ids: int) -> AlignmentKernels:
     if name == "numba":
-        from colonnade.crypto.alignment.compiled import CompiledKernels
+        from colonnade.crypto.alignment.compiled import CompiledAlignmentKernels
 
-        return CompiledKernels()
-    return Kernels() if name == "numpy" else best_kernels(ids)
+        return CompiledAlignmentKernels()
+    return AlignmentKernels() if name == "numpy" else best_kernels(ids)
 
 
 def lists_of(ids: int, parties: int) -> dict[str, list[str]]:
@@ -77,7 +77,7 @@ def measured(ids: int, parties: int, name: str, post_quantum: bool) -> dict[str,
     return {
         "ids": ids,
         "parties": parties,
-        "kernels": type(kernels).__name__.removesuffix("Kernels").lower() or "numpy",
+        "kernels": type(kernels).__name__.removesuffix("AlignmentKernels").lower() or "numpy",
         "post_quantum": post_quantum,
         "common": len(found[0]),
         "cpu_seconds": round(spent, 3),

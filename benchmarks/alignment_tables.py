@@ -10,7 +10,7 @@ import json
 
 import numpy as np
 
-from colonnade.crypto.alignment.kernels import Kernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.oblivious import segment_of
 from colonnade.foundation.randomness import Randomness
 
@@ -26,7 +26,7 @@ def main() -> None:
         rests = []
         for _ in range(trials):
             slots = (randomness.words(3 * ids).reshape(ids, 3) % segment).astype(np.int64)
-            rests.append(len(Kernels().peel(slots + segment * np.arange(3), 3 * segment).rest))
+            rests.append(len(AlignmentKernels().peel(slots + segment * np.arange(3), 3 * segment).rest))
         share = sum(rest > 0 for rest in rests) / trials
         print(json.dumps({"ids": ids, "tables": trials, "with_a_rest": round(share, 5), "largest_rest": max(rests)}))
 

@@ -25,7 +25,8 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from colonnade.analysis.solve import solve
-from colonnade.consent.ledger import GENESIS, TABLES, Booking, DataSet, Ledger, _canonical, _link
+from colonnade.consent.entries import Booking, DataSet
+from colonnade.consent.ledger import GENESIS, TABLES, Ledger, _canonical, _link
 from colonnade.consent.policy import policy_from, read_policy
 from colonnade.crypto.product import Contribution
 from colonnade.data.table import Table, read_table
@@ -49,7 +50,7 @@ from colonnade.protocol.messages import (
     masked_from,
     submission,
 )
-from colonnade.protocol.session import open_session
+from colonnade.protocol.session_plan import plan_session
 from colonnade.scoring import publish, read_model, write_model
 from colonnade.study import read_study, study_from
 from colonnade.transport.embedded import run_embedded
@@ -241,7 +242,7 @@ def _plan(data: bytes) -> None:
     agreement = Agreement.of(altered(_agreement().to(), choices))
     if not choices.below(50):
         rows = (2, 100, 2**31, 10**12, 10**30)[choices.below(5)]
-        open_session(replace(agreement, product="plain"), rows, bytes(32)).digest.encode()
+        plan_session(replace(agreement, product="plain"), rows, bytes(32)).digest.encode()
 
 
 # --- what travels between machines: frames, and proofs of who signed
@@ -266,7 +267,7 @@ def _frame(data: bytes) -> None:
 @cache
 def _voucher() -> Any:
     """A site with a certificate; every byte of it is the same in each run."""
-    from colonnade.flare.signing import Voucher
+    from colonnade.flare.signing import CertificateSigner
 
     authority, own = (ed25519.Ed25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i in (1, 2))
     start = _folder() / "startup"
@@ -279,7 +280,7 @@ def _voucher() -> Any:
         (start / file).write_bytes(builder.sign(authority, None).public_bytes(Encoding.PEM))
     key_bytes = own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (start / "client.key").write_bytes(key_bytes)
-    return Voucher(_folder(), "a")
+    return CertificateSigner(_folder(), "a")
 
 
 def _proofs() -> list[bytes]:

@@ -17,7 +17,7 @@ from colonnade.mechanism.moments import Kind, Law, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, ReleasedBlock
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import Session, open_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 from experiments.data import Dataset, partition
 
 Array = NDArray[np.float64]
@@ -66,7 +66,7 @@ def central(dataset: Dataset, n: int, epsilon: float, delta: float, parties: int
         # Without its square a number's variance is unknown, and with it what sampling does.
         label_square=dataset.task == "linear",
     )
-    session = open_session(agreement, n, bytes(32))
+    session = plan_session(agreement, n, bytes(32))
     empty = _empty(session).moments()
     shares = np.ones_like(empty.std)
     for item in session.plan.blocks:
@@ -76,7 +76,7 @@ def central(dataset: Dataset, n: int, epsilon: float, delta: float, parties: int
     return Central(n, session.plan.layout, session.plan.law, Task(dataset.task), empty.std, shares)
 
 
-def _empty(session: Session) -> Release:
+def _empty(session: SessionPlan) -> Release:
     """A release of the plan with zeros in it: what stands where, with how much noise."""
     blocks = []
     for i, item in enumerate(session.plan.blocks):

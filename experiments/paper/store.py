@@ -28,7 +28,7 @@ _OURS = (
     "src/colonnade/foundation/schema.py",
     "src/colonnade/data/encode.py",
     "src/colonnade/protocol/precision.py",
-    "src/colonnade/protocol/session.py",
+    "src/colonnade/protocol/session_plan.py",
     "src/colonnade/data/table.py",
 )
 

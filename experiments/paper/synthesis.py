@@ -17,7 +17,7 @@ from colonnade.analysis.draws import seeded
 from colonnade.analysis.independence import dependence_tree, every_dependence, mutual_information
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import solve
-from colonnade.analysis.synthesis import Fitted, draw_levels, expected_distance, fit_release
+from colonnade.analysis.synthesis import FittedRelease, draw_levels, expected_distance, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
 from colonnade.mechanism.objective import Task
@@ -134,7 +134,7 @@ def transfer(train: Codes, truth: Truth, label: int) -> tuple[float, float]:
     return float(linear.score(hot(truth.test), actual)), float(boosted.score(truth.test[:, rest], actual))
 
 
-def every_label(fitted: Fitted, truth: Truth) -> float:
+def every_label(fitted: FittedRelease, truth: Truth) -> float:
     """Mean accuracy over all columns, each predicted from all others."""
     model = fitted.model
     return float(

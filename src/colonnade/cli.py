@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from colonnade.data.table import Table
     from colonnade.foundation.randomness import Randomness
     from colonnade.mechanism.release import Release
-    from colonnade.protocol.session import Session
+    from colonnade.protocol.session_plan import SessionPlan
     from colonnade.report.progress import Steps
 
 app = typer.Typer(
@@ -79,7 +79,7 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show what a study would release, to whom, with how much noise. No data is touched and nothing is spent."""
-    from colonnade.protocol.session import TYPICAL_ROWS
+    from colonnade.protocol.session_plan import TYPICAL_ROWS
     from colonnade.report.commands import plan_html
     from colonnade.report.cost import expected_cost
     from colonnade.report.output import places
@@ -147,7 +147,7 @@ def fit(
     from colonnade.analysis.intervals import intervals
     from colonnade.analysis.solve import solve as solved
     from colonnade.mechanism.release import write_release
-    from colonnade.report.book import keeper_json, spent_line
+    from colonnade.report.book import guard_json, spent_line
     from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.machine import model_json
     from colonnade.report.output import places, release_place
@@ -165,7 +165,7 @@ def fit(
         raise typer.BadParameter("--out and --model must name two files")
     shown: list[str] = []
 
-    def show(party: str, session: Session) -> None:
+    def show(party: str, session: SessionPlan) -> None:
         """The first party that is asked shows the plan: nothing is spent yet."""
         if not shown:
             parts = [] if json else [plan_report(session.describe(), agreement.label), _terms(session)]
@@ -212,7 +212,7 @@ def fit(
             "seeded": outcome.release.provenance["seeded"],
             "release": str(place),
             "model": None if model is None else str(model),
-            "ledger": {n: keeper_json(keeper, fitted.spent.get(n)) for n, keeper in fitted.keepers.items()} or None,
+            "ledger": {n: guard_json(guard, fitted.spent.get(n)) for n, guard in fitted.guards.items()} or None,
             "terms_digest": outcome.session.terms,
             "warnings": outcome.session.warnings(),
         }
@@ -223,9 +223,9 @@ def fit(
     screen.print(intervals_report(sure))
     screen.print(spent_text(outcome.session.describe()))
     for name, total in fitted.spent.items():
-        screen.print(spent_line(fitted.keepers[name], total))
+        screen.print(spent_line(fitted.guards[name], total))
     if fitted.unkept:
-        whose = f" for {', '.join(fitted.unkept)}" if fitted.keepers else ""
+        whose = f" for {', '.join(fitted.unkept)}" if fitted.guards else ""
         screen.print(f"There was no ledger kept{whose}: [party.NAME] may name a policy and a ledger.")
     screen.print()
     matched = checked.alignment != "none" and len(fitted.tables) > 1
@@ -297,7 +297,7 @@ app.command(short_help="Attack a study: lower bounds on the epsilon of every vie
 hang_in(app)
 
 
-def _terms(session: Session) -> str:
+def _terms(session: SessionPlan) -> str:
     return f"Digest of these terms, for --approve: {session.terms}"
 
 

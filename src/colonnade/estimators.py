@@ -30,7 +30,7 @@ from colonnade.frames import classes_of, is_frame, names_by_position, object_arr
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import open_session
+from colonnade.protocol.session_plan import plan_session
 from colonnade.scoring import coordinate_names, partial_scores
 from colonnade.study import offer_of
 from colonnade.transport.embedded import run_embedded
@@ -96,7 +96,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         schema, owner = self._declare(label)
         agreement = self._agreement(schema, f"{owner}.{self._label_name}")
         # Whatever the plan refuses or warns of is said before anything is spent.
-        session = open_session(agreement, len(X), bytes(32))
+        session = plan_session(agreement, len(X), bytes(32))
         for sentence in [*self._assumed(), *session.warnings()]:
             warnings.warn(sentence, UserWarning, stacklevel=2)
         frame = self._frame(X, schema).with_columns(pl.Series(self._label_name, target))

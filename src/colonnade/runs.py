@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from colonnade.consent.guard import Keeper, refusing
-from colonnade.consent.ledger import DataSet, Ledger
+from colonnade.consent.entries import DataSet
+from colonnade.consent.guard import ConsentGuard, refusing
+from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import check_approvals, read_policy
 from colonnade.data.table import Table, open_table, read_table
 from colonnade.foundation.errors import LedgerError, StudyError
@@ -20,14 +21,14 @@ from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
 from colonnade.mechanism.release import Release
 from colonnade.protocol.prediction import Prediction
-from colonnade.protocol.session import Session
+from colonnade.protocol.session_plan import SessionPlan
 from colonnade.scoring import PublicModel, Scores, prediction_of, score_across
 from colonnade.study import Source, Study
 from colonnade.transport.embedded import Outcome, Watch, run_embedded
 
 Ask = Callable[[str], bool]
 """Asks a person about a plan."""
-Show = Callable[[str, Session], None]
+Show = Callable[[str, SessionPlan], None]
 """Is shown the plan in a party's name before that party agrees; may raise PolicyError to refuse it."""
 Look = Callable[[Table], None]
 """Is shown each party's own table once it is read, for that party's own eyes."""
@@ -36,12 +37,12 @@ Keep = Callable[[Release], None]
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedStudy:
     """A study that was run."""
 
     outcome: Outcome
     tables: Mapping[str, Table]
-    keepers: Mapping[str, Keeper]
+    guards: Mapping[str, ConsentGuard]
     """Of the parties that named a policy and a ledger."""
     spent: Mapping[str, Spent]
     """What each of their data sets has spent in all."""
@@ -55,7 +56,7 @@ class Fitted:
     @property
     def unkept(self) -> list[str]:
         """Parties for which no ledger was kept."""
-        return [name for name in self.tables if name not in self.keepers]
+        return [name for name in self.tables if name not in self.guards]
 
 
 def fit(
@@ -69,17 +70,17 @@ def fit(
     keep: Keep | None = None,
     watch: Watch | None = None,
     workers: Workers = HERE,
-) -> Fitted:
+) -> FittedStudy:
     """Run a study on all parties' files and spend its epsilon once; refused before that unless all policies agree."""
     source = Randomness() if randomness is None else randomness
-    keepers = open_keepers(study, approved, ask, seeded=source.seeded)
+    guards = open_guards(study, approved, ask, seeded=source.seeded)
     tables = read_tables(study, watch, workers, look)
 
-    def consent(party: str, session: Session) -> None:
+    def consent(party: str, session: SessionPlan) -> None:
         if show is not None:
             show(party, session)
-        if party in keepers:
-            keepers[party].consent(session)
+        if party in guards:
+            guards[party].consent(session)
 
     outcome = run_embedded(
         study.agreement,
@@ -89,18 +90,18 @@ def fit(
         watch,
         consent={name: partial(consent, name) for name in tables},
         workers=workers,
-        keepers=keepers,
+        guards=guards,
     )
     if keep is not None:
         keep(outcome.release)
     spent, unsettled = {}, {}
-    for name, keeper in keepers.items():
+    for name, guard in guards.items():
         try:
-            keeper.release()
-            spent[name] = keeper.spent()
+            guard.release()
+            spent[name] = guard.spent()
         except LedgerError as error:
             unsettled[name] = str(error)
-    return Fitted(outcome, tables, keepers, spent, unsettled)
+    return FittedStudy(outcome, tables, guards, spent, unsettled)
 
 
 def predict(
@@ -117,32 +118,32 @@ def predict(
     """Scores of the records that all parties have in common, opened to one of them; `data` names other files."""
     prediction = prediction_of(model, study.agreement.schema, receiver)
     sources = {name: _source(study, name, (data or {}).get(name)) for name in prediction.parties}
-    keepers = _keepers(sources, approved, ask)
+    guards = _guards(sources, approved, ask)
     matched = study.alignment != "none" and len(prediction.parties) > 1
-    for name, keeper in keepers.items():
+    for name, guard in guards.items():
         with refusing(name):
-            keeper.foresee_scores(prediction, matched)
+            guard.foresee_scores(prediction, matched)
     tables = {
         name: read_table(name, _place(name, sources[name]), columns, sources[name].id)
         for name, columns in prediction.columns.items()
     }
-    for name, keeper in keepers.items() if matched else ():
+    for name, guard in guards.items() if matched else ():
         with refusing(name):
-            keeper.align("", f"{model.study} scores", prediction.parties)
-    consent = {name: keeper.consent_scores for name, keeper in keepers.items()}
-    largest = {name: keeper.policy.largest_list for name, keeper in keepers.items()}
+            guard.align("", f"{model.study} scores", prediction.parties)
+    consent = {name: guard.consent_scores for name, guard in guards.items()}
+    largest = {name: guard.policy.largest_list for name, guard in guards.items()}
     scores = score_across(model, prediction, tables, study.alignment, randomness, watch, consent, largest)
     return scores, prediction
 
 
-def open_keepers(
+def open_guards(
     study: Study, approved: Collection[str] = (), ask: Ask | None = None, *, seeded: bool = False
-) -> dict[str, Keeper]:
+) -> dict[str, ConsentGuard]:
     """For each party that names a policy and a ledger, who agrees and books on its behalf."""
     kept = [name for name, source in study.sources.items() if source.policy is not None]
     if seeded and kept:
         raise StudyError(f"a seed is for simulations, whose noise no ledger can book, and party {kept[0]} keeps one")
-    return _keepers(study.sources, approved, ask)
+    return _guards(study.sources, approved, ask)
 
 
 def read_tables(
@@ -163,13 +164,13 @@ def read_tables(
     return out
 
 
-def _keepers(sources: Mapping[str, Source], approved: Collection[str], ask: Ask | None) -> dict[str, Keeper]:
+def _guards(sources: Mapping[str, Source], approved: Collection[str], ask: Ask | None) -> dict[str, ConsentGuard]:
     check_approvals(approved)
     out = {}
     for name, source in sources.items():
         if source.policy is not None and source.ledger is not None:
             data = DataSet.of_file(_place(name, source))
-            out[name] = Keeper(name, read_policy(source.policy), Ledger(source.ledger), data, approved, ask)
+            out[name] = ConsentGuard(name, read_policy(source.policy), Ledger(source.ledger), data, approved, ask)
     return out
 
 

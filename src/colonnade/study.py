@@ -16,7 +16,7 @@ from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import Session, open_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 ALIGNMENTS = (PSI, NONE)
 STUDY_KEYS = (
@@ -60,12 +60,12 @@ class Study:
     rows: int | None = None
     """The number of common records, where it is known before the run."""
 
-    def session(self, rows: int | None = None, identity: bytes = bytes(32)) -> Session:
+    def session(self, rows: int | None = None, identity: bytes = bytes(32)) -> SessionPlan:
         """The plan of this study for n records."""
         known = rows if rows is not None else self.rows
         if known is None:
             raise StudyError("a plan needs the number of records: set rows in [study] or give --rows")
-        return open_session(self.agreement, known, identity)
+        return plan_session(self.agreement, known, identity)
 
 
 def read_study(path: Path) -> Study:

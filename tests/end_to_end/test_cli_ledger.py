@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from colonnade.consent.ledger import Entry, Kind, Ledger
+from colonnade.consent.entries import Entry, EntryKind
+from colonnade.consent.ledger import Ledger
 from colonnade.foundation.errors import ProtocolError
 from colonnade.protocol.server import Server
 from colonnade.study import read_study
@@ -80,7 +81,7 @@ def test_a_run_is_booked_and_released_by_every_party(run: Run, folder: Path) -> 
     release = json.loads((folder / "r.json").read_text())
     for party in ("works", "bank"):
         booked, released = entries(folder, party)
-        assert (booked.kind, released.kind) == (Kind.BOOKED, Kind.RELEASED)
+        assert (booked.kind, released.kind) == (EntryKind.BOOKED, EntryKind.RELEASED)
         assert booked.booking.charge.epsilon == told["parties"][party]["epsilon"]["outsider"]
         assert booked.booking.record_epsilon == told["epsilon"]
         assert (booked.booking.party, booked.booking.study) == (party, "pay")
@@ -156,7 +157,7 @@ def test_a_run_that_fails_after_a_booking_leaves_it_void(
     edit(folder / "bank.toml", "epsilon = 50.0", "epsilon = 2.0")
     refused(fit(run, folder), "data set bank.csv may spend at most epsilon=2 in total, this session alone asks")
     booked, void = entries(folder, "works")
-    assert (booked.kind, void.kind) == (Kind.BOOKED, Kind.VOID)
+    assert (booked.kind, void.kind) == (EntryKind.BOOKED, EntryKind.VOID)
     assert void.reason == "the session ended at bank (budget): a ledger has no room for the spend, or cannot be written"
     assert entries(folder, "bank") == []
     monkeypatch.undo()
@@ -183,7 +184,7 @@ def test_a_run_that_fails_after_all_have_submitted_stays_booked(
     refused(fit(run, folder), "planted")
     monkeypatch.undo()
     for party in ("works", "bank"):
-        assert [e.kind for e in entries(folder, party)] == [Kind.BOOKED]
+        assert [e.kind for e in entries(folder, party)] == [EntryKind.BOOKED]
     refused(fit(run, folder), "works refuses: data set works.csv may spend at most epsilon=50")
     told = run("ledger", "show", folder / "works.ledger", "--json").json
     assert told["accounts"][0]["pending"] == 1
@@ -218,7 +219,7 @@ def test_a_book_that_fails_after_the_release_does_not_lose_it(
     assert "the session of works stays booked: planted" in answer.err
     assert answer.json["ledger"]["works"]["spent"] is None
     monkeypatch.undo()
-    assert [e.kind for e in entries(folder, "works")] == [Kind.BOOKED]
+    assert [e.kind for e in entries(folder, "works")] == [EntryKind.BOOKED]
 
 
 def test_approval_by_the_digest_that_plan_prints(run: Run, folder: Path) -> None:
@@ -249,7 +250,7 @@ def test_a_person_at_the_terminal_is_asked(folder: Path, word: str, code: int) -
     assert "bank: study pay with n=54 would spend epsilon=" in done.stderr
     assert "Is it approved?" in done.stderr
     assert (folder / "r.json").exists() == (code == 0)
-    assert [e.kind for e in entries(folder, "bank")] == ([Kind.BOOKED, Kind.RELEASED] if code == 0 else [])
+    assert [e.kind for e in entries(folder, "bank")] == ([EntryKind.BOOKED, EntryKind.RELEASED] if code == 0 else [])
 
 
 def test_without_a_ledger_fit_says_so_once(run: Run, folder: Path) -> None:
@@ -342,7 +343,7 @@ def test_a_time_stays_on_one_line(run: Run, folder: Path, book: Path) -> None:
     ledger = Ledger(book)
     entry = ledger.entries()[0]
     ledger.book(replace(entry.booking, session="f" * 64), replace(entry.cap, epsilon=500.0))
-    ledger.settle("f" * 64, "bank", Kind.VOID, reason)
+    ledger.settle("f" * 64, "bank", EntryKind.VOID, reason)
     shown = run("ledger", "show", book).out
     assert all(line.time in shown for line in ledger.lines())
 

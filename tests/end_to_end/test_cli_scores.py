@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from colonnade.analysis.solve import Model
-from colonnade.consent.ledger import Kind, Ledger
+from colonnade.consent.entries import EntryKind
+from colonnade.consent.ledger import Ledger
 from colonnade.scoring import PublicModel, write_model
 from colonnade.study import read_study
 from tests.end_to_end.cli_study import Answer, Run, runner, write_study
@@ -203,7 +204,7 @@ def test_a_policy_says_to_whom_scores_may_go(run: Run, folder: Path) -> None:
     # A prediction is no spend, and no book says that it was one: ids were matched in those that went so far.
     for party in ("works", "bank"):
         book = Ledger(folder / f"{party}.ledger")
-        assert not book.entries() and [line.kind for line in book.lines()] == [Kind.ALIGNED] * 3
+        assert not book.entries() and [line.kind for line in book.lines()] == [EntryKind.ALIGNED] * 3
     edit(folder / "bank.toml", 'columns = ["debts"]', "largest_list = 100")
     refused(across(run, folder), "bank refuses: largest_list is 100, works could test ")
     edit(folder / "bank.toml", "largest_list = 100", "largest_alignments = 3")

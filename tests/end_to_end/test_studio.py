@@ -22,9 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.foundation.errors import StudyError
-from colonnade.studio.desk import Desk, edited
 from colonnade.studio.form import from_fields, to_form, to_toml
 from colonnade.studio.panel import negotiation, planned
+from colonnade.studio.workspace import Workspace, edited
 from colonnade.study import LARGEST_STUDY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -366,7 +366,7 @@ def test_negotiation_takes_the_least_offer(tmp_path: Path, delta: float) -> None
     content["study"] |= {"delta": delta, "rows": 230, "product": "plain"}
     del content["study"]["epsilon"]
     content["party"]["works"]["epsilon"], content["party"]["bank"]["epsilon"] = 3.0, 1.0
-    desk = Desk(tmp_path, content)
+    desk = Workspace(tmp_path, content)
     session = planned(desk)[1]
     rows = negotiation(session)
     assert [row["block"] for row in rows] == [item.block.name for item in session.plan.blocks]
@@ -397,7 +397,7 @@ def test_a_link_out_of_the_folder_is_not_listed(tmp_path: Path) -> None:
     (tmp_path / "outside.toml").write_text(STUDY)
     (tmp_path / "desk").mkdir()
     (tmp_path / "desk" / "link.toml").symlink_to(tmp_path / "outside.toml")
-    desk = Desk(tmp_path / "desk")
+    desk = Workspace(tmp_path / "desk")
     assert desk.files(".toml") == []
     with pytest.raises(StudyError, match="no such file"):
         desk.open("link.toml")

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from colonnade.flare.signing import PrivateKey, Voucher
+from colonnade.flare.signing import CertificateSigner, PrivateKey
 from colonnade.flare.site import STARTUP
 
 DAY = timedelta(days=1)
@@ -71,10 +71,10 @@ class Authority:
         (startup / "rootCA.pem").write_bytes(self.root.public_bytes(Encoding.PEM))
         return place / name
 
-    def voucher(self, place: Path, name: str, key: Callable[[], PrivateKey] = elliptic) -> Voucher:
-        return Voucher(self.folder(place, name, key=key), name)
+    def voucher(self, place: Path, name: str, key: Callable[[], PrivateKey] = elliptic) -> CertificateSigner:
+        return CertificateSigner(self.folder(place, name, key=key), name)
 
-    def late(self, place: Path, name: str, start: timedelta, end: timedelta) -> Voucher:
+    def late(self, place: Path, name: str, start: timedelta, end: timedelta) -> CertificateSigner:
         """A voucher whose own folder is in order, and which shows a certificate of other dates."""
         voucher = self.voucher(place, name)
         voucher._own = self._certificate(name, voucher._key, start, end, ca=False).public_bytes(Encoding.DER)

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
-from colonnade.consent.ledger import Kind, Ledger
+from colonnade.consent.entries import EntryKind
+from colonnade.consent.ledger import Ledger
 from colonnade.data.table import read_table
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
@@ -31,7 +32,7 @@ from colonnade.transport.hub import Hub
 from colonnade.transport.journal import OPENED, Journal
 from colonnade.transport.member import Member
 from colonnade.transport.wire import Patience, Pull, Push, Unreachable, decode_item, decode_request
-from tests.network.wires import PARTIES, keeper, write_study
+from tests.network.wires import PARTIES, guard, write_study
 
 PATIENCE = Patience(join=15.0, silence=1.0, beat=0.1, poll=0.2, farewell=2.0)
 CALM = Patience(join=60.0, silence=30.0, beat=0.1, poll=0.2, farewell=5.0)
@@ -137,7 +138,7 @@ def take_part(folder: Path, study: Study, name: str, fuse: Fuse) -> int:
         lambda: read_table(name, data_file, study.agreement.schema.parties[name], source.id),
         call,
         Randomness(),
-        keeper(folder, name, total=1e6),
+        guard(folder, name, total=1e6),
         CALM if fuse.calm else PATIENCE,
     )
     try:
@@ -196,16 +197,16 @@ def check(folder: Path, settled: bool) -> int:
             assert not counted
             continue
         ledger.verify()
-        last: dict[str, Kind] = {}
+        last: dict[str, EntryKind] = {}
         for entry in ledger.entries():
             last[entry.booking.session] = entry.kind
         missing = [s for s, party in submitted if party == name and s not in last]
         assert not missing, f"{name} submitted to {missing} without a booking"
         assert counted <= set(last), f"{name} has not booked {counted - set(last)}"
-        free = {s for s, kind in last.items() if kind is Kind.VOID}
+        free = {s for s, kind in last.items() if kind is EntryKind.VOID}
         assert not free & counted, f"{name} calls a session void that was opened"
         if settled:
-            cost = {s for s, kind in last.items() if kind is not Kind.VOID}
+            cost = {s for s, kind in last.items() if kind is not EntryKind.VOID}
             assert cost == counted, f"{name} counts {len(cost)} sessions, {len(counted)} were opened"
     return len(counted)
 

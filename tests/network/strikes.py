@@ -16,7 +16,8 @@ import threading
 import time
 from pathlib import Path
 
-from colonnade.consent.ledger import Kind, Ledger
+from colonnade.consent.entries import EntryKind
+from colonnade.consent.ledger import Ledger
 from colonnade.flare.status import look
 from colonnade.transport.journal import OPENED, Journal
 from demo.network import ROOT, Deployment
@@ -42,9 +43,9 @@ def kill_at(sites: Deployment, victim: str, step: str, stop: threading.Event, st
         time.sleep(0.002)
 
 
-def books(sites: Deployment) -> dict[str, dict[str, Kind]]:
+def books(sites: Deployment) -> dict[str, dict[str, EntryKind]]:
     """What each party's ledger says of each session."""
-    out: dict[str, dict[str, Kind]] = {}
+    out: dict[str, dict[str, EntryKind]] = {}
     for party in PARTIES:
         ledger = Ledger(sites.folder / party / "ledger.sqlite")
         if ledger.path.exists():
@@ -53,7 +54,7 @@ def books(sites: Deployment) -> dict[str, dict[str, Kind]]:
     return out
 
 
-def opened(sites: Deployment, books: dict[str, dict[str, Kind]]) -> set[str]:
+def opened(sites: Deployment, books: dict[str, dict[str, EntryKind]]) -> set[str]:
     known = {session for book in books.values() for session in book}
     outcomes = Journal(sites.folder / "server" / "sessions.jsonl").outcomes(known)
     return {session for session, outcome in outcomes.items() if outcome == OPENED}
@@ -77,7 +78,7 @@ def strike(sites: Deployment, victim: str, step: str, place: Path) -> str:
     if struck and victim in ("bank", "bank stop") and step in EARLY:
         assert len(opened(sites, first)) == before, "a party that was stopped before it booked took part to the end"
     for party in PARTIES:
-        void = {s for s, kind in first[party].items() if kind is Kind.VOID}
+        void = {s for s, kind in first[party].items() if kind is EntryKind.VOID}
         assert not void & opened(sites, first), f"{party} calls an opened session void"
     for name in ("server", *PARTIES):
         if sites.sites[name].poll() is not None:
@@ -87,7 +88,7 @@ def strike(sites: Deployment, victim: str, step: str, place: Path) -> str:
     last = books(sites)
     counted = opened(sites, last)
     for party in PARTIES:
-        cost = {s for s, kind in last[party].items() if kind is not Kind.VOID}
+        cost = {s for s, kind in last[party].items() if kind is not EntryKind.VOID}
         assert cost == counted, f"{party} counts {cost}, opened were {counted}"
     what = "killed" if struck else "not killed, the step was too short to see"
     return f"{what}: {said} ({seconds:.0f} s); it costs {len(counted) - before - 1}, the session after it 1"

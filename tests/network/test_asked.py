@@ -16,12 +16,12 @@ from colonnade.analysis.solve import Model
 from colonnade.flare.commands import run
 from colonnade.flare.coordinator import Job, write_job
 from colonnade.flare.deploy import deploy_new
-from colonnade.flare.prediction_request import Asked, read_asked
+from colonnade.flare.prediction_request import PredictionRequest, read_prediction_request
 from colonnade.flare.provision import SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, Address
 from colonnade.flare.score_job import ScoreServerJob
 from colonnade.flare.server_job import job_name
 from colonnade.flare.site import read_site
-from colonnade.flare.status import Board
+from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.codes import Code, code_of
@@ -61,19 +61,19 @@ def model_of(study: Study, weights: dict[str, float] | None = None) -> bytes:
     return write_model(PublicModel(model, "pay", study.agreement.schema, "works.pay", "00" * 32))
 
 
-def ask(site: Path, *lines: str, to: str = "bank", weights: dict[str, float] | None = None) -> Asked:
+def ask(site: Path, *lines: str, to: str = "bank", weights: dict[str, float] | None = None) -> PredictionRequest:
     """Hand a site the model, write its section, and read both."""
     (site / "model.json").write_bytes(model_of(read_study(site / "study.toml"), weights))
     with (site / "site.toml").open("a") as file:
         file.write("\n".join(["[prediction]", 'model = "model.json"', f'to = "{to}"', *lines, ""]))
-    return read_asked(read_site(site))
+    return read_prediction_request(read_site(site))
 
 
 @pytest.mark.parametrize("name", ["server", "coordinator", *PARTIES])
 def test_template_asks_for_nothing_until_the_marks_are_taken_away(sites: Path, name: str) -> None:
     site = sites / name
     with pytest.raises(StudyError, match=rf"^{name}/site.toml asks for no prediction: \[prediction\] has no model$"):
-        read_asked(read_site(site))
+        read_prediction_request(read_site(site))
     text = (site / "site.toml").read_text()
     keys = ("[prediction]", "model =", "to =", "data =", "id =")
     lines = [line[2:] if line[2:].startswith(keys) else line for line in text.splitlines()]
@@ -83,9 +83,9 @@ def test_template_asks_for_nothing_until_the_marks_are_taken_away(sites: Path, n
     assert shown.text("to") == "works" and shown.text("model") == "model.json"
     assert ("data" in shown) == ("id" in shown) == (name in PARTIES)
     with pytest.raises(StudyError, match="there is no model file"):
-        read_asked(read_site(site))
+        read_prediction_request(read_site(site))
     (site / "model.json").write_bytes(model_of(read_site(site).study))
-    assert read_asked(read_site(site)).prediction.receiver == "works"
+    assert read_prediction_request(read_site(site)).prediction.receiver == "works"
 
 
 def test_every_site_makes_the_same_terms_of_its_own_files(sites: Path) -> None:
@@ -140,13 +140,13 @@ def test_model_that_was_altered_or_is_of_other_columns(sites: Path) -> None:
     path = sites / "bank" / "model.json"
     path.write_bytes(path.read_bytes().replace(b"0.125", b"0.126"))
     with pytest.raises(StudyError, match=r"the model of bank/site.toml cannot be scored by: ") as told:
-        read_asked(read_site(sites / "bank"))
+        read_prediction_request(read_site(sites / "bank"))
     assert code_of(told.value) is Code.PLAN
     path.write_bytes(model_of(read_site(sites / "bank").study))
     study = sites / "bank" / "study.toml"
     study.write_text(study.read_text().replace("high = 1000", "high = 2000"))
     with pytest.raises(StudyError, match="the model takes column savings of party bank as "):
-        read_asked(read_site(sites / "bank"))
+        read_prediction_request(read_site(sites / "bank"))
 
 
 def test_simulation_has_no_keeper_and_the_same_rules(sites: Path) -> None:
@@ -160,7 +160,7 @@ def test_simulation_has_no_keeper_and_the_same_rules(sites: Path) -> None:
 
 def test_server_refuses_a_coordinator_that_means_another_prediction(sites: Path, tmp_path: Path) -> None:
     job = ScoreServerJob()
-    job._board = Board(tmp_path / "status.json", "1")
+    job._board = StatusFile(tmp_path / "status.json", "1")
     server, other = ask(sites / "server"), ask(sites / "coordinator", to="town")
     assert job._open(server.site, Randomness(), server.job).parties == PARTIES
     for name in (other.job, server.site.study.agreement.name, ""):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from colonnade.consent.guard import Keeper, foresee
-from colonnade.consent.ledger import Kind
+from colonnade.consent.entries import EntryKind
+from colonnade.consent.guard import ConsentGuard, foresee
 from colonnade.consent.policy import Policy
 from colonnade.foundation.errors import LedgerError, PolicyError
 from colonnade.foundation.matching import HYBRID
@@ -20,11 +20,11 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
 from colonnade.mechanism.release import write_release
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import open_session
+from colonnade.protocol.session_plan import plan_session
 from colonnade.study import Study
 from colonnade.transport.hub import Hub
 from colonnade.transport.wire import Push, Ring, Turn, decode_item, decode_request
-from tests.network.wires import PARTIES, Run, Wire, keeper, run, write_study
+from tests.network.wires import PARTIES, Run, Wire, guard, run, write_study
 
 
 @pytest.fixture
@@ -32,14 +32,14 @@ def study(tmp_path: Path) -> Study:
     return write_study(tmp_path)
 
 
-def ruled(folder: Path, name: str = "bank", total: float = 50.0, **rules: Any) -> dict[str, Keeper]:
-    """Everybody's keeper, one of them with further rules."""
-    keepers = {party: keeper(folder, party, total=total if party == name else 1e6) for party in PARTIES}
-    keepers[name].policy = replace(keepers[name].policy, **rules)
-    return keepers
+def ruled(folder: Path, name: str = "bank", total: float = 50.0, **rules: Any) -> dict[str, ConsentGuard]:
+    """Everybody's guard, one of them with further rules."""
+    guards = {party: guard(folder, party, total=total if party == name else 1e6) for party in PARTIES}
+    guards[name].policy = replace(guards[name].policy, **rules)
+    return guards
 
 
-def watched(seen: list[tuple[str, str]], keepers: dict[str, Keeper] | None = None) -> Callable[[Hub], Wire]:
+def watched(seen: list[tuple[str, str]], guards: dict[str, ConsentGuard] | None = None) -> Callable[[Hub], Wire]:
     """A wire that keeps what each party sends of an alignment, and what its book says at that moment."""
 
     def wire(hub: Hub) -> Wire:
@@ -47,8 +47,8 @@ def watched(seen: list[tuple[str, str]], keepers: dict[str, Keeper] | None = Non
             request = decode_request(data)
             if isinstance(request, Push) and isinstance(item := decode_item(request.item), (Ring, Turn)):
                 seen.append((name, item.round))
-                if keepers is not None:
-                    assert [line.kind for line in keepers[name].ledger.lines()] == [Kind.ALIGNED], name
+                if guards is not None:
+                    assert [line.kind for line in guards[name].ledger.lines()] == [EntryKind.ALIGNED], name
             return hub.handle(name, data)
 
         return carry
@@ -86,33 +86,33 @@ def refused(out: Run, says: str, code: str, step: str) -> None:
 def test_what_no_n_makes_right_is_refused_before_ids_are_matched(
     study: Study, tmp_path: Path, rules: dict[str, Any], says: str, code: str, step: str
 ) -> None:
-    keepers, seen = ruled(tmp_path, **rules), list[tuple[str, str]]()
-    refused(run(study, tmp_path, keepers=keepers, wire=watched(seen)), says, code, step)
+    guards, seen = ruled(tmp_path, **rules), list[tuple[str, str]]()
+    refused(run(study, tmp_path, guards=guards, wire=watched(seen)), says, code, step)
     # Not even a greeting was sent, by anybody, and no book has a line.
-    assert not seen and not any(kept.ledger.lines() for kept in keepers.values())
+    assert not seen and not any(kept.ledger.lines() for kept in guards.values())
 
 
 def test_a_view_without_a_guarantee_is_refused_before_ids_are_matched(study: Study, tmp_path: Path) -> None:
     alone = replace(study, agreement=replace(study.agreement, collusion=0))
-    keepers, seen = ruled(tmp_path, smallest_collusion=0), list[tuple[str, str]]()
+    guards, seen = ruled(tmp_path, smallest_collusion=0), list[tuple[str, str]]()
     for name in ("works", "town"):
-        keepers[name].policy = replace(keepers[name].policy, smallest_collusion=0, views=(View.OUTSIDER,))
-    out = run(alone, tmp_path, keepers=keepers, wire=watched(seen))
+        guards[name].policy = replace(guards[name].policy, smallest_collusion=0, views=(View.OUTSIDER,))
+    out = run(alone, tmp_path, guards=guards, wire=watched(seen))
     refused(out, "views asks for a guarantee against party, the plan has none", "policy", "read")
     assert not seen
 
 
 def test_a_simulation_goes_by_its_policy_too(study: Study, tmp_path: Path) -> None:
-    keepers, seen = ruled(tmp_path, labels=("works.hours",)), list[tuple[str, str]]()
-    policies = {name: kept.policy for name, kept in keepers.items()}
+    guards, seen = ruled(tmp_path, labels=("works.hours",)), list[tuple[str, str]]()
+    policies = {name: kept.policy for name, kept in guards.items()}
     out = run(study, tmp_path, b"seed", wire=watched(seen), policies=policies)
     refused(out, "labels allows works.hours", "policy", "wait")
     assert not seen
 
 
 def test_a_matching_is_noted_before_its_first_parcel_leaves(study: Study, tmp_path: Path) -> None:
-    keepers, seen = ruled(tmp_path, require_approval=True), list[tuple[str, str]]()
-    out = run(study, tmp_path, keepers=keepers, wire=watched(seen, keepers))
+    guards, seen = ruled(tmp_path, require_approval=True), list[tuple[str, str]]()
+    out = run(study, tmp_path, guards=guards, wire=watched(seen, guards))
     # The plan is known after the matching: what a person is asked to approve has its number of records and its price.
     plan = study.session(55)
     charge = charge_of(plan.plan, "bank").epsilon
@@ -122,20 +122,20 @@ def test_a_matching_is_noted_before_its_first_parcel_leaves(study: Study, tmp_pa
     )
     assert out.sentence("bank") == says
     assert {name for name, _ in seen} == set(PARTIES)
-    (note,) = keepers["bank"].ledger.lines()
-    assert note.kind is Kind.ALIGNED and note.to()["partners"] == ["works", "town"]
+    (note,) = guards["bank"].ledger.lines()
+    assert note.kind is EntryKind.ALIGNED and note.to()["partners"] == ["works", "town"]
     assert (note.to()["study"], note.data.name) == ("pay", "bank.csv")
 
 
 def test_a_list_that_could_test_too_many_ids_is_refused_after_the_greetings(study: Study, tmp_path: Path) -> None:
     """57 ids at the bank, 60 at works: tables of 3 x (26 + 32) + 64 slots."""
-    keepers, seen = ruled(tmp_path, largest_list=237), list[tuple[str, str]]()
-    out = run(study, tmp_path, keepers=keepers, wire=watched(seen))
+    guards, seen = ruled(tmp_path, largest_list=237), list[tuple[str, str]]()
+    out = run(study, tmp_path, guards=guards, wire=watched(seen))
     refused(out, "largest_list is 237, works could test 238 ids", "policy", "align")
     # Another party may have sent its base transfers by then; the bank, and all that depends on ids, stays at home.
     assert {round for _, round in seen} <= {"greet", "choose"}
     assert {round for name, round in seen if name == "bank"} == {"greet"}
-    out = run(study, tmp_path, keepers=ruled(tmp_path, largest_list=238))
+    out = run(study, tmp_path, guards=ruled(tmp_path, largest_list=238))
     assert set(out.releases) == set(PARTIES), out.errors
 
 
@@ -153,21 +153,21 @@ def test_hybrid_matching_is_a_term_of_the_study(study: Study, tmp_path: Path) ->
 def test_matchings_are_counted_for_each_data_set(study: Study, tmp_path: Path) -> None:
     for _ in range(2):
         assert "nobody approved" in run(
-            study, tmp_path, keepers=ruled(tmp_path, require_approval=True, largest_alignments=2)
+            study, tmp_path, guards=ruled(tmp_path, require_approval=True, largest_alignments=2)
         ).sentence("bank")
     seen = list[tuple[str, str]]()
     again = ruled(tmp_path, largest_alignments=2)
-    out = run(study, tmp_path, keepers=again, wire=watched(seen))
+    out = run(study, tmp_path, guards=again, wire=watched(seen))
     refused(out, "largest_alignments is 2, and the ids of data set bank.csv were matched 2 times", "policy", "wait")
     assert not seen and len(again["works"].ledger.lines()) == 2
-    out = run(study, tmp_path, keepers=ruled(tmp_path, largest_alignments=3))
+    out = run(study, tmp_path, guards=ruled(tmp_path, largest_alignments=3))
     assert set(out.releases) == set(PARTIES), out.errors
 
 
 def test_a_ledger_that_cannot_be_written_is_noticed_before_anything(study: Study, tmp_path: Path) -> None:
-    keepers, seen = ruled(tmp_path), list[tuple[str, str]]()
-    keepers["bank"].ledger.path = Path("/proc/l.sqlite")
-    out = run(study, tmp_path, keepers=keepers, wire=watched(seen))
+    guards, seen = ruled(tmp_path), list[tuple[str, str]]()
+    guards["bank"].ledger.path = Path("/proc/l.sqlite")
+    out = run(study, tmp_path, guards=guards, wire=watched(seen))
     refused(out, "ledger l.sqlite cannot be used", "budget", "wait")
     assert not seen
 
@@ -190,7 +190,7 @@ MIXED = Agreement(
 def test_a_charge_that_falls_with_n_is_not_refused_too_early() -> None:
     """The price depends on n: what a smaller n makes right is left to be judged once n is known."""
     rows = 1_000_000
-    prices = {n: charge_of(open_session(MIXED, n, bytes(32)).plan, "b").epsilon for n in (100, rows)}
+    prices = {n: charge_of(plan_session(MIXED, n, bytes(32)).plan, "b").epsilon for n in (100, rows)}
     assert prices[100] < 0.9 * prices[rows]
     between = (prices[100] + prices[rows]) / 2
 

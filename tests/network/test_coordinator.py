@@ -18,9 +18,9 @@ from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 
 from colonnade.cli import app
 from colonnade.flare import coordinator
-from colonnade.flare.server_job import COMMAND, RELEASE, Account, ServerJob
+from colonnade.flare.server_job import COMMAND, RELEASE, JobAccount, ServerJob
 from colonnade.flare.site import COORDINATOR, OUTCOME, Site, read_site
-from colonnade.flare.status import Board
+from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
 from tests.network.wires import PARTIES, write_study
 
@@ -233,7 +233,7 @@ def test_a_job_that_does_not_begin_is_given_the_rest_of_the_time(
 def test_what_is_shown_of_a_session_under_way(tmp_path: Path) -> None:
     """Steps, and nothing of the server's machine; asked to stop, the hall is told."""
     job = ServerJob()
-    job._board = Board(tmp_path / "status.json", "job", session="ab" * 32)
+    job._board = StatusFile(tmp_path / "status.json", "job", session="ab" * 32)
     job._told_to_stop = False
     job._board.end("the release was opened", True, tmp_path / "releases" / "abab.json")
     told = job._progress(COMMAND, {}, None)
@@ -256,8 +256,8 @@ def test_a_release_that_the_server_cannot_keep(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("colonnade.flare.server_job.write_release", lambda _: b"release")
     job._hall = SimpleNamespace(run=lambda stop: result)  # type: ignore[assignment]
     job._site = SimpleNamespace(releases=tmp_path / "releases")  # type: ignore[assignment]
-    job._run, job._board = tmp_path / "run", Board(tmp_path / "status.json", "job")
-    account: Account = job._conduct(lambda: False)
+    job._run, job._board = tmp_path / "run", StatusFile(tmp_path / "status.json", "job")
+    account: JobAccount = job._conduct(lambda: False)
     job._tell(account)
     told = json.loads((tmp_path / "run" / OUTCOME).read_text())
     assert told["session"] == "ab" and told["ok"] == (blocked != "run")

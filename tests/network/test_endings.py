@@ -18,7 +18,7 @@ from colonnade.transport.journal import Journal
 from colonnade.transport.seat import decline
 from colonnade.transport.study_digest import study_digest
 from colonnade.transport.wire import Hello, Leave, Pull, Push, Unreachable, decode_reply, decode_request, encode, ending
-from tests.network.wires import PARTIES, QUICK, Wire, keeper, run, write_study
+from tests.network.wires import PARTIES, QUICK, Wire, guard, run, write_study
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def study(tmp_path: Path) -> Study:
 def test_a_study_that_differs_is_told_as_such(study: Study, tmp_path: Path) -> None:
     """Not as a rule of a policy: nobody's policy was asked."""
     other = replace(study, agreement=replace(study.agreement, epsilon=31.0))
-    keepers = {name: keeper(tmp_path, name) for name in PARTIES}
-    out = run(study, tmp_path, keepers=keepers, studies={"town": other})
+    guards = {name: guard(tmp_path, name) for name in PARTIES}
+    out = run(study, tmp_path, guards=guards, studies={"town": other})
     assert "its study file states other terms than the server's; nothing is spent" in out.sentence("town")
     for name in ("works", "bank"):
         assert out.sentence(name).startswith("the session ended at town (plan-differs)"), out.sentence(name)

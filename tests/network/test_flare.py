@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.consent.ledger import Kind, Ledger
+from colonnade.consent.entries import EntryKind
+from colonnade.consent.ledger import Ledger
 from colonnade.flare.status import look
 from demo.network import Deployment
 from tests.network.wires import PARTIES, write_study
@@ -133,7 +134,7 @@ def test_ledgers_over_the_network(tmp_path: Path) -> None:
         assert sites.run(tmp_path / "first.json").returncode == 0
         for party in PARTIES:
             entries = Ledger(sites.folder / party / "ledger.sqlite").entries()
-            assert [entry.kind for entry in entries] == [Kind.BOOKED, Kind.RELEASED]
+            assert [entry.kind for entry in entries] == [EntryKind.BOOKED, EntryKind.RELEASED]
         done = sites.run(tmp_path / "second.json")
         assert done.returncode == 1 and "(budget)" in done.stderr and "nothing is spent" in done.stderr
         for party in PARTIES:

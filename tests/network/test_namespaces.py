@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.consent.ledger import DataSet, Ledger
+from colonnade.consent.entries import DataSet
+from colonnade.consent.ledger import Ledger
 from colonnade.flare.status import look
 from colonnade.mechanism.composition import Cap
 from demo.network import Deployment

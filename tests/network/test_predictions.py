@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from colonnade.analysis.solve import Model
-from colonnade.consent.guard import Keeper
-from colonnade.consent.ledger import Kind
+from colonnade.consent.entries import EntryKind
+from colonnade.consent.guard import ConsentGuard
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.protocol.messages import Envelope, Piece, Plan, Step, body_of, encode_body, masked_from
+from colonnade.protocol.messages import Envelope, Piece, Proposal, Step, body_of, encode_body, masked_from
 from colonnade.protocol.prediction import Consent, Prediction
 from colonnade.scoring import PublicModel, Scores, partial_scores, prediction_of, receivers_scores, score_across
 from colonnade.study import Study
@@ -36,7 +36,7 @@ from colonnade.transport.wire import (
     decode_request,
     encode,
 )
-from tests.network.wires import PARTIES, QUICK, Wire, keeper, write_study
+from tests.network.wires import PARTIES, QUICK, Wire, guard, write_study
 
 SEED = b"a seed of tests"
 BRISK = Patience(join=10.0, silence=1.0, beat=0.1, poll=0.1, farewell=1.0)
@@ -106,7 +106,7 @@ def run(
     keep: Callable[[], None] = lambda: None,
     coming: Iterable[str] | None = None,
     vouchers: Mapping[str, Voucher] | None = None,
-    judges: Mapping[str, Keeper] | None = None,
+    judges: Mapping[str, ConsentGuard] | None = None,
 ) -> Run:
     """One prediction, server and parties in threads; each side makes its own terms, and `wire` may meddle."""
     schema, out = study.agreement.schema, Run()
@@ -283,8 +283,8 @@ def test_other_terms_are_refused_before_anything_is_made(study: Study, tmp_path:
         assert told.startswith("the session ended at town (plan-differs)") and "no score was opened" in told
 
 
-def agreeing(folder: Path, scores_to: tuple[str, ...], approved: bool | str = False) -> dict[str, Keeper]:
-    kept = {name: keeper(folder, name) for name in PARTIES}
+def agreeing(folder: Path, scores_to: tuple[str, ...], approved: bool | str = False) -> dict[str, ConsentGuard]:
+    kept = {name: guard(folder, name) for name in PARTIES}
     for name in PARTIES:
         policy = replace(kept[name].policy, scores_to=scores_to, require_approval=bool(approved))
         given = [approved] if isinstance(approved, str) else []
@@ -292,12 +292,12 @@ def agreeing(folder: Path, scores_to: tuple[str, ...], approved: bool | str = Fa
     return kept
 
 
-def consents_of(keepers: Mapping[str, Keeper]) -> dict[str, Consent]:
-    return {name: kept.consent_scores for name, kept in keepers.items()}
+def consents_of(guards: Mapping[str, ConsentGuard]) -> dict[str, Consent]:
+    return {name: kept.consent_scores for name, kept in guards.items()}
 
 
-def nothing_booked(keepers: Mapping[str, Keeper]) -> None:
-    for name, kept in keepers.items():
+def nothing_booked(guards: Mapping[str, ConsentGuard]) -> None:
+    for name, kept in guards.items():
         assert not kept.ledger.entries(), name
 
 
@@ -313,19 +313,19 @@ def test_what_a_policy_forbids_is_refused_before_ids_are_matched(study: Study, t
 
         return carry
 
-    keepers = agreeing(tmp_path, ())
-    out = run(study, tmp_path, public, judges=keepers, wire=wire)
+    guards = agreeing(tmp_path, ())
+    out = run(study, tmp_path, public, judges=guards, wire=wire)
     out.nothing_was_opened()
     assert "refuses: scores_to allows none, the prediction has bank; no score was opened" in out.sentence("works")
-    assert not sent and not any(kept.ledger.lines() for kept in keepers.values())
+    assert not sent and not any(kept.ledger.lines() for kept in guards.values())
 
-    keepers = agreeing(tmp_path, ("bank",))
-    keepers["town"].policy = replace(keepers["town"].policy, largest_alignments=1)
-    same(run(study, tmp_path, public, judges=keepers, wire=wire), embedded(study, public))
-    nothing_booked(keepers)
-    assert all([line.kind for line in kept.ledger.lines()] == [Kind.ALIGNED] for kept in keepers.values())
+    guards = agreeing(tmp_path, ("bank",))
+    guards["town"].policy = replace(guards["town"].policy, largest_alignments=1)
+    same(run(study, tmp_path, public, judges=guards, wire=wire), embedded(study, public))
+    nothing_booked(guards)
+    assert all([line.kind for line in kept.ledger.lines()] == [EntryKind.ALIGNED] for kept in guards.values())
     sent.clear()
-    out = run(study, tmp_path, public, judges=keepers, wire=wire)
+    out = run(study, tmp_path, public, judges=guards, wire=wire)
     out.nothing_was_opened()
     says = "town refuses: largest_alignments is 1, and the ids of data set town.csv were matched once; no score was"
     assert out.sentence("town").startswith(says) and out.told().startswith("the session ended at town (policy)")
@@ -334,13 +334,13 @@ def test_what_a_policy_forbids_is_refused_before_ids_are_matched(study: Study, t
 
 def test_policies_decide_and_nothing_is_booked(study: Study, tmp_path: Path) -> None:
     public = model_of(study)
-    keepers = agreeing(tmp_path, ("bank",))
-    same(run(study, tmp_path, public, consents=consents_of(keepers)), embedded(study, public))
-    nothing_booked(keepers)
+    guards = agreeing(tmp_path, ("bank",))
+    same(run(study, tmp_path, public, consents=consents_of(guards)), embedded(study, public))
+    nothing_booked(guards)
     # The receiver itself needs nobody's leave to see its own part, the others say whom they trust.
     for scores_to in ((), ("town",)):
-        keepers = agreeing(tmp_path, scores_to)
-        out = run(study, tmp_path, public, consents=consents_of(keepers))
+        guards = agreeing(tmp_path, scores_to)
+        out = run(study, tmp_path, public, consents=consents_of(guards))
         out.nothing_was_opened()
         refusing = [name for name in PARTIES if "refuses: " in out.sentence(name)]
         assert refusing and set(refusing) <= {"works", "town"}
@@ -348,7 +348,7 @@ def test_policies_decide_and_nothing_is_booked(study: Study, tmp_path: Path) -> 
             allowed = ", ".join(scores_to) or "none"
             assert f"scores_to allows {allowed}, the prediction has bank; no score was opened" in out.sentence(name)
         assert out.sentence("bank").startswith(f"the session ended at {refusing[0]} (policy)")
-        nothing_booked(keepers)
+        nothing_booked(guards)
     assert not (tmp_path / "sessions.jsonl").read_text()
 
 
@@ -373,7 +373,7 @@ def test_plan_altered_in_transit(study: Study, tmp_path: Path) -> None:
             if name == "works" and isinstance(reply, Mail):
                 item = decode_item(reply.item)
                 if isinstance(item, Envelope) and item.step is Step.PLAN:
-                    plan = body_of(item, Plan)
+                    plan = body_of(item, Proposal)
                     other = msgspec.structs.replace(plan, agreement={**plan.agreement, "receiver": "town"})
                     meddled = msgspec.structs.replace(item, body=encode_body(other))
                     return encode(Mail(reply.number, meddled.encode()))
@@ -425,12 +425,12 @@ def dying(victim: str, step: Step, before: bool = True) -> Callable[[ScoreHub], 
     ],
 )
 def test_party_dies(study: Study, tmp_path: Path, victim: str, step: Step, before: bool) -> None:
-    keepers = agreeing(tmp_path, ("bank",))
+    guards = agreeing(tmp_path, ("bank",))
     out = run(
         study,
         tmp_path,
         model_of(study),
-        consents=consents_of(keepers),
+        consents=consents_of(guards),
         wire=dying(victim, step, before),
         patience=BRISK,
     )
@@ -439,7 +439,7 @@ def test_party_dies(study: Study, tmp_path: Path, victim: str, step: Step, befor
     for told in (out.told(), *(out.sentence(name) for name in PARTIES if name != victim)):
         assert told.startswith(f"the session ended at {victim} (party-lost)"), told
         assert "it was at step " in told and "no score was opened" in told
-    nothing_booked(keepers)
+    nothing_booked(guards)
 
 
 def test_receiver_dies_with_the_sum_on_its_way(study: Study, tmp_path: Path) -> None:
@@ -482,7 +482,7 @@ def test_receiver_that_cannot_keep_its_scores_says_so(study: Study, tmp_path: Pa
 
 @pytest.mark.parametrize("step", [None, Step.SUBMIT], ids=["before the plan", "with the parts"])
 def test_server_dies(study: Study, tmp_path: Path, step: Step | None) -> None:
-    keepers = agreeing(tmp_path, ("bank",))
+    guards = agreeing(tmp_path, ("bank",))
 
     def wire(hub: ScoreHub) -> Wire:
         dead = [False]
@@ -497,12 +497,12 @@ def test_server_dies(study: Study, tmp_path: Path, step: Step | None) -> None:
 
         return carry
 
-    out = run(study, tmp_path, model_of(study), consents=consents_of(keepers), wire=wire, patience=BRISK)
+    out = run(study, tmp_path, model_of(study), consents=consents_of(guards), wire=wire, patience=BRISK)
     out.nothing_was_opened()
     for name in PARTIES:
         assert out.sentence(name).startswith("the server was not heard for 1 s at step ")
     assert out.sentence("bank").endswith("no score was opened")
-    nothing_booked(keepers)
+    nothing_booked(guards)
 
 
 def test_party_that_never_comes(study: Study, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from colonnade.consent.ledger import Booking, Kind, Ledger
+from colonnade.consent.entries import Booking, EntryKind
+from colonnade.consent.ledger import Ledger
 from colonnade.data.table import read_table, table_from
 from colonnade.flare.folder_texts import policy_file, site_file
 from colonnade.flare.readiness import clipping, get_ready, try_releases
@@ -51,14 +52,14 @@ def book(folder: Path) -> Ledger:
     return Ledger(folder / "ledger.sqlite")
 
 
-def spend(folder: Path, kind: Kind | None = None) -> None:
+def spend(folder: Path, kind: EntryKind | None = None) -> None:
     """One session of the study, as far as the ledger knows."""
     site = read_site(folder, PARTY)
-    keeper, _ = site.guard()
-    assert keeper is not None
+    guard, _ = site.guard()
+    assert guard is not None
     plan = site.study.session(55)
     charge = charge_of(plan.plan, "bank")
-    book(folder).book(Booking("s", "bank", "pay", plan.digest, keeper.data, charge, 1.0), keeper.policy.cap)
+    book(folder).book(Booking("s", "bank", "pay", plan.digest, guard.data, charge, 1.0), guard.policy.cap)
     if kind is not None:
         book(folder).settle("s", "bank", kind)
 
@@ -95,7 +96,7 @@ def test_an_approval_that_is_no_digest_is_refused_at_the_start(bank: Path, given
 
 
 def test_a_spent_budget(bank: Path) -> None:
-    spend(bank, Kind.RELEASED)
+    spend(bank, EntryKind.RELEASED)
     with pytest.raises(LedgerError, match="is spent and with this session's"):
         ready(bank)
     # Who may still score records starts all the same, and hears of it.
@@ -111,11 +112,11 @@ def test_a_booking_that_may_be_void_is_not_held_against_the_start(bank: Path) ->
 
 
 def test_ids_that_were_matched_often_enough(bank: Path) -> None:
-    keeper, _ = read_site(bank, PARTY).guard()
-    assert keeper is not None
+    guard, _ = read_site(bank, PARTY).guard()
+    assert guard is not None
     for k in range(20):
         assert ready(bank) == []
-        keeper.align(f"{k}", "pay", ("works", "bank", "town"))
+        guard.align(f"{k}", "pay", ("works", "bank", "town"))
     with pytest.raises(PolicyError, match="largest_alignments is 20, and the ids of data set bank data were"):
         ready(bank)
 
@@ -133,7 +134,7 @@ def test_a_job_tells_of_clipping_and_of_a_release_that_could_not_be_kept(
     """The party's job around a session that is played here: its last sentence, for its own people."""
     pytest.importorskip("nvflare", reason="the extra flare is not installed")
     from colonnade.flare import party_job
-    from colonnade.flare.status import Board, look
+    from colonnade.flare.status import StatusFile, look
 
     rows = (bank.parent / "bank.csv").read_text().splitlines()
     (bank.parent / "bank.csv").write_text("\n".join([rows[0], "q1,7000", *rows[1:]]) + "\n")
@@ -158,7 +159,7 @@ def test_a_job_tells_of_clipping_and_of_a_release_that_could_not_be_kept(
     monkeypatch.setattr(party_job, "Member", Played)
     monkeypatch.setattr(party_job, "Voucher", lambda *_: None)
     blocked = False
-    board = Board(bank / "status.json", "job")
+    board = StatusFile(bank / "status.json", "job")
     standing: Any = object()
     job = party_job.PartyJob()
     job._take_part(bank, board, lambda data: data, standing)

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from colonnade.consent.guard import Keeper
-from colonnade.consent.ledger import Kind
+from colonnade.consent.entries import EntryKind
+from colonnade.consent.guard import ConsentGuard
 from colonnade.data.table import read_table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
-from colonnade.protocol.messages import Envelope, Plan, Step, body_of, encode_body
+from colonnade.protocol.messages import Envelope, Proposal, Step, body_of, encode_body
 from colonnade.study import Study
 from colonnade.transport.embedded import run_embedded
 from colonnade.transport.hub import Hub
@@ -32,7 +32,7 @@ from colonnade.transport.wire import (
     decode_request,
     encode,
 )
-from tests.network.wires import PARTIES, QUICK, Run, Wire, keeper, run, write_study
+from tests.network.wires import PARTIES, QUICK, Run, Wire, guard, run, write_study
 
 SEED = b"a seed of tests"
 
@@ -43,17 +43,17 @@ def study(tmp_path: Path) -> Study:
 
 
 @pytest.fixture
-def keepers(study: Study, tmp_path: Path) -> dict[str, Keeper]:
-    return {name: keeper(tmp_path, name) for name in PARTIES}
+def guards(study: Study, tmp_path: Path) -> dict[str, ConsentGuard]:
+    return {name: guard(tmp_path, name) for name in PARTIES}
 
 
-def kinds(keepers: dict[str, Keeper], name: str) -> list[Kind]:
-    return [entry.kind for entry in keepers[name].ledger.entries()]
+def kinds(guards: dict[str, ConsentGuard], name: str) -> list[EntryKind]:
+    return [entry.kind for entry in guards[name].ledger.entries()]
 
 
-def nothing_spent(keepers: dict[str, Keeper]) -> None:
+def nothing_spent(guards: dict[str, ConsentGuard]) -> None:
     for name in PARTIES:
-        assert keepers[name].spent().epsilon == 0.0, name
+        assert guards[name].spent().epsilon == 0.0, name
 
 
 def embedded(study: Study, seed: bytes) -> bytes:
@@ -106,19 +106,19 @@ def test_lost_answers_are_asked_for_again_and_done_once(study: Study, tmp_path: 
     assert opened(run(study, tmp_path, SEED, wire=lossy, patience=patience)) == {embedded(study, SEED)}
 
 
-def test_ledgers_are_booked_and_released(study: Study, tmp_path: Path, keepers: dict[str, Keeper]) -> None:
-    assert len(opened(run(study, tmp_path, keepers=keepers))) == 1
+def test_ledgers_are_booked_and_released(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+    assert len(opened(run(study, tmp_path, guards=guards))) == 1
     for name in PARTIES:
-        assert kinds(keepers, name) == [Kind.BOOKED, Kind.RELEASED]
+        assert kinds(guards, name) == [EntryKind.BOOKED, EntryKind.RELEASED]
 
 
-def test_second_session_within_the_same_budget(study: Study, tmp_path: Path, keepers: dict[str, Keeper]) -> None:
-    opened(run(study, tmp_path, keepers=keepers))
-    before = {name: keepers[name].spent().epsilon for name in PARTIES}
+def test_second_session_within_the_same_budget(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+    opened(run(study, tmp_path, guards=guards))
+    before = {name: guards[name].spent().epsilon for name in PARTIES}
     # The bank has room for half a session more.
     room = 1.5 * before["bank"]
-    again = {name: keeper(tmp_path, name, total=room if name == "bank" else 500.0) for name in PARTIES}
-    out = run(study, tmp_path, keepers=again)
+    again = {name: guard(tmp_path, name, total=room if name == "bank" else 500.0) for name in PARTIES}
+    out = run(study, tmp_path, guards=again)
     assert not out.releases and out.result is not None and out.result.release is None
     assert "bank refuses: " in out.sentence("bank") and f"{room:.6g}" in out.sentence("bank")
     # The others hear who and which kind of reason, and no number of the bank's book.
@@ -146,7 +146,7 @@ def meddling(change: Callable[[str, Envelope], Envelope], victim: str = "bank") 
 
 
 def with_plan(envelope: Envelope, **terms: object) -> Envelope:
-    plan = body_of(envelope, Plan)
+    plan = body_of(envelope, Proposal)
     other = msgspec.structs.replace(plan, agreement={**plan.agreement, **terms})
     return msgspec.structs.replace(envelope, body=encode_body(other))
 
@@ -166,22 +166,22 @@ def with_plan(envelope: Envelope, **terms: object) -> Envelope:
 def test_plan_altered_in_transit(
     study: Study,
     tmp_path: Path,
-    keepers: dict[str, Keeper],
+    guards: dict[str, ConsentGuard],
     change: Callable[[str, Envelope], Envelope],
     says: str,
 ) -> None:
-    out = run(study, tmp_path, keepers=keepers, wire=meddling(change))
+    out = run(study, tmp_path, guards=guards, wire=meddling(change))
     assert not out.releases and says in out.sentence("bank"), out.sentence("bank")
     for other in ("works", "town"):
         assert out.sentence(other).startswith("the session ended at bank (")
         assert "nothing is spent" in out.sentence(other)
-    assert all(not kinds(keepers, name) for name in PARTIES)
+    assert all(not kinds(guards, name) for name in PARTIES)
 
 
-def test_server_with_another_study(study: Study, tmp_path: Path, keepers: dict[str, Keeper]) -> None:
+def test_server_with_another_study(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     """A server that plans less noise than the study of the parties is refused at the door, or by the plan itself."""
     greedy = replace(study, agreement=replace(study.agreement, epsilon=60.0))
-    out = run(study, tmp_path, keepers=keepers, hub_study=greedy, patience=replace(QUICK, join=1.0))
+    out = run(study, tmp_path, guards=guards, hub_study=greedy, patience=replace(QUICK, join=1.0))
     for name in PARTIES:
         assert "its study file states other terms than the server's; nothing is spent" in out.sentence(name)
 
@@ -189,11 +189,11 @@ def test_server_with_another_study(study: Study, tmp_path: Path, keepers: dict[s
         hub._terms = study_digest(study.agreement, study.alignment)
         return hub.handle
 
-    out = run(study, tmp_path, keepers=keepers, hub_study=greedy, wire=lying)
+    out = run(study, tmp_path, guards=guards, hub_study=greedy, wire=lying)
     told = [out.sentence(name) for name in PARTIES]
     assert any("the plan's epsilon is not what this party agreed to: it is 60.0" in sentence for sentence in told)
     assert all("nothing is spent" in sentence for sentence in told)
-    assert all(not kinds(keepers, name) for name in PARTIES)
+    assert all(not kinds(guards, name) for name in PARTIES)
 
 
 def test_party_name_used_twice(study: Study, tmp_path: Path) -> None:
@@ -216,17 +216,19 @@ def test_party_name_used_twice(study: Study, tmp_path: Path) -> None:
     assert [decode_reply(answer).why for answer in seen] == [Entry.TWICE, Entry.TWICE]  # type: ignore[union-attr]
 
 
-def test_second_process_of_a_party_hears_its_sentence(study: Study, tmp_path: Path, keepers: dict[str, Keeper]) -> None:
+def test_second_process_of_a_party_hears_its_sentence(
+    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+) -> None:
     """Two processes with the bank's certificate: the wire lets the town's speak in the bank's name."""
 
     def wire(hub: Hub) -> Wire:
         return lambda name, data: hub.handle("bank" if name == "town" else name, data)
 
-    out = run(study, tmp_path, keepers=keepers, wire=wire, patience=replace(QUICK, join=1.0))
+    out = run(study, tmp_path, guards=guards, wire=wire, patience=replace(QUICK, join=1.0))
     told = [out.sentence("bank"), out.sentence("town")]
     assert sum("a party of this name has entered the session already; nothing is spent" in text for text in told) == 1
     assert out.result is not None and out.result.release is None
-    nothing_spent(keepers)
+    nothing_spent(guards)
 
 
 def test_seeds_must_agree(study: Study, tmp_path: Path) -> None:
@@ -261,18 +263,18 @@ def dying(victim: str, calls: int) -> Callable[[Hub], Wire]:
 
 
 @pytest.mark.parametrize("calls", [0, 4, 20])
-def test_party_dies(study: Study, tmp_path: Path, keepers: dict[str, Keeper], calls: int) -> None:
+def test_party_dies(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], calls: int) -> None:
     patience = Patience(join=10.0, silence=0.6, beat=0.1, poll=0.1, farewell=1.0)
-    out = run(study, tmp_path, keepers=keepers, wire=dying("town", calls), patience=patience)
+    out = run(study, tmp_path, guards=guards, wire=dying("town", calls), patience=patience)
     assert isinstance(out.errors["town"], Gone)
     for other in ("works", "bank"):
         sentence = out.sentence(other)
         assert sentence.startswith("the session ended at town (party-lost)"), sentence
         assert "it was at step " in sentence and "nothing is spent" in sentence
-    nothing_spent({name: kept for name, kept in keepers.items() if name != "town"} | {"town": keepers["town"]})
+    nothing_spent({name: kept for name, kept in guards.items() if name != "town"} | {"town": guards["town"]})
 
 
-def test_exception_text_stays_at_home(study: Study, tmp_path: Path, keepers: dict[str, Keeper]) -> None:
+def test_exception_text_stays_at_home(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     secret = "the-mayors-secret"
     lines = (tmp_path / "town.csv").read_text().replace(",yes", f",{secret}", 1)
     (tmp_path / "town.csv").write_text(lines)
@@ -286,14 +288,14 @@ def test_exception_text_stays_at_home(study: Study, tmp_path: Path, keepers: dic
 
         return carry
 
-    out = run(study, tmp_path, keepers=keepers, wire=wire)
+    out = run(study, tmp_path, guards=guards, wire=wire)
     assert secret in out.sentence("town")
     assert out.sentence("bank").startswith("the session ended at town (data)")
     assert not any(secret.encode() in data for data in heard)
-    nothing_spent(keepers)
+    nothing_spent(guards)
 
 
-def test_party_that_never_comes(study: Study, tmp_path: Path, keepers: dict[str, Keeper]) -> None:
+def test_party_that_never_comes(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     patience = replace(QUICK, join=0.5)
 
     def wire(hub: Hub) -> Wire:
@@ -304,7 +306,7 @@ def test_party_that_never_comes(study: Study, tmp_path: Path, keepers: dict[str,
 
         return carry
 
-    out = run(study, tmp_path, keepers=keepers, wire=wire, patience=patience)
+    out = run(study, tmp_path, guards=guards, wire=wire, patience=patience)
     assert out.sentence("bank").startswith("the session ended at town (timeout)")
     assert "the server was not heard" in out.sentence("town")
-    nothing_spent(keepers)
+    nothing_spent(guards)

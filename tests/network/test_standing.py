@@ -17,28 +17,28 @@ import pytest
 
 pytest.importorskip("psutil", reason="the extra flare is not installed")
 
-from colonnade.consent.guard import Keeper
-from colonnade.consent.ledger import Kind
+from colonnade.consent.entries import EntryKind
+from colonnade.consent.guard import ConsentGuard
 from colonnade.flare.commands import _teller
 from colonnade.flare.launch import follow
-from colonnade.flare.standing import RUNNING, Standing, WatchedKeeper, alone, stands, watched, write_starter
-from colonnade.flare.status import Board, Spend, close_board, look
+from colonnade.flare.standing import RUNNING, Standing, WatchedGuard, alone, stands, watched, write_starter
+from colonnade.flare.status import Spend, StatusFile, close_status, look
 from colonnade.foundation.errors import PolicyError, StoppedError
 from colonnade.protocol.codes import Code, code_of
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.transport.hub import Hub
 from colonnade.transport.wire import Hello, Item, Push, Ring, decode_item, decode_request
-from tests.network.wires import PARTIES, Run, Wire, keeper, run, write_study
+from tests.network.wires import PARTIES, Run, Wire, guard, run, write_study
 
 
-def stop_at(tmp_path: Path, when: Callable[[Item], bool]) -> tuple[Run, Board, WatchedKeeper]:
+def stop_at(tmp_path: Path, when: Callable[[Item], bool]) -> tuple[Run, StatusFile, WatchedGuard]:
     """A session whose bank is stopped once it has pushed such an item."""
     study = write_study(tmp_path)
     write_starter(tmp_path, str(os.getppid()))
-    standing, board = Standing(tmp_path), Board(tmp_path / "status.json", "job")
-    kept: dict[str, Keeper] = {name: keeper(tmp_path, name) for name in PARTIES}
+    standing, board = Standing(tmp_path), StatusFile(tmp_path / "status.json", "job")
+    kept: dict[str, ConsentGuard] = {name: guard(tmp_path, name) for name in PARTIES}
     mine = watched(kept["bank"], standing, board)
-    assert isinstance(mine, WatchedKeeper)
+    assert isinstance(mine, WatchedGuard)
     kept["bank"] = mine
 
     def wire(hub: Hub) -> Wire:
@@ -55,7 +55,7 @@ def stop_at(tmp_path: Path, when: Callable[[Item], bool]) -> tuple[Run, Board, W
 
         return carry
 
-    return run(study, tmp_path, keepers=kept, wire=wire), board, mine
+    return run(study, tmp_path, guards=kept, wire=wire), board, mine
 
 
 def is_step(step: Step) -> Callable[[Item], bool]:
@@ -71,7 +71,7 @@ def test_stopped_before_the_booking_nothing_is_spent(tmp_path: Path, when: Calla
     for other in ("works", "town"):
         assert out.sentence(other).startswith("the session ended at bank (stopped)")
         assert "nothing is spent" in out.sentence(other)
-    assert not [entry for entry in mine.ledger.entries() if entry.kind is Kind.BOOKED]
+    assert not [entry for entry in mine.ledger.entries() if entry.kind is EntryKind.BOOKED]
     assert board.spend is None and mine.standing.closing("x", board) == "x; nothing is spent"
 
 
@@ -79,7 +79,7 @@ def test_stopped_after_the_booking_it_may_finish(tmp_path: Path) -> None:
     out, board, mine = stop_at(tmp_path, is_step(Step.SUBMIT))
     assert set(out.releases) == set(PARTIES)
     kinds = [entry.kind for entry in mine.ledger.entries()]
-    assert kinds[-2:] == [Kind.BOOKED, Kind.RELEASED]
+    assert kinds[-2:] == [EntryKind.BOOKED, EntryKind.RELEASED]
     assert board.spend is not None and board.spend.state == "released"
     assert board.session == out.releases["bank"].provenance["session"]
     assert board.spend.total == pytest.approx(board.spend.epsilon)
@@ -172,12 +172,12 @@ def test_dead_job_is_given_a_last_word(tmp_path: Path, role: str, step: str, mea
 
 
 def test_prediction_that_died_is_for_its_receiver_to_tell(tmp_path: Path) -> None:
-    closed = close_board(tmp_path / "status.json", {"what": "scores", "step": "open"}, "party")
+    closed = close_status(tmp_path / "status.json", {"what": "scores", "step": "open"}, "party")
     assert closed["sentence"].endswith("the receiver of the scores can say whether it has them")
 
 
 def test_terminal_names_the_session_and_the_spend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    board, tell = Board(tmp_path / "status.json", "0c40d202-3c07"), _teller("bank")
+    board, tell = StatusFile(tmp_path / "status.json", "0c40d202-3c07"), _teller("bank")
     board("align", 0.0)
     tell(look(board.path))
     board.session = "4447d2490ec027b0" * 4

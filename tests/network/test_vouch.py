@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from colonnade.flare.signing import LARGEST_PROOF, PrivateKey, Proof, Voucher, read_proof
+from colonnade.flare.signing import LARGEST_PROOF, CertificateSigner, PrivateKey, Proof, read_proof
 from colonnade.foundation.errors import PolicyError, VouchError
 from colonnade.protocol.codes import Code, code_of
 from tests.network.authority import DAY, Authority, as_deployed, edwards, elliptic, small
@@ -24,18 +24,18 @@ def ours() -> Authority:
 
 
 @pytest.fixture
-def town(ours: Authority, tmp_path: Path) -> Voucher:
+def town(ours: Authority, tmp_path: Path) -> CertificateSigner:
     return ours.voucher(tmp_path, "town")
 
 
 @pytest.fixture
-def bank(ours: Authority, tmp_path: Path) -> Voucher:
+def bank(ours: Authority, tmp_path: Path) -> CertificateSigner:
     return ours.voucher(tmp_path, "bank")
 
 
 @pytest.mark.parametrize("key", [elliptic, edwards, as_deployed])
 def test_a_signature_is_the_signers_about_what_was_signed(
-    ours: Authority, town: Voucher, tmp_path: Path, key: Callable[[], PrivateKey]
+    ours: Authority, town: CertificateSigner, tmp_path: Path, key: Callable[[], PrivateKey]
 ) -> None:
     bank = ours.voucher(tmp_path, "bank", key)
     proof = bank.sign(SAID)
@@ -48,7 +48,7 @@ def test_a_signature_is_the_signers_about_what_was_signed(
         town.check("works", SAID, proof)
 
 
-def test_every_flipped_bit_is_refused(town: Voucher, bank: Voucher) -> None:
+def test_every_flipped_bit_is_refused(town: CertificateSigner, bank: CertificateSigner) -> None:
     proof = bank.sign(SAID)
     authoritys = x509.load_der_x509_certificate(read_proof("bank", proof).certificate).signature
     padding = proof.index(authoritys) - 1
@@ -61,13 +61,15 @@ def test_every_flipped_bit_is_refused(town: Voucher, bank: Voucher) -> None:
                 town.check("bank", SAID, bytes(spoilt))
 
 
-def test_another_authority_of_the_same_name(town: Voucher, tmp_path: Path) -> None:
+def test_another_authority_of_the_same_name(town: CertificateSigner, tmp_path: Path) -> None:
     stranger = Authority().voucher(tmp_path / "elsewhere", "bank")
     with pytest.raises(VouchError, match="that bank signs by is not from the authority of this study"):
         town.check("bank", SAID, stranger.sign(SAID))
 
 
-def test_a_certificate_that_a_party_issued_is_none(ours: Authority, town: Voucher, bank: Voucher) -> None:
+def test_a_certificate_that_a_party_issued_is_none(
+    ours: Authority, town: CertificateSigner, bank: CertificateSigner
+) -> None:
     """The bank's key signs a certificate in the name of works."""
     bankers = Authority("bank")
     bankers._key = bank._key
@@ -78,19 +80,19 @@ def test_a_certificate_that_a_party_issued_is_none(ours: Authority, town: Vouche
 
 
 @pytest.mark.parametrize(("start", "end"), [(-9 * DAY, -DAY), (DAY, 9 * DAY)], ids=["expired", "not yet"])
-def test_out_of_date(ours: Authority, town: Voucher, tmp_path: Path, start: object, end: object) -> None:
+def test_out_of_date(ours: Authority, town: CertificateSigner, tmp_path: Path, start: object, end: object) -> None:
     late = ours.late(tmp_path, "bank", start, end)  # type: ignore[arg-type]
     with pytest.raises(VouchError, match=r"the certificate that bank signs by is valid from [0-9-]+ to [0-9-]+"):
         town.check("bank", SAID, late.sign(SAID))
 
 
-def test_a_weak_key_signs_nothing(ours: Authority, town: Voucher, tmp_path: Path) -> None:
+def test_a_weak_key_signs_nothing(ours: Authority, town: CertificateSigner, tmp_path: Path) -> None:
     weak = ours.voucher(tmp_path, "bank", small)
     with pytest.raises(VouchError, match="a key of a kind that nobody signs by"):
         town.check("bank", SAID, weak.sign(SAID))
 
 
-def test_a_proof_is_measured_before_it_is_read(town: Voucher) -> None:
+def test_a_proof_is_measured_before_it_is_read(town: CertificateSigner) -> None:
     huge = msgspec.msgpack.encode(Proof(bytes(LARGEST_PROOF), b""))
     with pytest.raises(VouchError, match=f"must have at most {LARGEST_PROOF} bytes, got {len(huge)}"):
         town.check("bank", SAID, huge)
@@ -104,13 +106,13 @@ def test_a_proof_is_measured_before_it_is_read(town: Voucher) -> None:
 def test_a_voucher_needs_its_own_key(ours: Authority, tmp_path: Path) -> None:
     folder, other = ours.folder(tmp_path, "bank"), ours.folder(tmp_path, "town")
     with pytest.raises(PolicyError, match="the certificate is for bank, this folder is town's"):
-        Voucher(folder, "town")
+        CertificateSigner(folder, "town")
     (folder / "startup" / "client.key").write_bytes((other / "startup" / "client.key").read_bytes())
     with pytest.raises(PolicyError, match="the key of bank is not that of its certificate"):
-        Voucher(folder, "bank")
+        CertificateSigner(folder, "bank")
     (folder / "startup" / "client.key").write_bytes(b"no key")
     with pytest.raises(PolicyError, match="the key of bank cannot be read"):
-        Voucher(folder, "bank")
+        CertificateSigner(folder, "bank")
 
 
 def test_others_are_told_a_code() -> None:

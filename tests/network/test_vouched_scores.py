@@ -11,7 +11,7 @@ import pytest
 
 from colonnade.crypto.masks import MaskKeys
 from colonnade.foundation.randomness import Randomness, Stream
-from colonnade.protocol.messages import Envelope, Masked, Piece, Plan, Step, body_of, encode_body, masked_from
+from colonnade.protocol.messages import Envelope, Masked, Piece, Proposal, Step, body_of, encode_body, masked_from
 from colonnade.protocol.prediction import scores_of
 from colonnade.scoring import partial_scores, prediction_of
 from colonnade.study import Study
@@ -62,7 +62,7 @@ class Middleman:
     def _meddled(self, item: Item) -> Item:
         if not isinstance(item, Envelope) or item.step is not Step.PLAN:
             return item
-        plan, keys = body_of(item, Plan), [key.public for key in self._keys]
+        plan, keys = body_of(item, Proposal), [key.public for key in self._keys]
         keys[self._place] = self._public = plan.mask_keys[self._place]
         self._session = item.session
         return msgspec.structs.replace(item, body=encode_body(msgspec.structs.replace(plan, mask_keys=keys)))

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from colonnade.consent.guard import Keeper
-from colonnade.consent.ledger import Kind
+from colonnade.consent.entries import EntryKind
+from colonnade.consent.guard import ConsentGuard
 from colonnade.crypto.alignment.party import AlignmentParty
 from colonnade.crypto.lattice.slots import Frames, slots
 from colonnade.crypto.lattice.words import Planes, width
@@ -20,14 +20,14 @@ from colonnade.crypto.product import Words, centred
 from colonnade.data.table import read_table
 from colonnade.foundation.randomness import Randomness, Stream
 from colonnade.mechanism.release import write_release
-from colonnade.protocol.messages import Envelope, Masked, Parcel, Plan, Step, body_of, encode_body
-from colonnade.protocol.session import Session
+from colonnade.protocol.messages import Envelope, Masked, ParcelBody, Proposal, Step, body_of, encode_body
+from colonnade.protocol.session_plan import SessionPlan
 from colonnade.study import Study
 from colonnade.transport.hub import Hub
 from colonnade.transport.vouching import LABEL, MASK_KEY, PASSED, Voucher, Vouching, statement
 from colonnade.transport.wire import Item, Ring, Start, Vouch, decode_item, encode_item
 from tests.network.authority import DAY, Authority, as_deployed
-from tests.network.wires import PARTIES, Run, Wire, keeper, run, write_study
+from tests.network.wires import PARTIES, Run, Wire, guard, run, write_study
 
 SEED = b"a seed of tests"
 Meddle = Callable[[str, Item], Sequence[Item]]
@@ -61,8 +61,8 @@ def study(tmp_path: Path) -> Study:
 
 
 @pytest.fixture
-def keepers(study: Study, tmp_path: Path) -> dict[str, Keeper]:
-    return {name: keeper(tmp_path, name) for name in PARTIES}
+def guards(study: Study, tmp_path: Path) -> dict[str, ConsentGuard]:
+    return {name: guard(tmp_path, name) for name in PARTIES}
 
 
 def aligned(study: Study) -> Study:
@@ -90,7 +90,7 @@ def released(out: Run) -> bytes:
     return whole.pop()
 
 
-def refused(out: Run, keepers: dict[str, Keeper], says: str, by: str = "bank") -> None:
+def refused(out: Run, guards: dict[str, ConsentGuard], says: str, by: str = "bank") -> None:
     """One party's own sentence, a code for the others, and nothing in any book."""
     assert not out.releases and out.result is not None and out.result.release is None
     assert says in out.sentence(by), out.sentence(by)
@@ -99,7 +99,7 @@ def refused(out: Run, keepers: dict[str, Keeper], says: str, by: str = "bank") -
             told = out.sentence(other)
             assert told.startswith(f"the session ended at {by} (signature): what came in a party's name"), told
             assert "nothing is spent" in told
-        assert not list(keepers[other].ledger.entries())
+        assert not list(guards[other].ledger.entries())
 
 
 # Honest runs.
@@ -120,9 +120,9 @@ def test_signatures_change_no_byte_of_the_release(
 
 
 def test_ledgers_are_booked(study: Study, tmp_path: Path, vouchers: dict[str, Voucher]) -> None:
-    keepers = {name: keeper(tmp_path, name) for name in PARTIES}
-    released(run(aligned(study), tmp_path, keepers=keepers, vouchers=vouchers))
-    assert all(len(list(keepers[name].ledger.entries())) == 2 for name in PARTIES)
+    guards = {name: guard(tmp_path, name) for name in PARTIES}
+    released(run(aligned(study), tmp_path, guards=guards, vouchers=vouchers))
+    assert all(len(list(guards[name].ledger.entries())) == 2 for name in PARTIES)
 
 
 def test_a_statement_has_one_reading() -> None:
@@ -149,12 +149,12 @@ class Middleman:
     def __call__(self, name: str, item: Item) -> Sequence[Item]:
         if not isinstance(item, Envelope) or item.step is not Step.PLAN:
             return [item]
-        plan, place = body_of(item, Plan), PARTIES.index(name)
+        plan, place = body_of(item, Proposal), PARTIES.index(name)
         keys = [key.public for key in self._keys]
         keys[place] = self._publics[name] = plan.mask_keys[place]
         return [msgspec.structs.replace(item, body=encode_body(msgspec.structs.replace(plan, mask_keys=keys)))]
 
-    def unmask(self, name: str, masked: Masked, session: Session) -> Words:
+    def unmask(self, name: str, masked: Masked, session: SessionPlan) -> Words:
         words, me = masked.words.copy(), PARTIES.index(name)
         for place, keys in enumerate(self._keys):
             if place != me:
@@ -194,13 +194,13 @@ def test_unsigned_keys_let_the_server_open_one_submission(study: Study, tmp_path
 
 
 def test_signed_keys_stop_the_man_in_the_middle(
-    study: Study, tmp_path: Path, keepers: dict[str, Keeper], vouchers: dict[str, Voucher]
+    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], vouchers: dict[str, Voucher]
 ) -> None:
-    out = run(study, tmp_path, keepers=keepers, wire=deviating(Middleman()), vouchers=vouchers)
+    out = run(study, tmp_path, guards=guards, wire=deviating(Middleman()), vouchers=vouchers)
     assert not out.releases
     own = [name for name in PARTIES if " in the plan is not the one that " in out.sentence(name)]
     assert own and all("(signature)" in out.sentence(name) for name in PARTIES if name not in own)
-    assert not any(list(keepers[name].ledger.entries()) for name in PARTIES)
+    assert not any(list(guards[name].ledger.entries()) for name in PARTIES)
 
 
 # One lie to one party.
@@ -220,7 +220,7 @@ def only(kind: str, change: Callable[[Vouch], Sequence[Item]]) -> Meddle:
 def other_key(name: str, item: Item) -> Sequence[Item]:
     if name != "bank" or not isinstance(item, Envelope) or item.step is not Step.PLAN:
         return [item]
-    plan = body_of(item, Plan)
+    plan = body_of(item, Proposal)
     keys = [MaskKeys(Randomness(b"its own")).public, *plan.mask_keys[1:]]
     return [msgspec.structs.replace(item, body=encode_body(msgspec.structs.replace(plan, mask_keys=keys)))]
 
@@ -295,15 +295,15 @@ LIES: dict[str, tuple[bool, Meddle, str]] = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_refused(
-    study: Study, tmp_path: Path, keepers: dict[str, Keeper], vouchers: dict[str, Voucher], lie: str
+    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], vouchers: dict[str, Voucher], lie: str
 ) -> None:
     aligns, meddle, says = LIES[lie]
-    out = run(aligned(study) if aligns else study, tmp_path, keepers=keepers, wire=deviating(meddle), vouchers=vouchers)
-    refused(out, keepers, says)
+    out = run(aligned(study) if aligns else study, tmp_path, guards=guards, wire=deviating(meddle), vouchers=vouchers)
+    refused(out, guards, says)
 
 
 def test_a_greeting_is_refused_before_ids_leave(
-    study: Study, tmp_path: Path, keepers: dict[str, Keeper], vouchers: dict[str, Voucher]
+    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], vouchers: dict[str, Voucher]
 ) -> None:
     """The bank has sent its greeting, and not one blinded id."""
     seen: list[tuple[str, str]] = []
@@ -312,14 +312,14 @@ def test_a_greeting_is_refused_before_ids_leave(
         seen.extend([(item.peer, item.round)] if isinstance(item, Ring) else [])
         return other_greeting(name, item)
 
-    run(aligned(study), tmp_path, keepers=keepers, wire=deviating(meddle), vouchers=vouchers)
+    run(aligned(study), tmp_path, guards=guards, wire=deviating(meddle), vouchers=vouchers)
     assert ("bank", "greet") in seen and {round for _, round in seen} == {"greet"}
 
 
 def test_another_alignment_than_the_peers(
     study: Study,
     tmp_path: Path,
-    keepers: dict[str, Keeper],
+    guards: dict[str, ConsentGuard],
     vouchers: dict[str, Voucher],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -331,38 +331,38 @@ def test_another_alignment_than_the_peers(
         return found(self)[:8] + bytes(32) if confirmed and self._name == "works" else found(self)
 
     monkeypatch.setattr(AlignmentParty, "common", common)
-    out = run(aligned(study), tmp_path, keepers=keepers, vouchers=vouchers)
-    assert not out.releases and not any(list(keepers[name].ledger.entries()) for name in PARTIES)
+    out = run(aligned(study), tmp_path, guards=guards, vouchers=vouchers)
+    assert not out.releases and not any(list(guards[name].ledger.entries()) for name in PARTIES)
     told = [out.sentence(name) for name in PARTIES]
     assert any("does not fit what came in its name" in sentence for sentence in told)
 
 
 def test_a_proof_of_another_session(
-    study: Study, tmp_path: Path, keepers: dict[str, Keeper], vouchers: dict[str, Voucher]
+    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], vouchers: dict[str, Voucher]
 ) -> None:
     old: list[Vouch] = []
     run(study, tmp_path, wire=deviating(only(MASK_KEY, lambda v: [old.append(v), v][1:])), vouchers=vouchers)  # type: ignore
-    out = run(study, tmp_path, keepers=keepers, wire=deviating(only(MASK_KEY, lambda v: old)), vouchers=vouchers)
-    refused(out, keepers, "the signature of works does not fit what came in its name")
+    out = run(study, tmp_path, guards=guards, wire=deviating(only(MASK_KEY, lambda v: old)), vouchers=vouchers)
+    refused(out, guards, "the signature of works does not fit what came in its name")
 
 
 def test_a_proof_of_another_party_or_of_the_server(
-    study: Study, tmp_path: Path, keepers: dict[str, Keeper], vouchers: dict[str, Voucher], servers: Voucher
+    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], vouchers: dict[str, Voucher], servers: Voucher
 ) -> None:
     """Somebody with a good certificate speaks in the name of works: a party, then the server itself."""
     for voucher, signer in ((vouchers["town"], "town"), (servers, "localhost")):
         lying = {**vouchers, "works": voucher}
-        out = run(study, tmp_path, keepers=keepers, vouchers=lying)
+        out = run(study, tmp_path, guards=guards, vouchers=lying)
         told = [out.sentence(name) for name in ("bank", "town")]
         assert any(f"what came in the name of works is signed by {signer}" in sentence for sentence in told)
-        assert not out.releases and not any(list(keepers[name].ledger.entries()) for name in PARTIES)
+        assert not out.releases and not any(list(guards[name].ledger.entries()) for name in PARTIES)
 
 
 @pytest.mark.parametrize("how", ["expired", "foreign", "none"])
 def test_a_party_whose_certificate_is_no_good(
     study: Study,
     tmp_path: Path,
-    keepers: dict[str, Keeper],
+    guards: dict[str, ConsentGuard],
     authority: Authority,
     vouchers: dict[str, Voucher],
     how: str,
@@ -382,11 +382,11 @@ def test_a_party_whose_certificate_is_no_good(
     out = run(
         study,
         tmp_path,
-        keepers=keepers,
+        guards=guards,
         vouchers={**{name: vouchers[name] for name in ("bank", "town")}, **works[how]()},
     )
     assert any(says[how] in out.sentence(name) for name in PARTIES)
-    assert not out.releases and not any(list(keepers[name].ledger.entries()) for name in PARTIES)
+    assert not out.releases and not any(list(guards[name].ledger.entries()) for name in PARTIES)
 
 
 # Sealed columns, which the server carries and could move.
@@ -402,7 +402,7 @@ class Amplifier:
     def __call__(self, name: str, item: Item) -> Sequence[Item]:
         if not isinstance(item, Envelope) or item.step is not Step.PARCEL or (item.sender, name) != ("bank", "works"):
             return [item]
-        parcel = body_of(item, Parcel)
+        parcel = body_of(item, ParcelBody)
         if parcel.round != "seal" or self.added:
             return [item]
         assert self.hub is not None and self.hub._server.session is not None
@@ -415,7 +415,7 @@ class Amplifier:
         planes = Planes.read(memoryview(room), words.shape, spec.modulus_bits)
         planes.write(slice(None), 0, words)
         payload = Frames(spec).wrap(0, sender, slot, planes)
-        return [msgspec.structs.replace(item, body=encode_body(Parcel(parcel.round, payload)))]
+        return [msgspec.structs.replace(item, body=encode_body(ParcelBody(parcel.round, payload)))]
 
     def wire(self, hub: Hub) -> Wire:
         self.hub = hub
@@ -448,17 +448,17 @@ def test_unsigned_columns_let_the_server_ask_for_one_record(study: Study, tmp_pa
 
 
 def test_signed_columns_cannot_be_moved(
-    study: Study, tmp_path: Path, keepers: dict[str, Keeper], vouchers: dict[str, Voucher]
+    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], vouchers: dict[str, Voucher]
 ) -> None:
-    out = run(study, tmp_path, keepers=keepers, wire=Amplifier().wire, vouchers=vouchers)
-    refused(out, keepers, "what came in the name of bank is not what bank signed", by="works")
+    out = run(study, tmp_path, guards=guards, wire=Amplifier().wire, vouchers=vouchers)
+    refused(out, guards, "what came in the name of bank is not what bank signed", by="works")
 
 
 # A session's id, which the server chooses.
 
 
 def test_a_session_is_started_once(
-    study: Study, tmp_path: Path, keepers: dict[str, Keeper], vouchers: dict[str, Voucher]
+    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], vouchers: dict[str, Voucher]
 ) -> None:
     """All have submitted, and the server asks the bank to begin anew under the same id."""
     seen: list[Start] = []
@@ -468,18 +468,18 @@ def test_a_session_is_started_once(
             seen.append(item)
         return [*seen, item] if name == "bank" and isinstance(item, Envelope) and item.step is Step.OPENED else [item]
 
-    out = run(study, tmp_path, keepers=keepers, wire=deviating(meddle), vouchers=vouchers)
+    out = run(study, tmp_path, guards=guards, wire=deviating(meddle), vouchers=vouchers)
     assert "party bank joins once, and the server starts the session again" in out.sentence("bank")
     # It has handed in its submission, so that the spend stays.
-    assert [entry.kind for entry in keepers["bank"].ledger.entries()] == [Kind.BOOKED]
+    assert [entry.kind for entry in guards["bank"].ledger.entries()] == [EntryKind.BOOKED]
 
 
 def test_an_id_that_was_used_before_gets_no_second_noise(
     study: Study, tmp_path: Path, vouchers: dict[str, Voucher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first session was opened, and the parties never heard of it: its booking stands."""
-    keepers = {name: keeper(tmp_path, name, total=500.0) for name in PARTIES}
-    monkeypatch.setattr(Keeper, "release", lambda self: None)
+    guards = {name: guard(tmp_path, name, total=500.0) for name in PARTIES}
+    monkeypatch.setattr(ConsentGuard, "release", lambda self: None)
     identity = bytes(range(32))
 
     def wire(hub: Hub) -> Wire:
@@ -488,14 +488,14 @@ def test_an_id_that_was_used_before_gets_no_second_noise(
         hub._settled = lambda pending: {}  # type: ignore[method-assign]
         return hub.handle
 
-    released(run(study, tmp_path, keepers=keepers, wire=wire, vouchers=vouchers))
-    before = {name: keepers[name].spent().epsilon for name in PARTIES}
-    again = {name: keeper(tmp_path, name, total=500.0) for name in PARTIES}
-    out = run(study, tmp_path, keepers=again, wire=wire, vouchers=vouchers)
+    released(run(study, tmp_path, guards=guards, wire=wire, vouchers=vouchers))
+    before = {name: guards[name].spent().epsilon for name in PARTIES}
+    again = {name: guard(tmp_path, name, total=500.0) for name in PARTIES}
+    out = run(study, tmp_path, guards=again, wire=wire, vouchers=vouchers)
     assert not out.releases
     assert any(f"session {identity.hex()} of party {name} is booked already" in out.sentence(name) for name in PARTIES)
     assert {name: again[name].spent().epsilon for name in PARTIES} == before
-    assert all([e.kind for e in again[name].ledger.entries()] == [Kind.BOOKED] for name in PARTIES)
+    assert all([e.kind for e in again[name].ledger.entries()] == [EntryKind.BOOKED] for name in PARTIES)
 
 
 # The running digest by itself.

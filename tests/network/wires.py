@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from colonnade.consent.guard import Keeper
-from colonnade.consent.ledger import DataSet, Ledger
+from colonnade.consent.entries import DataSet
+from colonnade.consent.guard import ConsentGuard
+from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import Policy, policy_from
 from colonnade.data.table import read_table
 from colonnade.foundation.errors import ColonnadeError
@@ -74,7 +75,7 @@ def write_study(folder: Path, people: int = 60) -> Study:
     return read_study(folder / "study.toml")
 
 
-def keeper(folder: Path, name: str, total: float = 50.0, session: float = 40.0) -> Keeper:
+def guard(folder: Path, name: str, total: float = 50.0, session: float = 40.0) -> ConsentGuard:
     others = [p for p in PARTIES if p != name]
     policy = policy_from(
         {
@@ -83,7 +84,7 @@ def keeper(folder: Path, name: str, total: float = 50.0, session: float = 40.0) 
             "total": {"epsilon": total},
         }
     )
-    return Keeper(name, policy, Ledger(folder / f"{name}.ledger"), DataSet.of_file(folder / f"{name}.csv"))
+    return ConsentGuard(name, policy, Ledger(folder / f"{name}.ledger"), DataSet.of_file(folder / f"{name}.csv"))
 
 
 Wire = Callable[[str, bytes], bytes]
@@ -107,7 +108,7 @@ def run(
     study: Study,
     folder: Path,
     seed: bytes | None = None,
-    keepers: Mapping[str, Keeper] | None = None,
+    guards: Mapping[str, ConsentGuard] | None = None,
     wire: Callable[[Hub], Wire] = lambda hub: hub.handle,
     patience: Patience = QUICK,
     studies: Mapping[str, Study] | None = None,
@@ -136,7 +137,7 @@ def run(
             lambda: read_table(name, data, study.agreement.schema.parties[name], source.id),
             lambda request: carry(name, request),
             Randomness(seed),
-            (keepers or {}).get(name),
+            (guards or {}).get(name),
             patience,
             voucher=(vouchers or {}).get(name),
             policy=(policies or {}).get(name),

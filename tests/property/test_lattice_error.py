@@ -21,7 +21,7 @@ from colonnade.mechanism.objective import Objective, Task, exact_objective, pape
 from colonnade.mechanism.plan import Terms, plan_top_down
 from colonnade.mechanism.sensitivity import sensitivity
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import open_session
+from colonnade.protocol.session_plan import plan_session
 
 ROUNDING = 1 + 1e-12
 GAIN = 70
@@ -160,5 +160,5 @@ def test_a_declared_norm_covers_the_errors_of_a_sealed_label_only() -> None:
         held = {"A": {"x": column}, "B": {"z": column, "y": column}}
         schema = Schema(dict(sorted(held.items(), key=lambda item: item[0] != first)), {"A": norm})
         agreement = Agreement("s", schema, "y", Task.LINEAR, epsilon=1.0, delta=1e-6, release="trace")
-        (cross,) = open_session(agreement, 1000, bytes(32)).spec.crosses
+        (cross,) = plan_session(agreement, 1000, bytes(32)).spec.crosses
         assert list(schema.parties)[cross.left] == "B"

@@ -17,7 +17,7 @@ from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import Envelope
 from colonnade.protocol.party import Party, Summed
 from colonnade.protocol.server import Server
-from colonnade.protocol.session import Session
+from colonnade.protocol.session_plan import SessionPlan
 
 ROWS = 60
 Drop = Callable[[Envelope], bool]
@@ -103,7 +103,7 @@ def coins_of(party: str, seed: bytes = b"seed") -> bytes:
     return Randomness(seed).child(f"party {party}").child("rounding").bytes(32)
 
 
-def exact_moments(session: Session, tables: Mapping[str, Table]) -> NDArray[np.float64]:
+def exact_moments(session: SessionPlan, tables: Mapping[str, Table]) -> NDArray[np.float64]:
     """Sums of all products of coordinates on the session's grid, the constant first, squares corrected."""
     parts, grams = [np.full((session.rows, 1), session.grid.bound, dtype=np.float64)], []
     for name in session.parties:

@@ -18,7 +18,7 @@ from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.protocol import party, server
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import Session, open_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.transport.embedded import Outcome, run_embedded
 
 LABEL = "y"
@@ -93,7 +93,7 @@ def test_the_plan_adds_the_same_noise_for_every_k(delta: float) -> None:
     frame = _frame(200, 8)
     spread = {}
     for K in (1, 2, 4, 8):
-        session = open_session(_study(frame, K, 2.0, delta)[0], 200, bytes(32))
+        session = plan_session(_study(frame, K, 2.0, delta)[0], 200, bytes(32))
         spread[K] = {i.block.role: session.plan.noise_std(i) for i in session.plan.blocks}
         assert len({(i.block.role, i.scale) for i in session.plan.blocks}) == len(spread[K])
     for K in (2, 4, 8):
@@ -104,16 +104,16 @@ def test_the_plan_adds_the_same_noise_for_every_k(delta: float) -> None:
 @pytest.fixture
 def planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of runs of one plan: only the session's identity is new in each."""
-    plans: dict[tuple[str, int], Session] = {}
+    plans: dict[tuple[str, int], SessionPlan] = {}
 
-    def planned(agreement: Agreement, rows: int, identity: bytes) -> Session:
+    def planned(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
         key = (repr(agreement), rows)
         if key not in plans:
-            plans[key] = open_session(agreement, rows, identity)
+            plans[key] = plan_session(agreement, rows, identity)
         return replace(plans[key], identity=identity, spec=replace(plans[key].spec, session=identity))
 
-    monkeypatch.setattr(server, "open_session", planned)
-    monkeypatch.setattr(party, "open_session", planned)
+    monkeypatch.setattr(server, "plan_session", planned)
+    monkeypatch.setattr(party, "plan_session", planned)
 
 
 def _coefficients(frame: pl.DataFrame, K: int, epsilon: float, runs: int) -> NDArray[np.float64]:

@@ -8,11 +8,11 @@ import pytest
 
 from colonnade.foundation.errors import ProductError, StudyError
 from colonnade.protocol.precision import MOST_ROWS, SHARES, rounding_share
-from colonnade.protocol.session import Session
+from colonnade.protocol.session_plan import SessionPlan
 from colonnade.study import study_from
 
 
-def session(rows: int, columns: int, parties: int) -> Session:
+def session(rows: int, columns: int, parties: int) -> SessionPlan:
     names = [f"x{k}" for k in range(columns)]
     each = columns // parties
     party = {

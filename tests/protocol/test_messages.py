@@ -25,9 +25,9 @@ from colonnade.protocol.messages import (
     Go,
     Join,
     Masked,
-    Parcel,
+    ParcelBody,
     Piece,
-    Plan,
+    Proposal,
     Refuse,
     Step,
     body_of,
@@ -39,11 +39,11 @@ from colonnade.protocol.messages import (
 
 SAMPLES: dict[Step, Body] = {
     Step.JOIN: Join({"x": {"kind": "numeric", "low": 0, "high": 1}}, 10, bytes(32)),
-    Step.PLAN: Plan({"name": "s"}, 10, [bytes(32)]),
+    Step.PLAN: Proposal({"name": "s"}, 10, [bytes(32)]),
     Step.ACCEPT: Accept("ab"),
     Step.REFUSE: Refuse(Code.POLICY),
     Step.GO: Go("seal"),
-    Step.PARCEL: Parcel("seal", b"payload"),
+    Step.PARCEL: ParcelBody("seal", b"payload"),
     Step.DONE: Done("seal"),
     Step.SUBMIT: Piece(0, 1, b"words"),
     Step.OPENED: Piece(0, 1, b"release"),
@@ -115,8 +115,8 @@ def test_unknown_fields_versions_and_bodies_are_refused() -> None:
         body_of(envelope(Step.GO, more), Go)
     with pytest.raises(MessageError, match=r"a message must start with b'CLN1', got b'CLN2'"):
         Envelope.decode(b"CLN2" + envelope(Step.GO, b"").encode()[4:])
-    with pytest.raises(MessageError, match="a go message must carry a Plan"):
-        body_of(envelope(Step.GO, encode_body(Go("seal"))), Plan)
+    with pytest.raises(MessageError, match="a go message must carry a Proposal"):
+        body_of(envelope(Step.GO, encode_body(Go("seal"))), Proposal)
 
 
 def test_size_limits() -> None:

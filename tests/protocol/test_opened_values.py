@@ -24,7 +24,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.protocol import precision
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import Session, open_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.transport.embedded import run_embedded
 
 
@@ -81,7 +81,7 @@ def test_the_comparison_finds_words_that_are_too_short(monkeypatch: pytest.Monke
     study = wide_study(6000, 40, 10.0, release="trace")
     with pytest.raises(ProtocolError, match=r"\(trace\) may reach .* bits cannot hold"):
         opened(study)
-    monkeypatch.setattr("colonnade.protocol.session.require_room", lambda plan, spec: None)
+    monkeypatch.setattr("colonnade.protocol.session_plan.require_room", lambda plan, spec: None)
     assert farthest_value(study, opened(study))[0] > 100
 
 
@@ -91,11 +91,11 @@ def test_opened_values_of_random_studies() -> None:
     assert sum(found["opened"].values()) == 8
 
 
-def planned(seed: int, rows: int) -> Session:
+def planned(seed: int, rows: int) -> SessionPlan:
     agreement = draw_study(np.random.default_rng(seed)).agreement
     if agreement.product == "bgn":
         rows = min(rows, 1000)
-    return open_session(agreement, rows, bytes(32))
+    return plan_session(agreement, rows, bytes(32))
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)

@@ -35,9 +35,9 @@ from colonnade.protocol.messages import (
     Envelope,
     Go,
     Masked,
-    Parcel,
+    ParcelBody,
     Piece,
-    Plan,
+    Proposal,
     Refuse,
     Step,
     body_of,
@@ -49,7 +49,7 @@ from colonnade.protocol.party import TRANSITIONS, Party
 from colonnade.protocol.party import State as PartyState
 from colonnade.protocol.server import Server
 from colonnade.protocol.server import State as ServerState
-from colonnade.protocol.session import Session
+from colonnade.protocol.session_plan import SessionPlan
 from colonnade.transport.in_process import InProcess
 
 
@@ -157,7 +157,7 @@ def test_no_message_carries_an_exact_sum() -> None:
     needles = {int(v).to_bytes(8, "little", signed=True) for v in exact.ravel() if abs(v) > 1 << 12}
     assert len(needles) > 20
     for envelope in wire.seen:
-        if envelope.step is Step.PARCEL and body_of(envelope, Parcel).round == "seal":
+        if envelope.step is Step.PARCEL and body_of(envelope, ParcelBody).round == "seal":
             continue
         assert not any(needle in envelope.body for needle in needles)
 
@@ -278,7 +278,7 @@ def test_server_refuses_other_sessions_plans_states_and_senders() -> None:
     with pytest.raises(ProtocolError, match="the server is in round submit, p0 sends round seal"):
         receive(step=Step.DONE, body=encode_body(Done("seal")))
     with pytest.raises(ProtocolError, match="sends a parcel to 'mallory', whom nobody knows"):
-        receive(step=Step.PARCEL, recipient="mallory", body=encode_body(Parcel("seal", b"")))
+        receive(step=Step.PARCEL, recipient="mallory", body=encode_body(ParcelBody("seal", b"")))
     receive()
     with pytest.raises(ProtocolError, match="the server has the submission of p0 already"):
         receive()
@@ -308,9 +308,9 @@ def test_different_numbers_of_records_end_the_session() -> None:
 
 def plan_of(wire: Wire, **changes: Any) -> bytes:
     """The server's plan with altered fields."""
-    plan = body_of(next(e for e in wire.seen if e.step is Step.PLAN), Plan)
+    plan = body_of(next(e for e in wire.seen if e.step is Step.PLAN), Proposal)
     fields = {"agreement": plan.agreement, "rows": plan.rows, "mask_keys": plan.mask_keys}
-    return encode_body(Plan(**{**fields, **changes}))
+    return encode_body(Proposal(**{**fields, **changes}))
 
 
 def other_columns(content: dict[str, Any]) -> dict[str, Any]:
@@ -341,7 +341,7 @@ def other_columns(content: dict[str, Any]) -> dict[str, Any]:
 )
 def test_an_altered_plan_is_refused_and_nothing_leaves(alter: Any, sentence: str) -> None:
     wire = started(2, Step.PLAN)
-    plan = body_of(next(e for e in wire.seen if e.step is Step.PLAN), Plan)
+    plan = body_of(next(e for e in wire.seen if e.step is Step.PLAN), Proposal)
     party = wire.parties["p0"]
     out = answers(party, forged(wire, Step.PLAN, plan_of(wire, **alter(plan))))
     assert [e.step for e in out] == [Step.REFUSE]
@@ -365,7 +365,7 @@ def test_a_smaller_noise_by_a_larger_epsilon_shows_in_the_plan_that_is_asked() -
     """Scales cannot be sent, only terms: consent sees the epsilon that they mean, and the digests part."""
     seen: list[float] = []
     wire = started(2, Step.PLAN, consent=lambda session: seen.append(session.plan.epsilon))
-    plan = body_of(next(e for e in wire.seen if e.step is Step.PLAN), Plan)
+    plan = body_of(next(e for e in wire.seen if e.step is Step.PLAN), Proposal)
     body = plan_of(wire, agreement={**plan.agreement, "epsilon": 100.0})
     accept = answers(wire.parties["p0"], forged(wire, Step.PLAN, body))
     assert seen == [pytest.approx(100.0, rel=1e-6)]
@@ -378,7 +378,7 @@ def test_a_smaller_noise_by_a_larger_epsilon_shows_in_the_plan_that_is_asked() -
 def test_refusal_ends_the_session_before_anything_is_booked() -> None:
     booked: list[str] = []
 
-    def consent(session: Session) -> None:
+    def consent(session: SessionPlan) -> None:
         raise PolicyError("epsilon=1 is above the largest this party allows, 0.5")
 
     agreement = agreement_of(3)
@@ -411,7 +411,7 @@ def test_book_is_called_once_before_the_first_submission_leaves() -> None:
 
 
 def test_a_failing_book_lets_nothing_out() -> None:
-    def book(session: Session) -> None:
+    def book(session: SessionPlan) -> None:
         raise LedgerError("the ledger cannot be written")
 
     wire = wired(agreement_of(2), book=book)

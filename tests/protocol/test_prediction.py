@@ -24,7 +24,7 @@ from colonnade.protocol.messages import (
     Go,
     Join,
     Piece,
-    Plan,
+    Proposal,
     Refuse,
     Step,
     body_of,
@@ -195,12 +195,12 @@ def test_different_numbers_of_records_end_it() -> None:
         run.carry()
 
 
-def started(parties: int = 3, receiver: str = "p1") -> tuple[ScoringServer, dict[str, ScoringParty], Plan]:
+def started(parties: int = 3, receiver: str = "p1") -> tuple[ScoringServer, dict[str, ScoringParty], Proposal]:
     """All have joined; the plan is on its way."""
     run = carrier(parts_of(parties), receiver)
     server, members = run._server, run._parties
     out = [e for member in members.values() for e in server.receive(member.join(server.identity))]
-    return server, members, body_of(out[0], Plan)
+    return server, members, body_of(out[0], Proposal)
 
 
 def said(party: ScoringParty, server: ScoringServer, step: Step, body: Any, digest: str = "") -> list[Envelope]:
@@ -227,7 +227,7 @@ def said(party: ScoringParty, server: ScoringServer, step: Step, body: Any, dige
 def test_a_party_agrees_to_its_own_terms_alone(change: Any, sentence: str) -> None:
     server, members, plan = started()
     fields = {"agreement": plan.agreement, "rows": plan.rows, "mask_keys": plan.mask_keys} | change(plan)
-    out = said(members["p0"], server, Step.PLAN, Plan(**fields))
+    out = said(members["p0"], server, Step.PLAN, Proposal(**fields))
     assert [body_of(e, Refuse) for e in out] == [Refuse(Code.PLAN)]
     assert sentence in members["p0"].reason
     assert members["p0"]._own is None and not len(members["p0"]._part)

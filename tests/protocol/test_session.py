@@ -14,7 +14,7 @@ from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.moments import Kind, Law
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, View
-from colonnade.protocol.session import open_session
+from colonnade.protocol.session_plan import plan_session
 
 IDENTITY = bytes(range(32))
 
@@ -22,7 +22,7 @@ IDENTITY = bytes(range(32))
 @pytest.mark.parametrize("parties", [1, 2, 3, 5])
 @pytest.mark.parametrize("calibration", list(Calibration))
 def test_positions_are_a_partition(parties: int, calibration: Calibration) -> None:
-    session = open_session(agreement_of(parties, calibration=calibration), 100, IDENTITY)
+    session = plan_session(agreement_of(parties, calibration=calibration), 100, IDENTITY)
     places = np.concatenate([session.positions[i] for i in range(len(session.plan.blocks))])
     assert len(set(places.tolist())) == places.size == sum(i.block.size for i in session.plan.blocks)
     assert places.min() == 0 and places.max() < session.length
@@ -37,7 +37,7 @@ def test_every_cross_party_product_is_released_once() -> None:
             columns = {p: dict(c) for p, c in agreement.schema.parties.items()}
             columns["p0"]["y"] = Binary(("no", "yes"))
             agreement = replace(agreement, schema=Schema(columns))
-        session = open_session(replace(agreement, **changes), 100, IDENTITY)
+        session = plan_session(replace(agreement, **changes), 100, IDENTITY)
         crossed = sum(c.shape[0] * c.shape[1] for c in session.spec.crosses)
         terms = sum(i.block.size for i in session.plan.blocks if not i.block.single)
         assert crossed == terms, changes
@@ -45,15 +45,15 @@ def test_every_cross_party_product_is_released_once() -> None:
 
 def test_digest_changes_with_everything_that_matters() -> None:
     agreement = agreement_of(2)
-    base = open_session(agreement, 100, IDENTITY).digest
-    assert base == open_session(agreement, 100, IDENTITY).digest
+    base = plan_session(agreement, 100, IDENTITY).digest
+    assert base == plan_session(agreement, 100, IDENTITY).digest
     others = [
-        open_session(replace(agreement, epsilon=1.0001), 100, IDENTITY),
-        open_session(replace(agreement, collusion=0), 100, IDENTITY),
-        open_session(replace(agreement, calibration=Calibration.PAPER), 100, IDENTITY),
-        open_session(replace(agreement, delta=1e-6), 100, IDENTITY),
-        open_session(agreement, 101, IDENTITY),
-        open_session(agreement, 100, bytes(32)),
+        plan_session(replace(agreement, epsilon=1.0001), 100, IDENTITY),
+        plan_session(replace(agreement, collusion=0), 100, IDENTITY),
+        plan_session(replace(agreement, calibration=Calibration.PAPER), 100, IDENTITY),
+        plan_session(replace(agreement, delta=1e-6), 100, IDENTITY),
+        plan_session(agreement, 101, IDENTITY),
+        plan_session(agreement, 100, bytes(32)),
     ]
     assert len({base, *(s.digest for s in others)}) == 7
 
@@ -61,7 +61,7 @@ def test_digest_changes_with_everything_that_matters() -> None:
 @pytest.mark.parametrize("product", ["plain", "lattice"])
 @pytest.mark.parametrize("calibration", list(Calibration))
 def test_the_product_never_costs_more_epsilon_than_asked(product: str, calibration: Calibration) -> None:
-    session = open_session(agreement_of(3, product=product, calibration=calibration), 5000, IDENTITY)
+    session = plan_session(agreement_of(3, product=product, calibration=calibration), 5000, IDENTITY)
     assert 0.99 < session.plan.epsilon <= 1.0
     assert (session.plan.error_factor > 1) == (product == "lattice")
     assert all((session.plan.parties[p][View.OUTSIDER] or 9) <= 1.0 for p in session.parties)
@@ -70,7 +70,7 @@ def test_the_product_never_costs_more_epsilon_than_asked(product: str, calibrati
 def test_indicators_alone_need_no_rounding() -> None:
     schema = Schema({"a": {"c": Categorical(("u", "v", "w")), "y": Binary(("n", "p"))}, "b": {"d": Binary(("n", "p"))}})
     agreement = agreement_of(2, schema=schema, label="y", task=Task.LOGISTIC)
-    session = open_session(agreement, 100, IDENTITY)
+    session = plan_session(agreement, 100, IDENTITY)
     assert session.grid.bound == 1
     assert all(a.kind is Kind.SIMPLEX for a in session.plan.layout.attributes)
 
@@ -83,7 +83,7 @@ def test_little_gaussian_noise_in_many_shares_takes_a_finer_grid(collusion: int)
     few = replace(
         terms, schema=schema, label="P0.c0", task=Task.LOGISTIC, epsilon=30.0, delta=1e-4, collusion=collusion
     )
-    session = open_session(few, 5000, b"x" * 16)
+    session = plan_session(few, 5000, b"x" * 16)
     assert session.grid.bound > 1
     for i, item in enumerate(session.plan.blocks):
         if not item.block.single:
@@ -92,12 +92,12 @@ def test_little_gaussian_noise_in_many_shares_takes_a_finer_grid(collusion: int)
 
 
 def test_grid_is_finer_where_noise_is_smaller() -> None:
-    coarse, fine = (open_session(agreement_of(2, epsilon=e), 2000, IDENTITY).grid.bound for e in (0.1, 50.0))
+    coarse, fine = (plan_session(agreement_of(2, epsilon=e), 2000, IDENTITY).grid.bound for e in (0.1, 50.0))
     assert coarse < fine
 
 
 def test_describe_names_every_view_and_block() -> None:
-    session = open_session(agreement_of(2, collusion=0), 100, IDENTITY)
+    session = plan_session(agreement_of(2, collusion=0), 100, IDENTITY)
     told = session.describe()
     assert set(told["record"]) == {v.value for v in View}
     assert told["record"]["party"] is None
@@ -108,7 +108,7 @@ def test_describe_names_every_view_and_block() -> None:
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_columns_in_the_clear_leave_a_promise_to_outsiders_alone(delta: float) -> None:
-    clear, sealed = (open_session(agreement_of(2, product=p, delta=delta), 100, IDENTITY) for p in ("plain", "lattice"))
+    clear, sealed = (plan_session(agreement_of(2, product=p, delta=delta), 100, IDENTITY) for p in ("plain", "lattice"))
     for party in (None, *clear.parties):
         views = clear.views(party)
         assert views.pop(View.OUTSIDER) is not None
@@ -117,23 +117,23 @@ def test_columns_in_the_clear_leave_a_promise_to_outsiders_alone(delta: float) -
     assert clear.describe()["parties"]["p0"]["epsilon"]["server"] is None
     assert clear.describe()["record"]["coalition"] is None
     # A party that is alone shows its columns to nobody, whatever the product.
-    alone = open_session(agreement_of(1, product="plain", collusion=0), 100, IDENTITY)
+    alone = plan_session(agreement_of(1, product="plain", collusion=0), 100, IDENTITY)
     assert alone.views()[View.SERVER] == alone.views()[View.OUTSIDER] == alone.plan.epsilon
 
 
 def test_terms_are_the_same_in_every_session() -> None:
     one, other, longer = (
-        open_session(agreement_of(2), rows, identity)
+        plan_session(agreement_of(2), rows, identity)
         for rows, identity in ((100, IDENTITY), (100, b"\1" * 32), (101, IDENTITY))
     )
     assert one.digest != other.digest
-    assert one.terms == other.terms == open_session(agreement_of(2), 100, bytes(32)).digest
+    assert one.terms == other.terms == plan_session(agreement_of(2), 100, bytes(32)).digest
     assert one.terms != longer.terms
 
 
 def test_hopeless_plans_warn_before_anything_is_spent() -> None:
-    poor = open_session(agreement_of(2, epsilon=0.01), 50, IDENTITY)
-    rich = open_session(agreement_of(2, epsilon=5.0), 100_000, IDENTITY)
+    poor = plan_session(agreement_of(2, epsilon=0.01), 50, IDENTITY)
+    rich = plan_session(agreement_of(2, epsilon=5.0), 100_000, IDENTITY)
     assert poor.forecast.hopeless and not rich.forecast.hopeless
     assert any("trivial" in w for w in poor.warnings())
     assert not any("trivial" in w for w in rich.warnings())
@@ -141,10 +141,10 @@ def test_hopeless_plans_warn_before_anything_is_spent() -> None:
 
 def test_bottom_up_session() -> None:
     offers = {"p0": Offer(0.5), "p1": Offer(1.0)}
-    session = open_session(agreement_of(2, epsilon=None, offers=offers), 100, IDENTITY)
+    session = plan_session(agreement_of(2, epsilon=None, offers=offers), 100, IDENTITY)
     for party, offer in offers.items():
         assert (session.plan.parties[party][View.SERVER] or 9) <= offer.total
-    gaussian = open_session(agreement_of(2, epsilon=None, offers=offers, delta=1e-6), 100, IDENTITY)
+    gaussian = plan_session(agreement_of(2, epsilon=None, offers=offers, delta=1e-6), 100, IDENTITY)
     assert gaussian.plan.law is Law.GAUSSIAN
 
 
@@ -162,7 +162,7 @@ def test_bottom_up_session() -> None:
 )
 def test_what_cannot_be_planned_is_refused(changes: dict[str, object], rows: int, sentence: str) -> None:
     with pytest.raises(ColonnadeError, match=sentence):
-        open_session(agreement_of(2, **changes), rows, IDENTITY)
+        plan_session(agreement_of(2, **changes), rows, IDENTITY)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_agreements_that_say_nonsense(changes: dict[str, object], sentence: str)
 def test_a_regression_needs_a_feature() -> None:
     schema = Schema({"a": {"y": Numeric(0, 1)}})
     with pytest.raises(StudyError, match="a regression needs a feature besides its label"):
-        open_session(agreement_of(1, schema=schema, label="y"), 100, IDENTITY)
+        plan_session(agreement_of(1, schema=schema, label="y"), 100, IDENTITY)
 
 
 def test_a_degree_three_agreement_cannot_be_written() -> None:
@@ -205,5 +205,5 @@ def test_a_degree_three_agreement_cannot_be_written() -> None:
 
 @pytest.mark.parametrize(("delta", "warned"), [(0.0, False), (1e-6, False), (1 / 49, True), (0.3, True)])
 def test_a_delta_of_one_in_n_is_warned_of(delta: float, warned: bool) -> None:
-    session = open_session(replace(agreement_of(2), delta=delta), 49, IDENTITY)
+    session = plan_session(replace(agreement_of(2), delta=delta), 49, IDENTITY)
     assert any("drawn at random" in w for w in session.warnings()) is warned

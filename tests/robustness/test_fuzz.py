@@ -12,7 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from colonnade.consent.ledger import Booking, DataSet, Ledger
+from colonnade.consent.entries import Booking, DataSet
+from colonnade.consent.ledger import Ledger
 from colonnade.data.table import read_table
 from colonnade.foundation.errors import (
     ColonnadeError,
@@ -30,7 +31,7 @@ from colonnade.mechanism.plan import check_epsilon
 from colonnade.mechanism.release import read_release, write_sealed
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import Envelope, Join, Step, body_of
-from colonnade.protocol.session import open_session
+from colonnade.protocol.session_plan import plan_session
 from colonnade.study import read_study, study_from
 from fuzz.__main__ import run
 from fuzz.targets import TARGETS, Target, _release, tried
@@ -101,7 +102,7 @@ def test_an_epsilon_beyond_floats() -> None:
 @pytest.mark.parametrize("terms", [{"epsilon": 2**63, "delta": 1e-6}, {"delta": BIG}, {"epsilon": float("inf")}])
 def test_a_plan_of_numbers_beyond_the_accountant(terms: dict[str, Any]) -> None:
     with pytest.raises(PrivacyError, match=r"epsilon must be|delta must lie"):
-        open_session(Agreement.of(agreed(**terms)), 100, bytes(32))
+        plan_session(Agreement.of(agreed(**terms)), 100, bytes(32))
 
 
 def test_a_ledger_whose_text_is_no_text(tmp_path: Path) -> None:

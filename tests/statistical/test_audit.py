@@ -23,7 +23,7 @@ from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import View
 from colonnade.protocol import party as party_module
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import open_session
+from colonnade.protocol.session_plan import plan_session
 
 pytestmark = pytest.mark.statistical
 
@@ -91,11 +91,11 @@ def test_hard_pairs_nearly_spend_what_is_claimed(changes: dict[str, Any]) -> Non
 def test_a_remembered_plan_is_the_plan() -> None:
     agreement = lean(3, 1)
     with one_plan():
-        first = [party_module.open_session(agreement, 20, bytes([i]) * 32) for i in range(3)]
-    again = [open_session(agreement, 20, bytes([i]) * 32) for i in range(3)]
+        first = [party_module.plan_session(agreement, 20, bytes([i]) * 32) for i in range(3)]
+    again = [plan_session(agreement, 20, bytes([i]) * 32) for i in range(3)]
     assert [s.digest for s in first] == [s.digest for s in again]
     assert [s.spec for s in first] == [s.spec for s in again]
-    assert party_module.open_session is open_session
+    assert party_module.plan_session is plan_session
 
 
 @pytest.mark.parametrize("parties", [2, 3])
@@ -112,7 +112,7 @@ def test_transcripts_hold_exact_values_and_noise(parties: int) -> None:
 
 
 def test_scopes_and_views_cover_every_promise() -> None:
-    session = open_session(lean(5, 2), 20, bytes(32))
+    session = plan_session(lean(5, 2), 20, bytes(32))
     scopes = list(scopes_of(session.parties, 2))
     assert scopes[0] == session.parties and ("p0",) in scopes and ("p1",) in scopes
     views = {(name, len(known)) for scope in scopes for name, known, _, _ in attacks(session, scope)}
@@ -149,7 +149,7 @@ def test_no_claim_is_made_where_none_would_hold() -> None:
 
 
 def test_bare_noise_has_as_many_shares_as_asked() -> None:
-    session = open_session(lean(3, 1), 20, bytes(32))
+    session = plan_session(lean(3, 1), 20, bytes(32))
     noise = bare_noise(session, [2, 3], 20_000, Randomness(b"bare"))
     crossed = slice(session.cross_start, None)
     two, three = (noise[k][:, crossed].std(axis=0) for k in (2, 3))

@@ -13,7 +13,7 @@ from colonnade.foundation.schema import Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.precision import SHARES, rounding_share
-from colonnade.protocol.session import Session, open_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 PARTIES: dict[str, dict[str, Column]] = {
     "a": {"likert": Numeric(1, 5), "age": Numeric(17, 90), "y": Numeric(0, 20)},
@@ -46,7 +46,7 @@ def integer_study(rows: int, release: str, epsilon: float, delta: float) -> Stud
     return Study(agreement, columns | {"y": np.clip(scale.round(), 0, 20)})
 
 
-def opened_without_noise(session: Session, study: Study, coins: bytes) -> list[NDArray[np.float64]]:
+def opened_without_noise(session: SessionPlan, study: Study, coins: bytes) -> list[NDArray[np.float64]]:
     """Each block as parties form it, own sums from their own pass, products of two parties from the integers."""
     frame = pl.DataFrame(study.columns)
     integers = np.full((study.rows, session.plan.layout.width), session.grid.bound, dtype=np.int64)
@@ -69,7 +69,7 @@ def opened_without_noise(session: Session, study: Study, coins: bytes) -> list[N
     return out
 
 
-def biases(session: Session, study: Study) -> list[float]:
+def biases(session: SessionPlan, study: Study) -> list[float]:
     """Of each block the largest mean error over several coins, in deviations of its noise."""
     records = record_matrix(study, session.plan.layout)
     truth = records.T @ records
@@ -87,7 +87,7 @@ def biases(session: Session, study: Study) -> list[float]:
 @pytest.mark.parametrize(("rows", "epsilon", "delta"), [(10_000, 1.0, 0.0), (10_000, 10.0, 1e-6), (10**6, 1.0, 1e-6)])
 def test_sums_products_squares_and_traces_have_no_bias(rows: int, epsilon: float, delta: float, release: str) -> None:
     study = integer_study(rows, release, epsilon, delta)
-    session = open_session(study.agreement, rows, bytes(32))
+    session = plan_session(study.agreement, rows, bytes(32))
     assert rounding_share(session.plan, rows, session.grid.bound) <= SHARES[0][0]
     assert max(biases(session, study)) < BIAS
 
@@ -99,5 +99,5 @@ def test_the_same_comparison_rejects_the_nearest_step(monkeypatch: pytest.Monkey
         "colonnade.data.encode.Coding.toss", lambda self, start, stop: np.full((stop - start, len(self.rounded)), half)
     )
     study = integer_study(10**6, "full", 1.0, 1e-6)
-    session = open_session(study.agreement, 10**6, bytes(32))
+    session = plan_session(study.agreement, 10**6, bytes(32))
     assert max(biases(session, study)) > 5 * BIAS

@@ -20,7 +20,8 @@ import polars as pl
 import pytest
 
 from colonnade.consent import ledger as module
-from colonnade.consent.ledger import GENESIS, Alignment, Booking, DataSet, Kind, Ledger
+from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind
+from colonnade.consent.ledger import GENESIS, Ledger
 from colonnade.data.table import read_table, table_from
 from colonnade.foundation.errors import DataError, LedgerError, PolicyError
 from colonnade.foundation.schema import Numeric, Schema
@@ -36,7 +37,7 @@ from colonnade.mechanism.composition import (
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import Session
+from colonnade.protocol.session_plan import SessionPlan
 from colonnade.transport.embedded import Outcome, run_embedded
 
 FORK = multiprocessing.get_context("fork")
@@ -60,12 +61,12 @@ def book(tmp_path: Path) -> Ledger:
 def test_a_spend_counts_from_its_booking_until_it_is_void(book: Ledger) -> None:
     book.book(booking("s1"), CAP)
     assert book.spent(DATA, CAP).epsilon == 0.25
-    book.settle("s1", "bank", Kind.RELEASED)
+    book.settle("s1", "bank", EntryKind.RELEASED)
     book.book(booking("s2"), CAP)
     assert book.spent(DATA, CAP).epsilon == 0.5
-    book.settle("s2", "bank", Kind.VOID, "the server ended the session")
+    book.settle("s2", "bank", EntryKind.VOID, "the server ended the session")
     assert book.spent(DATA, CAP).epsilon == 0.25
-    assert [e.kind for e in book.entries()] == [Kind.BOOKED, Kind.RELEASED, Kind.BOOKED, Kind.VOID]
+    assert [e.kind for e in book.entries()] == [EntryKind.BOOKED, EntryKind.RELEASED, EntryKind.BOOKED, EntryKind.VOID]
     assert book.entries()[-1].reason == "the server ended the session"
 
 
@@ -109,24 +110,24 @@ def test_a_session_is_booked_once(book: Ledger) -> None:
     with pytest.raises(LedgerError, match="session s1 of party bank is booked with other terms in entry 1"):
         book.book(booking(epsilon=0.3), CAP)
     book.book(booking(party="shop", data=DataSet("shop.csv", "e" * 64)), CAP)
-    book.settle("s1", "bank", Kind.VOID)
+    book.settle("s1", "bank", EntryKind.VOID)
     with pytest.raises(LedgerError, match="has ended: it is void by entry 3"):
         book.book(booking(), CAP)
 
 
 def test_settling_follows_booking_and_never_takes_a_release_back(book: Ledger) -> None:
     with pytest.raises(LedgerError, match="session s1 of party bank was never booked"):
-        book.settle("s1", "bank", Kind.VOID)
+        book.settle("s1", "bank", EntryKind.VOID)
     book.book(booking(), CAP)
     with pytest.raises(LedgerError, match="released or void, got booked"):
-        book.settle("s1", "bank", Kind.BOOKED)
-    void = book.settle("s1", "bank", Kind.VOID)
-    assert book.settle("s1", "bank", Kind.VOID) == void
+        book.settle("s1", "bank", EntryKind.BOOKED)
+    void = book.settle("s1", "bank", EntryKind.VOID)
+    assert book.settle("s1", "bank", EntryKind.VOID) == void
     assert book.spent(DATA, CAP).sessions == 0
-    book.settle("s1", "bank", Kind.RELEASED, "the release appeared after all")
+    book.settle("s1", "bank", EntryKind.RELEASED, "the release appeared after all")
     assert book.spent(DATA, CAP).epsilon == 0.25
     with pytest.raises(LedgerError, match="is released and cannot become void"):
-        book.settle("s1", "bank", Kind.VOID)
+        book.settle("s1", "bank", EntryKind.VOID)
     book.verify()
 
 
@@ -221,7 +222,7 @@ def test_alignments_are_linked_counted_and_cost_nothing(book: Ledger) -> None:
     # An account may have matchings alone.
     assert [(a.alignments, a.cap, a.spent.epsilon) for a in book.accounts()][1] == (1, CAP, 0.0)
     with pytest.raises(LedgerError, match="settled as released or void, got aligned"):
-        book.settle("s1", "bank", Kind.ALIGNED)
+        book.settle("s1", "bank", EntryKind.ALIGNED)
 
 
 def test_an_alignment_cannot_be_taken_out_or_changed(book: Ledger) -> None:
@@ -255,7 +256,7 @@ def test_a_ledger_of_the_version_before_is_read_and_goes_on(book: Ledger) -> Non
     # Earlier versions cannot read a note, and must say so rather than call the book broken.
     assert _version(book) == 1
     book.align(matching(), CAP)
-    assert _version(book) == 2 and [line.kind for line in book.lines()] == [Kind.BOOKED, Kind.ALIGNED]
+    assert _version(book) == 2 and [line.kind for line in book.lines()] == [EntryKind.BOOKED, EntryKind.ALIGNED]
 
 
 def test_trying_to_write_writes_nothing(book: Ledger, tmp_path: Path) -> None:
@@ -281,7 +282,7 @@ def test_export_can_be_verified_by_anyone_with_a_hash_function(book: Ledger) -> 
     import json
 
     book.book(booking("s1"), CAP)
-    book.settle("s1", "bank", Kind.RELEASED)
+    book.settle("s1", "bank", EntryKind.RELEASED)
     previous = GENESIS
     for line in json.loads(json.dumps(book.export())):
         number, digest = line.pop("number"), line.pop("hash")
@@ -340,7 +341,7 @@ def test_tampering_is_found_and_named(book: Ledger, statement: str, message: str
 def test_a_chain_that_is_hashed_anew_must_still_make_sense(book: Ledger) -> None:
     book.book(booking("s1"), CAP)
     entry = book.entries()[0]
-    content = module._content(Kind.RELEASED, entry.time, booking("s2"), CAP, "")
+    content = module._content(EntryKind.RELEASED, entry.time, booking("s2"), CAP, "")
     text = module._canonical(content)
     link = module._link(entry.hash, 2, text)
     connection = sqlite3.connect(book.path)
@@ -524,7 +525,7 @@ def _study(folder: Path, caps: dict[str, Cap], watch: Callable[[str, float], Non
         frame = pl.DataFrame({name: [0.5, 1.0, 2.0, 4.0] for name in columns})
         tables[party] = table_from(party, frame, columns)
 
-        def book(session: Session, party: str = party) -> None:
+        def book(session: SessionPlan, party: str = party) -> None:
             spend = charge_of(session.plan, party)
             data = DataSet(f"{party}.csv", party)
             name = session.identity.hex()
@@ -535,10 +536,10 @@ def _study(folder: Path, caps: dict[str, Cap], watch: Callable[[str, float], Non
             sessions[party] = name
 
         books[party] = book
-    kind = Kind.VOID
+    kind = EntryKind.VOID
     try:
         outcome = run_embedded(AGREEMENT, tables, "none", watch=watch, book=books)
-        kind = Kind.RELEASED
+        kind = EntryKind.RELEASED
     finally:
         for party, name in sessions.items():
             Ledger(folder / party).settle(name, party, kind)
@@ -557,7 +558,7 @@ def test_a_session_is_booked_by_every_party_before_its_submission_leaves(tmp_pat
     assert seen and all(max(counts) >= 1 for counts in seen) and seen[-1] == [1, 1]
     for party in ("bank", "shop"):
         entries = Ledger(tmp_path / party).entries()
-        assert [e.kind for e in entries] == [Kind.BOOKED, Kind.RELEASED]
+        assert [e.kind for e in entries] == [EntryKind.BOOKED, EntryKind.RELEASED]
         assert entries[0].booking.plan == outcome.session.digest
         assert entries[0].booking.charge.epsilon == outcome.session.plan.parties[party][View.OUTSIDER]
 

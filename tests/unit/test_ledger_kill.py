@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.consent.ledger import Booking, DataSet, Kind, Ledger
+from colonnade.consent.entries import Booking, DataSet, EntryKind
+from colonnade.consent.ledger import Ledger
 from colonnade.mechanism.composition import Cap, Charge, rho_of_pure
 
 TRACEME, SYSCALL, SETOPTIONS, EXITKILL = 0, 24, 0x4200, 0x100000
@@ -23,7 +24,7 @@ CAP = Cap(1.0)
 BOOKING = Booking(
     "s", "bank", "income", "p" * 64, DataSet("bank.csv", "d" * 64), Charge(0.25, 0.0, rho_of_pure(0.25)), 1.0
 )
-KINDS = [Kind.BOOKED, Kind.RELEASED]
+KINDS = [EntryKind.BOOKED, EntryKind.RELEASED]
 
 
 def _ptrace(request: int, pid: int, data: int = 0) -> int:
@@ -67,7 +68,7 @@ def _work(path: Path) -> Callable[[int], None]:
     def work(writer: int) -> None:
         Ledger(path).book(BOOKING, CAP)
         os.write(writer, b"b")
-        Ledger(path).settle("s", "bank", Kind.RELEASED)
+        Ledger(path).settle("s", "bank", EntryKind.RELEASED)
         os.write(writer, b"r")
 
     return work
@@ -95,7 +96,7 @@ def test_kill_9_at_every_system_call(tmp_path: Path) -> None:
         assert len(confirmed) <= len(kinds) <= len(confirmed) + 1
         seen.add((confirmed, len(kinds)))
         # Whatever was left, the party goes on as if nothing had happened.
-        Ledger(path).settle("s", "bank", Kind.RELEASED) if kinds else Ledger(path).book(BOOKING, CAP)
+        Ledger(path).settle("s", "bank", EntryKind.RELEASED) if kinds else Ledger(path).book(BOOKING, CAP)
         if made < limit:
             break
     else:

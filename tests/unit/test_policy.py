@@ -16,7 +16,7 @@ from colonnade.mechanism.composition import Cap, Rule, charge_of
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import View
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import Session, open_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 AGREEMENT = Agreement(
     name="income",
@@ -31,8 +31,8 @@ AGREEMENT = Agreement(
 POLICY = Policy("bank", ("employer",), 1.0, Cap(3.0), delta=1e-6)
 
 
-def session(rows: int = 5000, **changes: Any) -> Session:
-    return open_session(replace(AGREEMENT, **changes), rows, bytes(32))
+def session(rows: int = 5000, **changes: Any) -> SessionPlan:
+    return plan_session(replace(AGREEMENT, **changes), rows, bytes(32))
 
 
 def test_a_session_within_every_rule_passes() -> None:
@@ -114,7 +114,7 @@ def test_epsilon_is_that_of_the_party_and_of_its_worst_view() -> None:
 def test_one_party_alone_needs_no_partner_views() -> None:
     alone = replace(AGREEMENT, schema=Schema({"bank": dict(AGREEMENT.schema.parties["bank"])}), label="loss")
     alone = replace(alone, task=Task.LINEAR, collusion=0)
-    POLICY.check(open_session(alone, 100, bytes(32)))
+    POLICY.check(plan_session(alone, 100, bytes(32)))
 
 
 def test_approval_by_digest_or_by_asking() -> None:

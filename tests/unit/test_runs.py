@@ -10,7 +10,8 @@ import pytest
 
 from colonnade import runs
 from colonnade.analysis.solve import solve
-from colonnade.consent.ledger import DataSet, Ledger
+from colonnade.consent.entries import DataSet
+from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import read_policy
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness

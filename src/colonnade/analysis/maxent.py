@@ -40,7 +40,7 @@ FORBIDDEN = -40.0
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetTables:
     """Tables to be met, as probabilities: `pairs` holds the margins on its diagonal."""
 
     spans: tuple[slice, ...]
@@ -79,13 +79,13 @@ class PairModel:
         return shares
 
 
-def fit_maxent(target: Target, randomness: Randomness, sweeps: int = SWEEPS, chains: int = CHAINS) -> PairModel:
+def fit_maxent(target: TargetTables, randomness: Randomness, sweeps: int = SWEEPS, chains: int = CHAINS) -> PairModel:
     """The model whose tables are the target's; on one thread, so that the same seed gives the same model."""
     with threadpool_limits(1):
         return _fit(target, randomness, sweeps, chains)
 
 
-def _fit(target: Target, randomness: Randomness, sweeps: int, chains: int) -> PairModel:
+def _fit(target: TargetTables, randomness: Randomness, sweeps: int, chains: int) -> PairModel:
     spans, margin = target.spans, np.maximum(target.margin, 1e-7)
     units = units_of(target)
     start = [_pick(margin[s], uniform32(randomness, chains)) for s in spans]
@@ -112,7 +112,7 @@ def _fit(target: Target, randomness: Randomness, sweeps: int, chains: int) -> Pa
     return PairModel(spans, walk.field, walk.coupling, units, walk.levels, walk.weights, tables)
 
 
-def units_of(target: Target) -> tuple[tuple[int, ...], ...]:
+def units_of(target: TargetTables) -> tuple[tuple[int, ...], ...]:
     """Columns that nearly determine each other together, as far as their joint levels stay few; others alone."""
     spans, margin = target.spans, np.maximum(target.margin, 1e-12)
     sizes = [s.stop - s.start for s in spans]
@@ -140,7 +140,7 @@ def _entropy(shares: Floats) -> float:
     return float(-(p * np.log(p)).sum())
 
 
-def _forbid(target: Target, coupling: Floats) -> Floats:
+def _forbid(target: TargetTables, coupling: Floats) -> Floats:
     coupling[target.impossible] = FORBIDDEN
     return coupling
 

@@ -18,7 +18,7 @@ from colonnade.analysis.numbers import bin_means, encode_levels, fill_numbers
 from colonnade.analysis.plausible import plausible_records
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import Model
-from colonnade.analysis.synthesis import Fitted, draw_levels, fit_release
+from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Numeric
@@ -68,7 +68,7 @@ def check_question(released: Released, question: Question) -> None:
     _chosen(released, question, label.attribute, released.conditions(question.given))
 
 
-def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted | None = None) -> Model:
+def answer(released: Released, question: Question, seed: int = 0, fitted: FittedRelease | None = None) -> Model:
     """The model that is asked for; `fitted` saves fitting the maximum-entropy model again."""
     label = _Label.of(released, question)
     given = released.conditions(question.given)
@@ -101,7 +101,7 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
     return _model(released, question, label, at, w, b)
 
 
-def _records(fitted: Fitted, given: Mapping[int, int], seed: int) -> tuple[Floats, Floats]:
+def _records(fitted: FittedRelease, given: Mapping[int, int], seed: int) -> tuple[Floats, Floats]:
     """Encoded records of the maximum-entropy model under conditions, and their weights, which are equal."""
     randomness = seeded(seed, "records of a model")
     levels = draw_levels(fitted, RECORDS, randomness, given)
@@ -110,7 +110,7 @@ def _records(fitted: Fitted, given: Mapping[int, int], seed: int) -> tuple[Float
     return records, np.full(len(records), 1.0 / len(records))
 
 
-def _read_off(fitted: Fitted, label: int, at: Sequence[int]) -> tuple[Floats, Floats]:
+def _read_off(fitted: FittedRelease, label: int, at: Sequence[int]) -> tuple[Floats, Floats]:
     """In the maximum-entropy model a column given all others is a multinomial regression with these weights."""
     layout, model = fitted.released.layout, fitted.model
     place = {k: n for n, k in enumerate(k for i in fitted.columns for k in range(layout.width)[layout.span(i)])}

@@ -14,7 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from colonnade.analysis.draws import seeded, uniform
-from colonnade.analysis.maxent import PairModel, Target, fit_maxent
+from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
 from colonnade.analysis.numbers import draw_numbers, within_bins
 from colonnade.analysis.released import Cell, Released
 from colonnade.analysis.tables import Tables, with_margins
@@ -52,11 +52,11 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedRelease:
     """The maximum-entropy model of a release's columns with levels."""
 
     tables: Tables
-    target: Target
+    target: TargetTables
     model: PairModel
     certificate: Certificate
     columns: tuple[int, ...]
@@ -101,23 +101,25 @@ class Synthetic:
         return out
 
 
-def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, Cell]] = ()) -> Fitted:
+def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, Cell]] = ()) -> FittedRelease:
     """Fit the maximum-entropy model of a release; the same release and seed give the same model."""
     released = tables.released
     if len(released.tabular) < 2:
         raise ReleaseError("rows need two columns with levels or bins: this release has fewer, and numbers alone")
     target = _target(tables, impossible)
     model = fit_maxent(target, seeded(seed, "maxent"))
-    return Fitted(tables, target, model, _certificate(tables, target, model), released.tabular)
+    return FittedRelease(tables, target, model, _certificate(tables, target, model), released.tabular)
 
 
-def draw_levels(fitted: Fitted, rows: int, randomness: Randomness, given: Mapping[int, int] | None = None) -> Levels:
+def draw_levels(
+    fitted: FittedRelease, rows: int, randomness: Randomness, given: Mapping[int, int] | None = None
+) -> Levels:
     """Levels of `rows` records, under conditions where they are given (attribute: level)."""
     with threadpool_limits(1):
         return _draw(fitted, rows, randomness, given or {})
 
 
-def _draw(fitted: Fitted, rows: int, randomness: Randomness, given: Mapping[int, int]) -> Levels:
+def _draw(fitted: FittedRelease, rows: int, randomness: Randomness, given: Mapping[int, int]) -> Levels:
     model, place = fitted.model, {i: k for k, i in enumerate(fitted.columns)}
     fixed = {place[i]: level for i, level in given.items()}
     _require_possible(fitted, fixed)
@@ -143,7 +145,7 @@ def _draw(fitted: Fitted, rows: int, randomness: Randomness, given: Mapping[int,
     return chosen[np.argsort(uniform(randomness, rows), kind="stable")]
 
 
-def synthesize(fitted: Fitted, rows: int, given: Mapping[int, int] | None = None, seed: int = 0) -> Synthetic:
+def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None = None, seed: int = 0) -> Synthetic:
     """Rows in the columns' own units: levels by name, bins turned back into numbers inside them."""
     released, randomness = fitted.released, seeded(seed, "rows")
     levels = draw_levels(fitted, rows, randomness, given)
@@ -182,7 +184,7 @@ def expected_distance(tables: Tables, rows: int | None = None) -> tuple[float, f
     return float(np.mean(found)), float(np.mean(apart))
 
 
-def _target(tables: Tables, impossible: Sequence[tuple[Cell, Cell]]) -> Target:
+def _target(tables: Tables, impossible: Sequence[tuple[Cell, Cell]]) -> TargetTables:
     released, layout, n = tables.released, tables.released.layout, tables.released.n
     at = [k for i in released.tabular for k in range(layout.width)[layout.span(i)]]
     place = {i: k for k, i in enumerate(released.tabular)}
@@ -204,10 +206,10 @@ def _target(tables: Tables, impossible: Sequence[tuple[Cell, Cell]]) -> Target:
                 table = with_margins(pairs[first, second], margin[first], margin[second], possible.astype(np.float64))
                 pairs[first, second], pairs[second, first] = table, table.T
                 wanted[first, second], wanted[second, first] = possible, possible.T
-    return Target(spans, pairs, wanted, forbidden)
+    return TargetTables(spans, pairs, wanted, forbidden)
 
 
-def _certificate(tables: Tables, target: Target, model: PairModel) -> Certificate:
+def _certificate(tables: Tables, target: TargetTables, model: PairModel) -> Certificate:
     released, layout, n = tables.released, tables.released.layout, tables.released.n
     distances, squares, cells = [], 0.0, 0
     for x, i in enumerate(released.tabular):
@@ -221,7 +223,7 @@ def _certificate(tables: Tables, target: Target, model: PairModel) -> Certificat
     return Certificate(float(np.mean(distances)), float(np.sqrt(squares / cells)))
 
 
-def _require_possible(fitted: Fitted, fixed: Mapping[int, int]) -> None:
+def _require_possible(fitted: FittedRelease, fixed: Mapping[int, int]) -> None:
     target, released = fitted.target, fitted.released
     for k, level in fixed.items():
         for other, at in fixed.items():
@@ -234,7 +236,7 @@ def _require_possible(fitted: Fitted, fixed: Mapping[int, int]) -> None:
                 raise ReleaseError(f"no record has {both}, by this release: the condition has probability 0")
 
 
-def _raked(target: Target, levels: Levels) -> Floats:
+def _raked(target: TargetTables, levels: Levels) -> Floats:
     """Weights of drawn records under which they have the target's tables, as far as moderate weights can."""
     weights = np.full(len(levels), 1.0 / len(levels))
     small = 1.0 / len(levels)

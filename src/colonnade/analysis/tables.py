@@ -43,7 +43,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Cross:
+class CrossTable:
     """Two columns: how many rows have each pair of levels."""
 
     names: tuple[str, str]
@@ -105,7 +105,7 @@ class Tables:
         name, owner = released.short(i), released.layout.attributes[i].owner
         return Number(name, owner, float(middle + half * mean), float(half * np.sqrt(variance)) if known else None)
 
-    def cross(self, i: int, j: int) -> Cross:
+    def cross(self, i: int, j: int) -> CrossTable:
         """The table of two columns."""
         released, layout = self.released, self.released.layout
         if i == j:
@@ -118,7 +118,7 @@ class Tables:
         top = np.full_like(high, released.n)
         names = released.short(i), released.short(j)
         noise = float(released.moments.std[rows, columns].max())
-        return Cross(
+        return CrossTable(
             names,
             released.levels(i),
             released.levels(j),

@@ -26,7 +26,7 @@ TRAINING = 0.25
 
 
 @dataclass(frozen=True)
-class Event:
+class RejectionEvent:
     """Statistic at least (`above`) or at most `threshold`; `swapped` where it is likelier under D'."""
 
     threshold: float
@@ -58,12 +58,12 @@ def proved(likely: Integers, rare: Integers, runs: int, others: int, delta: floa
     return np.where(low > 0, np.maximum(ratio, 0.0), 0.0)
 
 
-def choose(first: Floats, second: Floats, delta: float) -> Event:
+def choose(first: Floats, second: Floats, delta: float) -> RejectionEvent:
     """The event that would prove most on these samples, over thresholds, sides and directions."""
     values = np.unique(np.quantile(np.concatenate([first, second]), np.linspace(0, 1, THRESHOLDS)))
     slack = 1e-9 * max(1.0, float(np.abs(values).max()))
     ordered = np.sort(first), np.sort(second)
-    best, found = -np.inf, Event(float(values[0]), True, False)
+    best, found = -np.inf, RejectionEvent(float(values[0]), True, False)
     for above in (True, False):
         thresholds = values - slack if above else values + slack
         hits = [np.searchsorted(s, thresholds, side="left" if above else "right") for s in ordered]
@@ -78,7 +78,7 @@ def choose(first: Floats, second: Floats, delta: float) -> Event:
                 best = float(score.max())
                 # The middle of those that do as well: the edge of a gap between two samples is a poor place to cut.
                 ties = np.flatnonzero(score >= best - 1e-12)
-                found = Event(float(thresholds[ties[len(ties) // 2]]), above, swapped)
+                found = RejectionEvent(float(thresholds[ties[len(ties) // 2]]), above, swapped)
     return found
 
 

@@ -18,7 +18,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.accounting import epsilon_of_gaussian
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Law
-from colonnade.protocol.session import Session
+from colonnade.protocol.session_plan import SessionPlan
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ def _bend(shape: float) -> tuple[Floats, Floats]:
     return distance, np.asarray(order * np.log(distance) + np.log(kve(order, distance)))
 
 
-def noise_of(session: Session, known: tuple[str, ...]) -> Noise:
+def noise_of(session: SessionPlan, known: tuple[str, ...]) -> Noise:
     """What is left of the noise when the shares of these parties are subtracted."""
     spread, shape = np.ones(session.length), np.zeros(session.length)
     for i, item in enumerate(session.plan.blocks):
@@ -70,7 +70,7 @@ def noise_of(session: Session, known: tuple[str, ...]) -> Noise:
 class Ratio:
     """ln P(v | D) - ln P(v | D') of opened integers, for a view that knows the noise of some parties."""
 
-    def __init__(self, session: Session, before: Integers, after: Integers, known: tuple[str, ...] = ()) -> None:
+    def __init__(self, session: SessionPlan, before: Integers, after: Integers, known: tuple[str, ...] = ()) -> None:
         whole = noise_of(session, known)
         self.places = np.flatnonzero((before != after) & (whole.shape > 0))
         self.noise = Noise(whole.law, whole.spread[self.places], whole.shape[self.places])
@@ -132,7 +132,7 @@ class Ratio:
         return inf if (self.noise.shape < 1).any() else float((moved / self.noise.spread).sum())
 
 
-def bare_noise(session: Session, unknown: Sequence[int], count: int, randomness: Randomness) -> dict[int, Floats]:
+def bare_noise(session: SessionPlan, unknown: Sequence[int], count: int, randomness: Randomness) -> dict[int, Floats]:
     """Noise by the samplers that parties call, `count` times over, with as many shares as a view does not know."""
     out = {shares: np.zeros((count, session.length)) for shares in unknown}
     for i, item in enumerate(session.plan.blocks):

@@ -20,7 +20,7 @@ from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.mechanism.moments import Law
-from colonnade.protocol.session import Session
+from colonnade.protocol.session_plan import SessionPlan
 
 Floats = NDArray[np.float64]
 Record = dict[str, dict[str, Any]]
@@ -71,7 +71,7 @@ def middle(column: Column, bound: int) -> Any:
 class Climber:
     """Looks for the pair of records that the plan's noise hides least."""
 
-    def __init__(self, session: Session, randomness: Randomness) -> None:
+    def __init__(self, session: SessionPlan, randomness: Randomness) -> None:
         self.session, self._randomness = session, randomness
         plan = session.plan
         self.values: dict[tuple[str, str], list[Any]] = {}
@@ -156,7 +156,7 @@ class Climber:
         return out
 
 
-def _coordinates(session: Session, party: str, name: str, raw: list[Any]) -> tuple[Integers, Floats]:
+def _coordinates(session: SessionPlan, party: str, name: str, raw: list[Any]) -> tuple[Integers, Floats]:
     """Where a column stands in the record's vector, and what each raw value is there."""
     columns = session.agreement.schema.parties[party]
     bound = session.grid.bound
@@ -174,7 +174,7 @@ def _coordinates(session: Session, party: str, name: str, raw: list[Any]) -> tup
     return session.columns_of(party).start + np.flatnonzero(here), rows[:, here]
 
 
-def tables_with(session: Session, records: Sequence[Record], rows: int) -> dict[str, Table]:
+def tables_with(session: SessionPlan, records: Sequence[Record], rows: int) -> dict[str, Table]:
     """All parties' tables: these records first, then records from the middle of the schema, as a file would give."""
     out = {}
     for party, columns in session.agreement.schema.parties.items():
@@ -186,7 +186,7 @@ def tables_with(session: Session, records: Sequence[Record], rows: int) -> dict[
     return out
 
 
-def exact_vector(session: Session, tables: Mapping[str, Table]) -> Integers:
+def exact_vector(session: SessionPlan, tables: Mapping[str, Table]) -> Integers:
     """The integers that a session on these tables would open if there were no noise."""
     parts = [np.full((session.rows, 1), session.grid.bound, dtype=np.int64)]
     for name in session.parties:

@@ -21,7 +21,7 @@ from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import SUBMIT, Assembly, Envelope, Go, Masked, Piece, Step, body_of, masked_from
 from colonnade.protocol.party import Party
 from colonnade.protocol.server import Server
-from colonnade.protocol.session import Session, open_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.transport.in_process import InProcess
 
 LARGEST_SUBMISSION = 1 << 32
@@ -111,7 +111,7 @@ def _submitted(pieces: list[Envelope], length: int) -> Masked:
     raise ProtocolError("a party's submission is not complete")
 
 
-def _own_noise(party: Party, session: Session) -> Integers:
+def _own_noise(party: Party, session: SessionPlan) -> Integers:
     """The noise that a curious party keeps a copy of before its product forgets it."""
     out = np.zeros(session.length, dtype=np.int64)
     held: Mapping[Any, Integers] = getattr(party._product, "_noise", {})
@@ -152,7 +152,7 @@ def _sum(words: list[Words]) -> Words:
     return total
 
 
-def opened(words: Words, session: Session) -> Integers:
+def opened(words: Words, session: SessionPlan) -> Integers:
     """Words modulo the session's q as integers around zero."""
     bits = session.spec.modulus_bits
     return centred(words & np.uint64((1 << bits) - 1), bits)
@@ -161,13 +161,13 @@ def opened(words: Words, session: Session) -> Integers:
 @contextmanager
 def one_plan() -> Iterator[None]:
     """Within, roles look up a plan that was computed before: thousands of sessions differ in their id alone."""
-    known: dict[tuple[str, int], Session] = {}
-    current: dict[tuple[str, int, bytes], Session] = {}
+    known: dict[tuple[str, int], SessionPlan] = {}
+    current: dict[tuple[str, int, bytes], SessionPlan] = {}
 
-    def remembered(agreement: Agreement, rows: int, identity: bytes) -> Session:
+    def remembered(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
         key = json.dumps(agreement.to(), sort_keys=True), rows
         if key not in known:
-            known[key] = open_session(agreement, rows, identity)
+            known[key] = plan_session(agreement, rows, identity)
         if (*key, identity) not in current:
             session = known[key]
             current.clear()
@@ -175,14 +175,14 @@ def one_plan() -> Iterator[None]:
         return current[*key, identity]
 
     roles = vars(party_module), vars(server_module)
-    before = [role["open_session"] for role in roles]
+    before = [role["plan_session"] for role in roles]
     for role in roles:
-        role["open_session"] = remembered
+        role["plan_session"] = remembered
     try:
         yield
     finally:
         for role, original in zip(roles, before, strict=True):
-            role["open_session"] = original
+            role["plan_session"] = original
 
 
 def collect(

@@ -17,7 +17,7 @@ from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.plan import View
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import Session, open_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 Floats = NDArray[np.float64]
 ASKS = 4
@@ -70,7 +70,7 @@ class Stage:
         wanted = tuple(scopes_of(parties, agreement.collusion) if scopes is None else scopes)
         rows = len(wanted) + SPARE_ROWS if rows is None else max(rows, len(wanted) + 1)
         self.agreement = agreement
-        self.session: Session = open_session(agreement, rows, bytes(32))
+        self.session: SessionPlan = plan_session(agreement, rows, bytes(32))
         climber = Climber(self.session, Randomness(b"hard pairs"))
         self.pairs: tuple[Pair, ...] = tuple(climber.climb(scope) for scope in wanted)
         before = [pair.before for pair in self.pairs]
@@ -138,7 +138,7 @@ Attack = tuple[str, tuple[str, ...], float | None, Read]
 """A view's name, whose noise it knows, the claimed epsilon, and how its statistic is read from transcripts."""
 
 
-def attacks(session: Session, scope: tuple[str, ...]) -> Iterator[Attack]:
+def attacks(session: SessionPlan, scope: tuple[str, ...]) -> Iterator[Attack]:
     """Who looks at a record of which only the parts of `scope` changed; members of a view hold none of these parts."""
     plan = session.plan
     claims = session.views(scope[0] if len(scope) == 1 else None)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from colonnade.consent.ledger import Alignment, Booking, DataSet, Kind, Ledger
+from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind
+from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import Policy
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.mechanism.composition import Charge, Spent, charge_of, record_epsilon
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.prediction import Prediction
-from colonnade.protocol.session import Session, open_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 SLACK = 0.01
 """A share of the charge that an n between those that were tried might take off; the search found less than 0.001."""
@@ -23,7 +24,7 @@ NOBODY = bytes(32)
 
 
 @dataclass
-class Keeper:
+class ConsentGuard:
     """One party's side of consent: agrees to a plan, books the spend before it leaves, and settles it afterwards."""
 
     party: str
@@ -59,7 +60,7 @@ class Keeper:
         alignment = Alignment(session, self.party, study, partners, self.data)
         self.ledger.align(alignment, self.policy.cap, self.policy.largest_alignments)
 
-    def consent(self, session: Session) -> None:
+    def consent(self, session: SessionPlan) -> None:
         """Raise PolicyError or LedgerError unless policy, cap and person agree; spends nothing."""
         self.policy.check(session, self.party)
         charge = charge_of(session.plan, self.party)
@@ -89,7 +90,7 @@ class Keeper:
         )
         self.policy.approve(prediction.terms(rows), summary, self.approved, self.ask)
 
-    def book(self, session: Session) -> None:
+    def book(self, session: SessionPlan) -> None:
         """Write the spend into the ledger, durably, before the submission leaves."""
         name = session.identity.hex()
         charge, record = charge_of(session.plan, self.party), record_epsilon(session.plan)
@@ -101,14 +102,14 @@ class Keeper:
     def release(self) -> None:
         """Note that the session was opened."""
         if self._booked is not None:
-            self.ledger.settle(self._booked, self.party, Kind.RELEASED)
+            self.ledger.settle(self._booked, self.party, EntryKind.RELEASED)
 
     def void(self, reason: str) -> None:
         """Note that the session ended before all parties had submitted, so that nothing was ever opened."""
         if self._booked is None:
             return
         try:
-            self.ledger.settle(self._booked, self.party, Kind.VOID, reason)
+            self.ledger.settle(self._booked, self.party, EntryKind.VOID, reason)
         except LedgerError:
             # What is booked counts: a book that cannot be written to errs on the safe side.
             return
@@ -136,7 +137,7 @@ def foresee(
     refusal: ColonnadeError | None = None
     while True:
         try:
-            session = open_session(agreement, rows, NOBODY)
+            session = plan_session(agreement, rows, NOBODY)
         except ColonnadeError:
             # Not every n has a plan; the server says so once n is known.
             session = None

@@ -11,14 +11,12 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from colonnade.consent.entries import Account, Alignment, Booking, DataSet, Entry, EntryKind, Line, Note
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
-from colonnade.foundation.parts import content_digest
 from colonnade.mechanism.composition import Cap, Charge, Rule, Spent, require_room, total
 
 GENESIS = "0" * 64
@@ -34,166 +32,6 @@ TABLES = (
     "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
     f"PRAGMA application_id = {APPLICATION}",
 )
-
-
-class Kind(StrEnum):
-    """What an entry says of a session."""
-
-    BOOKED = "booked"
-    RELEASED = "released"
-    VOID = "void"
-    ALIGNED = "aligned"
-
-
-@dataclass(frozen=True)
-class DataSet:
-    """A data set by name and content; entries that share either with it count against it."""
-
-    name: str
-    digest: str
-
-    @classmethod
-    def of_file(cls, path: Path, name: str | None = None) -> DataSet:
-        """The data set in whatever a table is read from: a file, a folder, a pattern; it gives the name if none is.
-
-        A file counts by its content, alone in a folder too; parts count together, whatever their names and order.
-        """
-        return cls(path.name or path.resolve().name if name is None else name, content_digest(path))
-
-
-@dataclass(frozen=True)
-class Booking:
-    """One party's spend in one session."""
-
-    session: str
-    party: str
-    study: str
-    plan: str
-    """The digest of the plan that the party computed and accepted."""
-    data: DataSet
-    charge: Charge
-    record_epsilon: float
-    """The epsilon of the whole record, for information."""
-
-    def to(self) -> dict[str, Any]:
-        return {
-            "session": self.session,
-            "party": self.party,
-            "study": self.study,
-            "plan": self.plan,
-            "data": {"name": self.data.name, "digest": self.data.digest},
-            "charge": {"epsilon": self.charge.epsilon, "delta": self.charge.delta, "rho": self.charge.rho},
-            "record_epsilon": self.record_epsilon,
-        }
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Booking:
-        """Read back what `to` wrote."""
-        texts = (*(content[key] for key in ("session", "party", "study", "plan")), *content["data"].values())
-        if not all(isinstance(text, str) for text in texts):
-            raise LedgerError("a booking's names and digests must be texts, got another type")
-        return cls(
-            content["session"],
-            content["party"],
-            content["study"],
-            content["plan"],
-            DataSet(**content["data"]),
-            Charge(**content["charge"]),
-            content["record_epsilon"],
-        )
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of the book."""
-
-    number: int
-    kind: Kind
-    time: str
-    booking: Booking
-    cap: Cap
-    """The cap in force when the session was booked."""
-    reason: str
-    hash: str
-
-    @property
-    def data(self) -> DataSet:
-        return self.booking.data
-
-    def to(self) -> dict[str, Any]:
-        """The entry as it is exported: its hashed content, its number and its hash."""
-        content = _content(self.kind, self.time, self.booking, self.cap, self.reason)
-        return {"number": self.number, **content, "hash": self.hash}
-
-
-@dataclass(frozen=True)
-class Alignment:
-    """One matching of a data set's ids with those of partners; it tells each of them which of its ids are common."""
-
-    session: str
-    """The id under which ids were matched; a session proper has its own."""
-    party: str
-    study: str
-    partners: tuple[str, ...]
-    data: DataSet
-
-    def to(self) -> dict[str, Any]:
-        return {
-            "session": self.session,
-            "party": self.party,
-            "study": self.study,
-            "partners": list(self.partners),
-            "data": {"name": self.data.name, "digest": self.data.digest},
-        }
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Alignment:
-        """Read back what `to` wrote."""
-        texts = (*(content[key] for key in ("session", "party", "study")), *content["partners"])
-        if not isinstance(content["partners"], list) or not all(
-            isinstance(text, str) for text in (*texts, *content["data"].values())
-        ):
-            raise LedgerError("an alignment's names and digests must be texts, got another type")
-        partners = tuple(content["partners"])
-        return cls(content["session"], content["party"], content["study"], partners, DataSet(**content["data"]))
-
-
-@dataclass(frozen=True)
-class Note:
-    """A line of the book that spends nothing: ids were matched."""
-
-    number: int
-    time: str
-    alignment: Alignment
-    cap: Cap
-    """The cap in force when ids were matched."""
-    hash: str
-
-    kind = Kind.ALIGNED
-
-    @property
-    def data(self) -> DataSet:
-        return self.alignment.data
-
-    def to(self) -> dict[str, Any]:
-        content = _content(self.kind, self.time, self.alignment, self.cap)
-        return {"number": self.number, **content, "hash": self.hash}
-
-
-Line = Entry | Note
-
-
-@dataclass(frozen=True)
-class Account:
-    """One data set under all its names and contents, and what it has spent of its cap."""
-
-    data: tuple[DataSet, ...]
-    cap: Cap
-    spent: Spent
-    pending: int
-    """Sessions that were booked and neither released nor void; they count."""
-    alignments: int = 0
-    """How often its ids were matched with those of partners."""
 
 
 class Ledger:
@@ -228,7 +66,7 @@ class Ledger:
         """Check the limit and note, durably, that ids are about to be matched; before a parcel of it leaves."""
         with self._writing() as (connection, lines):
             _within(limit, _of(lines, alignment.data), alignment.data)
-            number, time, digest = self._write(connection, lines, Kind.ALIGNED, alignment, cap)
+            number, time, digest = self._write(connection, lines, EntryKind.ALIGNED, alignment, cap)
             return Note(number, time, alignment, cap, digest)
 
     def book(self, booking: Booking, cap: Cap, once: bool = False) -> Entry:
@@ -256,14 +94,14 @@ class Ledger:
                     )
                 return earlier[0]
             require_room(cap, _counted(_bookings(_of(lines, booking.data))), booking.charge, booking.data.name)
-            return self._append(connection, lines, Kind.BOOKED, booking, cap, "")
+            return self._append(connection, lines, EntryKind.BOOKED, booking, cap, "")
 
-    def settle(self, session: str, party: str, kind: Kind, reason: str = "") -> Entry:
+    def settle(self, session: str, party: str, kind: EntryKind, reason: str = "") -> Entry:
         """Append that a booked session was released, or is void: no submission of it was ever opened.
 
         A release that appears after all overrides void; nothing overrides released.
         """
-        if kind not in (Kind.RELEASED, Kind.VOID):
+        if kind not in (EntryKind.RELEASED, EntryKind.VOID):
             raise LedgerError(f"a session is settled as released or void, got {kind.value}")
         with self._writing() as (connection, lines):
             history = _history(lines, session, party)
@@ -271,7 +109,7 @@ class Ledger:
                 raise LedgerError(f"session {session} of party {party} was never booked")
             if history[-1].kind is kind:
                 return history[-1]
-            if history[-1].kind is Kind.RELEASED:
+            if history[-1].kind is EntryKind.RELEASED:
                 raise LedgerError(f"session {session} of party {party} is released and cannot become {kind.value}")
             return self._append(connection, lines, kind, history[0].booking, history[0].cap, reason)
 
@@ -288,8 +126,8 @@ class Ledger:
                 continue
             own = _of(lines, line.data)
             booked = _bookings(own)
-            cap = ([e for e in booked if e.kind is Kind.BOOKED] or own)[-1].cap
-            pending = sum(1 for last in _last(booked).values() if last.kind is Kind.BOOKED)
+            cap = ([e for e in booked if e.kind is EntryKind.BOOKED] or own)[-1].cap
+            pending = sum(1 for last in _last(booked).values() if last.kind is EntryKind.BOOKED)
             data = tuple(dict.fromkeys(e.data for e in own))
             out.append(Account(data, cap, total(cap, _counted(booked)), pending, len(own) - len(booked)))
         return out
@@ -376,7 +214,13 @@ class Ledger:
         return _chain(connection.execute("SELECT number, content, hash FROM entries ORDER BY number"), self.path.name)
 
     def _append(
-        self, connection: sqlite3.Connection, lines: Sequence[Line], kind: Kind, booking: Booking, cap: Cap, reason: str
+        self,
+        connection: sqlite3.Connection,
+        lines: Sequence[Line],
+        kind: EntryKind,
+        booking: Booking,
+        cap: Cap,
+        reason: str,
     ) -> Entry:
         number, time, digest = self._write(connection, lines, kind, booking, cap, reason)
         return Entry(number, kind, time, booking, cap, reason, digest)
@@ -385,7 +229,7 @@ class Ledger:
         self,
         connection: sqlite3.Connection,
         lines: Sequence[Line],
-        kind: Kind,
+        kind: EntryKind,
         what: Booking | Alignment,
         cap: Cap,
         reason: str | None = None,
@@ -399,7 +243,9 @@ class Ledger:
         return number, time, digest
 
 
-def _content(kind: Kind, time: str, what: Booking | Alignment, cap: Cap, reason: str | None = None) -> dict[str, Any]:
+def _content(
+    kind: EntryKind, time: str, what: Booking | Alignment, cap: Cap, reason: str | None = None
+) -> dict[str, Any]:
     rule = None if cap.rule is None else cap.rule.value
     content = {
         "kind": kind.value,
@@ -443,20 +289,20 @@ def _chain(rows: Iterator[tuple[int, str, str]], name: str) -> list[Line]:
 def _in_turn(entry: Entry, status: dict[tuple[str, str], Entry], here: str) -> None:
     """A session is booked first, then settled by the same terms, and stays released."""
     key = (entry.booking.session, entry.booking.party)
-    if (entry.kind is Kind.BOOKED) != (key not in status):
+    if (entry.kind is EntryKind.BOOKED) != (key not in status):
         raise LedgerError(f"{here}: session {key[0]} is {entry.kind.value} out of turn")
     if key in status and status[key].booking != entry.booking:
         raise LedgerError(f"{here}: it settles session {key[0]} with other terms than were booked")
-    if key in status and status[key].kind is Kind.RELEASED:
+    if key in status and status[key].kind is EntryKind.RELEASED:
         raise LedgerError(f"{here}: session {key[0]} was released before")
     status[key] = entry
 
 
 def _line(number: int, content: Mapping[str, Any], digest: str) -> Line:
-    kind, cap = Kind(content["kind"]), content["cap"]
+    kind, cap = EntryKind(content["kind"]), content["cap"]
     rule = None if cap["rule"] is None else Rule(cap["rule"])
     limit = Cap(cap["epsilon"], cap["delta"], rule)
-    if kind is Kind.ALIGNED:
+    if kind is EntryKind.ALIGNED:
         return Note(number, content["time"], Alignment.of(content), limit, digest)
     return Entry(number, kind, content["time"], Booking.of(content), limit, content["reason"], digest)
 
@@ -496,4 +342,4 @@ def _last(entries: Sequence[Entry]) -> dict[tuple[str, str], Entry]:
 
 def _counted(entries: Sequence[Entry]) -> list[Charge]:
     """The charges that count, in the order in which they were booked."""
-    return [e.booking.charge for e in _last(entries).values() if e.kind is not Kind.VOID]
+    return [e.booking.charge for e in _last(entries).values() if e.kind is not EntryKind.VOID]

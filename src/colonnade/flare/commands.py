@@ -188,14 +188,14 @@ def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, 
 
 def _run_prediction(folder: Path, wait: float, json: bool) -> None:
     from colonnade.flare.coordinator import run_prediction
-    from colonnade.flare.prediction_request import read_asked
+    from colonnade.flare.prediction_request import read_prediction_request
     from colonnade.flare.site import COORDINATOR, NOT_PRIVATE, read_site
     from colonnade.report.progress import Steps
     from colonnade.report.scores import what_is_opened
     from colonnade.report.screen import print_json, stderr
     from colonnade.report.text import caution
 
-    asked = read_asked(read_site(folder, COORDINATOR))
+    asked = read_prediction_request(read_site(folder, COORDINATOR))
     with Steps(stderr()) as steps:
         account = run_prediction(asked, wait, lambda step, share: steps(SCORING.get(step, step), share))
     stderr().print(caution(what_is_opened(asked.prediction, account["rows"])))

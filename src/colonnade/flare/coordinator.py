@@ -18,7 +18,7 @@ from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from colonnade.flare.certificates import check_certificate, probe, server_address
-from colonnade.flare.prediction_request import Asked
+from colonnade.flare.prediction_request import PredictionRequest
 from colonnade.flare.provision import COORDINATOR, PARTY_CLASS, SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, SERVER_CLASS
 from colonnade.flare.server_job import COMMAND, RELEASE
 from colonnade.flare.site import OUTCOME, SERVER, Site
@@ -96,7 +96,7 @@ def fetch_release(site: Site, which: str, wait: float) -> tuple[bytes, dict[str,
     return content, account
 
 
-def run_prediction(asked: Asked, wait: float, watch: Watch) -> dict[str, Any]:
+def run_prediction(asked: PredictionRequest, wait: float, watch: Watch) -> dict[str, Any]:
     """The server's account of a prediction: who has how many scores; raises with its sentence when nobody has any."""
     job = Job(
         asked.job,

@@ -11,7 +11,7 @@ from colonnade.foundation.shown import OPEN
 from colonnade.foundation.toml import toml_section, toml_value
 from colonnade.mechanism.composition import charge_of
 from colonnade.mechanism.plan import View
-from colonnade.protocol.session import TYPICAL_ROWS, Session
+from colonnade.protocol.session_plan import TYPICAL_ROWS, SessionPlan
 from colonnade.study import Study
 
 _HEAD = """# {title}: study {study}
@@ -158,7 +158,7 @@ def smallest_rows(study: Study) -> int:
     return SMALLEST_ROWS if study.rows is None else min(SMALLEST_ROWS, study.rows)
 
 
-def _views(sessions: list[Session], party: str) -> list[str]:
+def _views(sessions: list[SessionPlan], party: str) -> list[str]:
     """Views without a guarantee must be left out by name, so that whoever signs reads of it."""
     held = [view for view in View if all(s.views(party)[view] is not None for s in sessions)]
     if len(held) == len(View):
@@ -170,7 +170,7 @@ def _views(sessions: list[Session], party: str) -> list[str]:
     ]
 
 
-def _sessions(study: Study) -> list[Session]:
+def _sessions(study: Study) -> list[SessionPlan]:
     """Plans of the study for n as large as it says, or may be."""
     sizes = (study.rows,) if study.rows is not None else (TYPICAL_ROWS // 10, TYPICAL_ROWS, 100 * TYPICAL_ROWS)
     sessions = []

@@ -21,7 +21,7 @@ from colonnade.flare.line import watch_line
 from colonnade.flare.provision import Address
 from colonnade.flare.site import LOCAL, SERVER, STATUS, Site
 from colonnade.flare.standing import alone
-from colonnade.flare.status import close_board, look, unfinished
+from colonnade.flare.status import close_status, look, unfinished
 from colonnade.flare.stopping import Stopping, dead
 from colonnade.foundation.errors import PolicyError, StudyError
 
@@ -150,7 +150,7 @@ def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:
             # It may have ended between the two looks, and properly.
             content = look(path)
             if unfinished(content):
-                content = close_board(path, content, role)
+                content = close_status(path, content, role)
         else:
             last = seen
             content = look(path)

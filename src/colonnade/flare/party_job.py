@@ -14,10 +14,10 @@ from nvflare.apis.shareable import Shareable, make_reply
 from colonnade.data.table import Table
 from colonnade.flare.readiness import clipping, try_releases
 from colonnade.flare.server_job import FRAME, TASK, TOPIC
-from colonnade.flare.signing import Voucher
+from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.site import NOT_PRIVATE, PARTY, STATUS, read_site
 from colonnade.flare.standing import Standing, watched
-from colonnade.flare.status import Board
+from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import ColonnadeError, SiteError, StudyError
 from colonnade.mechanism.release import write_release
 from colonnade.report.output import keep_release
@@ -44,7 +44,7 @@ class SiteJob(Executor):  # type: ignore[misc]
     def execute(self, task_name: str, shareable: Any, fl_ctx: Any, abort_signal: Any) -> Any:
         engine = fl_ctx.get_engine()
         folder = Path(engine.get_workspace().get_root_dir())
-        board = Board(folder / STATUS, str(fl_ctx.get_job_id()), what=self.what)
+        board = StatusFile(folder / STATUS, str(fl_ctx.get_job_id()), what=self.what)
         standing = Standing(folder)
         seconds = answer_seconds(folder)
 
@@ -75,20 +75,20 @@ class SiteJob(Executor):  # type: ignore[misc]
         return make_reply(ReturnCode.OK)
 
     @abstractmethod
-    def _take_part(self, folder: Path, board: Board, call: Call, standing: Standing) -> None:
+    def _take_part(self, folder: Path, board: StatusFile, call: Call, standing: Standing) -> None:
         """The site's session, to its end."""
 
 
 class PartyJob(SiteJob):
     """Data, policy, ledger and study of one session."""
 
-    def _take_part(self, folder: Path, board: Board, call: Call, standing: Standing) -> None:
+    def _take_part(self, folder: Path, board: StatusFile, call: Call, standing: Standing) -> None:
         try:
             site = read_site(folder, PARTY)
             kept, randomness = site.guard()
-            keeper = watched(kept, standing, board)
+            guard = watched(kept, standing, board)
             try_releases(site)
-            voucher = Voucher(folder, site.party)
+            voucher = CertificateSigner(folder, site.party)
         except Exception as error:
             decline(call, error)
             raise
@@ -109,7 +109,7 @@ class PartyJob(SiteJob):
             read,
             call,
             randomness,
-            keeper,
+            guard,
             site.patience,
             board,
             voucher=voucher,

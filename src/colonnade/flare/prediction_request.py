@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from colonnade.consent.guard import Keeper, foresee_scores
+from colonnade.consent.guard import ConsentGuard, foresee_scores
 from colonnade.data.table import Table, read_table
 from colonnade.flare.site import PARTY, SITE, Site
 from colonnade.foundation.errors import ReleaseError, StudyError
@@ -19,7 +19,7 @@ from colonnade.transport.study_digest import prediction_digest
 
 
 @dataclass(frozen=True)
-class Asked:
+class PredictionRequest:
     """One site's view of a prediction; nothing of it is taken from others."""
 
     site: Site
@@ -62,26 +62,26 @@ class Asked:
         """What the receiver keeps: the same as `predict --study` writes."""
         return scores_csv(self.public, receivers_scores(self.public, table, opened), self.id).encode()
 
-    def consent(self, keeper: Keeper | None) -> Consent:
-        """Policy and person, or in a simulation, which has no keeper, the policy's rules alone."""
-        if keeper is not None:
-            return keeper.consent_scores
+    def consent(self, guard: ConsentGuard | None) -> Consent:
+        """Policy and person, or in a simulation, which has no guard, the policy's rules alone."""
+        if guard is not None:
+            return guard.consent_scores
         policy, party = self.site.policy(), self.site.party
         return lambda prediction, rows: foresee_scores(policy, party, prediction)
 
-    def judge(self, keeper: Keeper | None) -> None:
+    def judge(self, guard: ConsentGuard | None) -> None:
         """What policy and ledger say before ids are matched."""
-        if keeper is None:
+        if guard is None:
             foresee_scores(self.site.policy(), self.site.party, self.prediction)
         else:
-            keeper.foresee_scores(self.prediction, self.aligned)
+            guard.foresee_scores(self.prediction, self.aligned)
 
-    def keeper(self, keeper: Keeper | None) -> Keeper | None:
+    def guard(self, guard: ConsentGuard | None) -> ConsentGuard | None:
         """The same for the records to score, which may be another data set; a simulation has none."""
-        return None if keeper is None else replace(keeper, data=self.site.data_set(self.data))
+        return None if guard is None else replace(guard, data=self.site.data_set(self.data))
 
 
-def read_asked(site: Site) -> Asked:
+def read_prediction_request(site: Site) -> PredictionRequest:
     """The prediction that the site's files state; refuses a model that does not fit the site's study."""
     asked = site.asked
     for key in ("model", "to"):
@@ -94,4 +94,4 @@ def read_asked(site: Site) -> Asked:
         raise StudyError(f"the model of {site.folder.name}/{SITE} cannot be scored by: {error}") from None
     if site.role == PARTY and site.party not in prediction.parties:
         raise StudyError(f"the model has no weight for a column of {site.party}, which takes no part in the prediction")
-    return Asked(site, public, prediction)
+    return PredictionRequest(site, public, prediction)

@@ -31,19 +31,19 @@ def try_releases(site: Site) -> None:
 def get_ready(site: Site, approved: list[str]) -> list[str]:
     """Raise what would refuse every session of a party; what its people should know otherwise."""
     check_approvals(approved)
-    keeper, _ = site.guard()
+    guard, _ = site.guard()
     try_releases(site)
     table = site.table()
     notes = [told] if (told := clipping(table)) else []
     agreement, aligned = site.study.agreement, site.aligned
     try:
-        if keeper is None:
+        if guard is None:
             foresee(site.policy(), site.party, agreement, table.rows, aligned)
         else:
-            keeper.ledger.try_to_write()
+            guard.ledger.try_to_write()
             # What a broken session left is settled by the next one, and may be void.
-            apart = unsettled(keeper.ledger, site.party, agreement.name)
-            keeper.foresee(agreement, table.rows, aligned, apart)
+            apart = unsettled(guard.ledger, site.party, agreement.name)
+            guard.foresee(agreement, table.rows, aligned, apart)
     except (PolicyError, LedgerError) as error:
         if not site.asked.content:
             raise

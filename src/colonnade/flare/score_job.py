@@ -8,13 +8,13 @@ from pathlib import Path
 
 from colonnade.data.table import Table
 from colonnade.flare.party_job import SiteJob
-from colonnade.flare.prediction_request import read_asked
+from colonnade.flare.prediction_request import read_prediction_request
 from colonnade.flare.readiness import try_folder
-from colonnade.flare.server_job import Account, HallJob
-from colonnade.flare.signing import Voucher
+from colonnade.flare.server_job import HallJob, JobAccount
+from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.site import NOT_PRIVATE, PARTY, SCORES, Site, read_site
 from colonnade.flare.standing import Standing
-from colonnade.flare.status import Board
+from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import SiteError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.report.output import places
@@ -40,7 +40,7 @@ class ScoreServerJob(HallJob):
     _hall: ScoreHub
 
     def _open(self, site: Site, randomness: Randomness, name: str) -> ScoreHub:
-        asked = read_asked(site)
+        asked = read_prediction_request(site)
         if name != asked.job:
             raise StudyError(
                 "the coordinator's model, receiver of scores, columns or alignment is not the server's; "
@@ -49,15 +49,15 @@ class ScoreServerJob(HallJob):
         journal = Journal(site.journal)
         return ScoreHub(asked.prediction, site.study.alignment, randomness, journal, site.patience, self._board)
 
-    def _conduct(self, stop: Callable[[], bool]) -> Account:
+    def _conduct(self, stop: Callable[[], bool]) -> JobAccount:
         handed = self._hall.run(stop)
         traffic = {"sent": handed.sent, "received": handed.received}
         if not handed.kept:
-            return Account(handed.sentence, False, traffic)
+            return JobAccount(handed.sentence, False, traffic)
         place = file_of(handed.session)
         facts = {"session": handed.session, "receiver": handed.receiver, "rows": handed.rows, "scores": place}
         facts["seeded"] = self._board.seeded
-        return Account(f"{handed.sentence}: they are at {handed.receiver}, in {place}", True, traffic, facts)
+        return JobAccount(f"{handed.sentence}: they are at {handed.receiver}, in {place}", True, traffic, facts)
 
 
 class ScorePartyJob(SiteJob):
@@ -65,16 +65,16 @@ class ScorePartyJob(SiteJob):
 
     task, what = TASK, WHAT
 
-    def _take_part(self, folder: Path, board: Board, call: Call, standing: Standing) -> None:
+    def _take_part(self, folder: Path, board: StatusFile, call: Call, standing: Standing) -> None:
         try:
             site = read_site(folder, PARTY)
-            asked = read_asked(site)
+            asked = read_prediction_request(site)
             guarding, randomness = site.guard()
-            keeper = asked.keeper(guarding)
+            guard = asked.guard(guarding)
             if site.party == asked.prediction.receiver:
                 # Exact scores of people: for this organisation's eyes alone.
                 try_folder(site.scores, f"the folder {SCORES}", 0o700)
-            voucher = Voucher(folder, site.party)
+            voucher = CertificateSigner(folder, site.party)
         except Exception as error:
             decline(call, error)
             raise
@@ -94,8 +94,8 @@ class ScorePartyJob(SiteJob):
             kept.append(place)
 
         def note(session: str) -> None:
-            if keeper is not None:
-                keeper.align(session, f"{asked.public.study} scores", asked.prediction.parties)
+            if guard is not None:
+                guard.align(session, f"{asked.public.study} scores", asked.prediction.parties)
 
         member = ScoreMember(
             site.party,
@@ -105,12 +105,12 @@ class ScorePartyJob(SiteJob):
             asked.part,
             call,
             randomness,
-            asked.consent(keeper),
+            asked.consent(guard),
             keep,
             site.patience,
             board,
             voucher=voucher,
-            judge=lambda: asked.judge(keeper),
+            judge=lambda: asked.judge(guard),
             matching=note,
             largest_list=site.policy().largest_list,
         )

@@ -21,7 +21,7 @@ from colonnade.flare.failures import failed_party
 from colonnade.flare.readiness import try_releases
 from colonnade.flare.site import OUTCOME, SERVER, STATUS, Site, read_site, server_randomness
 from colonnade.flare.standing import stands
-from colonnade.flare.status import Board, look
+from colonnade.flare.status import StatusFile, look
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Account:
+class JobAccount:
     """What the job says of itself at its end; the coordinator fetches it."""
 
     sentence: str
@@ -61,7 +61,7 @@ class HallJob(Controller):  # type: ignore[misc]
         """The hall that answers requests; `name` is what the coordinator called the job."""
 
     @abstractmethod
-    def _conduct(self, stop: Callable[[], bool]) -> Account:
+    def _conduct(self, stop: Callable[[], bool]) -> JobAccount:
         """The session, to its end."""
 
     def start_controller(self, fl_ctx: Any) -> None:
@@ -72,7 +72,7 @@ class HallJob(Controller):  # type: ignore[misc]
         self._open_hall: Hall | None = None
         self._told_to_stop = False
         randomness = server_randomness()
-        self._board = Board(folder / STATUS, job, randomness.seeded, self.what)
+        self._board = StatusFile(folder / STATUS, job, randomness.seeded, self.what)
         self._flaw = ""
         try:
             self._site = read_site(folder, SERVER)
@@ -105,7 +105,7 @@ class HallJob(Controller):  # type: ignore[misc]
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         hall = self._open_hall
         if hall is None:
-            self._tell(Account(self._flaw))
+            self._tell(JobAccount(self._flaw))
             return
         names = list(hall.parties)
         self.broadcast(Task(name=self.task, data=Shareable()), fl_ctx, targets=names, min_responses=len(names))
@@ -123,14 +123,14 @@ class HallJob(Controller):  # type: ignore[misc]
         except Exception as error:
             log.exception("the session failed")
             known = isinstance(error, ColonnadeError)
-            self._tell(Account(str(error) if known else f"unexpected {type(error).__name__}, see the log"))
+            self._tell(JobAccount(str(error) if known else f"unexpected {type(error).__name__}, see the log"))
             return
-        self._tell(Account(f"{sentence(twice[0])}; nothing is spent") if twice and not account.ok else account)
+        self._tell(JobAccount(f"{sentence(twice[0])}; nothing is spent") if twice and not account.ok else account)
         deadline = time.monotonic() + RETURN_SECONDS
         while self.get_num_standing_tasks() and time.monotonic() < deadline and not abort_signal.triggered:
             time.sleep(0.1)
 
-    def _tell(self, account: Account) -> None:
+    def _tell(self, account: JobAccount) -> None:
         outcome = {"ok": account.ok, "sentence": account.sentence, "bytes": account.bytes, **account.facts}
         (self._run / OUTCOME).write_text(json.dumps(outcome), encoding="utf-8")
         sentence = "; ".join(filter(None, (account.sentence, account.aside)))
@@ -156,20 +156,20 @@ class ServerJob(HallJob):
         study, journal = site.study, Journal(site.journal)
         return Hub(study.agreement, study.alignment, randomness, journal, site.patience, self._board)
 
-    def _conduct(self, stop: Callable[[], bool]) -> Account:
+    def _conduct(self, stop: Callable[[], bool]) -> JobAccount:
         result = self._hall.run(stop)
         traffic = {"sent": result.sent, "received": result.received}
         if result.release is None:
-            return Account(result.sentence, False, traffic)
+            return JobAccount(result.sentence, False, traffic)
         content, session = write_release(result.release), str(result.release.provenance["session"])
         facts = {"session": session}
         # The coordinator's copy first: whatever happens to ours, it can be fetched.
         _, fetched = _kept(self._run / RELEASE, content, _write_over)
         place, flaw = (None, fetched) if fetched else _kept(self._site.releases / f"{session[:16]}.json", content)
         if not flaw:
-            return Account(result.sentence, True, traffic, facts, place)
+            return JobAccount(result.sentence, True, traffic, facts, place)
         sentence = "the release was opened, and the server could not keep it; the session counts as spent"
-        return Account(f"{sentence}, and every party has the release", not fetched, traffic, facts, aside=flaw)
+        return JobAccount(f"{sentence}, and every party has the release", not fetched, traffic, facts, aside=flaw)
 
 
 def _kept(place: Path, content: bytes, write: Callable[[Path, bytes], Path] = keep_release) -> tuple[Path | None, str]:

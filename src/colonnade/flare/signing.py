@@ -44,7 +44,7 @@ def read_proof(peer: str, data: bytes) -> Proof:
         raise VouchError(f"a proof of {peer} with {len(data)} bytes cannot be decoded") from None
 
 
-class Voucher:
+class CertificateSigner:
     """Signs for one site; checks peers by the authority in its own folder. The key stays in here."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -104,4 +104,4 @@ class Voucher:
             raise VouchError(f"the signature of {peer} does not fit what came in its name") from None
 
     def __repr__(self) -> str:
-        return f"Voucher({self._name!r})"
+        return f"CertificateSigner({self._name!r})"

@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from colonnade.consent.guard import Keeper
-from colonnade.consent.ledger import DataSet, Ledger
+from colonnade.consent.entries import DataSet
+from colonnade.consent.guard import ConsentGuard
+from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import Policy, read_policy
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import PolicyError, StudyError
@@ -99,7 +100,7 @@ class Site:
             raise PolicyError(f"the policy in {path.name} is for party {policy.party!r}, this folder is {self.party}'s")
         return policy
 
-    def guard(self) -> tuple[Keeper | None, Randomness]:
+    def guard(self) -> tuple[ConsentGuard | None, Randomness]:
         """Who agrees and books, and where noise comes from; a seed must be allowed by the policy, and has no ledger."""
         policy, source = self.policy(), self.source
         seed = os.environ.get(SEED)
@@ -112,7 +113,9 @@ class Site:
         if source.ledger is None or source.data is None:
             raise StudyError(f"{self.folder.name}/{SITE} must name a ledger, outside simulations")
         approved = [a for a in os.environ.get(APPROVED, "").split(",") if a]
-        return Keeper(self.party, policy, Ledger(source.ledger), self.data_set(source.data), approved), Randomness()
+        return ConsentGuard(
+            self.party, policy, Ledger(source.ledger), self.data_set(source.data), approved
+        ), Randomness()
 
     def data_set(self, path: Path) -> DataSet:
         """A file of this party as its ledger knows it."""

@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from colonnade.consent.guard import Keeper
-from colonnade.flare.status import Board, Spend
+from colonnade.consent.guard import ConsentGuard
+from colonnade.flare.status import Spend, StatusFile
 from colonnade.foundation.errors import LedgerError, PolicyError, StoppedError
 from colonnade.mechanism.composition import charge_of
-from colonnade.protocol.session import Session
+from colonnade.protocol.session_plan import SessionPlan
 
 RUNNING = ".running"
 """Locked by the process that serves the folder, and holds its number; empty once it is told to stop."""
@@ -61,24 +61,24 @@ class Standing:
             self._raised = True
             raise StoppedError("this party was stopped")
 
-    def closing(self, sentence: str, board: Board) -> str:
+    def closing(self, sentence: str, board: StatusFile) -> str:
         """The sentence, with what it means for the budget where it does not say so itself."""
         silent = board.what == "a release" and not self.booked and "spen" not in sentence
         return f"{sentence}; nothing is spent" if silent else sentence
 
 
 @dataclass(kw_only=True)
-class WatchedKeeper(Keeper):
-    """A keeper that books for a party that stands, and shows its people the session and the spend."""
+class WatchedGuard(ConsentGuard):
+    """A guard that books for a party that stands, and shows its people the session and the spend."""
 
     standing: Standing
-    board: Board
+    board: StatusFile
 
-    def consent(self, session: Session) -> None:
+    def consent(self, session: SessionPlan) -> None:
         self.board.session = session.identity.hex()
         super().consent(session)
 
-    def book(self, session: Session) -> None:
+    def book(self, session: SessionPlan) -> None:
         self.standing.require()
         super().book(session)
         self.standing.booked = True
@@ -102,9 +102,9 @@ class WatchedKeeper(Keeper):
                 self.board.settle(kinds[-1].value)
 
 
-def watched(keeper: Keeper | None, standing: Standing, board: Board) -> Keeper | None:
-    """The same keeper, watched; a simulation has none."""
-    if keeper is None:
+def watched(guard: ConsentGuard | None, standing: Standing, board: StatusFile) -> ConsentGuard | None:
+    """The same guard, watched; a simulation has none."""
+    if guard is None:
         return None
-    known = {f.name: getattr(keeper, f.name) for f in fields(keeper) if f.init}
-    return WatchedKeeper(**known, standing=standing, board=board)
+    known = {f.name: getattr(guard, f.name) for f in fields(guard) if f.init}
+    return WatchedGuard(**known, standing=standing, board=board)

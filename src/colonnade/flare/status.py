@@ -30,7 +30,7 @@ class Spend:
 
 
 @dataclass
-class Board:
+class StatusFile:
     """The file, replaced whole at each step."""
 
     path: Path
@@ -75,10 +75,10 @@ class Board:
     def _write(self, content: dict[str, Any]) -> None:
         known = {"job": self.job, "session": self.session, "pid": os.getpid(), "seeded": self.seeded}
         known |= {"what": self.what, "done": False, "spend": None if self.spend is None else asdict(self.spend)}
-        replace_board(self.path, {**known, **content})
+        replace_status(self.path, {**known, **content})
 
 
-def replace_board(path: Path, content: dict[str, Any]) -> None:
+def replace_status(path: Path, content: dict[str, Any]) -> None:
     beside = path.with_suffix(".part")
     beside.write_text(json.dumps(content), encoding="utf-8")
     os.replace(beside, path)
@@ -98,7 +98,7 @@ def unfinished(content: dict[str, Any]) -> bool:
     return bool(content) and not content.get("done")
 
 
-def close_board(path: Path, content: dict[str, Any], role: str) -> dict[str, Any]:
+def close_status(path: Path, content: dict[str, Any], role: str) -> dict[str, Any]:
     """The last word on a session whose process ended without one."""
     if content.get("what") != "a release":
         meaning = "the receiver of the scores can say whether it has them"
@@ -110,5 +110,5 @@ def close_board(path: Path, content: dict[str, Any], role: str) -> dict[str, Any
         meaning = "what is booked stays booked until the next session settles it"
     sentence = f"the session's process ended at step {content.get('step')}; {meaning}"
     closed = {**content, "share": 1.0, "done": True, "ok": False, "sentence": sentence, "file": None}
-    replace_board(path, closed)
+    replace_status(path, closed)
     return closed

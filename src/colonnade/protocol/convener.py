@@ -12,7 +12,7 @@ from colonnade.foundation.errors import ColonnadeError, ProtocolError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, column_to
 from colonnade.protocol.codes import Code, sentence_of
-from colonnade.protocol.messages import Abort, Accept, Envelope, Go, Join, Plan, Step, encode_body
+from colonnade.protocol.messages import Abort, Accept, Envelope, Go, Join, Proposal, Step, encode_body
 
 
 class State(StrEnum):
@@ -112,7 +112,7 @@ class Convener(ABC):
             return
         self.state = State.ASKING
         keys = [self._joined[name].mask_key for name in self.parties]
-        yield from self._to_all(Step.PLAN, encode_body(Plan(terms, join.rows, keys)))
+        yield from self._to_all(Step.PLAN, encode_body(Proposal(terms, join.rows, keys)))
 
     def _accept(self, party: str, accept: Accept) -> Iterator[Envelope]:
         if accept.digest != self.digest:

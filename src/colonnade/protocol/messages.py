@@ -74,7 +74,7 @@ class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mask_key: bytes
 
 
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The server's proposal; the party computes every number of it again."""
 
     agreement: dict[str, Any]
@@ -100,7 +100,7 @@ class Go(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     round: str
 
 
-class Parcel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ParcelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A piece of a round."""
 
     round: str
@@ -128,14 +128,14 @@ class Abort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     party: str
 
 
-Body = Join | Plan | Accept | Refuse | Go | Parcel | Done | Piece | Abort
+Body = Join | Proposal | Accept | Refuse | Go | ParcelBody | Done | Piece | Abort
 BODIES: dict[Step, type[Body]] = {
     Step.JOIN: Join,
-    Step.PLAN: Plan,
+    Step.PLAN: Proposal,
     Step.ACCEPT: Accept,
     Step.REFUSE: Refuse,
     Step.GO: Go,
-    Step.PARCEL: Parcel,
+    Step.PARCEL: ParcelBody,
     Step.DONE: Done,
     Step.SUBMIT: Piece,
     Step.OPENED: Piece,

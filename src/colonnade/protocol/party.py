@@ -45,9 +45,9 @@ from colonnade.protocol.messages import (
     Go,
     Join,
     Masked,
-    Parcel,
+    ParcelBody,
     Piece,
-    Plan,
+    Proposal,
     Refuse,
     Step,
     body_of,
@@ -55,7 +55,7 @@ from colonnade.protocol.messages import (
     submission,
 )
 from colonnade.protocol.products import party_product
-from colonnade.protocol.session import Session, open_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 LARGEST_RELEASE = 1 << 32
 GRAM_ROWS = 1 << 15
@@ -91,11 +91,11 @@ class Summed(Columns, Protocol):
 
 Encode = Callable[[Layout, Grid, bytes], Columns]
 """A party's data on the session's grid, rounded by coins: its coordinates in layout order, as integer columns."""
-Consent = Callable[[Session], None]
+Consent = Callable[[SessionPlan], None]
 """Raises PolicyError or LedgerError to refuse a plan; called before acceptance, and (`book`) before the submission."""
 
 
-def _agree(session: Session) -> None:
+def _agree(session: SessionPlan) -> None:
     """Consent without conditions."""
 
 
@@ -121,7 +121,7 @@ class Party:
         self._consent, self._book = consent, book
         self._keys = MaskKeys(randomness.child("masks"))
         self._identity = b""
-        self.session: Session | None = None
+        self.session: SessionPlan | None = None
         self.release: Release | None = None
         self.reason = ""
         """Why the session ended, for this party's own people: others are told a code."""
@@ -152,11 +152,11 @@ class Party:
             raise ProtocolError(f"party {self.name} ({self.state.value}) got a message of another plan")
         match envelope.step:
             case Step.PLAN:
-                yield from self._consider(body_of(envelope, Plan))
+                yield from self._consider(body_of(envelope, Proposal))
             case Step.GO:
                 yield from self._go(body_of(envelope, Go).round)
             case Step.PARCEL:
-                parcel = body_of(envelope, Parcel)
+                parcel = body_of(envelope, ParcelBody)
                 self._running().receive(parcel.round, envelope.sender, parcel.payload)
             case Step.OPENED:
                 whole = self._opened.add(body_of(envelope, Piece))
@@ -166,10 +166,10 @@ class Party:
             case Step.ABORT:
                 self._aborted(body_of(envelope, Abort))
 
-    def _consider(self, plan: Plan) -> Iterator[Envelope]:
+    def _consider(self, plan: Proposal) -> Iterator[Envelope]:
         """Believe no number that can be computed: build the plan again, then ask policy and ledger."""
         try:
-            session = open_session(Agreement.of(plan.agreement), plan.rows, self._identity)
+            session = plan_session(Agreement.of(plan.agreement), plan.rows, self._identity)
             self._check_mine(session, plan)
         except ColonnadeError as error:
             yield self.refuse(error, Code.PLAN)
@@ -199,7 +199,7 @@ class Party:
         self.reason = self.reason or sentence_of(abort.code, abort.party if known else "")
         self._end()
 
-    def _check_mine(self, session: Session, plan: Plan) -> None:
+    def _check_mine(self, session: SessionPlan, plan: Proposal) -> None:
         if self.name not in session.parties or dict(session.agreement.schema.parties[self.name]) != self._declared:
             raise PolicyError("the plan states other columns than this party declared")
         if plan.rows != self._rows:
@@ -207,10 +207,10 @@ class Party:
         if len(plan.mask_keys) != len(session.parties) or plan.mask_keys[self._index(session)] != self._keys.public:
             raise PolicyError("the plan lists another mask key than this party sent")
 
-    def _index(self, session: Session) -> int:
+    def _index(self, session: SessionPlan) -> int:
         return session.parties.index(self.name)
 
-    def _prepare(self, session: Session) -> None:
+    def _prepare(self, session: SessionPlan) -> None:
         """All noise of the session is drawn here, once. Alg. 1, lines 4-9 and 12."""
         columns = self._encode(session.plan.layout, session.grid, self._randomness.child("rounding").bytes(32))
         noise_source = self._randomness.child("noise")
@@ -250,7 +250,7 @@ class Party:
         if self.state is State.SUBMITTED:
             raise ProtocolError(f"party {self.name} has submitted and takes no further part in round {round}")
         for parcel in self._running().send(round):  # Alg. 1, line 11
-            yield self._make(parcel.recipient, Step.PARCEL, encode_body(Parcel(round, parcel.payload)))
+            yield self._make(parcel.recipient, Step.PARCEL, encode_body(ParcelBody(round, parcel.payload)))
         yield self._to_server(Step.DONE, Done(round))
 
     def _submit(self) -> Iterator[Envelope]:

@@ -42,7 +42,7 @@ from colonnade.protocol.messages import (
     Join,
     Masked,
     Piece,
-    Plan,
+    Proposal,
     Refuse,
     Step,
     body_of,
@@ -156,7 +156,7 @@ class ScoringParty:
             raise ProtocolError(f"party {self.name} ({self.state.value}) got a message of another prediction")
         match envelope.step:
             case Step.PLAN:
-                yield self._consider(body_of(envelope, Plan))
+                yield self._consider(body_of(envelope, Proposal))
             case Step.GO:
                 yield from self._submit(body_of(envelope, Go))
             case Step.OPENED:
@@ -167,7 +167,7 @@ class ScoringParty:
                 self.reason = self.reason or sentence_of(abort.code, abort.party if known else "")
                 self._end()
 
-    def _consider(self, plan: Plan) -> Envelope:
+    def _consider(self, plan: Proposal) -> Envelope:
         """Agree to nothing but what this party was itself asked for."""
         place = self.prediction.parties.index(self.name)
         try:

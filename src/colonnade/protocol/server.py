@@ -35,7 +35,7 @@ from colonnade.protocol.messages import (
     Go,
     Join,
     Masked,
-    Parcel,
+    ParcelBody,
     Piece,
     Refuse,
     Step,
@@ -46,7 +46,7 @@ from colonnade.protocol.messages import (
     total_of,
 )
 from colonnade.protocol.products import party_product, server_product
-from colonnade.protocol.session import Session, open_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 
 class Server(Convener):
@@ -55,7 +55,7 @@ class Server(Convener):
     def __init__(self, agreement: Agreement, randomness: Randomness) -> None:
         super().__init__(agreement.schema.parties, randomness)
         self.agreement = agreement
-        self.session: Session | None = None
+        self.session: SessionPlan | None = None
         self.release: Release | None = None
         self._seeded = randomness.seeded
         self._rounds: list[str] = []
@@ -92,12 +92,12 @@ class Server(Convener):
         note.update(f"{envelope.step.value}>{envelope.recipient}:{len(envelope.body)}:".encode())
         note.update(envelope.body)
 
-    def _running(self) -> Session:
+    def _running(self) -> SessionPlan:
         assert self.session is not None
         return self.session
 
     def _convened(self, rows: int) -> dict[str, Any]:
-        self.session = open_session(self.agreement, rows, self.identity)
+        self.session = plan_session(self.agreement, rows, self.identity)
         return self.agreement.to()
 
     def _first_round(self) -> str:
@@ -110,7 +110,7 @@ class Server(Convener):
 
     def _parcel(self, envelope: Envelope) -> Iterator[Envelope]:
         if envelope.recipient == SERVER:
-            parcel = body_of(envelope, Parcel)
+            parcel = body_of(envelope, ParcelBody)
             self._check_round(envelope.sender, parcel.round)
             assert self._product is not None
             self._product.receive(parcel.round, envelope.sender, parcel.payload)
@@ -128,7 +128,7 @@ class Server(Convener):
         if self._arrived(party, f"the end of round {round}"):
             assert self._product is not None
             for parcel in self._product.send(round):
-                yield self._make(parcel.recipient, Step.PARCEL, encode_body(Parcel(round, parcel.payload)))
+                yield self._make(parcel.recipient, Step.PARCEL, encode_body(ParcelBody(round, parcel.payload)))
             self._rounds.pop(0)
             yield from self._to_all(Step.GO, encode_body(Go(self._rounds[0])))
 
@@ -149,7 +149,7 @@ class Server(Convener):
             for body in opened(self.release):
                 yield from self._to_all(Step.OPENED, body)
 
-    def _open(self, session: Session) -> Release:  # Alg. 1, line 16
+    def _open(self, session: SessionPlan) -> Release:  # Alg. 1, line 16
         """The sum of all submissions is all noisy blocks at once."""
         ordered = [self._submissions[name] for name in self.parties]
         bits = session.spec.modulus_bits
@@ -181,7 +181,7 @@ class Server(Convener):
             self._provenance(session),
         )
 
-    def _provenance(self, session: Session) -> dict[str, Any]:
+    def _provenance(self, session: SessionPlan) -> dict[str, Any]:
         transcript = hashlib.sha256()
         for name in sorted(self._transcripts):
             transcript.update(name.encode() + b"\0" + self._transcripts[name].digest())

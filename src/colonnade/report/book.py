@@ -15,8 +15,9 @@ from colonnade.report.screen import print_json, stderr, stdout
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from colonnade.consent.guard import Keeper
-    from colonnade.consent.ledger import Account, Entry, Ledger, Line
+    from colonnade.consent.entries import Account, Entry, Line
+    from colonnade.consent.guard import ConsentGuard
+    from colonnade.consent.ledger import Ledger
     from colonnade.mechanism.composition import Cap, Spent
 
 SHORT = 16
@@ -119,13 +120,13 @@ def settle(
     json: Json = False,
 ) -> None:
     """Append how a booked session ended. What is void no longer counts, so the server must have confirmed it."""
-    from colonnade.consent.ledger import Kind
+    from colonnade.consent.entries import EntryKind
 
     book = _open(ledger)
     if ending is Ending.VOID and not reason.strip():
         raise LedgerError("a session is settled as void with a reason that the ledger keeps, got none")
     name, whose = _find(book.entries(), session, party)
-    entry = book.settle(name, whose, Kind(ending.value), reason.strip())
+    entry = book.settle(name, whose, EntryKind(ending.value), reason.strip())
     if json:
         print_json({"ledger": str(ledger), "entry": entry.to()})
     else:
@@ -156,24 +157,24 @@ def spent_json(spent: Spent) -> dict[str, Any]:
     }
 
 
-def keeper_json(keeper: Keeper, spent: Spent | None) -> dict[str, Any]:
+def guard_json(guard: ConsentGuard, spent: Spent | None) -> dict[str, Any]:
     """A party's ledger after a run; what is spent is null where the book failed after the release."""
     return {
-        "file": str(keeper.ledger.path),
-        "data": keeper.data.name,
-        "cap": cap_json(keeper.policy.cap),
+        "file": str(guard.ledger.path),
+        "data": guard.data.name,
+        "cap": cap_json(guard.policy.cap),
         "spent": None if spent is None else spent_json(spent),
     }
 
 
-def spent_line(keeper: Keeper, spent: Spent) -> str:
+def spent_line(guard: ConsentGuard, spent: Spent) -> str:
     """What a party's data set has spent, in one sentence."""
     from colonnade.report.text import epsilon_text
 
     sessions = "1 session" if spent.sessions == 1 else f"{spent.sessions} sessions"
     return (
-        f"Ledger of {keeper.party}: {keeper.data.name} has spent epsilon {epsilon_text(spent.epsilon)} of "
-        f"{keeper.policy.cap.epsilon:g} in {sessions}."
+        f"Ledger of {guard.party}: {guard.data.name} has spent epsilon {epsilon_text(spent.epsilon)} of "
+        f"{guard.policy.cap.epsilon:g} in {sessions}."
     )
 
 
@@ -225,7 +226,7 @@ def _accounts(accounts: list[Account]) -> RenderableType:
 def _lines(lines: list[Line]) -> RenderableType:
     from rich.text import Text
 
-    from colonnade.consent.ledger import Note
+    from colonnade.consent.entries import Note
     from colonnade.report.text import epsilon_text, tidy_table, titled
 
     table = tidy_table("entry", "time", "what", "session", "study", "party", "epsilon", "reason", right=(0, 6))

@@ -11,7 +11,7 @@ from colonnade.foundation.errors import StudyError
 if TYPE_CHECKING:
     from colonnade.analysis.tables import Tables
     from colonnade.mechanism.release import Release
-    from colonnade.protocol.session import Session
+    from colonnade.protocol.session_plan import SessionPlan
     from colonnade.report.cost import Cost
 
 
@@ -22,7 +22,7 @@ def require(*modules: str) -> None:
             raise StudyError(f"a page needs {module}, which is not installed: pip install 'colonnade[page]'")
 
 
-def plan_html(session: Session, cost: Cost, assumed: bool = False) -> bytes:
+def plan_html(session: SessionPlan, cost: Cost, assumed: bool = False) -> bytes:
     """The bytes of a plan's page."""
     require("jinja2")
     from colonnade.report.html import plan_page

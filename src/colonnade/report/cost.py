@@ -11,7 +11,7 @@ from colonnade.crypto.lattice.slots import BLOCK
 from colonnade.crypto.lattice.words import width
 from colonnade.crypto.product import ProductSpec
 from colonnade.foundation.matching import HYBRID, NONE
-from colonnade.protocol.session import Session
+from colonnade.protocol.session_plan import SessionPlan
 
 # docs/results/alignment.md: base transfers of a partner, and the rest for each id of it and the hub's.
 SECONDS_A_PARTNER = 0.21
@@ -31,7 +31,7 @@ class Cost:
     seconds: dict[str, float]
 
 
-def expected_cost(session: Session, alignment: str) -> Cost:
+def expected_cost(session: SessionPlan, alignment: str) -> Cost:
     """A rough forecast; alignment is counted as if every party held just the common records."""
     spec, rows, parties = session.spec, session.rows, len(session.parties)
     sent = {name: 8 * session.length + _product_bytes(session, k) for k, name in enumerate(session.parties)}
@@ -46,7 +46,7 @@ def expected_cost(session: Session, alignment: str) -> Cost:
     return Cost(sent, seconds)
 
 
-def _product_seconds(session: Session) -> float:
+def _product_seconds(session: SessionPlan) -> float:
     spec = session.spec
     if session.agreement.product == "bgn":
         return predicted_seconds(spec)
@@ -57,7 +57,7 @@ def _product_seconds(session: Session) -> float:
     return SECONDS_A_SESSION + spec.rows * each
 
 
-def _product_bytes(session: Session, party: int) -> int:
+def _product_bytes(session: SessionPlan, party: int) -> int:
     spec = session.spec
     if not spec.crosses:
         return 0

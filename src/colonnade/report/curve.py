@@ -7,7 +7,7 @@ from dataclasses import replace
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.plan import Offer
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import open_session
+from colonnade.protocol.session_plan import plan_session
 
 FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -35,7 +35,7 @@ def forecast_curve(agreement: Agreement, rows: int) -> list[tuple[float, float]]
     out = []
     for factor in FACTORS:
         try:
-            session = open_session(scaled(agreement, factor), rows, bytes(32))
+            session = plan_session(scaled(agreement, factor), rows, bytes(32))
         except ColonnadeError:
             continue
         share = session.forecast.explained

@@ -23,7 +23,7 @@ from colonnade.foundation.schema import Binary, Column, Numeric
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session import Session
+from colonnade.protocol.session_plan import SessionPlan
 from colonnade.report.certainty import DROWNED, heading_of, sentences
 from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
 from colonnade.report.cost import Cost
@@ -89,7 +89,7 @@ def style() -> Markup:
     return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
 
 
-def plan_page(session: Session, cost: Cost, assumed: bool = False) -> str:
+def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False) -> str:
     """The page of a plan: nothing has been computed yet."""
     agreement = session.agreement
     context = {

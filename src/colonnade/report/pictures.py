@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from colonnade.analysis.independence import Dependence, dependence, dependence_tree, every_dependence
 from colonnade.analysis.synthesis import expected_distance
-from colonnade.analysis.tables import Cross, Margin, Tables
+from colonnade.analysis.tables import CrossTable, Margin, Tables
 from colonnade.report.charts import WIDTH, Bar, bars, drawing
 
 CELL, LEFT = 30, 190
@@ -19,7 +19,7 @@ SHOWN_MAPS = 6
 RADIUS = 150
 
 
-def heat_map(cross: Cross) -> Markup:
+def heat_map(cross: CrossTable) -> Markup:
     """Each cell's count over what independence would give: blue where there are more, orange where fewer."""
     R, C = cross.count.shape
     side = min(CELL, (WIDTH - LEFT - 8) / C)
@@ -103,7 +103,7 @@ def dependence_context(
 ) -> dict[str, object]:
     """Pictures and tables for a page: of the chosen columns, or of all with the strongest cross tables."""
     released = tables.released
-    crosses: list[tuple[Cross, Dependence]] = []
+    crosses: list[tuple[CrossTable, Dependence]] = []
     tree: list[Dependence] = []
     if len(chosen) == 2:
         crosses = [(tables.cross(chosen[0], chosen[1]), dependence(tables, chosen[0], chosen[1], seed))]

@@ -15,7 +15,7 @@ from colonnade.report.text import tidy_table, titled
 if TYPE_CHECKING:
     from colonnade.analysis.components import Components
     from colonnade.analysis.independence import Dependence
-    from colonnade.analysis.tables import Cross, Margin, Tables
+    from colonnade.analysis.tables import CrossTable, Margin, Tables
 
 SHOWN_PAIRS = 20
 SHOWN_LOADINGS = 6
@@ -53,7 +53,7 @@ def _numbers_text(tables: Tables) -> RenderableType:
     return Group(table, "")
 
 
-def _cross_text(cross: Cross) -> RenderableType:
+def _cross_text(cross: CrossTable) -> RenderableType:
     table = tidy_table(f"{cross.names[0]} \\ {cross.names[1]}", *cross.columns, right=range(1, len(cross.columns) + 1))
     for k, level in enumerate(cross.rows):
         cells = zip(cross.count[k], cross.low[k], cross.high[k], strict=True)
@@ -97,7 +97,7 @@ def _margin_json(margin: Margin) -> dict[str, Any]:
     return {"column": margin.name, "party": margin.owner, "levels": list(margin.levels), **numbers}
 
 
-def _cross_json(cross: Cross) -> dict[str, Any]:
+def _cross_json(cross: CrossTable) -> dict[str, Any]:
     numbers = {"count": cross.count.tolist(), "low": cross.low.tolist(), "high": cross.high.tolist()}
     return {"columns": list(cross.names), "rows": list(cross.rows), "levels": list(cross.columns), **numbers}
 

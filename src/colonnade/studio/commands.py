@@ -25,11 +25,11 @@ def studio(
     from colonnade.report.commands import require
 
     require("jinja2", "starlette", "uvicorn")
-    from colonnade.studio.desk import Desk
     from colonnade.studio.serve import serve
+    from colonnade.studio.workspace import Workspace
 
     folder = Path.cwd() if study is None else study.parent
-    desk = Desk(folder.absolute())
+    desk = Workspace(folder.absolute())
     if study is not None:
         if not study.is_file():
             raise StudyError(f"there is no study file {study}")

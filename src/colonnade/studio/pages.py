@@ -18,10 +18,10 @@ from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.mechanism.release import digest
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import TEMPLATES, environment, plan_page, release_page, style
-from colonnade.studio.desk import DATA, Desk, edited
 from colonnade.studio.form import from_fields, to_form, to_toml
 from colonnade.studio.panel import panel_context, planned
 from colonnade.studio.runs import Run
+from colonnade.studio.workspace import DATA, Workspace, edited
 from colonnade.study import LARGEST_STUDY
 
 KEPT_REPORTS = 8
@@ -52,7 +52,7 @@ def _endpoint(answer: Answer) -> Endpoint:
 class Studio:
     """One desk, at most one run at a time, and the pages that show them."""
 
-    def __init__(self, desk: Desk, token: str) -> None:
+    def __init__(self, desk: Workspace, token: str) -> None:
         self._desk, self._base = desk, f"/{token}"
         self._run: Run | None = None
         self._notice = ""

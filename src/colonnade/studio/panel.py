@@ -7,21 +7,21 @@ from typing import Any
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.plan import offered
-from colonnade.protocol.session import TYPICAL_ROWS, Session
+from colonnade.protocol.session_plan import TYPICAL_ROWS, SessionPlan
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import plan_context
-from colonnade.studio.desk import Desk
+from colonnade.studio.workspace import Workspace
 from colonnade.study import Study
 
 
-def planned(desk: Desk) -> tuple[Study, Session, bool]:
+def planned(desk: Workspace) -> tuple[Study, SessionPlan, bool]:
     """The study on the desk with its plan, as `colonnade plan` makes it; the last says that n was assumed."""
     study = desk.study()
     assumed = study.rows is None
     return study, study.session(TYPICAL_ROWS if assumed else None), assumed
 
 
-def panel_context(desk: Desk) -> dict[str, Any]:
+def panel_context(desk: Workspace) -> dict[str, Any]:
     """The plan's numbers, or why there is no plan."""
     try:
         study, session, assumed = planned(desk)
@@ -40,7 +40,7 @@ def panel_context(desk: Desk) -> dict[str, Any]:
     }
 
 
-def negotiation(session: Session) -> list[dict[str, Any]]:
+def negotiation(session: SessionPlan) -> list[dict[str, Any]]:
     """In the bottom-up case, what each party offers for each block, and whose offer was taken."""
     offers = session.agreement.offers
     if not offers:

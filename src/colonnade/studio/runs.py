@@ -17,7 +17,7 @@ from colonnade.transport.embedded import Outcome
 
 
 @dataclass
-class Step:
+class RunStep:
     """One step of a run, and how much of it is done."""
 
     name: str
@@ -39,7 +39,7 @@ class Run:
     study: Study
     place: Path
     approved: tuple[str, ...] = ()
-    steps: dict[str, Step] = field(default_factory=dict)
+    steps: dict[str, RunStep] = field(default_factory=dict)
     done: bool = False
     error: str = ""
     outcome: Outcome | None = None
@@ -48,7 +48,7 @@ class Run:
     def start(self) -> None:
         Thread(target=self.work, name="colonnade run", daemon=True).start()
 
-    def shown(self) -> list[Step]:
+    def shown(self) -> list[RunStep]:
         """The steps so far; the page reads them while the run adds more."""
         return list(self.steps.values())
 
@@ -78,7 +78,7 @@ class Run:
         """Called by the run with a step and the share of it that is done."""
         if step not in self.steps:
             self._finish()
-            self.steps[step] = Step(NAMES.get(step, step))
+            self.steps[step] = RunStep(NAMES.get(step, step))
         self.steps[step].share = max(self.steps[step].share, min(1.0, share))
 
     def _finish(self) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.consent.guard import Keeper, refusing
+from colonnade.consent.guard import ConsentGuard, refusing
 from colonnade.crypto.alignment import align_in_process
 from colonnade.data.table import Table
 from colonnade.foundation.errors import StudyError
@@ -22,7 +22,7 @@ from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import code_of, sentence_of
 from colonnade.protocol.party import Consent, Party
 from colonnade.protocol.server import Server
-from colonnade.protocol.session import Session, plan_once
+from colonnade.protocol.session_plan import SessionPlan, plan_once
 from colonnade.transport.in_process import InProcess, Traffic
 
 Watch = Callable[[str, float], None]
@@ -36,7 +36,7 @@ class Outcome:
     """What an embedded run leaves behind."""
 
     release: Release
-    session: Session
+    session: SessionPlan
     traffic: Traffic
     seconds: Mapping[str, float]
 
@@ -90,12 +90,12 @@ def run_embedded(
     book: Mapping[str, Consent] | None = None,
     void: Mapping[str, Void] | None = None,
     workers: Workers = HERE,
-    keepers: Mapping[str, Keeper] | None = None,
+    guards: Mapping[str, ConsentGuard] | None = None,
 ) -> Outcome:
     """All parties and the server in this process; by party, `consent` sees the plan before anything is spent.
 
     `book` is called before a submission leaves, and `void` if the session ends without any chance of a release.
-    A party's keeper does all three where nothing else is given for it, refuses before ids are matched what no n could
+    A party's guard does all three where nothing else is given for it, refuses before ids are matched what no n could
     make right, and notes the matching.
     Who the `workers` are is not to be seen in the release.
     """
@@ -104,18 +104,18 @@ def run_embedded(
     start = time.perf_counter()
     server = Server(agreement, source.child("server"))
     matched = alignment != "none" and len(agreement.schema.names) > 1
-    kept = dict(keepers or {})
-    consents = {name: keeper.consent for name, keeper in kept.items()} | dict(consent or {})
-    books = {name: keeper.book for name, keeper in kept.items()} | dict(book or {})
-    voids = {name: keeper.void for name, keeper in kept.items()} | dict(void or {})
-    for name, keeper in kept.items():
+    kept = dict(guards or {})
+    consents = {name: guard.consent for name, guard in kept.items()} | dict(consent or {})
+    books = {name: guard.book for name, guard in kept.items()} | dict(book or {})
+    voids = {name: guard.void for name, guard in kept.items()} | dict(void or {})
+    for name, guard in kept.items():
         with refusing(name):
-            keeper.ledger.try_to_write()
-            keeper.foresee(agreement, tables[name].rows, matched)
-    for name, keeper in kept.items() if matched else ():
+            guard.ledger.try_to_write()
+            guard.foresee(agreement, tables[name].rows, matched)
+    for name, guard in kept.items() if matched else ():
         with refusing(name):
-            keeper.align(server.identity.hex(), agreement.name, agreement.schema.names)
-    largest = {name: keeper.policy.largest_list for name, keeper in kept.items()}
+            guard.align(server.identity.hex(), agreement.name, agreement.schema.names)
+    largest = {name: guard.policy.largest_list for name, guard in kept.items()}
     aligned = align({name: tables[name] for name in agreement.schema.names}, alignment, source, watch, largest)
     seconds["align"] = time.perf_counter() - start
     parties = {

@@ -19,7 +19,7 @@ from colonnade.foundation.errors import ColonnadeError, PolicyError, ProtocolErr
 from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.codes import Code, code_of
-from colonnade.protocol.messages import Envelope, Join, Plan, Step, body_of
+from colonnade.protocol.messages import Envelope, Join, Proposal, Step, body_of
 from colonnade.protocol.party import State
 from colonnade.transport.in_process import Member as Role
 from colonnade.transport.vouching import ALIGNMENT, SESSION, Voucher, Vouching
@@ -291,7 +291,7 @@ class Seat(ABC):
         """Refuse, before anything is booked or sent, what peers have not vouched for."""
         match envelope.step:
             case Step.PLAN:
-                self._vouching.agree(self._parties, body_of(envelope, Plan).mask_keys)
+                self._vouching.agree(self._parties, body_of(envelope, Proposal).mask_keys)
             case Step.PARCEL:
                 self._vouching.came(envelope.sender, envelope.step, envelope.body)
             case Step.GO:

@@ -16,7 +16,7 @@ from colonnade.analysis.independence import dependence, dependence_tree, every_d
 from colonnade.analysis.models import ClassModel, Question, answer, check_question
 from colonnade.analysis.numbers import within_bins
 from colonnade.analysis.released import Released
-from colonnade.analysis.synthesis import Fitted, draw_levels, fit_release, synthesize
+from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release, synthesize
 from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
 from colonnade.foundation.errors import ColonnadeError, ReleaseError, StudyError
@@ -78,7 +78,7 @@ def released(epsilon: float = 5.0, seed: int = 0, label: str = "c.rich", task: T
 
 
 @cache
-def fitted() -> Fitted:
+def fitted() -> FittedRelease:
     found = released()
     return fit_release(Tables.of(found), 0, found.impossible())
 
@@ -179,7 +179,7 @@ def test_maxent_meets_exact_tables_of_dependent_columns() -> None:
     wanted = np.ones((9, 9), dtype=bool)
     for span in spans:
         wanted[span, span] = False
-    target = maxent.Target(spans, pairs, wanted, np.zeros_like(wanted))
+    target = maxent.TargetTables(spans, pairs, wanted, np.zeros_like(wanted))
     assert (0, 1) in maxent.units_of(target)
     model = maxent.fit_maxent(target, seeded(0, "test"), chains=2048)
     assert np.abs(model.tables - pairs)[wanted].max() < 0.015

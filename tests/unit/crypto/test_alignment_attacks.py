@@ -14,7 +14,7 @@ from colonnade.crypto.alignment.code import byte_sums
 from colonnade.crypto.alignment.frames import ROUNDS, Channel, Frame
 from colonnade.crypto.alignment.ids import Ids
 from colonnade.crypto.alignment.ids import opened as opened_bin
-from colonnade.crypto.alignment.kernels import Kernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.oprf import Codewords, Evaluator, KeyHolder, evaluate
 from colonnade.crypto.product import SERVER, Words
 from colonnade.foundation.errors import ColonnadeError, MessageError, ProtocolError
@@ -101,7 +101,7 @@ def test_without_the_check_the_attack_would_read_the_whole_key(monkeypatch: pyte
     zeros = oprf._drawn(oprf._streams(free_seeds(run.parties["hub"]._channels["partner"].key("base"))[0]), height)
     zeros ^= columns & (np.uint64(0) - guess.astype(np.uint64))[:, None]
     ids = opened_bin(*Ids("partner", theirs, SESSION).bins(1)[:2])
-    kernels = Kernels()
+    kernels = AlignmentKernels()
     forged = evaluate(key, evaluator._prefix, kernels.rows_of(zeros), ids, len(mine), kernels)
     partner = run.parties["partner"]._role
     assert isinstance(partner, star.Partner)
@@ -112,7 +112,7 @@ def test_without_the_check_the_attack_would_read_the_whole_key(monkeypatch: pyte
 
 def test_one_wrong_column_passes_if_its_bit_is_guessed_and_not_else() -> None:
     """What a hub can gain: one bit of the key for an even chance of being found out."""
-    kernels, passed = Kernels(), []
+    kernels, passed = AlignmentKernels(), []
     ids = opened_bin(*Ids("hub", [str(i) for i in range(50)], SESSION).bins(1)[:2])
     for j in range(16):
         codewords = Codewords(ids, 50, 1024, kernels, Randomness(seed=b"hub"))
@@ -313,7 +313,7 @@ def test_a_server_that_puts_guesses_in_place_of_a_list_gets_nothing() -> None:
 
 def test_a_proof_of_another_challenge_does_not_fit() -> None:
     """Sums made before the matrix was fixed, or for another bin, are of no use."""
-    kernels = Kernels()
+    kernels = AlignmentKernels()
     ids = opened_bin(*Ids("hub", ["1", "2"], SESSION).bins(1)[:2])
     codewords = Codewords(ids, 2, 512, kernels, Randomness(seed=b"hub"))
     zeros, ones = ([bytes([slot, i % 256, i // 256]) + bytes(29) for i in range(512)] for slot in range(2))

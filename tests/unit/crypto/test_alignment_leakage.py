@@ -18,7 +18,7 @@ from star_runs import SESSION, Star, free_transfers
 from colonnade.crypto.alignment import oprf, sizes, star
 from colonnade.crypto.alignment.ids import Bin, Ids
 from colonnade.crypto.alignment.ids import opened as opened_bin
-from colonnade.crypto.alignment.kernels import Kernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.oblivious import Store
 from colonnade.crypto.alignment.oprf import Evaluator
 from colonnade.crypto.product import Words
@@ -67,14 +67,14 @@ class Session:
     def function(self, partner: int, ids: list[str]) -> Words:
         """A partner's function anywhere, as its holder computes it."""
         key, prefix, rows, entries = self.held[partner]
-        return oprf.evaluate(key, prefix, rows, self.places(ids), entries, Kernels())
+        return oprf.evaluate(key, prefix, rows, self.places(ids), entries, AlignmentKernels())
 
     def share(self, one: int, other: int, ids: list[str]) -> Words:
         return star.permuted(self.keys[min(one, other), max(one, other)], self.places(ids).tags)
 
     def read(self, party: int, table: Words, ids: list[str]) -> Words:
         at = self.places(ids)
-        return Store(at.slots, at.coins, len(self.lists[party]), Kernels()).read(table)
+        return Store(at.slots, at.coins, len(self.lists[party]), AlignmentKernels()).read(table)
 
     def at_hub(self, partner: int, ids: list[str]) -> Words:
         """The function at those ids that the hub holds, and nothing at others."""
@@ -100,7 +100,9 @@ def ran(lists: list[list[str]]) -> Session:
         session.proofs.append(body[-oprf_proof() :])
         return body, values
 
-    def noted_evaluate(key: Words, prefix: bytes, rows: Words, ids: Bin, entries: int, kernels: Kernels) -> Words:
+    def noted_evaluate(
+        key: Words, prefix: bytes, rows: Words, ids: Bin, entries: int, kernels: AlignmentKernels
+    ) -> Words:
         seen.append((key, prefix, rows, entries))
         return evaluate(key, prefix, rows, ids, entries, kernels)
 
@@ -210,7 +212,7 @@ def test_shares_from_pair_keys_alone_would_leak(parties: int, sessions: dict[int
     for k in range(1, parties):
         at = session.places(session.lists[k])
         total = np.bitwise_xor.reduce([session.share(k, o, session.lists[k]) for o in range(parties) if o != k])
-        tables[k] = Store(at.slots, at.coins, len(at), Kernels()).write(total, Randomness(seed=bytes([k])))
+        tables[k] = Store(at.slots, at.coins, len(at), AlignmentKernels()).write(total, Randomness(seed=bytes([k])))
     leaking = [c for c in subsets(list(range(parties))) if len(c) < parties and leaks(session, tables, c, naive=True)]
     assert (HUB,) in leaking and tuple(range(parties - 1)) in leaking
 
@@ -223,7 +225,7 @@ def test_tables_from_both_sides_would_leak(parties: int, sessions: dict[int, Ses
     order = np.argsort(at.rows)
     assert np.array_equal(order, np.arange(len(at)))
     total = np.bitwise_xor.reduce([session.values[k][:, :2] for k in range(1, parties)])
-    hub = Store(at.slots, at.coins, len(at), Kernels()).write(total, Randomness(seed=b"hub"))
+    hub = Store(at.slots, at.coins, len(at), AlignmentKernels()).write(total, Randomness(seed=b"hub"))
     tables = {HUB: hub, **session.tables}
     assert all(leaks(session, tables, coalition) for coalition in subsets(list(range(1, parties))))
 
@@ -232,7 +234,9 @@ def test_the_leak_test_sees_a_planted_leak(sessions: dict[int, Session]) -> None
     """One table without its function: the test must say so."""
     session = sessions[3]
     at = session.places(session.lists[1])
-    bare = Store(at.slots, at.coins, len(at), Kernels()).write(session.share(1, 2, session.lists[1]), Randomness())
+    bare = Store(at.slots, at.coins, len(at), AlignmentKernels()).write(
+        session.share(1, 2, session.lists[1]), Randomness()
+    )
     assert leaks(session, {**session.tables, 1: bare}, (2,))
     assert skewed(np.zeros((300, 2), np.uint64))
 
@@ -274,7 +278,7 @@ def relations(session: Session, blinded_from: int) -> list[tuple[int, int]]:
     """Sums of the partners' sums that are sums of the hub's own ids: which sums, and which ids; none, if blinded."""
     height = len(session.messages)
     ids = session.places(session.lists[HUB])
-    store = Store(ids.slots, ids.coins, len(ids), Kernels())
+    store = Store(ids.slots, ids.coins, len(ids), AlignmentKernels())
     rows, count = [], 0
     for places, coins in zip(store.places.tolist(), ids.coins.tolist(), strict=True):
         vector = coins << (store.size - 64)

@@ -20,7 +20,7 @@ from colonnade.crypto.alignment.curve import LOW_ORDER, PRIME, field_elements, m
 from colonnade.crypto.alignment.ids import Ids
 from colonnade.crypto.alignment.ids import opened as opened_bin
 from colonnade.crypto.alignment.kem_ot import KemReceiver, KemSender
-from colonnade.crypto.alignment.kernels import Kernels, best_kernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels, best_kernels
 from colonnade.crypto.alignment.oblivious import Store, segment_of, slots_of
 from colonnade.crypto.alignment.oprf import hashed
 from colonnade.crypto.alignment.sizes import Sizes, capacity_of
@@ -30,11 +30,11 @@ from colonnade.foundation.randomness import Randomness
 VECTORS = Path(__file__).parents[2] / "vectors"
 CURVE = json.loads((VECTORS / "curve25519_ell2_nu.json").read_text())
 KNOWN = json.loads((VECTORS / "alignment.json").read_text())
-KERNELS = [Kernels]
+KERNELS = [AlignmentKernels]
 if find_spec("numba") is not None:
-    from colonnade.crypto.alignment.compiled import CompiledKernels
+    from colonnade.crypto.alignment.compiled import CompiledAlignmentKernels
 
-    KERNELS.append(CompiledKernels)
+    KERNELS.append(CompiledAlignmentKernels)
 
 
 def numbers(count: int, label: str) -> list[int]:
@@ -272,7 +272,7 @@ def test_code_table() -> None:
 
 
 @pytest.mark.parametrize("make", KERNELS)
-def test_columns_of_codewords(make: type[Kernels]) -> None:
+def test_columns_of_codewords(make: type[AlignmentKernels]) -> None:
     kernels = make()
     messages = words_of(512 * 5, 2, "messages")
     messages[:, 1] &= code.HIGH
@@ -352,7 +352,9 @@ def test_sizes() -> None:
 # Tables.
 
 
-def store_of(count: int, entries: int | None = None, segment: int = 0, label: str = "tags", make=Kernels) -> Store:
+def store_of(
+    count: int, entries: int | None = None, segment: int = 0, label: str = "tags", make=AlignmentKernels
+) -> Store:
     words = words_of(count, 4, label)
     return Store(words[:, :3], np.ascontiguousarray(words[:, 3]), entries or count, make(), segment)
 
@@ -397,7 +399,7 @@ def slow_sums(rows: np.ndarray, challenge: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("make", KERNELS)
 @pytest.mark.parametrize("rows", [64, 512, 33_000])
-def test_random_sums_of_rows(make: type[Kernels], rows: int) -> None:
+def test_random_sums_of_rows(make: type[AlignmentKernels], rows: int) -> None:
     values, challenge = words_of(rows, 8, "rows"), words_of(rows, 2, "challenge")
     assert np.array_equal(make().combine(values, challenge), slow_sums(values, challenge))
 
@@ -428,13 +430,13 @@ def parcels_digest(run: Star) -> dict[str, str]:
 
 @pytest.mark.parametrize("make", KERNELS)
 @pytest.mark.parametrize("vector", KNOWN["sessions"], ids=lambda v: f"{v['parties']}x{v['ids']}")
-def test_a_seeded_session_is_known_byte_for_byte(vector: dict, make: type[Kernels]) -> None:
+def test_a_seeded_session_is_known_byte_for_byte(vector: dict, make: type[AlignmentKernels]) -> None:
     run = session_of(vector, make())
     assert parcels_digest(run) == vector["parcels"]
     assert run.server.count == vector["common"]
 
 
-def session_of(vector: dict, kernels: Kernels) -> Star:
+def session_of(vector: dict, kernels: AlignmentKernels) -> Star:
     ids, common = vector["ids"], vector["common"]
     lists = {
         f"p{k}": [f"id {i}" for i in range(common)] + [f"id {k} {i}" for i in range(ids - common)]
@@ -445,9 +447,9 @@ def session_of(vector: dict, kernels: Kernels) -> Star:
 
 def test_numba_is_loaded_for_long_lists_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(__import__("sys").modules, "colonnade.crypto.alignment.compiled", raising=False)
-    assert type(best_kernels(1000)) is Kernels
+    assert type(best_kernels(1000)) is AlignmentKernels
     if len(KERNELS) > 1:
-        assert type(best_kernels(10**6)) is not Kernels
+        assert type(best_kernels(10**6)) is not AlignmentKernels
 
 
 def test_outputs_are_one_block_of_blake2b() -> None:

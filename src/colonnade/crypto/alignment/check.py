@@ -12,7 +12,7 @@ from hashlib import blake2b
 import numpy as np
 
 from colonnade.crypto.alignment.code import LENGTH, MESSAGE_BYTES, byte_sums, pack, unpack
-from colonnade.crypto.alignment.kernels import SUMS, Kernels
+from colonnade.crypto.alignment.kernels import SUMS, AlignmentKernels
 from colonnade.crypto.product import Words
 from colonnade.foundation.errors import MessageError
 from colonnade.foundation.proof import proven
@@ -28,14 +28,14 @@ def challenge_of(matrix: Words, context: bytes, number: int) -> Words:
     return Stream(digest.digest()).words(128 * matrix.shape[1]).reshape(-1, 2)
 
 
-def prove(messages: Words, rows: Words, challenge: Words, kernels: Kernels) -> bytes:
+def prove(messages: Words, rows: Words, challenge: Words, kernels: AlignmentKernels) -> bytes:
     """The sums of message rows, and of the rows that their sender holds."""
     sums = kernels.combine(np.concatenate([messages, rows], axis=1), challenge)
     return pack(sums[:, :2]) + sums[:, 2:].tobytes()
 
 
 @proven("alignment")
-def verify(rows: Words, key: Words, challenge: Words, proof: bytes, kernels: Kernels) -> None:
+def verify(rows: Words, key: Words, challenge: Words, proof: bytes, kernels: AlignmentKernels) -> None:
     """Raise MessageError unless the sums fit the rows that the receiver of the matrix holds, under its key."""
     cut = SUMS * MESSAGE_BYTES
     messages, wanted = unpack(proof[:cut]), np.frombuffer(proof[cut:], np.uint64).reshape(SUMS, -1).copy()

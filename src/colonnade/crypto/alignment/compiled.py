@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.crypto.alignment import loops
-from colonnade.crypto.alignment.kernels import SUMS, Bytes, Kernels, Peeling, Rows
+from colonnade.crypto.alignment.kernels import SUMS, AlignmentKernels, Bytes, Peeling, Rows
 from colonnade.crypto.product import Words
 
 
-class CompiledKernels(Kernels):
+class CompiledAlignmentKernels(AlignmentKernels):
     """The same gathers and sums, each in one pass."""
 
     def rows_of(self, columns: Words) -> Words:

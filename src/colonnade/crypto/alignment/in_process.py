@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.crypto.alignment.frames import SESSION_BYTES
-from colonnade.crypto.alignment.kernels import Kernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.party import AlignmentParty
 from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.product import SERVER
@@ -23,7 +23,7 @@ def align_in_process(
     *,
     post_quantum: bool = False,
     largest_lists: Mapping[str, int | None] | None = None,
-    kernels: Kernels | None = None,
+    kernels: AlignmentKernels | None = None,
     meter: Callable[[str, str, int], None] | None = None,
 ) -> dict[str, NDArray[np.int64]]:
     """Each party's row numbers of the common ids, in one common order; `meter` hears of every parcel."""

@@ -35,7 +35,7 @@ class Peeling:
     rest: Rows
 
 
-class Kernels:
+class AlignmentKernels:
     """Gathers and sums of rows of words."""
 
     def rows_of(self, columns: Words) -> Words:
@@ -140,10 +140,10 @@ def available() -> bool:
     return find_spec("numba") is not None
 
 
-def best_kernels(ids: int) -> Kernels:
+def best_kernels(ids: int) -> AlignmentKernels:
     """Those that take the least time for so many ids; what they compute is the same."""
     if available() and (ids >= WORTHWHILE or _COMPILED in sys.modules):
-        from colonnade.crypto.alignment.compiled import CompiledKernels
+        from colonnade.crypto.alignment.compiled import CompiledAlignmentKernels
 
-        return CompiledKernels()
-    return Kernels()
+        return CompiledAlignmentKernels()
+    return AlignmentKernels()

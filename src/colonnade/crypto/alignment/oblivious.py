@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from colonnade.crypto.alignment.code import BYTE
-from colonnade.crypto.alignment.kernels import Kernels, Peeling, Rows
+from colonnade.crypto.alignment.kernels import AlignmentKernels, Peeling, Rows
 from colonnade.crypto.product import Words
 from colonnade.foundation.errors import AlignmentError
 from colonnade.foundation.randomness import Randomness
@@ -35,7 +35,7 @@ def slots_of(entries: int) -> int:
 class Store:
     """Where each tag's value lies in tables for so many entries, by three numbers of a tag and 64 coin flips."""
 
-    def __init__(self, slots: Words, coins: Words, entries: int, kernels: Kernels, segment: int = 0) -> None:
+    def __init__(self, slots: Words, coins: Words, entries: int, kernels: AlignmentKernels, segment: int = 0) -> None:
         self._segment = segment or segment_of(entries)
         self._coins, self._kernels = coins, kernels
         self.places: Rows = (slots % np.uint64(self._segment)).astype(np.int64)

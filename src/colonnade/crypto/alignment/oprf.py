@@ -14,7 +14,7 @@ import numpy as np
 from colonnade.crypto.alignment.check import challenge_of, prove, verify
 from colonnade.crypto.alignment.code import HIGH, LENGTH, MESSAGE_BYTES, byte_sums, encode_columns
 from colonnade.crypto.alignment.ids import Bin
-from colonnade.crypto.alignment.kernels import Kernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.oblivious import Store
 from colonnade.crypto.product import Words
 from colonnade.foundation.proof import proven
@@ -27,7 +27,7 @@ OUTPUT_WORDS = 4
 class Codewords:
     """The hub's part that is the same for all partners: messages by an oblivious table, and their codewords."""
 
-    def __init__(self, ids: Bin, entries: int, rows: int, kernels: Kernels, randomness: Randomness) -> None:
+    def __init__(self, ids: Bin, entries: int, rows: int, kernels: AlignmentKernels, randomness: Randomness) -> None:
         self.ids, self.kernels = ids, kernels
         self.store = Store(ids.slots, ids.coins, entries, kernels)
         self.messages = self.store.write(ids.messages, randomness, rows - self.store.size)
@@ -63,7 +63,7 @@ class KeyHolder:
         self._masks = (np.uint64(0) - bits.astype(np.uint64))[:, None]
         self._prefix, self._context = prefix, context
 
-    def values(self, body: bytes, number: int, ids: Bin, entries: int, rows: int, kernels: Kernels) -> Words:
+    def values(self, body: bytes, number: int, ids: Bin, entries: int, rows: int, kernels: AlignmentKernels) -> Words:
         """The function at own ids of a bin; raises MessageError unless the hub's matrix is consistent."""
         size = LENGTH * rows // 8
         matrix = np.frombuffer(body[:size], np.uint64).reshape(LENGTH, -1)
@@ -75,7 +75,7 @@ class KeyHolder:
 
 
 @proven("alignment")
-def evaluate(key: Words, prefix: bytes, rows: Words, ids: Bin, entries: int, kernels: Kernels) -> Words:
+def evaluate(key: Words, prefix: bytes, rows: Words, ids: Bin, entries: int, kernels: AlignmentKernels) -> Words:
     """The function of a key at any ids, from the rows that its holder has."""
     at = Store(ids.slots, ids.coins, entries, kernels).read(rows)
     kernels.add_bytes(at, byte_sums() & key, ids.messages.view(np.uint8).reshape(len(ids), -1))

@@ -21,9 +21,9 @@ from colonnade.crypto.alignment.curve import LOW_ORDER
 from colonnade.crypto.alignment.frames import ROUNDS, Channel, Frame, Inbox, as_count
 from colonnade.crypto.alignment.ids import Ids
 from colonnade.crypto.alignment.kem_ot import require_post_quantum
-from colonnade.crypto.alignment.kernels import Kernels, best_kernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels, best_kernels
 from colonnade.crypto.alignment.sizes import GREETING_BYTES, LARGEST_COUNT, Sizes
-from colonnade.crypto.alignment.star import Hub, Partner, Role, Setting
+from colonnade.crypto.alignment.star import Hub, Partner, Setting, StarRole
 from colonnade.crypto.product import SERVER, Parcel
 from colonnade.foundation.errors import AlignmentError, MessageError, PolicyError, ProtocolError
 from colonnade.foundation.randomness import Randomness
@@ -45,7 +45,7 @@ class AlignmentParty:
         *,
         post_quantum: bool = False,
         largest_list: int | None = None,
-        kernels: Kernels | None = None,
+        kernels: AlignmentKernels | None = None,
     ) -> None:
         """`largest_list` is how many ids any other party may be able to test."""
         self._frame = Frame(session, tuple(parties))
@@ -64,7 +64,7 @@ class AlignmentParty:
         self._greetings = {self._name: own}
         self._sent = self._done = self._worked = 0
         self._broken = False
-        self._role: Role | None = None
+        self._role: StarRole | None = None
         self._channels: dict[str, Channel] = {}
         self._inboxes: dict[str, Inbox] = {}
         self._rows: NDArray[np.int64] | None = None

@@ -20,7 +20,7 @@ from colonnade.crypto.alignment.code import LENGTH
 from colonnade.crypto.alignment.frames import Channel
 from colonnade.crypto.alignment.ids import COINS, MESSAGE, SLOTS, TAG, Bin, Ids, opened
 from colonnade.crypto.alignment.kem_ot import KEM_CHOICE_BYTES, KEM_REPLY_BYTES, KemReceiver, KemSender, mixed
-from colonnade.crypto.alignment.kernels import Kernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.oblivious import Store
 from colonnade.crypto.alignment.oprf import Codewords, Evaluator, KeyHolder
 from colonnade.crypto.alignment.sizes import GROUP_BYTES, SLOT_BYTES, Sizes
@@ -41,13 +41,13 @@ class Setting:
     me: int
     ids: Ids
     channels: Mapping[str, Channel]
-    kernels: Kernels
+    kernels: AlignmentKernels
     randomness: Randomness
     post_quantum: bool
     step: Step
 
 
-class Role(ABC):
+class StarRole(ABC):
     """One side after the greetings."""
 
     def __init__(self, setting: Setting) -> None:
@@ -113,7 +113,7 @@ class Role(ABC):
         self.names = blake2b(tags[order].data, digest_size=32, key=self.group).digest()
 
 
-class Hub(Role):
+class Hub(StarRole):
     """The side with the fewest ids: it learns first which of them all hold, and tells the others."""
 
     def __init__(self, setting: Setting, base: BaseSender) -> None:
@@ -207,7 +207,7 @@ class Hub(Role):
         self._put_in_order(rows, tags)
 
 
-class Partner(Role):
+class Partner(StarRole):
     """Any other side: it holds a function's key, and tells the hub its own ids' values in a table."""
 
     def __init__(self, setting: Setting, hub: str, public: bytes) -> None:

@@ -26,7 +26,7 @@ def policy() -> str:
     )
 
 
-class Guard:
+class RequestCheck:
     """Refuses a foreign host, a foreign page, a missing token and a large body, before anything else runs."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from colonnade.consent.ledger import Account, Entry, Ledger
+from colonnade.consent.entries import Account, Entry
+from colonnade.consent.ledger import Ledger
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.shown import OPEN
 from colonnade.mechanism.release import FORMAT, Release, read_release
@@ -35,7 +36,7 @@ class Book:
 
 
 @dataclass
-class Desk:
+class Workspace:
     """The study that is being worked on, in a folder that nothing leaves."""
 
     folder: Path

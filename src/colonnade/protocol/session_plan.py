@@ -42,7 +42,7 @@ TYPICAL_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionPlan:
     """The plan with its integers: grid, blocks in the order of the submitted vector, and the secure product's sizes."""
 
     agreement: Agreement
@@ -246,7 +246,7 @@ def _named(views: dict[View, float | None]) -> dict[str, float | None]:
     return {view.value: epsilon for view, epsilon in views.items()}
 
 
-_computed: ContextVar[dict[tuple[str, int, bytes], Session] | None] = ContextVar("computed", default=None)
+_computed: ContextVar[dict[tuple[str, int, bytes], SessionPlan] | None] = ContextVar("computed", default=None)
 
 
 @contextmanager
@@ -259,19 +259,19 @@ def plan_once() -> Iterator[None]:
         _computed.reset(token)
 
 
-def open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
+def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
     """Compute the plan of a session; the server proposes it and every party computes it again."""
     computed = _computed.get()
     if computed is None:
-        return _open_session(agreement, rows, identity)
+        return _plan_session(agreement, rows, identity)
     # Parties stand in the order of the schema, which decides the plan: keys are not sorted.
     key = (json.dumps(agreement.to()), rows, identity)
     if key not in computed:
-        computed[key] = _open_session(agreement, rows, identity)
+        computed[key] = _plan_session(agreement, rows, identity)
     return computed[key]
 
 
-def _open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
+def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
     check_rows(rows)
     layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
     released = _release(agreement, layout, rows)
@@ -295,7 +295,7 @@ def _open_session(agreement: Agreement, rows: int, identity: bytes) -> Session:
     reach = reach or cross_reach(plan, rows, grid)
     spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, modulus_bits, gain, reach)
     require_room(plan, spec)
-    return Session(agreement, rows, identity, plan, grid, spec, released)
+    return SessionPlan(agreement, rows, identity, plan, grid, spec, released)
 
 
 def _release(agreement: Agreement, layout: Layout, rows: int) -> str:

@@ -1,0 +1,173 @@
+"""What a ledger's entries say: of a data set, a booking, a matching of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from colonnade.foundation.errors import LedgerError
+from colonnade.foundation.parts import content_digest
+from colonnade.mechanism.composition import Cap, Charge, Spent
+
+
+class EntryKind(StrEnum):
+    """What an entry says of a session."""
+
+    BOOKED = "booked"
+    RELEASED = "released"
+    VOID = "void"
+    ALIGNED = "aligned"
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set by name and content; entries that share either with it count against it."""
+
+    name: str
+    digest: str
+
+    @classmethod
+    def of_file(cls, path: Path, name: str | None = None) -> DataSet:
+        """The data set in whatever a table is read from: a file, a folder, a pattern; it gives the name if none is.
+
+        A file counts by its content, alone in a folder too; parts count together, whatever their names and order.
+        """
+        return cls(path.name or path.resolve().name if name is None else name, content_digest(path))
+
+
+@dataclass(frozen=True)
+class Booking:
+    """One party's spend in one session."""
+
+    session: str
+    party: str
+    study: str
+    plan: str
+    """The digest of the plan that the party computed and accepted."""
+    data: DataSet
+    charge: Charge
+    record_epsilon: float
+    """The epsilon of the whole record, for information."""
+
+    def to(self) -> dict[str, Any]:
+        return {
+            "session": self.session,
+            "party": self.party,
+            "study": self.study,
+            "plan": self.plan,
+            "data": {"name": self.data.name, "digest": self.data.digest},
+            "charge": {"epsilon": self.charge.epsilon, "delta": self.charge.delta, "rho": self.charge.rho},
+            "record_epsilon": self.record_epsilon,
+        }
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Booking:
+        """Read back what `to` wrote."""
+        texts = (*(content[key] for key in ("session", "party", "study", "plan")), *content["data"].values())
+        if not all(isinstance(text, str) for text in texts):
+            raise LedgerError("a booking's names and digests must be texts, got another type")
+        return cls(
+            content["session"],
+            content["party"],
+            content["study"],
+            content["plan"],
+            DataSet(**content["data"]),
+            Charge(**content["charge"]),
+            content["record_epsilon"],
+        )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the book."""
+
+    number: int
+    kind: EntryKind
+    time: str
+    booking: Booking
+    cap: Cap
+    """The cap in force when the session was booked."""
+    reason: str
+    hash: str
+
+    @property
+    def data(self) -> DataSet:
+        return self.booking.data
+
+    def to(self) -> dict[str, Any]:
+        """The entry as it is exported: its hashed content, its number and its hash."""
+        content = _content(self.kind, self.time, self.booking, self.cap, self.reason)
+        return {"number": self.number, **content, "hash": self.hash}
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """One matching of a data set's ids with those of partners; it tells each of them which of its ids are common."""
+
+    session: str
+    """The id under which ids were matched; a session proper has its own."""
+    party: str
+    study: str
+    partners: tuple[str, ...]
+    data: DataSet
+
+    def to(self) -> dict[str, Any]:
+        return {
+            "session": self.session,
+            "party": self.party,
+            "study": self.study,
+            "partners": list(self.partners),
+            "data": {"name": self.data.name, "digest": self.data.digest},
+        }
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Alignment:
+        """Read back what `to` wrote."""
+        texts = (*(content[key] for key in ("session", "party", "study")), *content["partners"])
+        if not isinstance(content["partners"], list) or not all(
+            isinstance(text, str) for text in (*texts, *content["data"].values())
+        ):
+            raise LedgerError("an alignment's names and digests must be texts, got another type")
+        partners = tuple(content["partners"])
+        return cls(content["session"], content["party"], content["study"], partners, DataSet(**content["data"]))
+
+
+@dataclass(frozen=True)
+class Note:
+    """A line of the book that spends nothing: ids were matched."""
+
+    number: int
+    time: str
+    alignment: Alignment
+    cap: Cap
+    """The cap in force when ids were matched."""
+    hash: str
+
+    kind = EntryKind.ALIGNED
+
+    @property
+    def data(self) -> DataSet:
+        return self.alignment.data
+
+    def to(self) -> dict[str, Any]:
+        content = _content(self.kind, self.time, self.alignment, self.cap)
+        return {"number": self.number, **content, "hash": self.hash}
+
+
+Line = Entry | Note
+
+
+@dataclass(frozen=True)
+class Account:
+    """One data set under all its names and contents, and what it has spent of its cap."""
+
+    data: tuple[DataSet, ...]
+    cap: Cap
+    spent: Spent
+    pending: int
+    """Sessions that were booked and neither released nor void; they count."""
+    alignments: int = 0
+    """How often its ids were matched with those of partners."""
