@@ -99,7 +99,7 @@ class Entry:
 
     def to(self) -> dict[str, Any]:
         """The entry as it is exported: its hashed content, its number and its hash."""
-        content = _content(self.kind, self.time, self.booking, self.cap, self.reason)
+        content = content_of(self.kind, self.time, self.booking, self.cap, self.reason)
         return {"number": self.number, **content, "hash": self.hash}
 
 
@@ -153,7 +153,7 @@ class Note:
         return self.alignment.data
 
     def to(self) -> dict[str, Any]:
-        content = _content(self.kind, self.time, self.alignment, self.cap)
+        content = content_of(self.kind, self.time, self.alignment, self.cap)
         return {"number": self.number, **content, "hash": self.hash}
 
 
@@ -171,3 +171,17 @@ class Account:
     """Sessions that were booked and neither released nor void; they count."""
     alignments: int = 0
     """How often its ids were matched with those of partners."""
+
+
+def content_of(
+    kind: EntryKind, time: str, what: Booking | Alignment, cap: Cap, reason: str | None = None
+) -> dict[str, Any]:
+    """What is hashed of an entry."""
+    rule = None if cap.rule is None else cap.rule.value
+    content = {
+        "kind": kind.value,
+        "time": time,
+        **what.to(),
+        "cap": {"epsilon": cap.epsilon, "delta": cap.delta, "rule": rule},
+    }
+    return content if reason is None else {**content, "reason": reason}

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from colonnade.consent.entries import Account, Alignment, Booking, DataSet, Entry, EntryKind, Line, Note
+from colonnade.consent.entries import Account, Alignment, Booking, DataSet, Entry, EntryKind, Line, Note, content_of
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.mechanism.composition import Cap, Charge, Rule, Spent, require_room, total
 
@@ -237,23 +237,10 @@ class Ledger:
         """Link one more line to the chain: its number, time and hash."""
         previous, number = lines[-1].hash if lines else GENESIS, len(lines) + 1
         time = self._clock().isoformat(timespec="seconds")
-        text = _canonical(_content(kind, time, what, cap, reason))
+        text = _canonical(content_of(kind, time, what, cap, reason))
         digest = _link(previous, number, text)
         connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, digest))
         return number, time, digest
-
-
-def _content(
-    kind: EntryKind, time: str, what: Booking | Alignment, cap: Cap, reason: str | None = None
-) -> dict[str, Any]:
-    rule = None if cap.rule is None else cap.rule.value
-    content = {
-        "kind": kind.value,
-        "time": time,
-        **what.to(),
-        "cap": {"epsilon": cap.epsilon, "delta": cap.delta, "rule": rule},
-    }
-    return content if reason is None else {**content, "reason": reason}
 
 
 def _canonical(content: Mapping[str, Any]) -> str:
