@@ -16,8 +16,6 @@ from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
-from browser import browser, keep, new_page, violations
-from cli_study import STUDY, Run, runner, write_study
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +24,8 @@ from colonnade.studio.form import from_fields, to_form, to_toml
 from colonnade.studio.panel import negotiation, planned
 from colonnade.studio.workspace import Workspace, edited
 from colonnade.study import LARGEST_STUDY
+from tests.helpers.browser import browser, keep, new_page, violations
+from tests.helpers.cli_study import STUDY, Run, runner, write_study
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICY = """[policy]

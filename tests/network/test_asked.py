@@ -27,7 +27,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.codes import Code, code_of
 from colonnade.scoring import PublicModel, write_model
 from colonnade.study import Study, read_study
-from tests.network.wires import PARTIES, write_study
+from tests.helpers.wires import PARTIES, write_study
 
 WEIGHTS = {"hours": 0.5, "savings": -0.25, "owner=yes": 0.125}
 

@@ -24,7 +24,7 @@ from colonnade.protocol.session_plan import plan_session
 from colonnade.study import Study
 from colonnade.transport.hub import Hub
 from colonnade.transport.wire import Push, Ring, Turn, decode_item, decode_request
-from tests.network.wires import PARTIES, Run, Wire, guard, run, write_study
+from tests.helpers.wires import PARTIES, Run, Wire, guard, run, write_study
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ from colonnade.flare.site import SEED, read_site
 from colonnade.flare.standing import alone
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.study import read_study
-from tests.network.wires import PARTIES, write_study
+from tests.helpers.wires import PARTIES, write_study
 
 LOOPBACK = "127.0.0.1"
 

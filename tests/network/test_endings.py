@@ -18,7 +18,7 @@ from colonnade.transport.journal import Journal
 from colonnade.transport.seat import decline
 from colonnade.transport.study_digest import study_digest
 from colonnade.transport.wire import Hello, Leave, Pull, Push, Unreachable, decode_reply, decode_request, encode, ending
-from tests.network.wires import PARTIES, QUICK, Wire, guard, run, write_study
+from tests.helpers.wires import PARTIES, QUICK, Wire, guard, run, write_study
 
 
 @pytest.fixture

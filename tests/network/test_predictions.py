@@ -36,7 +36,7 @@ from colonnade.transport.wire import (
     decode_request,
     encode,
 )
-from tests.network.wires import PARTIES, QUICK, Wire, guard, write_study
+from tests.helpers.wires import PARTIES, QUICK, Wire, guard, write_study
 
 SEED = b"a seed of tests"
 BRISK = Patience(join=10.0, silence=1.0, beat=0.1, poll=0.1, farewell=1.0)

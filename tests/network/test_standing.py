@@ -28,7 +28,7 @@ from colonnade.protocol.codes import Code, code_of
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.transport.hub import Hub
 from colonnade.transport.wire import Hello, Item, Push, Ring, decode_item, decode_request
-from tests.network.wires import PARTIES, Run, Wire, guard, run, write_study
+from tests.helpers.wires import PARTIES, Run, Wire, guard, run, write_study
 
 
 def stop_at(tmp_path: Path, when: Callable[[Item], bool]) -> tuple[Run, StatusFile, WatchedGuard]:

@@ -18,9 +18,9 @@ from colonnade.study import Study
 from colonnade.transport.score_hub import ScoreHub
 from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import Item, Push, decode_item, decode_request
-from tests.network.authority import Authority
+from tests.helpers.authority import Authority
+from tests.helpers.wires import PARTIES, Wire, write_study
 from tests.network.test_predictions import SEED, embedded, model_of, run, same, table_of
-from tests.network.wires import PARTIES, Wire, write_study
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from colonnade.study import Study
 from colonnade.transport.hub import Hub
 from colonnade.transport.vouching import LABEL, MASK_KEY, PASSED, Voucher, Vouching, statement
 from colonnade.transport.wire import Item, Ring, Start, Vouch, decode_item, encode_item
-from tests.network.authority import DAY, Authority, as_deployed
-from tests.network.wires import PARTIES, Run, Wire, guard, run, write_study
+from tests.helpers.authority import DAY, Authority, as_deployed
+from tests.helpers.wires import PARTIES, Run, Wire, guard, run, write_study
 
 SEED = b"a seed of tests"
 Meddle = Callable[[str, Item], Sequence[Item]]

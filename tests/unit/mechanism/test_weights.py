@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role
 from colonnade.mechanism.weights import RATIOS, choose_release, label_weight, trace_weight
-from tests.unit.mechanism.releases import layout_with
+from tests.helpers.releases import layout_with
 
 
 def signed(d: int) -> Layout:
