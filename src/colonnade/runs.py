@@ -20,11 +20,12 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
 from colonnade.mechanism.release import Release
-from colonnade.protocol.prediction import Prediction
+from colonnade.model import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
+from colonnade.protocol.prediction import Consent, Prediction
 from colonnade.protocol.session_plan import SessionPlan
-from colonnade.scoring import PublicModel, Scores, prediction_of, score_across
 from colonnade.study import Source, Study
 from colonnade.transport.embedded import Outcome, Watch, run_embedded
+from colonnade.transport.scores import score_embedded
 
 Ask = Callable[[str], bool]
 """Asks a person about a plan."""
@@ -134,6 +135,30 @@ def predict(
     largest = {name: guard.policy.largest_list for name, guard in guards.items()}
     scores = score_across(model, prediction, tables, study.alignment, randomness, watch, consent, largest)
     return scores, prediction
+
+
+def score_across(
+    public: PublicModel,
+    prediction: Prediction,
+    tables: Mapping[str, Table],
+    alignment: str,
+    randomness: Randomness | None = None,
+    watch: Watch | None = None,
+    consent: Mapping[str, Consent] | None = None,
+    largest_lists: Mapping[str, int | None] | None = None,
+) -> Scores:
+    """Scores of the records that all parties' tables have in common, in the order of the receiver's."""
+    opened = score_embedded(
+        prediction,
+        tables,
+        lambda table: partial_scores(table, public.model),
+        alignment,
+        randomness,
+        watch,
+        consent,
+        largest_lists,
+    )
+    return receivers_scores(public, tables[prediction.receiver], opened)
 
 
 def open_guards(

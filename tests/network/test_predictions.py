@@ -16,9 +16,10 @@ from colonnade.consent.guard import ConsentGuard
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.randomness import Randomness
+from colonnade.model import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
 from colonnade.protocol.messages import Envelope, Piece, Proposal, Step, body_of, encode_body, masked_from
 from colonnade.protocol.prediction import Consent, Prediction
-from colonnade.scoring import PublicModel, Scores, partial_scores, prediction_of, receivers_scores, score_across
+from colonnade.runs import score_across
 from colonnade.study import Study
 from colonnade.transport.journal import Journal
 from colonnade.transport.score_hub import Handed, ScoreHub

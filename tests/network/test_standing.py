@@ -17,9 +17,9 @@ import pytest
 
 pytest.importorskip("psutil", reason="the extra flare is not installed")
 
+from colonnade.cli.deployment import _teller
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
-from colonnade.flare.commands import _teller
 from colonnade.flare.launch import follow
 from colonnade.flare.standing import RUNNING, Standing, WatchedGuard, alone, stands, watched, write_starter
 from colonnade.flare.status import Spend, StatusFile, close_status, look

@@ -11,9 +11,9 @@ import pytest
 
 from colonnade.crypto.masks import MaskKeys
 from colonnade.foundation.randomness import Randomness, Stream
+from colonnade.model import partial_scores, prediction_of
 from colonnade.protocol.messages import Envelope, Masked, Piece, Proposal, Step, body_of, encode_body, masked_from
 from colonnade.protocol.prediction import scores_of
-from colonnade.scoring import partial_scores, prediction_of
 from colonnade.study import Study
 from colonnade.transport.score_hub import ScoreHub
 from colonnade.transport.vouching import Voucher

@@ -19,8 +19,8 @@ from colonnade.flare.site import NOT_PRIVATE, PARTY, STATUS, read_site
 from colonnade.flare.standing import Standing, watched
 from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import ColonnadeError, SiteError, StudyError
+from colonnade.foundation.files import keep_release
 from colonnade.mechanism.release import write_release
-from colonnade.report.output import keep_release
 from colonnade.transport.member import Member
 from colonnade.transport.seat import Call, decline
 from colonnade.transport.wire import Patience, Unreachable

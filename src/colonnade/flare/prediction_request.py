@@ -9,11 +9,11 @@ from colonnade.consent.guard import ConsentGuard, foresee_scores
 from colonnade.data.table import Table, read_table
 from colonnade.flare.site import PARTY, SITE, Site
 from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.foundation.files import read_whole
 from colonnade.mechanism.moments import Floats
+from colonnade.model import PublicModel, partial_scores, prediction_of, read_model, receivers_scores
 from colonnade.protocol.prediction import Consent, Prediction
 from colonnade.report.machine import scores_csv
-from colonnade.report.output import read_whole
-from colonnade.scoring import PublicModel, partial_scores, prediction_of, read_model, receivers_scores
 from colonnade.transport.scores import Opened
 from colonnade.transport.study_digest import prediction_digest
 

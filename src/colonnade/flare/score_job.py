@@ -16,8 +16,8 @@ from colonnade.flare.site import NOT_PRIVATE, PARTY, SCORES, Site, read_site
 from colonnade.flare.standing import Standing
 from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import SiteError, StudyError
+from colonnade.foundation.files import places
 from colonnade.foundation.randomness import Randomness
-from colonnade.report.output import places
 from colonnade.transport.journal import Journal
 from colonnade.transport.score_hub import ScoreHub
 from colonnade.transport.score_member import ScoreMember

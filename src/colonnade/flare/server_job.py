@@ -23,9 +23,9 @@ from colonnade.flare.site import OUTCOME, SERVER, STATUS, Site, read_site, serve
 from colonnade.flare.standing import stands
 from colonnade.flare.status import StatusFile, look
 from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.files import Place, keep_release, places
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
-from colonnade.report.output import Place, keep_release, places
 from colonnade.transport.hall import Hall
 from colonnade.transport.hub import Hub
 from colonnade.transport.journal import Journal

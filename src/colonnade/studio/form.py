@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from colonnade.data.drafts import toml_key, toml_text
 from colonnade.foundation.shown import OPEN
-from colonnade.report.drafts import toml_key, toml_text
 
 Content = dict[str, Any]
 """A study file's parsed form, {"study": ..., "party": ...}, whether or not it is a valid study."""

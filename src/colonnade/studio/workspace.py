@@ -11,11 +11,11 @@ from typing import Any
 
 from colonnade.consent.entries import Account, Entry
 from colonnade.consent.ledger import Ledger
+from colonnade.data.drafts import draft_columns
 from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.shown import OPEN
 from colonnade.mechanism.release import FORMAT, Release, read_release
-from colonnade.report.drafts import draft_columns
-from colonnade.report.output import places, read_whole
 from colonnade.studio.form import EMPTY, Content, table, to_toml
 from colonnade.study import LARGEST_STUDY, Study, read_study, study_from
 

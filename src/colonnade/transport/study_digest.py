@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from typing import Any
-
+from colonnade.foundation.canonical import canonical_digest
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.prediction import Prediction
 
 
 def study_digest(agreement: Agreement, alignment: str) -> str:
     """SHA-256 of a study's terms in one canonical form."""
-    return _digest({"agreement": agreement.to(), "alignment": alignment})
+    return canonical_digest({"agreement": agreement.to(), "alignment": alignment})
 
 
 def prediction_digest(prediction: Prediction, alignment: str) -> str:
     """The same of a prediction; n is not known before the records are matched."""
     # Parties stand in mask order, which sorted keys would not tell.
     terms = {**prediction.to(), "parties": list(prediction.parties)}
-    return _digest({"prediction": terms, "alignment": alignment})
-
-
-def _digest(content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return canonical_digest({"prediction": terms, "alignment": alignment})

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from colonnade.foundation.canonical import RELEASE_FORMAT
 from colonnade.foundation.errors import StudyError
-from colonnade.mechanism.release import FORMAT
 
-MARK = f'"format":"{FORMAT}"'.encode()
+MARK = f'"format":"{RELEASE_FORMAT}"'.encode()
 MOST_NAMES = 1000
 
 

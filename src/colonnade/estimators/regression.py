@@ -1,4 +1,4 @@
-"""scikit-learn front door: a vertical regression on one data frame whose columns belong to several parties.
+"""Linear and logistic regression behind the scikit-learn front door, on one data frame of several parties' columns.
 
 All parties run in this process, through the same protocol as anywhere else. Every `fit` is a session of its own and
 spends its whole epsilon: `cross_val_score` with k folds spends k times, `GridSearchCV` once per candidate and fold.
@@ -23,15 +23,23 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.solve import METHODS, Model, solve
 from colonnade.data.table import table_from
+from colonnade.estimators.frames import (
+    classes_of,
+    is_frame,
+    names_by_position,
+    object_array,
+    refuse_dates,
+    series_of,
+    undeclared,
+)
 from colonnade.foundation.errors import DataError, SchemaError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema, column_from
-from colonnade.frames import classes_of, is_frame, names_by_position, object_array, refuse_dates, series_of, undeclared
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
+from colonnade.model import coordinate_names, partial_scores
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import plan_session
-from colonnade.scoring import coordinate_names, partial_scores
 from colonnade.study import offer_of
 from colonnade.transport.embedded import run_embedded
 

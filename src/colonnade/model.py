@@ -1,4 +1,4 @@
-"""A model file, and scores from it: in one place, or across parties, where one of them opens the sum alone."""
+"""A model as a file, and scores by it: of files in one place, or of what one party opened across parties."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from colonnade.analysis.models import ClassModel
 from colonnade.analysis.solve import Model
 from colonnade.data.reading import reason, scan
 from colonnade.data.table import Table, read_table
+from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
 from colonnade.foundation.parts import data_files, local_path
-from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Column, Numeric, Schema, column_to
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
-from colonnade.protocol.prediction import Consent, Prediction
-from colonnade.transport.embedded import Watch
-from colonnade.transport.scores import Opened, score_embedded
+from colonnade.protocol.prediction import Prediction
+from colonnade.transport.scores import Opened
 
-FORMAT = "colonnade-model/1"
+FORMAT = MODEL_FORMAT
 
 
 @dataclass(frozen=True)
@@ -271,30 +270,6 @@ def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Predi
         raise StudyError(f"the model has columns of {receiver} alone: it can score its records by itself")
     digest_of_model = hashlib.sha256(write_model(public)).hexdigest()
     return Prediction(digest_of_model, receiver, {party: needs.get(party, {}) for party in taking})
-
-
-def score_across(
-    public: PublicModel,
-    prediction: Prediction,
-    tables: Mapping[str, Table],
-    alignment: str,
-    randomness: Randomness | None = None,
-    watch: Watch | None = None,
-    consent: Mapping[str, Consent] | None = None,
-    largest_lists: Mapping[str, int | None] | None = None,
-) -> Scores:
-    """Scores of the records that all parties' tables have in common, in the order of the receiver's."""
-    opened = score_embedded(
-        prediction,
-        tables,
-        lambda table: partial_scores(table, public.model),
-        alignment,
-        randomness,
-        watch,
-        consent,
-        largest_lists,
-    )
-    return receivers_scores(public, tables[prediction.receiver], opened)
 
 
 def receivers_scores(public: PublicModel, table: Table, opened: Opened) -> Scores:
