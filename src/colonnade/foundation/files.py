@@ -100,6 +100,13 @@ def keep_release(path: Path, data: bytes) -> Path:
     return place.path or path
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Put a small file in the place of another at once. It is not synced: for what may be lost with the machine."""
+    beside = path.with_suffix(".part")
+    beside.write_bytes(data)
+    os.replace(beside, path)
+
+
 def holds_release(path: Path) -> bool:
     """Whether a file is a release, whole or damaged."""
     try:
