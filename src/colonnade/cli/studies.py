@@ -162,8 +162,8 @@ class _Terminal:
         if not self._shown:
             label = self.study.agreement.label
             parts = [] if self.quiet else [plan_report(session.describe(), label), _terms(session)]
-            self.steps.aside(stdout(), *parts)
-            self.steps.aside(stderr(), *(caution(note) for note in session.warnings()))
+            self.steps.print_between(stdout(), *parts)
+            self.steps.print_between(stderr(), *(caution(note) for note in session.warnings()))
         self._shown = True
         if self.strict and session.warnings():
             raise PolicyError(f"--strict refuses this plan: {session.warnings()[0]}")
@@ -177,7 +177,7 @@ class _Terminal:
         for column, count in (table.clipped or {}).items():
             if count:
                 told = f"{table.party} (for its own eyes): {count} values of {column} were clipped to its bounds"
-                self.steps.aside(stderr(), told)
+                self.steps.print_between(stderr(), told)
 
 
 def _tell_unsettled(fitted: FittedStudy) -> None:

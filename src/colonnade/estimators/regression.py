@@ -99,7 +99,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         """Run one session on these records and spend its epsilon."""
         self._check_solver()
-        X, y = self._validated(X, y=y)
+        X, y = self._validate(X, y=y)
         label, target = self._target(y)
         schema, owner = self._declare(label)
         agreement = self._agreement(schema, f"{owner}.{self._label_name}")
@@ -138,7 +138,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
             )
         return out
 
-    def _validated(self, X: Any, **y: Any) -> Any:
+    def _validate(self, X: Any, **y: Any) -> Any:
         """scikit-learn's checks; columns that are not plain numbers are checked against the schema afterwards."""
         fitting = bool(y)
         if fitting:
@@ -308,7 +308,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
     def _score(self, X: Any) -> Floats:
         """The model's value for raw records: the sum of the parties' partial scores."""
         check_is_fitted(self)
-        frame = self._frame(self._validated(X), self.schema_)
+        frame = self._frame(self._validate(X), self.schema_)
         score: Floats = np.full(frame.height, self.model_.intercept)
         for party, columns in self.schema_.parties.items():
             own = {name: column for name, column in columns.items() if name != self._label_name}
