@@ -32,7 +32,8 @@ from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan, plan_once
 from colonnade.scoring import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
 from colonnade.study import Source, Study
-from colonnade.transport.in_process import InProcess, Traffic
+from colonnade.transport.in_process import InProcess
+from colonnade.transport.traffic import Traffic
 
 Watch = Callable[[str, float], None]
 """Called with a step's name and the share of it that is done."""
