@@ -86,8 +86,8 @@ def run(folder: Path, rows: int, columns: int, parties: int, workers: int | None
 
     from colonnade.crypto.lattice.product import planned_bytes
     from colonnade.data.table import Table, open_table
-    from colonnade.study import study_from
     from colonnade.runs import Outcome, run_unguarded
+    from colonnade.study import study_from
     from colonnade.workers import open_workers
 
     party = {

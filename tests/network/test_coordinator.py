@@ -22,7 +22,7 @@ from colonnade.flare.server_job import COMMAND, RELEASE, JobAccount, ServerJob
 from colonnade.flare.site import COORDINATOR, OUTCOME, Site, read_site
 from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
-from tests.network.wires import PARTIES, write_study
+from tests.helpers.wires import PARTIES, write_study
 
 VOID = "not all parties had submitted, so that nothing was opened and nothing is spent"
 

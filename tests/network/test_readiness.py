@@ -21,7 +21,7 @@ from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.composition import charge_of
 from colonnade.runs import run_unguarded
 from colonnade.study import read_study
-from tests.network.wires import write_study
+from tests.helpers.wires import write_study
 
 
 def edit(path: Path, old: str, new: str) -> None:

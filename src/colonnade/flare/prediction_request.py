@@ -8,12 +8,12 @@ from pathlib import Path
 from colonnade.data.table import Table, read_table
 from colonnade.flare.site import PARTY, SITE, Site
 from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.foundation.files import read_whole
 from colonnade.mechanism.moments import Floats
+from colonnade.model import PublicModel, partial_scores, prediction_of, read_model, receivers_scores
 from colonnade.protocol.predict import OpenedScores, prediction_digest
 from colonnade.protocol.prediction import Prediction
 from colonnade.report.machine import scores_csv
-from colonnade.report.output import read_whole
-from colonnade.scoring import PublicModel, partial_scores, prediction_of, read_model, receivers_scores
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from colonnade.flare.readiness import clipping, try_folder, try_releases
 from colonnade.flare.site import SCORES, Site
 from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import SiteError, StudyError
+from colonnade.foundation.files import Place, keep_release, places
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.release import Release, write_release
 from colonnade.protocol.fit import FIT, FitParty, FitServer
 from colonnade.protocol.kinds import Kind, PartyTask, ServerTask
 from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
-from colonnade.report.output import Place, keep_release, places
 
 RELEASE = "release.json"
 AnyGuard = ConsentGuard | PolicyGuard

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.flare.site import SERVER
+from colonnade.foundation.files import replace_file
 from colonnade.protocol.fit import FIT
 from colonnade.protocol.kinds import Kind
 
@@ -86,9 +87,7 @@ class StatusFile:
 
 
 def replace_status(path: Path, content: dict[str, Any]) -> None:
-    beside = path.with_suffix(".part")
-    beside.write_text(json.dumps(content), encoding="utf-8")
-    os.replace(beside, path)
+    replace_file(path, json.dumps(content).encode())
 
 
 def look(path: Path) -> dict[str, Any]:

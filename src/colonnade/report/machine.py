@@ -9,7 +9,7 @@ from colonnade.analysis.models import ClassModel
 from colonnade.foundation.schema import Binary
 
 if TYPE_CHECKING:
-    from colonnade.scoring import PublicModel, Scores
+    from colonnade.model import PublicModel, Scores
 
 
 def model_json(public: PublicModel) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
 from colonnade.mechanism.release import Release
+from colonnade.model import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.guard import Guard, Unguarded
@@ -30,7 +31,6 @@ from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan, plan_once
-from colonnade.scoring import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
 from colonnade.study import Source, Study
 from colonnade.transport.in_process import InProcess
 from colonnade.transport.traffic import Traffic

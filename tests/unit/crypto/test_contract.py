@@ -8,7 +8,6 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from product_sessions import ArrayColumns, MakeParty, MakeServer, Relay, Sent, Session, arrays
 from scipy import stats
 
 from colonnade.crypto import plain
@@ -17,6 +16,7 @@ from colonnade.crypto.lattice import product as lattice
 from colonnade.crypto.product import SERVER, ProductSpec, centred
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.randomness import Randomness
+from tests.helpers.product_sessions import ArrayColumns, MakeParty, MakeServer, Relay, Sent, Session, arrays
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from product_sessions import ArrayColumns, Relay, Sent, Session, run
 
 from colonnade.crypto import plain
 from colonnade.crypto.frames import HEADER, pack
@@ -15,6 +14,7 @@ from colonnade.crypto.plain import PlainParty, PlainServer
 from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.foundation.errors import MessageError, ProductError
 from colonnade.foundation.randomness import Randomness
+from tests.helpers.product_sessions import ArrayColumns, Relay, Sent, Session, run
 
 
 def test_a_network_transport_can_see_that_it_must_refuse() -> None:

@@ -1,4 +1,4 @@
-"""A model file, and scores from it: in one place, or across parties, where one of them opens the sum alone."""
+"""A model as a file, and scores by it: of files in one place, or of what one party opened across parties."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from colonnade.analysis.models import ClassModel
 from colonnade.analysis.solve import Model
 from colonnade.data.reading import reason, scan
 from colonnade.data.table import Table, read_table
+from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
 from colonnade.foundation.parts import data_files, local_path
 from colonnade.foundation.schema import Binary, Column, Numeric, Schema, column_to
@@ -26,7 +27,7 @@ from colonnade.mechanism.release import Release, digest, read_sealed, write_seal
 from colonnade.protocol.predict import OpenedScores
 from colonnade.protocol.prediction import Prediction
 
-FORMAT = "colonnade-model/1"
+FORMAT = MODEL_FORMAT
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mechanism.dissection import Block
+from colonnade.mechanism.dissection import Block, dissect, traces
 from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role
+from colonnade.mechanism.objective import exact_objective
 
 Floats = NDArray[np.float64]
 
@@ -116,3 +117,31 @@ class Adversary:
             if value > best[0]:
                 best = (value, z, w)
         return best
+
+
+def random_layout(generator: np.random.Generator) -> Layout:
+    """One to four parties with signed and simplex attributes; the label is either kind."""
+    count = int(generator.integers(1, 5))
+    owner = int(generator.integers(count))
+    parts = []
+    for k in range(count):
+        name = chr(65 + k)
+        for _ in range(int(generator.integers(0, 3)) + (k != owner or count == 1)):
+            levels = 1 if generator.random() < 0.5 else int(generator.integers(2, 4))
+            parts.append((name, Kind.SIGNED if levels == 1 else Kind.SIMPLEX, levels, Role.FEATURE))
+        if k == owner:
+            simplex = generator.random() < 0.7
+            parts.append((name, Kind.SIMPLEX if simplex else Kind.SIGNED, 1 + simplex, Role.LABEL))
+    return layout_from(parts)
+
+
+def weighted(layout: Layout, generator: np.random.Generator) -> tuple[list[tuple[Block, float]], float]:
+    """Blocks of a random release at random rates, and the rate of products inside the label."""
+    full, square = generator.random() < 0.7, generator.random() < 0.3
+    blocks = dissect(exact_objective(layout, products=full, label_square=square))
+    if not full:
+        blocks += traces(layout)
+    out = [(block, float(generator.choice([1.0, 1.0, 0.3, 2.5, 0.05 + generator.random()]))) for block in blocks]
+    inner = layout.attributes[layout.label].kind is Kind.SIMPLEX and square
+    rate = max((r for b, r in out if inner and b.owners == (layout.attributes[layout.label].owner,)), default=0.0)
+    return out, rate

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from colonnade.foundation.canonical import RELEASE_FORMAT
 from colonnade.foundation.errors import StudyError
-from colonnade.mechanism.release import FORMAT
 
-MARK = f'"format":"{FORMAT}"'.encode()
+MARK = f'"format":"{RELEASE_FORMAT}"'.encode()
 MOST_NAMES = 1000
 
 
@@ -41,7 +41,7 @@ class Place:
         assert self.path is not None
         if self.path.is_dir():
             raise StudyError(f"cannot write {self.path}: it is a folder")
-        with _told(self.path):
+        with _tell_os_errors(self.path):
             handle, self._held = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
             os.close(handle)
 
@@ -51,7 +51,7 @@ class Place:
             return
         mask = os.umask(0)
         os.umask(mask)
-        with _told(self.path):
+        with _tell_os_errors(self.path):
             with open(self._held, "wb") as file:
                 file.write(data)
                 file.flush()
@@ -60,7 +60,7 @@ class Place:
             if not self._new:
                 os.replace(self._held, self.path)
             else:
-                self.path = _appear(self._held, self.path, data)
+                self.path = _take_free_name(self._held, self.path, data)
                 os.unlink(self._held)
         self._held = None
 
@@ -100,6 +100,13 @@ def keep_release(path: Path, data: bytes) -> Path:
     return place.path or path
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Put a small file in the place of another at once. It is not synced: for what may be lost with the machine."""
+    beside = path.with_suffix(".part")
+    beside.write_bytes(data)
+    os.replace(beside, path)
+
+
 def holds_release(path: Path) -> bool:
     """Whether a file is a release, whole or damaged."""
     try:
@@ -109,7 +116,7 @@ def holds_release(path: Path) -> bool:
         return False
 
 
-def _appear(held: str, path: Path, data: bytes) -> Path:
+def _take_free_name(held: str, path: Path, data: bytes) -> Path:
     """Give a file that is whole a name that nothing has: a link fails where a rename would replace."""
     for k in range(1, MOST_NAMES):
         name = path if k == 1 else path.with_name(f"{path.stem}-{k}{path.suffix}")
@@ -133,7 +140,7 @@ def _appear(held: str, path: Path, data: bytes) -> Path:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _tell_os_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile
+from colonnade.cli.screen import print_json, stderr
 from colonnade.foundation.errors import StoppedError, StudyError
 from colonnade.foundation.parts import local_path
 
@@ -26,11 +28,10 @@ SCORING = {
 Folder = Annotated[
     Path, typer.Argument(parser=local_path, metavar="FOLDER", help="The organisation's folder, from deploy new.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 
 
-def hang_in(app: typer.Typer) -> None:
-    """Hang these commands into the command line."""
+def add_deployment(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
     app.add_typer(deploy_app, name="deploy", short_help="Folders for the organisations of a study.")
     app.add_typer(server_app, name="server", short_help="The server of a deployed study.")
     app.add_typer(party_app, name="party", short_help="A party of a deployed study.")
@@ -49,7 +50,7 @@ def _deploy() -> None:
 
 @deploy_app.command("new", short_help="Write a folder for each organisation of a study.")
 def deploy_new(
-    study: Annotated[Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file (TOML).")],
+    study: StudyFile,
     out: Annotated[
         Path, typer.Option("--out", "-o", parser=local_path, metavar="DIR", help="Folder to write; new or empty.")
     ],
@@ -63,7 +64,6 @@ def deploy_new(
     from colonnade.flare.deploy import deploy_new as deploy
     from colonnade.flare.deploy import warnings
     from colonnade.flare.provision import Address
-    from colonnade.report.screen import print_json
     from colonnade.study import read_study
 
     folders = deploy(study, out, Address.of(server))
@@ -103,12 +103,7 @@ def _party() -> None:
 @party_app.command("start", short_help="Take part in sessions until stopped.")
 def party_start(
     folder: Folder,
-    approve: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--approve", metavar="DIGEST", help="A plan that a person has approved, by the digest of its terms."
-        ),
-    ] = None,
+    approve: ApprovedPlans = None,
 ) -> None:
     """Take part in sessions of the folder's study until stopped with Ctrl-C; policy and ledger judge each."""
     _require()
@@ -141,7 +136,7 @@ def run(
         str | None,
         typer.Option("--fetch", metavar="SESSION", help="Only fetch the release of an earlier session, by its id."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a release that is there already.")] = False,
+    force: Force = False,
     wait: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for server and parties.")
     ] = 120.0,
@@ -165,10 +160,9 @@ def run(
 def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, fetch: str | None) -> None:
     from colonnade.flare.coordinator import fetch_release, run_session
     from colonnade.flare.site import COORDINATOR, NOT_PRIVATE, read_site
+    from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import read_release
-    from colonnade.report.output import places, release_place
     from colonnade.report.progress import Steps
-    from colonnade.report.screen import print_json, stderr
 
     site = read_site(folder, COORDINATOR)
     with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
@@ -191,14 +185,12 @@ def _run_prediction(folder: Path, wait: float, json: bool) -> None:
     from colonnade.flare.prediction_request import read_prediction_request
     from colonnade.flare.site import COORDINATOR, NOT_PRIVATE, read_site
     from colonnade.report.progress import Steps
-    from colonnade.report.scores import what_is_opened
-    from colonnade.report.screen import print_json, stderr
-    from colonnade.report.text import caution
+    from colonnade.report.text import caution, opened_scores_text
 
     asked = read_prediction_request(read_site(folder, COORDINATOR))
     with Steps(stderr()) as steps:
         account = run_prediction(asked, wait, lambda step, share: steps(SCORING.get(step, step), share))
-    stderr().print(caution(what_is_opened(asked.prediction, account["rows"])))
+    stderr().print(caution(opened_scores_text(asked.prediction, account["rows"])))
     if json:
         known = {key: account[key] for key in ("session", "receiver", "rows", "scores", "seeded", "bytes")}
         print_json({"study": asked.public.study, **known})

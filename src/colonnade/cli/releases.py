@@ -1,4 +1,4 @@
-"""Commands that ask a release for more than its model: tables, rows, models of other columns, components."""
+"""Commands that read a release, at no cost: what it holds, its tables, rows, models and components."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from colonnade.cli.options import Html, Json, ReleaseFile
+from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
-from colonnade.report.screen import print_json, stderr, stdout
 
 if TYPE_CHECKING:
-    from colonnade.analysis.intervals import Intervals
-    from colonnade.analysis.released import Released
-    from colonnade.analysis.solve import Model
     from colonnade.mechanism.release import Release
-
-PATH_RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-PATH_PENALTIES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 
 
 class TaskName(StrEnum):
@@ -39,8 +34,6 @@ class PenaltyName(StrEnum):
     ELASTIC_NET = "elastic-net"
 
 
-ReleaseFile = Annotated[Path, typer.Argument(parser=local_path, metavar="RELEASE", help="Release file that fit wrote.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 Given = Annotated[
     list[str] | None,
     typer.Option("--given", metavar="COLUMN=LEVEL", help="Only records with this level; repeat for more columns."),
@@ -58,10 +51,41 @@ Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gi
 
 def open_release(path: Path) -> Release:
     """The release in a file."""
+    from colonnade.foundation.files import read_whole
     from colonnade.mechanism.release import read_release
-    from colonnade.report.output import read_whole
 
     return read_release(read_whole(path, "release"))
+
+
+def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
+    """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
+    from colonnade.analysis.intervals import intervals
+    from colonnade.analysis.solve import solve as solved
+    from colonnade.foundation.files import places
+    from colonnade.mechanism.objective import Task
+    from colonnade.model import publish
+    from colonnade.report.certainty import intervals_json, intervals_report
+    from colonnade.report.machine import model_json
+    from colonnade.report.pages import release_html
+    from colonnade.report.text import flaws, model_report, plan_report, provenance_report
+
+    opened = open_release(release)
+    with places(html) as (page,):
+        if html is not None:
+            page.write(release_html(opened))
+    public = publish(opened, solved(opened.moments(), Task(opened.plan["task"])))
+    sure = intervals(opened.moments(), Task(opened.plan["task"]))
+    if json:
+        known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
+        found = {**model_json(public), **intervals_json(sure)}
+        content = {**opened.plan, **found, "provenance": known, "digest": public.release}
+        print_json({**content, "label": public.declared, "flaws": flaws(opened.provenance), "release": str(release)})
+        return
+    screen = stdout()
+    screen.print(plan_report(opened.plan, public.declared))
+    screen.print(model_report(public))
+    screen.print(intervals_report(sure))
+    screen.print(provenance_report(opened.provenance))
 
 
 def tables(
@@ -71,17 +95,15 @@ def tables(
         typer.Argument(metavar="[A [B]]", help="One column, or two for their cross table; all if none."),
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print lines of comma-separated values and nothing else.")] = False,
-    html: Annotated[
-        Path | None, typer.Option("--html", parser=local_path, metavar="FILE", help="Page to write, readable offline.")
-    ] = None,
+    html: Html = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Show margins and cross tables across organisations, denoised, with 95% intervals. It costs no privacy."""
     from colonnade.analysis.released import Released
     from colonnade.analysis.tables import Tables
-    from colonnade.report.commands import tables_html
-    from colonnade.report.output import places
+    from colonnade.foundation.files import places
+    from colonnade.report.pages import tables_html
     from colonnade.report.tables import tables_csv, tables_json, tables_text
 
     names = columns or []
@@ -121,7 +143,7 @@ def synthesize(
     from colonnade.analysis.synthesis import fit_release
     from colonnade.analysis.synthesis import synthesize as drawn
     from colonnade.analysis.tables import Tables
-    from colonnade.report.output import places
+    from colonnade.foundation.files import places
     from colonnade.report.rows import rows_file
     from colonnade.report.text import caution, flaws
 
@@ -202,19 +224,20 @@ def solve(
     json: Json = False,
 ) -> None:
     """Compute another model from a release. It costs no privacy."""
+    from colonnade.analysis.request import ModelRequest
+    from colonnade.foundation.files import places
+    from colonnade.model import publish, write_model
     from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.machine import model_json
-    from colonnade.report.output import places
     from colonnade.report.text import caution, flaws, model_report, path_table
-    from colonnade.scoring import publish, write_model
 
     if path and (ridge is not None or out is not None or method != "default"):
         raise typer.BadParameter("--path goes without --ridge, --method and --out")
     opened = open_release(release)
-    columns = None if features is None else [f.strip() for f in features.split(",")]
-    asked = _Asked(opened, task, label, columns, given or [], penalty, method, seed)
+    columns = None if features is None else tuple(f.strip() for f in features.split(","))
+    wanted = ModelRequest(opened, task and task.value, label, columns, tuple(given or ()), penalty.value, method, seed)
     if path:
-        models = [publish(opened, m) for m in asked.path()]
+        models = [publish(opened, m) for m in wanted.path()]
         if json:
             study = opened.plan["study"]
             print_json({"study": study, "task": models[0].model.task, "path": [model_json(m) for m in models]})
@@ -222,9 +245,9 @@ def solve(
             stdout().print(path_table(models))
         return
     with places(out) as (file,):
-        public = publish(opened, asked.model(ridge))
+        public = publish(opened, wanted.model(ridge))
         file.write(write_model(public))
-    sure = asked.intervals()
+    sure = wanted.intervals()
     if json:
         known = {"study": opened.plan["study"], "n": opened.n, **model_json(public)}
         found = {} if sure is None else intervals_json(sure)
@@ -237,84 +260,6 @@ def solve(
         stderr().print(caution(note))
     if out is not None:
         stdout().print(f"Model written to {out}.")
-
-
-class _Asked:
-    """One question for a model, answered from moments alone where that suffices, else from rows and tables."""
-
-    def __init__(
-        self,
-        release: Release,
-        task: TaskName | None,
-        label: str | None,
-        features: list[str] | None,
-        given: list[str],
-        penalty: PenaltyName,
-        method: str,
-        seed: int,
-    ) -> None:
-        self.release, self.features, self.given, self.seed = release, features, given, seed
-        self.label, self.penalty, self.method = label, penalty, method
-        self.task = str(task or self._fitting_task())
-        self.simple = self.task in ("linear", "logistic") and not given and penalty is PenaltyName.RIDGE
-        if not self.simple and method != "default":
-            raise StudyError(f"method {method} goes with linear and logistic models of all records and a ridge")
-
-    def _fitting_task(self) -> str:
-        """The study's task, or several classes where the label has them."""
-        if self.label is not None:
-            for attribute in self.release.layout.attributes:
-                known = (attribute.name, attribute.name.removeprefix(f"{attribute.owner}."))
-                if self.label in known and attribute.size > 2:
-                    return "multinomial"
-        return str(self.release.plan["task"])
-
-    def model(self, strength: float | None) -> Model:
-        if self.simple:
-            from colonnade.analysis.solve import solve
-            from colonnade.mechanism.objective import Task
-
-            moments = self.release.moments()
-            return solve(
-                moments, Task(self.task), method=self.method, ridge=strength, features=self.features, label=self.label
-            )
-        return self._answers([strength])[0]
-
-    def intervals(self) -> Intervals | None:
-        """How sure the coefficients are; None for models that have no intervals."""
-        if not self.simple:
-            return None
-        from colonnade.analysis.intervals import intervals
-        from colonnade.mechanism.objective import Task
-
-        return intervals(self.release.moments(), Task(self.task), features=self.features, label=self.label)
-
-    def path(self) -> list[Model]:
-        if self.simple:
-            from colonnade.analysis.solve import ridge_path
-            from colonnade.mechanism.objective import Task
-
-            moments = self.release.moments()
-            return list(ridge_path(moments, Task(self.task), PATH_RIDGES, features=self.features, label=self.label))
-        return self._answers(list(PATH_PENALTIES))
-
-    def _answers(self, strengths: list[float | None] | list[float]) -> list[Model]:
-        from colonnade.analysis.models import Question, answer, check_question
-        from colonnade.analysis.released import Released
-        from colonnade.analysis.synthesis import fit_release
-        from colonnade.analysis.tables import Tables
-
-        released = Released(self.release)
-        label = self.label or released.short(released.layout.label)
-        features = None if self.features is None else tuple(self.features)
-        questions = [
-            Question(label, self.task, str(self.penalty), strength, features, tuple(self.given))
-            for strength in strengths
-        ]
-        check_question(released, questions[0])
-        several = len(released.tabular) > 1
-        fitted = fit_release(Tables.of(released), self.seed, released.impossible()) if several else None
-        return [answer(released, question, self.seed, fitted) for question in questions]
 
 
 def components(

@@ -8,7 +8,7 @@ import numpy as np
 
 from colonnade.analysis.models import Question, answer
 from colonnade.analysis.released import Released
-from colonnade.estimators import Floats, VerticalLinearRegression
+from colonnade.estimators.regression import Floats, VerticalLinearRegression
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Numeric
 

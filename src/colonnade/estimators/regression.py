@@ -1,4 +1,4 @@
-"""scikit-learn front door: a vertical regression on one data frame whose columns belong to several parties.
+"""Linear and logistic regression behind the scikit-learn front door, on one data frame of several parties' columns.
 
 All parties run in this process, through the same protocol as anywhere else. Every `fit` is a session of its own and
 spends its whole epsilon: `cross_val_score` with k folds spends k times, `GridSearchCV` once per candidate and fold.
@@ -23,16 +23,24 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.solve import METHODS, Model, solve
 from colonnade.data.table import table_from
+from colonnade.estimators.frames import (
+    classes_of,
+    is_frame,
+    names_by_position,
+    object_array,
+    refuse_dates,
+    series_of,
+    undeclared,
+)
 from colonnade.foundation.errors import DataError, SchemaError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema, column_from
-from colonnade.frames import classes_of, is_frame, names_by_position, object_array, refuse_dates, series_of, undeclared
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
+from colonnade.model import coordinate_names, partial_scores
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import plan_session
 from colonnade.runs import run_unguarded
-from colonnade.scoring import coordinate_names, partial_scores
 from colonnade.study import offer_of
 
 Floats = NDArray[np.float64]
@@ -91,7 +99,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         """Run one session on these records and spend its epsilon."""
         self._check_solver()
-        X, y = self._validated(X, y=y)
+        X, y = self._validate(X, y=y)
         label, target = self._target(y)
         schema, owner = self._declare(label)
         agreement = self._agreement(schema, f"{owner}.{self._label_name}")
@@ -130,7 +138,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
             )
         return out
 
-    def _validated(self, X: Any, **y: Any) -> Any:
+    def _validate(self, X: Any, **y: Any) -> Any:
         """scikit-learn's checks; columns that are not plain numbers are checked against the schema afterwards."""
         fitting = bool(y)
         if fitting:
@@ -300,7 +308,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
     def _score(self, X: Any) -> Floats:
         """The model's value for raw records: the sum of the parties' partial scores."""
         check_is_fitted(self)
-        frame = self._frame(self._validated(X), self.schema_)
+        frame = self._frame(self._validate(X), self.schema_)
         score: Floats = np.full(frame.height, self.model_.intercept)
         for party, columns in self.schema_.parties.items():
             own = {name: column for name, column in columns.items() if name != self._label_name}

@@ -1,4 +1,4 @@
-"""kill -9 of real FLARE processes at each step of a session, then a restart: `python -m tests.network.strikes`.
+"""kill -9 of real FLARE processes at each step of a session, then a restart: `python -m drills.strikes`.
 
 Every site has two processes, the one that was started and the job that it started. The victim is killed when its board
 says that it has come to a step, or told to end ("stop", SIGTERM); then whatever died is started again, a clean session

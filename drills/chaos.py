@@ -3,7 +3,7 @@
 Server and parties are real processes on a Unix socket with ledgers on disk; the victim kills itself at its n-th
 request, before it is sent or after its answer came. Then a clean session runs, and the books are compared with what
 was opened.
-`python -m tests.network.chaos` tries every request of every process; `--every 5` each fifth.
+`python -m drills.chaos` tries every request of every process; `--every 5` each fifth.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
+from colonnade.transport.hub import Hub
+from colonnade.transport.member import Member
+
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import Ledger
 from colonnade.data.table import read_table
@@ -28,11 +31,9 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.study import Study
-from colonnade.transport.hub import Hub
 from colonnade.transport.journal import OPENED, Journal
-from colonnade.transport.member import Member
 from colonnade.transport.wire import Patience, Pull, Push, Unreachable, decode_item, decode_request
-from tests.network.wires import PARTIES, guard, write_study
+from tests.helpers.wires import PARTIES, guard, write_study
 
 PATIENCE = Patience(join=15.0, silence=1.0, beat=0.1, poll=0.2, farewell=2.0)
 CALM = Patience(join=60.0, silence=30.0, beat=0.1, poll=0.2, farewell=5.0)

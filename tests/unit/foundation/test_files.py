@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.files import Place, keep_release, places, release_place
 from colonnade.mechanism.release import FORMAT, write_sealed
-from colonnade.report.output import Place, keep_release, places, release_place
 
 RELEASE = write_sealed({"format": FORMAT, "blocks": []})
 
@@ -95,7 +95,8 @@ def test_only_force_replaces_a_release(tmp_path: Path) -> None:
 def test_a_run_across_machines_starts_nothing_where_its_release_cannot_lie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from colonnade.flare import commands, coordinator, site
+    from colonnade.cli import deployment
+    from colonnade.flare import coordinator, site
 
     def start(*_: Any) -> None:
         raise AssertionError("a session was started")
@@ -105,9 +106,9 @@ def test_a_run_across_machines_starts_nothing_where_its_release_cannot_lie(
     out = tmp_path / "r.json"
     out.write_bytes(RELEASE)
     with pytest.raises(StudyError, match="unless --force is given"):
-        commands.run(tmp_path, out)
+        deployment.run(tmp_path, out)
     with pytest.raises(AssertionError, match="a session was started"):
-        commands.run(tmp_path, out, force=True)
+        deployment.run(tmp_path, out, force=True)
     assert out.read_bytes() == RELEASE and names(tmp_path) == ["r.json"]
 
 

@@ -1,6 +1,6 @@
 """What signatures cost: CPU of one session's statements for K parties, with the kind of keys that a deployment has.
 
-python -m tests.network.signing_cost [K]
+python -m drills.signing_cost [K]
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from pathlib import Path
 from time import process_time
 
 from colonnade.transport.vouching import ALIGNMENT, SESSION, Vouching
+
 from colonnade.transport.wire import Vouch
-from tests.network.authority import Authority, as_deployed
+from tests.helpers.authority import Authority, as_deployed
 
 HASHED = 1 << 26
 

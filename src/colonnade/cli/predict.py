@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from colonnade.cli.options import Json
+from colonnade.cli.screen import print_json, stderr
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
-from colonnade.report.screen import print_json, stderr
 
 if TYPE_CHECKING:
+    from colonnade.model import PublicModel, Scores
     from colonnade.protocol.prediction import Prediction
-    from colonnade.scoring import PublicModel, Scores
     from colonnade.study import Study
 
 
@@ -61,21 +62,19 @@ def predict(
             "--out", parser=local_path, metavar="FILE", help="CSV file to write; standard output if not given."
         ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
-    ] = False,
+    json: Json = False,
 ) -> None:
     """Score records. Each party adds up its own columns, and only the sum over parties is shown: exactly, to one."""
+    from colonnade.foundation.files import places, read_whole
+    from colonnade.model import read_model, score_files
     from colonnade.report.machine import scores_csv
-    from colonnade.report.output import places, read_whole
-    from colonnade.report.text import caution
-    from colonnade.scoring import read_model, score_files
+    from colonnade.report.text import caution, opened_scores_text
 
     if (study is None) != (receiver is None) or (study is None and approve):
         raise typer.BadParameter("--study and --to go together, and --approve goes with them")
     if (study is None and not data) or (study is not None and id_columns):
         raise typer.BadParameter("give files by --data, or a --study, which names its own ids")
-    if out is not None and out.exists() and any(_same(out, text) for text in [str(model), *(data or [])]):
+    if out is not None and out.exists() and any(_is_same_file(out, text) for text in [str(model), *(data or [])]):
         raise StudyError(f"scores must not be written over what they are computed from, got --out {out}")
     public = read_model(read_whole(model, "model"))
     told: dict[str, Any] = {}
@@ -83,9 +82,9 @@ def predict(
         if study is None or receiver is None:
             scores = score_files(public, data or [], id_columns)
         else:
-            scores, prediction = _across(public, study, receiver, data or [], approve or [], not json)
+            scores, prediction = _score_across(public, study, receiver, data or [], approve or [], not json)
             told = {"receiver": receiver, "parties": list(prediction.parties), "exact": True}
-            stderr().print(caution(what_is_opened(prediction, len(scores.values))))
+            stderr().print(caution(opened_scores_text(prediction, len(scores.values))))
         content = scores_csv(public, scores, scores.id_column)
         file.write(content.encode())
     if json:
@@ -99,28 +98,17 @@ def predict(
         stderr().print(f"{len(scores.values):,} scores written to {out}.")
 
 
-def _same(out: Path, text: str) -> bool:
+def _is_same_file(out: Path, text: str) -> bool:
     """Whether a model or a data file, with its party's name before it or not, is the one to write."""
     return any(Path(name).exists() and out.samefile(name) for name in (text, text.partition("=")[2]) if name)
 
 
-def what_is_opened(prediction: Prediction, rows: int) -> str:
-    """Who learns what, in one sentence for each."""
-    to = prediction.receiver
-    others = [party for party in prediction.parties if party != to]
-    whose = f"the part of {others[0]}" if len(others) == 1 else f"the sum of the parts of {', '.join(others)}"
-    return (
-        f"{to} opened the exact score of each of {rows:,} records: it is not differentially private about the record, "
-        f"and {to} can subtract its own part and learn {whose}. Nobody else learns a score."
-    )
-
-
-def _across(
+def _score_across(
     public: PublicModel, path: Path, receiver: str, files: list[str], approved: list[str], may_ask: bool
 ) -> tuple[Scores, Prediction]:
     from colonnade import runs
+    from colonnade.model import prediction_of
     from colonnade.report.progress import Steps
-    from colonnade.scoring import prediction_of
     from colonnade.study import read_study
 
     study = read_study(path)

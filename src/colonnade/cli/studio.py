@@ -22,18 +22,18 @@ def studio(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
 ) -> None:
     """Open a page on this machine to plan a study in, run it, and look at releases and ledgers."""
-    from colonnade.report.commands import require
+    from colonnade.report.pages import require
 
     require("jinja2", "starlette", "uvicorn")
     from colonnade.studio.serve import serve
     from colonnade.studio.workspace import Workspace
 
     folder = Path.cwd() if study is None else study.parent
-    desk = Workspace(folder.absolute())
+    workspace = Workspace(folder.absolute())
     if study is not None:
         if not study.is_file():
             raise StudyError(f"there is no study file {study}")
-        desk.open(study.name)
+        workspace.open(study.name)
 
     def ready(address: str) -> None:
         typer.echo(f"The studio is at {address}")
@@ -41,4 +41,4 @@ def studio(
         if not no_browser:
             typer.launch(address)
 
-    serve(desk, port, ready)
+    serve(workspace, port, ready)

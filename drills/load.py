@@ -1,4 +1,4 @@
-"""250 MB of sealed columns through the server: `python -m tests.network.load` prints each process's peak memory.
+"""250 MB of sealed columns through the server: `python -m drills.load` prints each process's peak memory.
 
 Two parties with wide tables and no alignment, over the real engine with mutual TLS on loopback. Fails above 1 GB.
 """

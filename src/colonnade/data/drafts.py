@@ -15,11 +15,11 @@ import polars as pl
 from colonnade.data.reading import reason, scan
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.shown import OPEN
+from colonnade.foundation.toml import toml_key, toml_value
 
 UNKNOWN = f'"{OPEN}"'
 MOST_LEVELS = 64
 PEEK_ROWS = 1000
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ID = re.compile(r"(^|_)(id|ids|uuid|guid|key)$|^(person|patient|customer|client|user|record|subject)$")
 
 
@@ -34,8 +34,8 @@ def draft_columns(path: Path, party: str | None = None, public: bool = False) ->
         else '# Replace every "?" by what is publicly known of the column, never by what the data shows.',
         "# Kinds are guesses from the header and the types. Leave out columns that the study does not need.",
         f"[party.{name}]",
-        f"data = {toml_text(path.name)}",
-        f"id = {toml_text(ids[0])}  # a guess from the header"
+        f"data = {toml_value(path.name)}",
+        f"id = {toml_value(ids[0])}  # a guess from the header"
         if ids
         else f"id = {UNKNOWN}  # the column that names a person, or leave this line out",
         "",
@@ -78,14 +78,14 @@ def _observed(path: Path, kinds: dict[str, str], ids: list[str]) -> dict[str, st
     for name, series in _series(path, [n for n in kinds if n not in ids]):
         levels = sorted(v for v in series.unique().to_list() if v)
         if len(levels) == 2:
-            out[name] = f'kind = "binary", levels = [{toml_text(levels[0])}, {toml_text(levels[1])}]'
+            out[name] = f'kind = "binary", levels = {toml_value(levels)}'
         elif kinds[name] == "numeric":
             numbers = series.cast(pl.Float64, strict=False).drop_nulls().drop_nans()
             low, high = numbers.min(), numbers.max()
             if isinstance(low, float) and isinstance(high, float) and low < high:
                 out[name] = f'kind = "numeric", low = {_number(low)}, high = {_number(high)}'
         elif 2 < len(levels) <= MOST_LEVELS:
-            out[name] = f'kind = "categorical", levels = [{", ".join(map(toml_text, levels))}]'
+            out[name] = f'kind = "categorical", levels = {toml_value(levels)}'
     return out
 
 
@@ -100,15 +100,4 @@ def _series(path: Path, names: list[str]) -> Iterator[tuple[str, pl.Series]]:
 
 
 def _number(value: float) -> str:
-    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
-
-
-def toml_key(name: str) -> str:
-    """A TOML key, bare where it may be."""
-    return name if _BARE.fullmatch(name) else toml_text(name)
-
-
-def toml_text(value: str) -> str:
-    """A TOML basic string."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04X}" for c in escaped) + '"'
+    return toml_value(int(value) if value.is_integer() and abs(value) < 2**53 else value)
