@@ -21,6 +21,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
+from colonnade.transport.hub import Hub
+from colonnade.transport.member import Member
+
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import Ledger
 from colonnade.data.table import read_table
@@ -28,9 +31,7 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.study import Study
-from colonnade.transport.hub import Hub
 from colonnade.transport.journal import OPENED, Journal
-from colonnade.transport.member import Member
 from colonnade.transport.wire import Patience, Pull, Push, Unreachable, decode_item, decode_request
 from tests.helpers.wires import PARTIES, guard, write_study
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import process_time
 
 from colonnade.transport.vouching import ALIGNMENT, SESSION, Vouching
+
 from colonnade.transport.wire import Vouch
 from tests.helpers.authority import Authority, as_deployed
 

@@ -24,8 +24,8 @@ from colonnade.foundation.schema import Binary, Column, Numeric, Schema, column_
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
+from colonnade.protocol.predict import OpenedScores
 from colonnade.protocol.prediction import Prediction
-from colonnade.transport.scores import Opened
 
 FORMAT = MODEL_FORMAT
 
@@ -272,7 +272,7 @@ def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Predi
     return Prediction(digest_of_model, receiver, {party: needs.get(party, {}) for party in taking})
 
 
-def receivers_scores(public: PublicModel, table: Table, opened: Opened) -> Scores:
+def receivers_scores(public: PublicModel, table: Table, opened: OpenedScores) -> Scores:
     """What the receiver opened, with the ids of its own table."""
     ids = table.ids
     return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, opened.scores))

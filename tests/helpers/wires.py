@@ -8,6 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from colonnade.transport.hub import Hub, Result
+from colonnade.transport.member import Member
+from colonnade.transport.vouching import Voucher
+
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
@@ -17,10 +21,7 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import Release
 from colonnade.study import Study, read_study
-from colonnade.transport.hub import Hub, Result
 from colonnade.transport.journal import Journal
-from colonnade.transport.member import Member
-from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import Patience
 
 STUDY = """[study]

@@ -12,13 +12,14 @@ import typer
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
+from colonnade.flare.score_job import ScoreServerJob
+
 from colonnade.analysis.solve import Model
 from colonnade.cli.deployment import run
 from colonnade.flare.coordinator import Job, write_job
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.prediction_request import PredictionRequest, read_prediction_request
 from colonnade.flare.provision import SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, Address
-from colonnade.flare.score_job import ScoreServerJob
 from colonnade.flare.server_job import job_name
 from colonnade.flare.site import read_site
 from colonnade.flare.status import StatusFile

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from colonnade.transport.score_hub import Handed, ScoreHub
+from colonnade.transport.score_member import ScoreMember
+from colonnade.transport.scores import Opened
+from colonnade.transport.vouching import Voucher
 
 from colonnade.analysis.solve import Model
 from colonnade.consent.entries import EntryKind
@@ -22,10 +26,6 @@ from colonnade.protocol.prediction import Consent, Prediction
 from colonnade.runs import score_across
 from colonnade.study import Study
 from colonnade.transport.journal import Journal
-from colonnade.transport.score_hub import Handed, ScoreHub
-from colonnade.transport.score_member import ScoreMember
-from colonnade.transport.scores import Opened
-from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import (
     Mail,
     Patience,

@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from colonnade.transport.hub import Hub
+from colonnade.transport.vouching import LABEL, MASK_KEY, PASSED, Voucher, Vouching, statement
 
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
@@ -23,8 +25,6 @@ from colonnade.mechanism.release import write_release
 from colonnade.protocol.messages import Envelope, Masked, ParcelBody, Proposal, Step, body_of, encode_body
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.study import Study
-from colonnade.transport.hub import Hub
-from colonnade.transport.vouching import LABEL, MASK_KEY, PASSED, Voucher, Vouching, statement
 from colonnade.transport.wire import Item, Ring, Start, Vouch, decode_item, encode_item
 from tests.helpers.authority import DAY, Authority, as_deployed
 from tests.helpers.wires import PARTIES, Run, Wire, guard, run, write_study

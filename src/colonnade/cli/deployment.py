@@ -221,7 +221,7 @@ def _teller(name: str) -> Callable[[dict[str, Any]], None]:
         if session and job == last[0] and not last[2]:
             typer.echo(f"{name}: job {job[:8]} is session {session[:16]}", err=True)
         if [job, step] != last[:2] and not content.get("done"):
-            names = NAMES if content.get("what") == "a release" else {**NAMES, **SCORING}
+            names = NAMES if content.get("spends", True) else {**NAMES, **SCORING}
             typer.echo(f"{name}: {which}: {names.get(step, 'waiting for the others')}", err=True)
         if content.get("done"):
             mark = "done" if content.get("ok") else f"ended without {content.get('what')}"

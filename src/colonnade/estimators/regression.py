@@ -40,8 +40,8 @@ from colonnade.mechanism.plan import Offer
 from colonnade.model import coordinate_names, partial_scores
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import plan_session
+from colonnade.runs import run_unguarded
 from colonnade.study import offer_of
-from colonnade.transport.embedded import run_embedded
 
 Floats = NDArray[np.float64]
 Declared = Column | Mapping[str, Any]
@@ -109,7 +109,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
             warnings.warn(sentence, UserWarning, stacklevel=2)
         frame = self._frame(X, schema).with_columns(pl.Series(self._label_name, target))
         tables = {party: table_from(party, frame, columns) for party, columns in schema.parties.items()}
-        outcome = run_embedded(agreement, tables, "none", self._randomness())
+        outcome = run_unguarded(agreement, tables, "none", self._randomness())
         self.schema_ = schema
         self.plan_ = outcome.session.describe()
         self.release_ = outcome.release

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from colonnade.consent.guard import ConsentGuard, foresee_scores
 from colonnade.data.table import Table, read_table
 from colonnade.flare.site import PARTY, SITE, Site
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.files import read_whole
 from colonnade.mechanism.moments import Floats
 from colonnade.model import PublicModel, partial_scores, prediction_of, read_model, receivers_scores
-from colonnade.protocol.prediction import Consent, Prediction
+from colonnade.protocol.predict import OpenedScores, prediction_digest
+from colonnade.protocol.prediction import Prediction
 from colonnade.report.machine import scores_csv
-from colonnade.transport.scores import Opened
-from colonnade.transport.study_digest import prediction_digest
 
 
 @dataclass(frozen=True)
@@ -58,27 +56,9 @@ class PredictionRequest:
     def part(self, table: Table) -> Floats:
         return partial_scores(table, self.public.model)
 
-    def csv(self, table: Table, opened: Opened) -> bytes:
+    def csv(self, table: Table, opened: OpenedScores) -> bytes:
         """What the receiver keeps: the same as `predict --study` writes."""
         return scores_csv(self.public, receivers_scores(self.public, table, opened), self.id).encode()
-
-    def consent(self, guard: ConsentGuard | None) -> Consent:
-        """Policy and person, or in a simulation, which has no guard, the policy's rules alone."""
-        if guard is not None:
-            return guard.consent_scores
-        policy, party = self.site.policy(), self.site.party
-        return lambda prediction, rows: foresee_scores(policy, party, prediction)
-
-    def judge(self, guard: ConsentGuard | None) -> None:
-        """What policy and ledger say before ids are matched."""
-        if guard is None:
-            foresee_scores(self.site.policy(), self.site.party, self.prediction)
-        else:
-            guard.foresee_scores(self.prediction, self.aligned)
-
-    def guard(self, guard: ConsentGuard | None) -> ConsentGuard | None:
-        """The same for the records to score, which may be another data set; a simulation has none."""
-        return None if guard is None else replace(guard, data=self.site.data_set(self.data))
 
 
 def read_prediction_request(site: Site) -> PredictionRequest:

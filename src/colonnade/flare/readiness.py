@@ -5,12 +5,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from colonnade.consent.guard import foresee
+from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.policy import check_approvals
 from colonnade.data.table import Table
 from colonnade.flare.site import SITE, Site
 from colonnade.foundation.errors import LedgerError, PolicyError, SiteError
-from colonnade.transport.member import unsettled
 
 
 def try_folder(folder: Path, what: str, mode: int = 0o777) -> None:
@@ -37,12 +36,12 @@ def get_ready(site: Site, approved: list[str]) -> list[str]:
     notes = [told] if (told := clipping(table)) else []
     agreement, aligned = site.study.agreement, site.aligned
     try:
-        if guard is None:
-            foresee(site.policy(), site.party, agreement, table.rows, aligned)
+        if not isinstance(guard, ConsentGuard):
+            guard.foresee(agreement, table.rows, aligned)
         else:
             guard.ledger.try_to_write()
             # What a broken session left is settled by the next one, and may be void.
-            apart = unsettled(guard.ledger, site.party, agreement.name)
+            apart = guard.pending(agreement.name)
             guard.foresee(agreement, table.rows, aligned, apart)
     except (PolicyError, LedgerError) as error:
         if not site.asked.content:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.consent.entries import DataSet
-from colonnade.consent.guard import ConsentGuard
+from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import Policy, read_policy
 from colonnade.data.table import Table, read_table
@@ -16,14 +17,19 @@ from colonnade.foundation.parts import local_path
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN
+from colonnade.foundation.workers import HERE, Workers
 from colonnade.study import Source, Study, read_study
 from colonnade.transport.wire import Patience
+from colonnade.workers import open_workers
 
 SITE, STUDY, POLICY, STATUS = "site.toml", "study.toml", "policy.toml", "status.json"
 STARTUP, LOCAL, SCORES, OUTCOME = "startup", "local", "scores", "outcome.json"
 SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
 LARGEST_SITE = 1 << 20
-SITE_KEYS = ("role", "party", "data", "id", "dataset", "policy", "ledger", "releases", "join", "silence")
+SITE_KEYS = (
+    *("role", "party", "data", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
+    *("workers", "cluster", "device"),
+)
 PREDICTION_KEYS = ("model", "to", "data", "id")
 SEED, APPROVED = "COLONNADE_SEED", "COLONNADE_APPROVED"
 NOT_PRIVATE = "NOT PRIVATE: the noise of this run comes from a known seed; it is a simulation and protects nobody"
@@ -39,7 +45,7 @@ class Site:
     study: Study
     content: Section
     asked: Section
-    """The section [prediction]; network.asked reads it."""
+    """The section [prediction]; `prediction_request` reads it."""
 
     @property
     def name(self) -> str:
@@ -83,13 +89,18 @@ class Site:
         column = self.content.text("id") if "id" in self.content else self.study.sources[self.party].id
         return Source(data, column, policy, ledger)
 
-    def _path(self, key: str) -> Path | None:
-        return self.folder / local_path(self.content.text(key)) if key in self.content else None
+    def open_workers(self) -> AbstractContextManager[Workers]:
+        """Who does this party's block work: by default a thread for each core of its machine."""
+        count = int(self.content.number("workers", 0.0)) if "workers" in self.content else None
+        cluster = self.content.text("cluster") if "cluster" in self.content else None
+        device = self.content.text("device") if "device" in self.content else "cpu"
+        return open_workers(count, cluster, device)
 
-    def table(self) -> Table:
+    def table(self, workers: Workers = HERE) -> Table:
         source = self.source
         assert source.data is not None
-        return read_table(self.party, source.data, self.study.agreement.schema.parties[self.party], source.id)
+        columns = self.study.agreement.schema.parties[self.party]
+        return read_table(self.party, source.data, columns, source.id, workers)
 
     def policy(self) -> Policy:
         path = self.source.policy
@@ -100,7 +111,7 @@ class Site:
             raise PolicyError(f"the policy in {path.name} is for party {policy.party!r}, this folder is {self.party}'s")
         return policy
 
-    def guard(self) -> tuple[ConsentGuard | None, Randomness]:
+    def guard(self) -> tuple[ConsentGuard | PolicyGuard, Randomness]:
         """Who agrees and books, and where noise comes from; a seed must be allowed by the policy, and has no ledger."""
         policy, source = self.policy(), self.source
         seed = os.environ.get(SEED)
@@ -109,7 +120,7 @@ class Site:
                 raise PolicyError(f"{SEED} is set, and the policy of {self.party} does not say simulation = true")
             if source.ledger is not None:
                 raise PolicyError(f"{SEED} is set, and no ledger can book the noise of a simulation: {SITE} names one")
-            return None, seeded(seed)
+            return PolicyGuard(self.party, policy), seeded(seed)
         if source.ledger is None or source.data is None:
             raise StudyError(f"{self.folder.name}/{SITE} must name a ledger, outside simulations")
         approved = [a for a in os.environ.get(APPROVED, "").split(",") if a]

@@ -11,6 +11,8 @@ from typing import Any
 
 from colonnade.flare.site import SERVER
 from colonnade.foundation.files import replace_file
+from colonnade.protocol.fit import FIT
+from colonnade.protocol.kinds import Kind
 
 OFTEN = 0.2
 BEFORE_BOOKING = ("wait", "read", "align", "plan")
@@ -37,8 +39,8 @@ class StatusFile:
     path: Path
     job: str
     seeded: bool = False
-    what: str = "a release"
-    """What a session is for."""
+    kind: Kind = FIT
+    """What the session is for."""
     session: str = ""
     """The session's id, as ledgers, releases and the server's journal have it, once it is known."""
     spend: Spend | None = None
@@ -75,7 +77,12 @@ class StatusFile:
 
     def _write(self, content: dict[str, Any]) -> None:
         known = {"job": self.job, "session": self.session, "pid": os.getpid(), "seeded": self.seeded}
-        known |= {"what": self.what, "done": False, "spend": None if self.spend is None else asdict(self.spend)}
+        known |= {
+            "what": self.kind.name,
+            "spends": self.kind.spends,
+            "done": False,
+            "spend": None if self.spend is None else asdict(self.spend),
+        }
         replace_status(self.path, {**known, **content})
 
 
@@ -99,7 +106,7 @@ def unfinished(content: dict[str, Any]) -> bool:
 
 def close_status(path: Path, content: dict[str, Any], role: str) -> dict[str, Any]:
     """The last word on a session whose process ended without one."""
-    if content.get("what") != "a release":
+    if not content.get("spends", True):
         meaning = "the receiver of the scores can say whether it has them"
     elif role == SERVER:
         meaning = "the next session tells parties whether it counts"

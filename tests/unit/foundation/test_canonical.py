@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from colonnade.transport.study_digest import prediction_digest, study_digest
+
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
@@ -15,7 +17,6 @@ from colonnade.mechanism.release import digest, write_sealed
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.session_plan import plan_session
-from colonnade.transport.study_digest import prediction_digest, study_digest
 
 CONTENT = {"zwölf": [1, 2.5, 1e-300, None, True], "a": {"ß": "“x” \x7f\n", "b": -0.0}}
 SCHEMA = Schema(
