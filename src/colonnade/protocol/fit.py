@@ -20,13 +20,14 @@ from colonnade.crypto.product import (
     ServerProduct,
     centred,
 )
+from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.errors import LedgerError, PolicyError, ProtocolError, StudyError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.blocks import NoisyBlock, exact_block, perturb
 from colonnade.mechanism.moments import Layout
-from colonnade.mechanism.release import Release, ReleasedBlock, digest, read_release
+from colonnade.mechanism.release import Release, ReleasedBlock, read_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.guard import Guard
@@ -85,7 +86,7 @@ Keep = Callable[[Release], None]
 
 def study_digest(agreement: Agreement, alignment: str) -> str:
     """Digest of a study's public terms, by which server and parties see at once whether they hold the same."""
-    return digest({"agreement": agreement.to(), "alignment": alignment})
+    return canonical_digest({"agreement": agreement.to(), "alignment": alignment})
 
 
 def best_product(session: SessionPlan, workers: Workers) -> type[PartyProduct]:

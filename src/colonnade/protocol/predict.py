@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.schema import Column
-from colonnade.mechanism.release import digest
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import Kind, Mask, PartyTask, Records, Rows, Seat, ServerTask, matches_ids
@@ -65,7 +65,7 @@ def prediction_digest(prediction: Prediction, alignment: str) -> str:
     """Digest of a prediction's public terms; n is not known before the records are matched."""
     # Parties stand in mask order, which sorted keys would not tell.
     terms = {**prediction.to(), "parties": list(prediction.parties)}
-    return digest({"prediction": terms, "alignment": alignment})
+    return canonical_digest({"prediction": terms, "alignment": alignment})
 
 
 @dataclass
