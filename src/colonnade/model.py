@@ -278,6 +278,25 @@ def receivers_scores(public: PublicModel, table: Table, opened: OpenedScores) ->
     return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, opened.scores))
 
 
+def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> str:
+    """One line for each record: its id, and the probability and level or the value that the model gives it."""
+    if id_column in ("probability", "predicted"):
+        id_column += "_"
+    columns: dict[str, Any] = {} if scores.ids is None or id_column is None else {id_column: list(scores.ids)}
+    if isinstance(public.model, ClassModel):
+        for k, name in enumerate(public.model.classes):
+            columns[f"probability {name}"] = scores.values[:, k]
+        columns["predicted"] = [public.model.classes[k] for k in scores.values.argmax(axis=1)]
+    elif public.model.task == "logistic":
+        _, column, level = public.label
+        no = column.levels[0] if isinstance(column, Binary) and level == column.levels[1] else f"not {level}"
+        columns["probability"] = scores.values
+        columns["predicted"] = [level if p >= 0.5 else no for p in scores.values]
+    else:
+        columns["predicted"] = scores.values
+    return pl.DataFrame(columns).write_csv()
+
+
 def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:
     """Each party's file: as named by "party=path", or the first that has all of the party's columns."""
     named: dict[str, Path] = {}
