@@ -177,7 +177,7 @@ def test_a_party_that_is_asked_again_hands_in_the_same_bytes_and_books_once(seen
     def ask_twice(envelope: Envelope, up: bool) -> tuple[Envelope, ...]:
         if up and envelope.step is Step.SUBMIT:
             answers.setdefault(envelope.sender, []).append(envelope.body)
-            return (envelope,) if len(answers[envelope.sender]) == 1 else ()
+            return (envelope,) if len(answers[envelope.sender]) == 2 else ()
         asked = not up and envelope.step is Step.GO and body_of(envelope, Go).round == SUBMIT
         return (envelope,) * (2 if asked else 1)
 
