@@ -25,8 +25,8 @@ from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.model import PublicModel, write_model
 from colonnade.protocol.codes import Code, code_of
-from colonnade.runs.prediction_request import PredictionRequest, read_prediction_request
-from colonnade.runs.site import read_site
+from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
+from colonnade.sites.site import read_site
 from colonnade.study import Study, read_study
 from tests.helpers.wires import PARTIES, write_study
 

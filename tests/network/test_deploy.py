@@ -34,7 +34,7 @@ from colonnade.flare.provision import (
     Address,
 )
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
-from colonnade.runs.site import SEED, read_site
+from colonnade.sites.site import SEED, read_site
 from colonnade.study import read_study
 from tests.helpers.wires import PARTIES, write_study
 

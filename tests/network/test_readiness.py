@@ -18,8 +18,8 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.composition import charge_of
 from colonnade.runs import run_unguarded
-from colonnade.runs.readiness import clipping, get_ready, try_releases
-from colonnade.runs.site import PARTY, SERVER, Site, read_site
+from colonnade.sites.readiness import clipping, get_ready, try_releases
+from colonnade.sites.site import PARTY, SERVER, Site, read_site
 from colonnade.study import read_study
 from tests.helpers.wires import write_study
 

@@ -89,7 +89,7 @@ def server_start(folder: Folder) -> None:
     """Serve sessions of the folder's study until stopped with Ctrl-C."""
     _require()
     from colonnade.flare.launch import serve
-    from colonnade.runs.site import SERVER, read_site
+    from colonnade.sites.site import SERVER, read_site
 
     site = read_site(folder, SERVER)
     raise typer.Exit(serve(site, _teller("server"), _sayer("server")))
@@ -108,8 +108,8 @@ def party_start(
     """Take part in sessions of the folder's study until stopped with Ctrl-C; policy and ledger judge each."""
     _require()
     from colonnade.flare.launch import take_part
-    from colonnade.runs.readiness import get_ready
-    from colonnade.runs.site import APPROVED, PARTY, read_site
+    from colonnade.sites.readiness import get_ready
+    from colonnade.sites.site import APPROVED, PARTY, read_site
 
     site = read_site(folder, PARTY)
     # Whatever would refuse a session later is said now.
@@ -162,7 +162,7 @@ def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, 
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import read_release
     from colonnade.report.progress import Steps
-    from colonnade.runs.site import COORDINATOR, NOT_PRIVATE, read_site
+    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, read_site
 
     site = read_site(folder, COORDINATOR)
     with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
@@ -184,8 +184,8 @@ def _run_prediction(folder: Path, wait: float, json: bool) -> None:
     from colonnade.flare.coordinator import run_prediction
     from colonnade.report.progress import Steps
     from colonnade.report.text import caution, opened_scores_text
-    from colonnade.runs.prediction_request import read_prediction_request
-    from colonnade.runs.site import COORDINATOR, NOT_PRIVATE, read_site
+    from colonnade.sites.prediction_request import read_prediction_request
+    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, read_site
 
     asked = read_prediction_request(read_site(folder, COORDINATOR))
     with Steps(stderr()) as steps:
@@ -207,7 +207,7 @@ def _sayer(name: str) -> Callable[[str], None]:
 def _teller(name: str) -> Callable[[dict[str, Any]], None]:
     """One line for each step of a session, and the sentence at its end."""
     from colonnade.report.progress import NAMES
-    from colonnade.runs.site import NOT_PRIVATE
+    from colonnade.sites.site import NOT_PRIVATE
 
     last: list[str] = ["", "", ""]
 

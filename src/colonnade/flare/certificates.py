@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from colonnade.flare.provision import Address
 from colonnade.foundation.errors import PolicyError
-from colonnade.runs.site import STARTUP
+from colonnade.sites.site import STARTUP
 
 PROBE_SECONDS = 10.0
 

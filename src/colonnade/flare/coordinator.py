@@ -21,9 +21,9 @@ from colonnade.flare.certificates import check_certificate, probe, server_addres
 from colonnade.flare.provision import COORDINATOR, PARTY_CLASS, SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, SERVER_CLASS
 from colonnade.flare.server_job import COMMAND
 from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
-from colonnade.runs.prediction_request import PredictionRequest
-from colonnade.runs.recipes import RELEASE
-from colonnade.runs.site import OUTCOME, SERVER, Site
+from colonnade.sites.prediction_request import PredictionRequest
+from colonnade.sites.recipes import RELEASE
+from colonnade.sites.site import OUTCOME, SERVER, Site
 
 Watch = Callable[[str, float], None]
 POLL_SECONDS = 1.0

@@ -11,7 +11,7 @@ from colonnade.foundation.toml import toml_section, toml_value
 from colonnade.mechanism.composition import charge_of
 from colonnade.mechanism.plan import View
 from colonnade.protocol.session_plan import TYPICAL_ROWS, SessionPlan
-from colonnade.runs.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
+from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
 from colonnade.study import Study
 
 _HEAD = """# {title}: study {study}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from colonnade.flare.party_job import PartyJob
 from colonnade.flare.server_job import ServerJob
-from colonnade.runs.recipes import FitRecipe, PredictRecipe
+from colonnade.sites.recipes import FitRecipe, PredictRecipe
 
 
 class FitServerJob(ServerJob):

@@ -20,7 +20,7 @@ from colonnade.flare.process import StopSignals, alone, dead
 from colonnade.flare.provision import Address
 from colonnade.flare.status import close_status, look, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError
-from colonnade.runs.site import LOCAL, SERVER, STATUS, Site
+from colonnade.sites.site import LOCAL, SERVER, STATUS, Site
 
 Tell = Callable[[dict[str, Any]], None]
 """Called with what the board says, whenever it says something new."""

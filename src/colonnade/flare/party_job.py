@@ -17,8 +17,8 @@ from colonnade.flare.status import StatusFile
 from colonnade.flare.watched_guard import watched
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.protocol.party import PartyRole, refusal
-from colonnade.runs.recipes import Recipe
-from colonnade.runs.site import NOT_PRIVATE, PARTY, STATUS, read_site
+from colonnade.sites.recipes import Recipe
+from colonnade.sites.site import NOT_PRIVATE, PARTY, STATUS, read_site
 from colonnade.transport.client import Call, Client, send_refusal
 from colonnade.transport.wire import Patience, Unreachable
 

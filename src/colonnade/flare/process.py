@@ -16,7 +16,7 @@ import psutil
 
 from colonnade.flare.status import look, unfinished
 from colonnade.foundation.errors import PolicyError, StoppedError
-from colonnade.runs.site import STATUS
+from colonnade.sites.site import STATUS
 
 RUNNING = ".running"
 """Locked by the process that serves the folder, and holds its number; empty once it is told to stop."""

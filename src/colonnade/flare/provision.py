@@ -20,7 +20,7 @@ from nvflare.lighter.provisioner import Provisioner
 from nvflare.lighter.utils import load_yaml
 
 from colonnade.foundation.errors import StudyError
-from colonnade.runs.site import LOCAL, STARTUP
+from colonnade.sites.site import LOCAL, STARTUP
 
 GONE_SECONDS = 40
 """A site that FLARE has not heard for so long is no longer connected."""

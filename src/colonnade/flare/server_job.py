@@ -20,8 +20,8 @@ from colonnade.flare.process import stands
 from colonnade.flare.status import StatusFile, look
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.protocol.server import ServerRole
-from colonnade.runs.recipes import JobAccount, Recipe
-from colonnade.runs.site import OUTCOME, SERVER, STATUS, read_site, server_randomness
+from colonnade.sites.recipes import JobAccount, Recipe
+from colonnade.sites.site import OUTCOME, SERVER, STATUS, read_site, server_randomness
 from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
 

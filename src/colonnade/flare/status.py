@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.foundation.files import replace_file
-from colonnade.protocol.kinds import Kind
-from colonnade.runs.site import SERVER
+from colonnade.protocol.kinds import SessionKind
+from colonnade.sites.site import SERVER
 
 OFTEN = 0.2
 BEFORE_BOOKING = ("wait", "read", "align", "plan")
@@ -37,7 +37,7 @@ class StatusFile:
 
     path: Path
     job: str
-    kind: Kind
+    kind: SessionKind
     """What the session is for."""
     seeded: bool = False
     session: str = ""

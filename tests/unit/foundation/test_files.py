@@ -97,7 +97,7 @@ def test_a_run_across_machines_starts_nothing_where_its_release_cannot_lie(
 ) -> None:
     from colonnade.cli import deployment
     from colonnade.flare import coordinator
-    from colonnade.runs import site
+    from colonnade.sites import site
 
     def start(*_: Any) -> None:
         raise AssertionError("a session was started")

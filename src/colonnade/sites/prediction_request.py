@@ -12,7 +12,7 @@ from colonnade.mechanism.moments import Floats
 from colonnade.model import PublicModel, partial_scores, prediction_of, read_model, receivers_scores, scores_csv
 from colonnade.protocol.predict import OpenedScores, prediction_digest
 from colonnade.protocol.prediction import Prediction
-from colonnade.runs.site import PARTY, SITE, Site
+from colonnade.sites.site import PARTY, SITE, Site
 
 
 @dataclass(frozen=True)

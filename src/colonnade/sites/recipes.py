@@ -18,12 +18,12 @@ from colonnade.foundation.files import Place, keep_release, places
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.release import Release, write_release
 from colonnade.protocol.fit import FIT, FitParty, FitServer
-from colonnade.protocol.kinds import Kind, PartyTask, ServerTask
+from colonnade.protocol.kinds import PartyTask, ServerTask, SessionKind
 from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
-from colonnade.runs.prediction_request import PredictionRequest, read_prediction_request
-from colonnade.runs.readiness import clipping, try_folder, try_releases
-from colonnade.runs.site import SCORES, Site
+from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
+from colonnade.sites.readiness import clipping, try_folder, try_releases
+from colonnade.sites.site import SCORES, Site
 
 RELEASE = "release.json"
 AnyGuard = ConsentGuard | PolicyGuard
@@ -45,7 +45,7 @@ class JobAccount:
 class Recipe(ABC):
     """One site's part in one session."""
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[SessionKind]
     task: ClassVar[str]
     """What the engine calls it."""
 
