@@ -50,7 +50,7 @@ def table(name: str, aligned: bool) -> Table:
     if not aligned:
         return table_from(name, pl.DataFrame(values), COLUMNS[name])
     ids = [f"p{i}" for i in range(ROWS)]
-    return table_from(name, pl.DataFrame({**values, "id": ids}), COLUMNS[name], "id")
+    return table_from(name, pl.DataFrame(values), COLUMNS[name], ids)
 
 
 @dataclass
