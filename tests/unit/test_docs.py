@@ -153,6 +153,22 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert (document.parent / match["target"]).exists(), f"{name_of(document)} links to {match['target']}"
 
 
+def test_the_index_names_every_page_once() -> None:
+    folder = ROOT / "docs"
+    listed = (folder / "README.md").read_text(encoding="utf-8").partition("## All pages")[2]
+    named = re.findall(r"^\| \[[^]]+\]\(([^)]+)\)", listed, re.MULTILINE)
+    pages = {page.name for page in folder.glob("*.md")} - {"README.md"} | {"decisions/README.md"}
+    assert sorted(named) == sorted(pages)
+
+
+def test_the_glossary_says_each_word_once() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = [word for line in re.findall(r"^- (\*\*[^:]+):", text, re.MULTILINE) for word in line.split(", ")]
+    assert len(words) == len(set(words)) > 60
+    for word in ("release", "block", "coordinate", "guard", "booking", "carrier", "exchange"):
+        assert f"**{word}**" in words
+
+
 _MENTIONED = re.compile(r"(?<![\w/.*{}$-])((?:[\w-]+/|\.\./)*[\w-]+\.(?:md|py))\b(?![\w(])")
 _UNSEEN = re.compile(r"\b[Tt]he design(?:'s|\s+(?:asks|says|wants))\b|\bas (?:first )?designed\b")
 MADE_UP = {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
-from colonnade.foundation.errors import StudyError
+from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
@@ -44,6 +45,8 @@ class Agreement:
         for name, value in (("delta", self.delta), ("collusion", self.collusion)):
             if isinstance(value, bool) or not isinstance(value, int if name == "collusion" else (int, float)):
                 raise StudyError(f"{name} must be a number, got {name}={value!r}")
+        if not -inf < self.delta < inf:
+            raise PrivacyError(f"delta must lie in [0, 1), got delta={self.delta}")
         if not isinstance(self.label, str):
             raise StudyError(f"label must be the name of a column, got label={self.label!r}")
         self.schema.find(self.label)

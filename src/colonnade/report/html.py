@@ -42,7 +42,7 @@ LARGEST_FACTOR = 1e4
 
 
 @dataclass(frozen=True)
-class Row:
+class CoefficientRow:
     """A coefficient as the page shows it."""
 
     feature: str
@@ -237,7 +237,7 @@ def model_context(public: PublicModel) -> dict[str, Any]:
     """A model's coefficients, largest first."""
     model = public.model
     rows = [
-        Row(feature, public.owner(feature)[0], _base(public, feature), value)
+        CoefficientRow(feature, public.owner(feature)[0], _base(public, feature), value)
         for feature, value in sorted(
             zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1])
         )
