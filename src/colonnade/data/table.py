@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.product import Columns
 from colonnade.data.encode import Coding, code_block, corrected
-from colonnade.data.reading import Pieces, block_rows, checked, chosen, counted, told
+from colonnade.data.reading import Pieces, block_rows, check_block, chosen, counted, told
+from colonnade.data.storage import none_clipped
 from colonnade.data.store import Spool, Stored, StoredRows, part, taken
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.parts import data_files, is_parquet
-from colonnade.foundation.schema import Column, Numeric
+from colonnade.foundation.schema import Column
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.moments import Floats, Layout
 
@@ -98,17 +99,7 @@ class Table:
         """Every encoded coordinate of the party by its name, unrounded: what a released model's weights apply to."""
         out: dict[str, NDArray[np.float64]] = {}
         for name, column in self.columns.items():
-            values = part(self.values[name], 0, self.rows)
-            if isinstance(column, Numeric) and not column.bins:
-                out[name] = column.signed(np.asarray(values, dtype=np.float64))
-                continue
-            if isinstance(column, Numeric):
-                levels: Sequence[str] = column.levels_of(name)
-                codes = column.codes(np.asarray(values, dtype=np.float64))
-            else:
-                levels = [f"{name}={v}" for v in column.all_levels]
-                codes = np.asarray(values, dtype=np.int32)
-            out |= {level: (codes == i).astype(np.float64) for i, level in enumerate(levels)}
+            out |= column.encode(name, part(self.values[name], 0, self.rows))
         return out
 
 
@@ -119,7 +110,7 @@ class Unread(Mapping[str, Stored]):
         self._party, self._path, self._columns = party, path, columns
         self._known: dict[str, Stored] | None = None
         self.rows = sum(int(pl.scan_parquet(file).select(pl.len()).collect().item()) for file in data_files(path))
-        self.clipped = {name: 0 for name, column in columns.items() if isinstance(column, Numeric)}
+        self.clipped = none_clipped(columns)
         """Known after the first reading."""
 
     @property
@@ -156,10 +147,10 @@ def read_table(
 ) -> Table:
     """A party's table from a CSV (plain or compressed) or Parquet file, a folder of either, or a pattern of parts."""
     spool = Spool()
-    clipped = {name: 0 for name, column in columns.items() if isinstance(column, Numeric)}
+    clipped = none_clipped(columns)
     pieces = Pieces(party, path, columns, id_column)
     with counted(party, path, columns):
-        for values, outside in workers.map(checked, pieces):
+        for values, outside in workers.map(check_block, pieces):
             spool.append(values)
             for name, count in outside.items():
                 clipped[name] += count
@@ -192,13 +183,13 @@ def table_from(
     for name in columns:
         if name not in frame.columns:
             raise DataError(f"party {party}: there is no column {name!r}")
-    values, clipped = checked(party, frame, columns, 0)
+    values, clipped = check_block(party, frame, columns, 0)
     return Table(party, dict(columns), values, frame.height, ids, clipped)
 
 
 def _coded_frame(
     coding: Coding, party: str, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
 ) -> tuple[NDArray[np.int16], Floats, Floats, dict[str, int]]:
-    values, outside = checked(party, frame, columns, before)
+    values, outside = check_block(party, frame, columns, before)
     inside = {name for name, count in outside.items() if not count}
     return *code_block(coding, values, before, frame.height, inside), outside

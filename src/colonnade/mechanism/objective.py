@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
+from colonnade.foundation.schema import Column, Schema
 from colonnade.mechanism.moments import Attribute, Kind, Layout, Role
 
 Indices = NDArray[np.int64]
@@ -54,9 +54,9 @@ def layout_of(schema: Schema, label: str, task: Task, calibration: Calibration, 
     """
     owner, name = schema.find(label)
     column = schema.parties[owner][name]
-    if task is Task.LOGISTIC and not isinstance(column, Binary):
+    if task is Task.LOGISTIC and column.positive is None:
         raise StudyError(f"the label of a logistic regression must be binary, got column {name}")
-    if task is Task.LINEAR and not (isinstance(column, Numeric) and not column.bins):
+    if task is Task.LINEAR and column.has_levels:
         raise StudyError(f"the label of a linear regression must be numeric without bins, got column {name}")
     attributes: list[Attribute] = []
     for party, columns in schema.parties.items():
@@ -74,24 +74,19 @@ def layout_of(schema: Schema, label: str, task: Task, calibration: Calibration, 
 
 
 def _feature(full: str, party: str, name: str, column: Column, calibration: Calibration) -> list[Attribute]:
-    if isinstance(column, Numeric) and not column.bins:
-        return [Attribute(full, party, Kind.SIGNED, (name,))]
-    if isinstance(column, Numeric):
-        levels = column.levels_of(name)
-    else:
-        levels = tuple(f"{name}={level}" for level in column.all_levels)
-    named = column.drop if isinstance(column, Categorical) else None
-    drop = 0 if named is None else levels.index(f"{name}={named}")
+    names, drop = column.coordinates(name), column.dropped
+    if not column.has_levels:
+        return [Attribute(full, party, Kind.SIGNED, names)]
     if calibration is Calibration.EXACT:
-        return [Attribute(full, party, Kind.SIMPLEX, levels, drop=drop, ordered=isinstance(column, Numeric))]
-    return [Attribute(f"{full}={i}", party, Kind.SIGNED, (level,)) for i, level in enumerate(levels) if i != drop]
+        return [Attribute(full, party, Kind.SIMPLEX, names, drop=drop, ordered=column.ordered)]
+    return [Attribute(f"{full}={i}", party, Kind.SIGNED, (level,)) for i, level in enumerate(names) if i != drop]
 
 
 def _label(full: str, owner: str, name: str, column: Column, split: bool) -> Attribute:
     if not split:
         return Attribute(full, owner, Kind.SIGNED, (name,), Role.LABEL)
-    if isinstance(column, Binary):
-        return Attribute(full, owner, Kind.SIMPLEX, tuple(f"{name}={v}" for v in column.levels), Role.LABEL, drop=0)
+    if column.has_levels:
+        return Attribute(full, owner, Kind.SIMPLEX, column.coordinates(name), Role.LABEL, drop=0)
     return Attribute(full, owner, Kind.SIMPLEX, (f"{name}-", f"{name}+"), Role.LABEL, drop=0)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.schema import Numeric, Schema
+from colonnade.foundation.schema import Schema
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 
@@ -67,8 +67,7 @@ class Agreement:
         for text in pair:
             name, _, level = text.partition("=")
             party, column = self.schema.find(name)
-            declared = self.schema.parties[party][column]
-            if isinstance(declared, Numeric) or level not in declared.all_levels:
+            if level not in self.schema.parties[party][column].all_levels:
                 raise StudyError(f"an impossible pair names declared levels of categories, got {text!r}")
 
     def to(self) -> dict[str, Any]:

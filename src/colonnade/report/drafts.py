@@ -14,6 +14,7 @@ import polars as pl
 
 from colonnade.data.reading import reason, scan
 from colonnade.foundation.errors import DataError
+from colonnade.foundation.schema import KINDS
 from colonnade.foundation.shown import OPEN
 
 UNKNOWN = f'"{OPEN}"'
@@ -49,11 +50,11 @@ def draft_columns(path: Path, party: str | None = None, public: bool = False) ->
 
 
 def _open(kind: str) -> str:
-    if kind == "numeric":
-        return f'kind = "numeric", low = {UNKNOWN}, high = {UNKNOWN}'
-    if kind == "binary":
-        return f'kind = "binary", levels = [{UNKNOWN}, {UNKNOWN}]'
-    return f'kind = "categorical", levels = [{UNKNOWN}]'
+    return ", ".join(f"{key} = {_toml(value)}" for key, value in {"kind": kind, **KINDS[kind].draft()}.items())
+
+
+def _toml(value: str | list[str]) -> str:
+    return toml_text(value) if isinstance(value, str) else f"[{', '.join(map(toml_text, value))}]"
 
 
 def _kinds(path: Path) -> dict[str, str]:

@@ -19,7 +19,6 @@ from colonnade.analysis.released import Released
 from colonnade.analysis.solve import solve
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import ReleaseError
-from colonnade.foundation.schema import Binary, Column, Numeric
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.protocol.agreement import Agreement
@@ -148,7 +147,13 @@ def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any
         "plan": plan,
         "label": f"{owner}.{column}",
         "columns": [
-            {"party": party, "name": name, "kind": kind_of(c), "declared": declared(c), "label": name == column}
+            {
+                "party": party,
+                "name": name,
+                "kind": c.noun,
+                "declared": c.describe(LONGEST_LEVELS),
+                "label": name == column,
+            }
             for party, names in agreement.schema.parties.items()
             for name, c in names.items()
         ],
@@ -176,22 +181,6 @@ def views_of(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     }
     views = VIEWS if several else ("outsider", "server")
     return [{"view": view, "name": VIEWS[view], "who": sees[view][0], "sees": sees[view][1]} for view in views]
-
-
-def kind_of(column: Column) -> str:
-    if isinstance(column, Numeric):
-        return "numeric, binned" if column.bins else "numeric"
-    return "binary" if isinstance(column, Binary) else "categorical"
-
-
-def declared(column: Column) -> str:
-    """The public facts that were declared of a column."""
-    if isinstance(column, Numeric):
-        cuts = f", cut at {', '.join(f'{b:g}' for b in column.bins)}" if column.bins else ""
-        return f"{column.low:g} to {column.high:g}{cuts}"
-    levels = column.all_levels
-    more = f" and {len(levels) - LONGEST_LEVELS} more" if len(levels) > LONGEST_LEVELS else ""
-    return ", ".join(levels[:LONGEST_LEVELS]) + more
 
 
 def epsilon_picture(plan: Mapping[str, Any]) -> Markup:
@@ -283,9 +272,7 @@ def _interval_picture(found: Intervals) -> Markup:
 def _base(public: PublicModel, feature: str) -> str:
     party, name = public.owner(feature)
     column = public.schema.parties[party][name]
-    if isinstance(column, Numeric):
-        return f"{column.low:g} to {column.high:g}" if not column.bins else f"against {column.levels_of(name)[0]}"
-    return f"against {column.levels[0] if isinstance(column, Binary) else column.drop or column.all_levels[0]}"
+    return f"against {column.base(name)}" if column.has_levels else column.describe(LONGEST_LEVELS)
 
 
 def curve_context(agreement: Agreement, rows: int, epsilon: float) -> dict[str, Any]:

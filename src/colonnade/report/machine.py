@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from colonnade.analysis.models import ClassModel
-from colonnade.foundation.schema import Binary
 
 if TYPE_CHECKING:
     from colonnade.scoring import PublicModel, Scores
@@ -48,8 +47,8 @@ def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> st
             columns[f"probability {name}"] = scores.values[:, k]
         columns["predicted"] = [public.model.classes[k] for k in scores.values.argmax(axis=1)]
     elif public.model.task == "logistic":
-        _, column, level = public.label
-        no = column.levels[0] if isinstance(column, Binary) and level == column.levels[1] else f"not {level}"
+        name, column, level = public.label
+        no = column.base(name) if level == column.positive else f"not {level}"
         columns["probability"] = scores.values
         columns["predicted"] = [level if p >= 0.5 else no for p in scores.values]
     else:
