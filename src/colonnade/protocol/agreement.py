@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 
-PRODUCTS = ("lattice", "bgn", "plain")
 RELEASES = ("auto", "full", "trace")
 
 
@@ -35,8 +35,7 @@ class Agreement:
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
 
     def __post_init__(self) -> None:
-        if self.product not in PRODUCTS:
-            raise StudyError(f"product must be one of {', '.join(PRODUCTS)}, got product={self.product!r}")
+        BACKENDS[self.product]
         if self.release not in RELEASES:
             raise StudyError(f"release must be one of {', '.join(RELEASES)}, got release={self.release!r}")
         if not isinstance(self.name, str) or not isinstance(self.label_square, bool):

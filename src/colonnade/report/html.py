@@ -18,6 +18,7 @@ from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import solve
 from colonnade.analysis.tables import Tables
+from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ReleaseError
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
@@ -79,7 +80,7 @@ def environment() -> Environment:
         signed=_signed,
         share=share_text,
     )
-    found.globals.update(style=style())
+    found.globals.update(style=style(), backends=BACKENDS)
     return found
 
 
@@ -171,7 +172,7 @@ def views_of(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     """Who may look, at what; with one party nobody else takes part."""
     pooled = f"the server with {'one party' if plan['collusion'] == 1 else str(plan['collusion']) + ' parties'}"
     several = len(plan["parties"]) > 1
-    clear = plan["product"] == "plain" and several
+    clear = not BACKENDS[plan["product"]].private and several
     hidden = "columns among them in the clear" if clear else "all of them sealed or masked"
     sees = {
         "outsider": ("anyone with the release", "the released numbers and every model made from them"),

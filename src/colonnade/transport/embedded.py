@@ -173,10 +173,8 @@ class _Meter:
 
 
 def _expected_bytes(server: Server) -> float:
-    """A rough size of all parcels: sealed words and submissions."""
+    """The size of all parcels and submissions."""
     session = server.session
     if session is None:
         return 0.0
-    word = {"plain": 2.0, "lattice": session.spec.modulus_bits / 8, "bgn": 200.0}[session.agreement.product]
-    sealed = sum(c.shape[0] for c in session.spec.crosses) * session.rows * word
-    return sealed + 8.0 * session.length * len(session.parties)
+    return float(sum(session.sent.values()))
