@@ -32,7 +32,7 @@ from colonnade.data.table import Table
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
-from colonnade.transport.embedded import run_embedded
+from colonnade.runs import run_unguarded
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def study(case: Case, seed: int) -> tuple[dict[str, Any], Callable[[], float]]:
         party: Table(party, columns, {n: generator.uniform(-1, 1, case.rows) for n in columns}, case.rows)
         for party, columns in schema.items()
     }
-    outcome = run_embedded(agreement, tables, "none")
+    outcome = run_unguarded(agreement, tables, "none")
     figures = {
         "released": outcome.session.released,
         "blocks": len(outcome.session.plan.blocks),

@@ -87,7 +87,7 @@ def run(folder: Path, rows: int, columns: int, parties: int, workers: int | None
     from colonnade.crypto.lattice.product import planned_bytes
     from colonnade.data.table import Table, open_table
     from colonnade.study import study_from
-    from colonnade.transport.embedded import Outcome, run_embedded
+    from colonnade.runs import Outcome, run_unguarded
     from colonnade.workers import open_workers
 
     party = {
@@ -100,7 +100,7 @@ def run(folder: Path, rows: int, columns: int, parties: int, workers: int | None
 
     def timed(made: Callable[[], dict[str, Table]]) -> tuple[float, float, Outcome]:
         cpu, wall = time.process_time(), time.perf_counter()
-        outcome = run_embedded(study.agreement, made(), "none", workers=crew)
+        outcome = run_unguarded(study.agreement, made(), "none", workers=crew)
         return time.process_time() - cpu, time.perf_counter() - wall, outcome
 
     def tables(place: Path) -> dict[str, Table]:

@@ -28,7 +28,7 @@ from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.report.curve import scaled
 from colonnade.study import Study, read_study
-from colonnade.transport.embedded import run_embedded
+from colonnade.runs import run_unguarded
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -70,7 +70,7 @@ def curve() -> None:
         found = []
         for k in range(RUNS):
             terms = scaled(study.agreement, epsilon / (study.agreement.epsilon or 1.0))
-            outcome = run_embedded(terms, tables, "none", Randomness(seed=f"picture {epsilon} {k}".encode()))
+            outcome = run_unguarded(terms, tables, "none", Randomness(seed=f"picture {epsilon} {k}".encode()))
             model = solve(outcome.release.moments(), terms.task)
             features = model.features
             score = model.predict(np.column_stack([encoded[name] for name in features]))

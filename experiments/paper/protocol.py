@@ -1,6 +1,6 @@
 """One replicate of a data set, and our own fit on it through the real protocol: parties, server, messages, noise.
 
-Nothing is computed beside the protocol: a fit is `run_embedded` on the parties' tables, `solve` on the release, and a
+Nothing is computed beside the protocol: a fit is `run_unguarded` on the parties' tables, `solve` on the release, and a
 score on the test rows as `Table.coordinates` encodes them. The product "plain" has the same roles, messages, noise
 shares and masks as "lattice" and is what the mass of the runs uses.
 """
@@ -20,7 +20,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Schema, column_from
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.protocol.agreement import Agreement
-from colonnade.transport.embedded import Outcome, run_embedded
+from colonnade.runs import Outcome, run_unguarded
 from experiments.baselines.scores import with_intercept
 from experiments.data import Dataset, attribute_of, encode, partition, split
 
@@ -132,7 +132,7 @@ class Replicate:
             calibration=terms.calibration,
             product=terms.product,
         )
-        return run_embedded(agreement, tables, "none", Randomness(seed=seed))
+        return run_unguarded(agreement, tables, "none", Randomness(seed=seed))
 
     def fit(self, terms: Terms, seed: bytes) -> Model:
         """The model of one release."""

@@ -20,7 +20,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema, column_from
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
-from colonnade.transport.embedded import run_embedded
+from colonnade.runs import run_unguarded
 from experiments.data import Dataset, adult_hours, cps_wages, encode, partition
 from experiments.data.dataset import categorical, numeric
 from experiments.paper.listing import read
@@ -96,7 +96,7 @@ def measure(key: str, privacy: str, epsilon: float, releases: int) -> Row:
     found = []
     for number in range(releases):
         seed = f"{key} {privacy} {epsilon} {number}".encode()
-        model = solve(run_embedded(agreement, tables, "none", Randomness(seed=seed)).release.moments(), Task.LINEAR)
+        model = solve(run_unguarded(agreement, tables, "none", Randomness(seed=seed)).release.moments(), Task.LINEAR)
         if model.r_squared_interval is not None:
             order = [names.index(feature) for feature in model.features]
             left = y - X[:, order] @ np.array(model.coefficients) - model.intercept

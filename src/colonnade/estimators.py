@@ -31,9 +31,9 @@ from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import plan_session
+from colonnade.runs import run_unguarded
 from colonnade.scoring import partial_scores
 from colonnade.study import offer_of
-from colonnade.transport.embedded import run_embedded
 
 Floats = NDArray[np.float64]
 Declared = Column | Mapping[str, Any]
@@ -101,7 +101,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
             warnings.warn(sentence, UserWarning, stacklevel=2)
         frame = self._frame(X, schema).with_columns(pl.Series(self._label_name, target))
         tables = {party: table_from(party, frame, columns) for party, columns in schema.parties.items()}
-        outcome = run_embedded(agreement, tables, "none", self._randomness())
+        outcome = run_unguarded(agreement, tables, "none", self._randomness())
         self.schema_ = schema
         self.plan_ = outcome.session.describe()
         self.release_ = outcome.release

@@ -5,27 +5,37 @@ The policies and ledgers that the study names are honoured here, whoever calls: 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from colonnade.consent.entries import DataSet
-from colonnade.consent.guard import ConsentGuard, refusing
+from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import check_approvals, read_policy
 from colonnade.data.table import Table, open_table, read_table
-from colonnade.foundation.errors import LedgerError, StudyError
+from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
 from colonnade.mechanism.release import Release
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.fit import FitParty, FitServer
+from colonnade.protocol.guard import Guard, Unguarded
+from colonnade.protocol.kinds import PartyTask, ServerTask, matches_ids
+from colonnade.protocol.party import PartyRole
+from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.prediction import Prediction
-from colonnade.protocol.session_plan import SessionPlan
-from colonnade.scoring import PublicModel, Scores, prediction_of, score_across
+from colonnade.protocol.server import ServerRole
+from colonnade.protocol.session_plan import SessionPlan, plan_once
+from colonnade.scoring import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
 from colonnade.study import Source, Study
-from colonnade.transport.embedded import Outcome, Watch, run_embedded
+from colonnade.transport.in_process import InProcess, Traffic
 
+Watch = Callable[[str, float], None]
+"""Called with a step's name and the share of it that is done."""
 Ask = Callable[[str], bool]
 """Asks a person about a plan."""
 Show = Callable[[str, SessionPlan], None]
@@ -34,6 +44,18 @@ Look = Callable[[Table], None]
 """Is shown each party's own table once it is read, for that party's own eyes."""
 Keep = Callable[[Release], None]
 """Gets the release as soon as it is open, before anything else can go wrong: the budget is spent."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a session in this process leaves behind."""
+
+    release: Release
+    session: SessionPlan
+    traffic: Traffic
+    seconds: Mapping[str, float]
+    unsettled: Mapping[str, str] = field(default_factory=dict)
+    """Parties whose ledger could not note the release, with the reason: there the session stays booked."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +68,14 @@ class FittedStudy:
     """Of the parties that named a policy and a ledger."""
     spent: Mapping[str, Spent]
     """What each of their data sets has spent in all."""
-    unsettled: Mapping[str, str]
-    """Parties whose ledger could not note the release, with the reason: there the session stays booked."""
 
     @property
     def release(self) -> Release:
         return self.outcome.release
+
+    @property
+    def unsettled(self) -> Mapping[str, str]:
+        return self.outcome.unsettled
 
     @property
     def unkept(self) -> list[str]:
@@ -74,34 +98,91 @@ def fit(
     """Run a study on all parties' files and spend its epsilon once; refused before that unless all policies agree."""
     source = Randomness() if randomness is None else randomness
     guards = open_guards(study, approved, ask, seeded=source.seeded)
-    tables = read_tables(study, watch, workers, look)
+    tables: dict[str, Table] = {}
 
-    def consent(party: str, session: SessionPlan) -> None:
-        if show is not None:
-            show(party, session)
-        if party in guards:
-            guards[party].consent(session)
+    def read(name: str) -> Table:
+        tables[name] = _read(study, name, workers)
+        if look is not None:
+            look(tables[name])
+        return tables[name]
 
-    outcome = run_embedded(
+    for name, own in study.sources.items():
+        _place(name, own)
+    names = study.agreement.schema.names
+    outcome = _run_fit(
         study.agreement,
-        tables,
         study.alignment,
+        {name: partial(read, name) for name in names},
+        # A party that names no policy agrees to whatever it wrote into the study.
+        {name: guards.get(name) or Unguarded() for name in names},
         source,
         watch,
-        consent={name: partial(consent, name) for name in tables},
-        workers=workers,
-        guards=guards,
+        {} if show is None else {name: partial(show, name) for name in names},
+        keep,
+        workers,
     )
-    if keep is not None:
-        keep(outcome.release)
-    spent, unsettled = {}, {}
-    for name, guard in guards.items():
-        try:
-            guard.release()
-            spent[name] = guard.spent()
-        except LedgerError as error:
-            unsettled[name] = str(error)
-    return FittedStudy(outcome, tables, guards, spent, unsettled)
+    spent = {name: guard.spent() for name, guard in guards.items() if name not in outcome.unsettled}
+    return FittedStudy(outcome, tables, guards, spent)
+
+
+def run_guarded(
+    agreement: Agreement,
+    tables: Mapping[str, Table],
+    guards: Mapping[str, Guard],
+    alignment: str = "psi",
+    randomness: Randomness | None = None,
+    watch: Watch | None = None,
+    *,
+    keep: Keep | None = None,
+    workers: Workers = HERE,
+) -> Outcome:
+    """One session on tables in memory, every party with its guard; a party without one must be `Unguarded` by name."""
+    missing = [name for name in agreement.schema.names if name not in guards]
+    if missing:
+        raise StudyError(f"every party needs a guard, or Unguarded by name, got none for {missing[0]}")
+    readers = {name: partial(tables.__getitem__, name) for name in agreement.schema.names}
+    source = Randomness() if randomness is None else randomness
+    return _run_fit(agreement, alignment, readers, guards, source, watch, {}, keep, workers)
+
+
+def run_unguarded(
+    agreement: Agreement,
+    tables: Mapping[str, Table],
+    alignment: str = "psi",
+    randomness: Randomness | None = None,
+    watch: Watch | None = None,
+    *,
+    workers: Workers = HERE,
+) -> Outcome:
+    """One session on tables in memory that no policy is asked about and no ledger books: who runs it has all the data.
+
+    Who the `workers` are is not to be seen in the release.
+    """
+    guards = {name: Unguarded() for name in agreement.schema.names}
+    return run_guarded(agreement, tables, guards, alignment, randomness, watch, workers=workers)
+
+
+def _run_fit(
+    agreement: Agreement,
+    alignment: str,
+    readers: Mapping[str, Callable[[], Table]],
+    guards: Mapping[str, Guard],
+    randomness: Randomness,
+    watch: Watch | None,
+    shows: Mapping[str, Callable[[SessionPlan], None]],
+    keep: Keep | None,
+    workers: Workers,
+) -> Outcome:
+    server = FitServer(agreement, alignment, keep=keep)
+    parties = {
+        name: FitParty(name, agreement, alignment, read, guards[name], show=shows.get(name), workers=workers)
+        for name, read in readers.items()
+    }
+    with plan_once():
+        traffic, seconds = carry_in_process(server, parties, randomness, watch)
+    assert server.release is not None and server.session is not None
+    unsettled = {name: party.unsettled for name, party in parties.items() if party.unsettled}
+    return Outcome(server.release, server.session, traffic, seconds, unsettled)
 
 
 def predict(
@@ -119,21 +200,105 @@ def predict(
     prediction = prediction_of(model, study.agreement.schema, receiver)
     sources = {name: _source(study, name, (data or {}).get(name)) for name in prediction.parties}
     guards = _guards(sources, approved, ask)
-    matched = study.alignment != "none" and len(prediction.parties) > 1
-    for name, guard in guards.items():
-        with refusing(name):
-            guard.foresee_scores(prediction, matched)
-    tables = {
-        name: read_table(name, _place(name, sources[name]), columns, sources[name].id)
-        for name, columns in prediction.columns.items()
+
+    def read(name: str) -> Table:
+        return read_table(name, _place(name, sources[name]), prediction.columns[name], sources[name].id)
+
+    readers = {name: partial(read, name) for name in prediction.parties}
+    return (
+        predict_guarded(
+            model,
+            prediction,
+            readers,
+            {name: guards.get(name) or Unguarded() for name in prediction.parties},
+            study.alignment,
+            randomness,
+            watch,
+        ),
+        prediction,
+    )
+
+
+def predict_guarded(
+    model: PublicModel,
+    prediction: Prediction,
+    readers: Mapping[str, Callable[[], Table]],
+    guards: Mapping[str, Guard],
+    alignment: str = "psi",
+    randomness: Randomness | None = None,
+    watch: Watch | None = None,
+) -> Scores:
+    """One prediction on tables that are read when the party is let in, in the order of the receiver's records."""
+    read: dict[str, Table] = {}
+    opened: list[OpenedScores] = []
+
+    def reader(name: str) -> Table:
+        read[name] = readers[name]()
+        return read[name]
+
+    parties = {
+        name: PredictParty(
+            name,
+            prediction,
+            alignment,
+            partial(reader, name),
+            partial(partial_scores, model=model.model),
+            guards[name],
+            model.study,
+            lambda session, scores: opened.append(scores),
+        )
+        for name in prediction.parties
     }
-    for name, guard in guards.items() if matched else ():
-        with refusing(name):
-            guard.align("", f"{model.study} scores", prediction.parties)
-    consent = {name: guard.consent_scores for name, guard in guards.items()}
-    largest = {name: guard.policy.largest_list for name, guard in guards.items()}
-    scores = score_across(model, prediction, tables, study.alignment, randomness, watch, consent, largest)
-    return scores, prediction
+    source = Randomness() if randomness is None else randomness
+    carry_in_process(PredictServer(prediction, alignment), parties, source, watch)
+    return receivers_scores(model, read[prediction.receiver], opened[0])
+
+
+def carry_in_process(
+    server: ServerTask, parties: Mapping[str, PartyTask], randomness: Randomness, watch: Watch | None = None
+) -> tuple[Traffic, Mapping[str, float]]:
+    """A session of any kind in this process; the traffic and the seconds of each step."""
+    clock = _Clock(watch, len(parties))
+    middle = ServerRole(server, randomness, watch=clock.hear_server)
+    roles = {name: PartyRole(task, randomness, watch=partial(clock.hear_party, name)) for name, task in parties.items()}
+    carrier = InProcess(middle, roles)
+    carrier.carry()
+    return carrier.traffic, clock.seconds
+
+
+class _Clock:
+    """Seconds of each step, and what is shown of it: a party's own progress where the server knows of none."""
+
+    def __init__(self, watch: Watch | None, parties: int) -> None:
+        self._watch, self._parties = watch, parties
+        self._shares: dict[str, float] = {}
+        self._step, self._last = "align", time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def hear_party(self, party: str, step: str, share: float) -> None:
+        if step in ("read", "align"):
+            self._count(step)
+            if step == "read":
+                self._show(step, len(self._shares) / self._parties)
+                self._shares.setdefault(party, 0.0)
+            else:
+                self._shares[party] = share
+                self._show(step, sum(self._shares.values()) / self._parties)
+
+    def hear_server(self, step: str, share: float) -> None:
+        if step != "wait":
+            self._count(step)
+            if step != "align":
+                self._show(step, share)
+
+    def _count(self, step: str) -> None:
+        now = time.perf_counter()
+        self.seconds[self._step] = self.seconds.get(self._step, 0.0) + now - self._last
+        self._step, self._last = step, now
+
+    def _show(self, step: str, share: float) -> None:
+        if self._watch is not None:
+            self._watch(step, share)
 
 
 def open_guards(
@@ -146,22 +311,12 @@ def open_guards(
     return _guards(study.sources, approved, ask)
 
 
-def read_tables(
-    study: Study, watch: Watch | None = None, workers: Workers = HERE, look: Look | None = None
-) -> dict[str, Table]:
-    """Every party's table; where rows stay in their files' order, Parquet is read when it is needed."""
-    out = {}
-    for k, (name, source) in enumerate(study.sources.items()):
-        if watch is not None:
-            watch("read", k / len(study.sources))
-        columns = study.agreement.schema.parties[name]
-        if study.alignment == "none" or len(study.sources) == 1:
-            out[name] = open_table(name, _place(name, source), columns, workers)
-        else:
-            out[name] = read_table(name, _place(name, source), columns, source.id, workers)
-        if look is not None:
-            look(out[name])
-    return out
+def _read(study: Study, name: str, workers: Workers) -> Table:
+    """A party's table; where rows stay in their files' order, Parquet is read when it is needed."""
+    source, columns = study.sources[name], study.agreement.schema.parties[name]
+    if matches_ids(study.alignment, study.agreement.schema.names):
+        return read_table(name, _place(name, source), columns, source.id, workers)
+    return open_table(name, _place(name, source), columns, workers)
 
 
 def _guards(sources: Mapping[str, Source], approved: Collection[str], ask: Ask | None) -> dict[str, ConsentGuard]:

@@ -19,14 +19,12 @@ from colonnade.data.reading import reason, scan
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
 from colonnade.foundation.parts import data_files, local_path
-from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Schema, column_to
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
-from colonnade.protocol.prediction import Consent, Prediction
-from colonnade.transport.embedded import Watch
-from colonnade.transport.scores import Opened, score_embedded
+from colonnade.protocol.predict import OpenedScores
+from colonnade.protocol.prediction import Prediction
 
 FORMAT = "colonnade-model/1"
 
@@ -264,31 +262,7 @@ def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Predi
     return Prediction(digest_of_model, receiver, {party: needs.get(party, {}) for party in taking})
 
 
-def score_across(
-    public: PublicModel,
-    prediction: Prediction,
-    tables: Mapping[str, Table],
-    alignment: str,
-    randomness: Randomness | None = None,
-    watch: Watch | None = None,
-    consent: Mapping[str, Consent] | None = None,
-    largest_lists: Mapping[str, int | None] | None = None,
-) -> Scores:
-    """Scores of the records that all parties' tables have in common, in the order of the receiver's."""
-    opened = score_embedded(
-        prediction,
-        tables,
-        lambda table: partial_scores(table, public.model),
-        alignment,
-        randomness,
-        watch,
-        consent,
-        largest_lists,
-    )
-    return receivers_scores(public, tables[prediction.receiver], opened)
-
-
-def receivers_scores(public: PublicModel, table: Table, opened: Opened) -> Scores:
+def receivers_scores(public: PublicModel, table: Table, opened: OpenedScores) -> Scores:
     """What the receiver opened, with the ids of its own table."""
     ids = table.ids
     return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, opened.scores))

@@ -19,8 +19,8 @@ from colonnade.data.table import read_table
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
+from colonnade.runs import Watch, run_unguarded
 from colonnade.study import Study, study_from
-from colonnade.transport.embedded import Watch, run_embedded
 from colonnade.workers import open_workers
 from tests.end_to_end.cli_study import runner, write_study
 
@@ -48,7 +48,7 @@ def release(study: Study, watch: Watch | None = None, **given: object) -> bytes:
             for name, source in study.sources.items()
         }
         seed = Randomness(seed=b"workers")
-        return write_release(run_embedded(study.agreement, tables, "none", seed, watch, workers=workers).release)
+        return write_release(run_unguarded(study.agreement, tables, "none", seed, watch, workers=workers).release)
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.composition import charge_of
+from colonnade.runs import run_unguarded
 from colonnade.study import read_study
-from colonnade.transport.embedded import run_embedded
 from tests.network.wires import write_study
 
 
@@ -143,7 +143,7 @@ def test_a_job_tells_of_clipping_and_of_a_release_that_could_not_be_kept(
         name: read_table(name, bank.parent / f"{name}.csv", columns, "person")
         for name, columns in study.agreement.schema.parties.items()
     }
-    release = run_embedded(study.agreement, tables, study.alignment, Randomness(b"seed")).release
+    release = run_unguarded(study.agreement, tables, study.alignment, Randomness(b"seed")).release
 
     class Played:
         def __init__(self, *arguments: Any, **_: Any) -> None:

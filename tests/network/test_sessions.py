@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from colonnade.transport.hub import Hub
+from colonnade.transport.study_digest import study_digest
 
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
@@ -16,10 +18,8 @@ from colonnade.data.table import read_table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
 from colonnade.protocol.messages import Envelope, Proposal, Step, body_of, encode_body
+from colonnade.runs import run_unguarded
 from colonnade.study import Study
-from colonnade.transport.embedded import run_embedded
-from colonnade.transport.hub import Hub
-from colonnade.transport.study_digest import study_digest
 from colonnade.transport.wire import (
     Entry,
     Mail,
@@ -61,7 +61,7 @@ def embedded(study: Study, seed: bytes) -> bytes:
         name: read_table(name, source.data, study.agreement.schema.parties[name], source.id)  # type: ignore[arg-type]
         for name, source in study.sources.items()
     }
-    return write_release(run_embedded(study.agreement, tables, study.alignment, Randomness(seed)).release)
+    return write_release(run_unguarded(study.agreement, tables, study.alignment, Randomness(seed)).release)
 
 
 def opened(out: Run) -> set[bytes]:

@@ -27,7 +27,7 @@ from colonnade.protocol.party import Party
 from colonnade.protocol.party import State as PartyState
 from colonnade.protocol.server import Server
 from colonnade.protocol.server import State as ServerState
-from colonnade.transport.embedded import run_embedded
+from colonnade.runs import run_unguarded
 from colonnade.transport.in_process import InProcess
 
 SECRET = "cap 17.25 of patients.csv"
@@ -123,7 +123,7 @@ def test_a_book_keeps_its_own_sentence_or_the_code() -> None:
     agreement: Agreement = agreement_of(2)
     void: dict[str, str] = {}
     with pytest.raises(LedgerError, match=r"17\.25"):
-        run_embedded(
+        run_unguarded(
             agreement,
             tables_of(agreement),
             "none",

@@ -19,7 +19,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.protocol import party, server
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
-from colonnade.transport.embedded import Outcome, run_embedded
+from colonnade.runs import Outcome, run_unguarded
 
 LABEL = "y"
 
@@ -75,7 +75,7 @@ def test_without_noise_every_k_gives_least_squares_on_the_fixed_point_data(metho
     found = {}
     for K in (1, 2, 4, 8):
         agreement, tables = _study(frame, K, epsilon=1e9)
-        outcome = run_embedded(agreement, tables, "none", Randomness(seed=b"same"))
+        outcome = run_unguarded(agreement, tables, "none", Randomness(seed=b"same"))
         model = solve(outcome.release.moments(), Task.LINEAR, method=method, ridge=0.0)
         assert len(outcome.session.parties) == K
         values = _fixed_point(outcome, tables)
@@ -120,7 +120,7 @@ def _coefficients(frame: pl.DataFrame, K: int, epsilon: float, runs: int) -> NDA
     agreement, tables = _study(frame, K, epsilon)
     rows = []
     for run in range(runs):
-        outcome = run_embedded(agreement, tables, "none", Randomness(seed=f"{K} parties, run {run}".encode()))
+        outcome = run_unguarded(agreement, tables, "none", Randomness(seed=f"{K} parties, run {run}".encode()))
         model = solve(outcome.release.moments(), Task.LINEAR, method="raw", ridge=0.05)
         weights = dict(zip(model.features, model.coefficients, strict=True))
         rows.append([weights[name] for name in sorted(weights)])

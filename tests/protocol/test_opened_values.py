@@ -26,7 +26,7 @@ from colonnade.mechanism.release import Release
 from colonnade.protocol import precision
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
-from colonnade.transport.embedded import run_embedded
+from colonnade.runs import run_unguarded
 
 
 def wide_study(rows: int, width: int, epsilon: float, **terms: Any) -> Study:
@@ -47,7 +47,7 @@ def wide_study(rows: int, width: int, epsilon: float, **terms: Any) -> Study:
 def opened(study: Study) -> Release:
     frame = pl.DataFrame(study.columns)
     tables = {party: table_from(party, frame, own) for party, own in study.agreement.schema.parties.items()}
-    return run_embedded(study.agreement, tables, "none", Randomness(seed=b"wide")).release
+    return run_unguarded(study.agreement, tables, "none", Randomness(seed=b"wide")).release
 
 
 def error_of(study: Study, release: Release) -> float:

@@ -12,7 +12,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
-from colonnade.transport.embedded import run_embedded
+from colonnade.runs import run_unguarded
 
 pytestmark = pytest.mark.statistical
 TRIALS = 40
@@ -62,7 +62,7 @@ def test_never_beyond_the_stated_bound(epsilon: float, delta: float, width: int,
     trivial = np.mean((y[rows:] - y[:rows].mean()) ** 2)
     excess = []
     for seed in range(8):
-        release = run_embedded(agreement, {"P1": table}, "none", Randomness(bytes([seed]))).release
+        release = run_unguarded(agreement, {"P1": table}, "none", Randomness(bytes([seed]))).release
         model = solve(release.moments(), Task.LINEAR)
         weights = dict(zip(model.features, model.coefficients, strict=True))
         predicted = X[rows:] @ np.array([weights[f"x{j}"] for j in range(width)]) + model.intercept

@@ -241,14 +241,14 @@ def test_every_fold_and_candidate_is_a_session(monkeypatch: pytest.MonkeyPatch) 
     X = np.random.default_rng(4).uniform(-1, 1, (200, 2))
     y = X @ [0.5, 0.4]
     sessions: list[str] = []
-    run = estimators.run_embedded
+    run = estimators.run_unguarded
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         outcome = run(*args, **kwargs)
         sessions.append(outcome.session.digest)
         return outcome
 
-    monkeypatch.setattr(estimators, "run_embedded", counted)
+    monkeypatch.setattr(estimators, "run_unguarded", counted)
     model = VerticalLinearRegression(epsilon=1000.0, ridge=0.0)
     assert cross_val_score(model, X, y, cv=4).min() > 0.9
     assert len(set(sessions)) == 4
@@ -484,7 +484,7 @@ def test_wrong_settings_are_named_and_nothing_is_spent(
     def spend(*_: Any, **__: Any) -> None:
         raise AssertionError("a session was opened")
 
-    monkeypatch.setattr(estimators, "run_embedded", spend)
+    monkeypatch.setattr(estimators, "run_unguarded", spend)
     frame, rent = _people(30)
     model = _rent(**changed)
     with pytest.raises(error, match=words):

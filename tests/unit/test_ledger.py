@@ -38,7 +38,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan
-from colonnade.transport.embedded import Outcome, run_embedded
+from colonnade.runs import Outcome, run_unguarded
 
 FORK = multiprocessing.get_context("fork")
 DATA = DataSet("bank.csv", "d" * 64)
@@ -538,7 +538,7 @@ def _study(folder: Path, caps: dict[str, Cap], watch: Callable[[str, float], Non
         books[party] = book
     kind = EntryKind.VOID
     try:
-        outcome = run_embedded(AGREEMENT, tables, "none", watch=watch, book=books)
+        outcome = run_unguarded(AGREEMENT, tables, "none", watch=watch, book=books)
         kind = EntryKind.RELEASED
     finally:
         for party, name in sessions.items():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind
@@ -24,6 +23,57 @@ NOBODY = bytes(32)
 
 
 @dataclass
+class PolicyGuard:
+    """The consent of a simulation: a policy's rules hold, and there is no ledger, for no noise is worth booking."""
+
+    party: str
+    policy: Policy
+
+    @property
+    def largest_list(self) -> int | None:
+        return self.policy.largest_list
+
+    def judge(self, agreement: Agreement, aligned: bool) -> None:
+        """Refuse what the public terms alone decide."""
+        self.policy.check_terms(agreement, self.party)
+
+    def foresee(self, agreement: Agreement, rows: int, aligned: bool) -> None:
+        """Refuse what no number of common records could make right."""
+        foresee(self.policy, self.party, agreement, rows, aligned)
+
+    def consent(self, session: SessionPlan) -> None:
+        """Raise PolicyError unless the policy agrees."""
+        self.policy.check(session, self.party)
+
+    def foresee_scores(self, prediction: Prediction, aligned: bool) -> None:
+        """Raise PolicyError for a prediction that the policy does not allow."""
+        foresee_scores(self.policy, self.party, prediction)
+
+    def consent_scores(self, prediction: Prediction, rows: int) -> None:
+        """The same, now that n is known."""
+        foresee_scores(self.policy, self.party, prediction)
+
+    def pending(self, study: str) -> list[str]:
+        """Nothing is ever booked."""
+        return []
+
+    def settle(self, outcomes: Mapping[str, str]) -> None:
+        """Nothing is ever booked."""
+
+    def align(self, session: str, study: str, parties: Collection[str]) -> None:
+        """No ledger notes the matching."""
+
+    def book(self, session: SessionPlan) -> None:
+        """No ledger books the spend."""
+
+    def release(self) -> None:
+        """Nothing was booked."""
+
+    def void(self, reason: str) -> None:
+        """Nothing was booked."""
+
+
+@dataclass
 class ConsentGuard:
     """One party's side of consent: agrees to a plan, books the spend before it leaves, and settles it afterwards."""
 
@@ -36,6 +86,33 @@ class ConsentGuard:
     ask: Callable[[str], bool] | None = None
     """Asks a person about a plan, where there is one to ask."""
     _booked: str | None = field(default=None, init=False)
+
+    @property
+    def largest_list(self) -> int | None:
+        return self.policy.largest_list
+
+    def judge(self, agreement: Agreement, aligned: bool) -> None:
+        """Refuse, before others hear of this party, what the public terms and the ledger alone decide."""
+        self.policy.check_terms(agreement, self.party)
+        self.ledger.try_to_write()
+        if aligned:
+            self.check_alignments()
+
+    def pending(self, study: str) -> list[str]:
+        """Sessions of a study that were booked and neither released nor void; other studies are not told of."""
+        own = [e for e in self.ledger.entries() if (e.booking.party, e.booking.study) == (self.party, study)]
+        last = {e.booking.session: e.kind for e in own}
+        return [session for session, kind in last.items() if kind is EntryKind.BOOKED]
+
+    def settle(self, outcomes: Mapping[str, str]) -> None:
+        """Note what the server knows of sessions that this party's process did not see end."""
+        for session, outcome in outcomes.items():
+            if outcome == "void":
+                told = "the server says that not all parties had submitted"
+                self.ledger.settle(session, self.party, EntryKind.VOID, told)
+            elif outcome == "opened":
+                told = "the server says that all parties had submitted"
+                self.ledger.settle(session, self.party, EntryKind.RELEASED, told)
 
     def foresee(self, agreement: Agreement, rows: int, aligned: bool, apart: Collection[str] = ()) -> None:
         """Refuse, before ids are matched, what no number of common records could make right.
@@ -167,15 +244,6 @@ def _refusal(room: Callable[[Charge], None], charge: Charge) -> LedgerError | No
     except LedgerError as error:
         return error
     return None
-
-
-@contextmanager
-def refusing(party: str, closing: str = "") -> Iterator[None]:
-    """A refusal of policy, ledger or person as one sentence that says whose it is."""
-    try:
-        yield
-    except (PolicyError, LedgerError) as error:
-        raise type(error)(f"{party} refuses: {error}{closing}") from None
 
 
 def foresee_scores(policy: Policy, party: str, prediction: Prediction) -> None:

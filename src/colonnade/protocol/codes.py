@@ -25,6 +25,9 @@ from colonnade.foundation.errors import (
 class Code(StrEnum):
     """What a refusal or an abort says on the wire."""
 
+    VERSION = "version-differs"
+    TERMS = "study-differs"
+    SEED = "seed-differs"
     PLAN = "plan-differs"
     POLICY = "policy"
     BUDGET = "budget"
@@ -42,6 +45,9 @@ class Code(StrEnum):
 
 
 MEANING: Mapping[Code, str] = {
+    Code.VERSION: "it speaks another version of the protocol than the server",
+    Code.TERMS: "its own files state other terms than the server's",
+    Code.SEED: "server and parties must all be seeded for a simulation, or none",
     Code.PLAN: "the plan cannot be made, or differs from what was declared or computed",
     Code.POLICY: "a rule of a policy does not allow the plan",
     Code.BUDGET: "a ledger has no room for the spend, or cannot be written",

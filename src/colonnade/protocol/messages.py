@@ -16,6 +16,10 @@ from colonnade.mechanism.release import Release, write_release
 from colonnade.protocol.codes import Code
 
 MAGIC = b"CLN1"
+VERSION = 2
+"""Of the conversation: who speaks another is told so, and takes no part."""
+JOINING = "join"
+"""The round between an alignment's and a product's: a party enters the session proper."""
 SUBMIT = "submit"
 """The last round of every session, after the product's own."""
 PIECE = 16 << 20
@@ -26,16 +30,21 @@ LARGEST = (32 << 20) + (1 << 16)
 class Step(StrEnum):
     """What a message is for."""
 
+    HELLO = "hello"
+    WELCOME = "welcome"
+    READY = "ready"
     JOIN = "join"
-    PLAN = "plan"
+    PROPOSAL = "proposal"
     ACCEPT = "accept"
     REFUSE = "refuse"
     GO = "go"
     PARCEL = "parcel"
+    SIGNATURE = "signature"
     DONE = "done"
     SUBMIT = "submit"
     OPENED = "opened"
-    ABORT = "abort"
+    CONFIRM = "confirm"
+    END = "end"
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
@@ -66,6 +75,28 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
             raise MessageError(f"a message of {len(data)} bytes cannot be decoded") from None
 
 
+class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party enters, and asks what became of sessions that it booked and never saw end."""
+
+    version: int
+    terms: str
+    """Digest of the public terms that its own files state."""
+    seeded: bool
+    pending: list[str]
+
+
+class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The ids of the session and of its alignment; of each session that was asked about "void" or "opened"."""
+
+    session: bytes
+    alignment: bytes
+    outcomes: dict[str, str]
+
+
+class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party has read its data and found nothing to refuse."""
+
+
 class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A party's public facts."""
 
@@ -92,10 +123,12 @@ class Refuse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A party does not agree, or cannot go on; its own people alone are told the numbers."""
 
     code: Code
+    phase: str = ""
+    """Where it was, as its people are shown it."""
 
 
 class Go(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The server opens a round of the product, or asks for the submission (round "submit")."""
+    """The server opens a round of the alignment or the product, or asks to join or submit."""
 
     round: str
 
@@ -121,25 +154,60 @@ class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: bytes
 
 
-class Abort(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The session is over without a release, by a party's refusal if `party` names one."""
+class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party's signature for one peer: about its mask key, or about all that it sent to it so far."""
 
-    code: Code
+    about: str
+    value: bytes
+    proof: bytes
+
+
+class Confirm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party has what was opened, and has put it where it stays."""
+
+
+class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The session is over: without a code it went well, otherwise by whom and where it ended."""
+
+    code: Code | None
     party: str
+    phase: str
+    opened: bool
+    """Whether all parties had handed in what was asked of them, so that the session counts as opened."""
 
 
-Body = Join | Proposal | Accept | Refuse | Go | ParcelBody | Done | Piece | Abort
+Body = (
+    Hello
+    | Welcome
+    | Ready
+    | Join
+    | Proposal
+    | Accept
+    | Refuse
+    | Go
+    | ParcelBody
+    | Signature
+    | Done
+    | Piece
+    | Confirm
+    | End
+)
 BODIES: dict[Step, type[Body]] = {
+    Step.HELLO: Hello,
+    Step.WELCOME: Welcome,
+    Step.READY: Ready,
     Step.JOIN: Join,
-    Step.PLAN: Proposal,
+    Step.PROPOSAL: Proposal,
     Step.ACCEPT: Accept,
     Step.REFUSE: Refuse,
     Step.GO: Go,
     Step.PARCEL: ParcelBody,
+    Step.SIGNATURE: Signature,
     Step.DONE: Done,
     Step.SUBMIT: Piece,
     Step.OPENED: Piece,
-    Step.ABORT: Abort,
+    Step.CONFIRM: Confirm,
+    Step.END: End,
 }
 _encoder = msgspec.msgpack.Encoder()
 _envelope_decoder = msgspec.msgpack.Decoder(Envelope)

@@ -1,313 +1,425 @@
-"""A party as a state machine without I/O: envelopes in, envelopes out, nothing exact among them.
-
-state      receives   sends                      next
----------  ---------  -------------------------  ---------
-new                   join                       joined
-joined     plan       accept | refuse            accepted | ended
-accepted   go round   parcels, done              accepted
-accepted   parcel                                accepted
-accepted   go submit  submission                 submitted
-submitted  go submit  the same submission again  submitted
-submitted  opened                                released
-any        abort                                 ended
-any        (an error) refuse                     ended
-"""
+"""A party's role in any session: messages in, messages out, no I/O. Its states are those of `conversation.PARTY`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-import numpy as np
-from numpy.typing import NDArray
-
+from colonnade.crypto.alignment import AlignmentParty
 from colonnade.crypto.masks import MaskKeys
-from colonnade.crypto.product import SERVER, Columns, Contribution, Cross, Integers, PartyProduct
-from colonnade.foundation.errors import ColonnadeError, PolicyError, ProtocolError
-from colonnade.foundation.grid import Grid
+from colonnade.crypto.product import SERVER, Words
+from colonnade.foundation.errors import (
+    ColonnadeError,
+    LedgerError,
+    PolicyError,
+    ProtocolError,
+    StoppedError,
+    StudyError,
+)
+from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Column, column_to
-from colonnade.foundation.workers import HERE, Workers
-from colonnade.mechanism.blocks import NoisyBlock, exact_block, perturb
-from colonnade.mechanism.moments import Layout
-from colonnade.mechanism.release import Release, read_release
-from colonnade.protocol.agreement import Agreement
+from colonnade.foundation.schema import column_to
 from colonnade.protocol.codes import Code, code_of, sentence_of
+from colonnade.protocol.conversation import PARTY, Event, PartyState
+from colonnade.protocol.kinds import PartyTask, Records, Seat, matches_ids
 from colonnade.protocol.messages import (
+    JOINING,
     SUBMIT,
-    Abort,
+    VERSION,
     Accept,
     Assembly,
     Body,
+    Confirm,
     Done,
+    End,
     Envelope,
     Go,
+    Hello,
     Join,
-    Masked,
     ParcelBody,
     Piece,
     Proposal,
+    Ready,
     Refuse,
+    Signature,
     Step,
+    Welcome,
     body_of,
     encode_body,
-    submission,
 )
-from colonnade.protocol.products import party_product
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.protocol.signatures import ALIGNMENT, SESSION, SignedTraffic, Signer
 
-LARGEST_RELEASE = 1 << 32
-GRAM_ROWS = 1 << 15
-NOTHING = Contribution(np.zeros(0, dtype=np.uint64))
-
-
-class State(StrEnum):
-    NEW = "new"
-    JOINED = "joined"
-    ACCEPTED = "accepted"
-    SUBMITTED = "submitted"
-    RELEASED = "released"
-    ENDED = "ended"
-
-
-TRANSITIONS: Mapping[State, frozenset[Step]] = {
-    State.NEW: frozenset(),
-    State.JOINED: frozenset({Step.PLAN, Step.ABORT}),
-    State.ACCEPTED: frozenset({Step.GO, Step.PARCEL, Step.ABORT}),
-    State.SUBMITTED: frozenset({Step.GO, Step.OPENED, Step.ABORT}),
-    State.RELEASED: frozenset(),
-    State.ENDED: frozenset({Step.ABORT}),
+Watch = Callable[[str, float], None]
+"""Called with the name of a phase and the share of it that is done."""
+EVENTS = {
+    Step.WELCOME: Event.WELCOME,
+    Step.PARCEL: Event.PARCEL,
+    Step.SIGNATURE: Event.SIGNATURE,
+    Step.PROPOSAL: Event.PROPOSAL,
+    Step.END: Event.END,
 }
+ENTRY = (Code.VERSION, Code.TERMS, Code.SEED)
+"""Why a party is not let in."""
 
 
-@runtime_checkable
-class Summed(Columns, Protocol):
-    """Columns whose sums of products were formed when they were made."""
-
-    @property
-    def gram(self) -> NDArray[np.float64]: ...
+def _unseen(phase: str, share: float) -> None:
+    """Nobody watches."""
 
 
-Encode = Callable[[Layout, Grid, bytes], Columns]
-"""A party's data on the session's grid, rounded by coins: its coordinates in layout order, as integer columns."""
-Consent = Callable[[SessionPlan], None]
-"""Raises PolicyError or LedgerError to refuse a plan; called before acceptance, and (`book`) before the submission."""
-
-
-def _agree(session: SessionPlan) -> None:
-    """Consent without conditions."""
-
-
-class Party:
-    """One organisation's side of one session."""
+class PartyRole:
+    """One organisation's side of one session; what the session is for is its task's matter."""
 
     def __init__(
-        self,
-        name: str,
-        columns: Mapping[str, Column],
-        rows: int,
-        encode: Encode,
-        randomness: Randomness,
-        consent: Consent = _agree,
-        book: Consent = _agree,
-        workers: Workers = HERE,
+        self, task: PartyTask, randomness: Randomness, signer: Signer | None = None, watch: Watch = _unseen
     ) -> None:
-        self.name = name
-        self.state = State.NEW
-        self._declared = dict(columns)
-        self._rows, self._encode = rows, encode
-        self._randomness, self._workers = randomness, workers
-        self._consent, self._book = consent, book
-        self._keys = MaskKeys(randomness.child("masks"))
-        self._identity = b""
-        self.session: SessionPlan | None = None
-        self.release: Release | None = None
+        self.task, self.name, self.state = task, task.name, PartyState.NEW
+        self.phase, self.share = "wait", 0.0
         self.reason = ""
         """Why the session ended, for this party's own people: others are told a code."""
+        self.end: End | None = None
+        """The server's last word."""
         self.handed_in = False
         """Whether a submission was made: from then on only the server can say that nothing was opened."""
+        self.released = False
+        """Whether what was opened has come."""
+        self.settled = False
+        """Whether the party's books say what became of the session."""
+        self._randomness, self._watch = randomness, watch
+        self._traffic = SignedTraffic(task.name, task.parties, signer)
+        self._identity, self._alignment_id, self._digest = b"", b"", ""
+        self._code: Code | None = None
+        self._records: Records | None = None
+        self._aligner: AlignmentParty | None = None
+        self._keys: MaskKeys | None = None
         self._peers: list[bytes] = []
-        self._product: PartyProduct | None = None
-        self._own: dict[int, NoisyBlock] = {}
+        self._rows, self._moved, self._expected = 0, 0.0, 0.0
         self._submission: list[bytes] = []
-        self._opened = Assembly(LARGEST_RELEASE)
+        self._opened = Assembly(task.largest_opened)
 
-    def join(self, identity: bytes) -> Envelope:
-        """Enter the session with this party's public facts."""
-        if self.state is not State.NEW:
-            raise ProtocolError(f"party {self.name} joins a session once, it is {self.state.value}")
-        self._identity = identity
-        self.state = State.JOINED
-        facts = {name: column_to(column) for name, column in self._declared.items()}
-        return self._to_server(Step.JOIN, Join(facts, self._rows, self._keys.public))
+    @property
+    def over(self) -> bool:
+        """Whether nothing that this party would wait for can come any more."""
+        return self.state in (PartyState.RELEASED, PartyState.ENDED, PartyState.CLOSED)
+
+    @property
+    def identity(self) -> bytes:
+        """The session's id; empty before the server has welcomed this party."""
+        return self._identity
+
+    @property
+    def _aligns(self) -> bool:
+        return matches_ids(self.task.alignment, self.task.parties)
+
+    # What carriers tell.
+
+    def start(self) -> Iterator[Envelope]:
+        """Ask to be let in, unless the public terms alone are refused."""
+        self._advance(Event.START)
+        with self._refusing():
+            self.task.judge()
+            pending = self.task.pending()
+        yield self._to_server(Step.HELLO, Hello(VERSION, self.task.terms, self._randomness.seeded, pending))
 
     def receive(self, envelope: Envelope) -> Iterator[Envelope]:
-        """Answer one message; answers are made lazily, so that rows can stream."""
-        if envelope.session != self._identity:
+        """Answer one message; answers are made lazily, so that rows can stream. What it raises goes to `fault`."""
+        if envelope.session != self._identity and not (envelope.step is Step.WELCOME or not self._identity):
             raise ProtocolError(f"party {self.name} ({self.state.value}) got a message of another session")
-        if envelope.step not in TRANSITIONS[self.state]:
+        event = self._event(envelope)
+        if (self.state, event) not in PARTY:
             raise ProtocolError(f"party {self.name} is {self.state.value} and expects no {envelope.step.value} message")
-        if self.session is not None and envelope.step is not Step.ABORT and envelope.plan != self.session.digest:
-            raise ProtocolError(f"party {self.name} ({self.state.value}) got a message of another plan")
-        match envelope.step:
-            case Step.PLAN:
-                yield from self._consider(body_of(envelope, Proposal))
-            case Step.GO:
-                yield from self._go(body_of(envelope, Go).round)
-            case Step.PARCEL:
-                parcel = body_of(envelope, ParcelBody)
-                self._running().receive(parcel.round, envelope.sender, parcel.payload)
-            case Step.OPENED:
-                whole = self._opened.add(body_of(envelope, Piece))
-                if whole is not None:
-                    self.release = read_release(whole)
-                    self.state = State.RELEASED
-            case Step.ABORT:
-                self._aborted(body_of(envelope, Abort))
+        if self._digest and event is not Event.END and envelope.plan != self._digest:
+            raise ProtocolError(
+                f"party {self.name} ({self.state.value}) got a message of another {self.task.kind.agreed}"
+            )
+        before = self.state
+        self._advance(event)
+        match event:
+            case Event.WELCOME:
+                yield from self._welcome(body_of(envelope, Welcome))
+            case Event.GO_ALIGN | Event.GO_ROUND:
+                yield from self._run_round(body_of(envelope, Go).round, before)
+            case Event.PARCEL:
+                self._take_parcel(envelope, before)
+            case Event.SIGNATURE:
+                self._traffic.take(envelope.sender, body_of(envelope, Signature))
+            case Event.GO_JOIN:
+                yield from self._join()
+            case Event.PROPOSAL:
+                yield self._consider(body_of(envelope, Proposal), envelope.plan)
+            case Event.GO_SUBMIT:
+                yield from self._submit()
+            case Event.PIECE:
+                self._opened.add(body_of(envelope, Piece))
+            case Event.OPENED:
+                yield self._open(body_of(envelope, Piece))
+            case Event.END:
+                self._hear_end(body_of(envelope, End))
 
-    def _consider(self, plan: Proposal) -> Iterator[Envelope]:
-        """Believe no number that can be computed: build the plan again, then ask policy and ledger."""
-        try:
-            session = plan_session(Agreement.of(plan.agreement), plan.rows, self._identity)
-            self._check_mine(session, plan)
-        except ColonnadeError as error:
-            yield self.refuse(error, Code.PLAN)
-            return
-        try:
-            self._consent(session)
-        except ColonnadeError as error:
-            yield self.refuse(error)
-            return
-        self.session = session
-        self._peers = list(plan.mask_keys)
-        self._prepare(session)
-        self.state = State.ACCEPTED
-        yield self._to_server(Step.ACCEPT, Accept(session.digest))
+    def fault(self, error: BaseException) -> list[Envelope]:
+        """This party cannot go on: its own people are told the error, and others a code."""
+        if (self.state, Event.ERROR) not in PARTY:
+            return []
+        self._advance(Event.ERROR)
+        return [self._refuse(error)]
 
-    def refuse(self, error: BaseException, code: Code | None = None) -> Envelope:
-        """End this party's part for an error that its own people are told of, and others by a code alone."""
-        if self.state in (State.NEW, State.RELEASED, State.ENDED):
-            raise ProtocolError(f"party {self.name} is {self.state.value} and has nothing to refuse")
-        self._end()
-        self.reason = str(error) if isinstance(error, ColonnadeError) else f"{type(error).__name__}: {error}"
-        return self._to_server(Step.REFUSE, Refuse(code_of(error) if code is None else code))
+    def stop(self) -> list[Envelope]:
+        """Somebody wants the session ended here."""
+        live = (self.state, Event.ERROR) in PARTY and self.state is not PartyState.RELEASED
+        self._advance(Event.STOP)
+        return [self._refuse(StoppedError("this party was stopped"))] if live else []
 
-    def _aborted(self, abort: Abort) -> None:
-        known = self.session is not None and abort.party in self.session.parties
-        # A party that refused knows more than the answer says.
-        self.reason = self.reason or sentence_of(abort.code, abort.party if known else "")
-        self._end()
+    def lost(self) -> None:
+        """The server is not heard any more."""
+        live = not self.over
+        self._advance(Event.LOST)
+        if live:
+            self.reason = self.reason or "the server was lost"
+            self._void("the server was lost before a submission left")
+            self._forget()
 
-    def _check_mine(self, session: SessionPlan, plan: Proposal) -> None:
-        if self.name not in session.parties or dict(session.agreement.schema.parties[self.name]) != self._declared:
-            raise PolicyError("the plan states other columns than this party declared")
-        if plan.rows != self._rows:
-            raise PolicyError(f"the plan is for n={plan.rows} records, this party aligned {self._rows}")
-        if len(plan.mask_keys) != len(session.parties) or plan.mask_keys[self._index(session)] != self._keys.public:
-            raise PolicyError("the plan lists another mask key than this party sent")
+    # The way in.
 
-    def _index(self, session: SessionPlan) -> int:
-        return session.parties.index(self.name)
+    def _welcome(self, welcome: Welcome) -> Iterator[Envelope]:
+        self._identity, self._alignment_id = welcome.session, welcome.alignment
+        self.task.settle(welcome.outcomes)
+        self._traffic.begin(ALIGNMENT, self._alignment_id, self.task.terms.encode())
+        self._show("read", 0.0)
+        self._records = self.task.read()
+        if self._aligns and self._records.ids is None:
+            raise StudyError(f"party {self.name} has no ids to align by")
+        with self._refusing():
+            self.task.foresee(self._records.rows)
+        if not self._aligns:
+            self._begin_session(b"")
+        self._show("wait", 0.0)
+        yield self._to_server(Step.READY, Ready())
 
-    def _prepare(self, session: SessionPlan) -> None:
-        """All noise of the session is drawn here, once. Alg. 1, lines 4-9 and 12."""
-        columns = self._encode(session.plan.layout, session.grid, self._randomness.child("rounding").bytes(32))
-        noise_source = self._randomness.child("noise")
-        single = [i for i in session.single if session.plan.blocks[i].block.owners == (self.name,)]
-        if single:
-            gram = _gram(columns, session.grid.bound)
-            offset = session.columns_of(self.name).start
-            for i in single:  # Alg. 1, line 5
-                exact = exact_block(session.plan.blocks[i].block, gram, offset)
-                self._own[i] = perturb(exact, session.noise(i).draw(1, noise_source))
-                exact.values.fill(0)
-        vector = np.zeros(session.length - session.cross_start, dtype=np.int64)  # Alg. 1, line 10
-        vector[:] = session.cross_noise.draw(session.plan.shares, noise_source)  # Alg. 1, line 12
-        noise: dict[Cross, Integers] = {}
-        start = 0
-        for cross in session.spec.crosses:
-            stop = start + cross.shape[0] * cross.shape[1]
-            noise[cross] = vector[start:stop].reshape(cross.shape)
-            start = stop
-        if not session.spec.crosses:
-            return
-        # Another machine may lack the compiled loops; the words are the same with and without them.
-        spec = None if self._workers.remote else session.spec
-        product = party_product(session.agreement.product, self._workers.device, spec)
-        self._product = product(session.spec, self._index(session), columns, noise, self._randomness.child("product"))
-        self._product.workers = self._workers
+    def _begin_session(self, common: bytes) -> None:
+        # Who was served another alignment, or other terms, fits nobody's signature from here on.
+        self._traffic.begin(SESSION, self._identity, self.task.terms.encode(), common)
 
-    def _running(self) -> PartyProduct:
-        if self._product is None:
-            raise ProtocolError(f"party {self.name} is {self.state.value} and runs no product")
-        return self._product
+    # Rounds of the alignment, then of the product.
 
-    def _go(self, round: str) -> Iterator[Envelope]:
-        if round == SUBMIT:
-            yield from self._submit()
-            return
-        if self.state is State.SUBMITTED:
-            raise ProtocolError(f"party {self.name} has submitted and takes no further part in round {round}")
-        for parcel in self._running().send(round):  # Alg. 1, line 11
-            yield self._make(parcel.recipient, Step.PARCEL, encode_body(ParcelBody(round, parcel.payload)))
+    def _run_round(self, round: str, before: PartyState) -> Iterator[Envelope]:
+        self._traffic.require_all()
+        aligning = self.state is PartyState.ALIGNING
+        exchange = self._aligning(before) if aligning else self.task
+        self._show("align" if aligning else "products", self._progress())
+        for parcel in exchange.send(round):
+            body = encode_body(ParcelBody(round, parcel.payload))
+            self._traffic.note_sent(parcel.recipient, Step.PARCEL, body)
+            yield self._make(parcel.recipient, Step.PARCEL, body)
+            self._count(len(body))
+        yield from self._sign(self._traffic.sign_rounds())
         yield self._to_server(Step.DONE, Done(round))
 
+    def _take_parcel(self, envelope: Envelope, before: PartyState) -> None:
+        parcel = body_of(envelope, ParcelBody)
+        self._traffic.note_received(envelope.sender, Step.PARCEL, envelope.body)
+        if self.state is not PartyState.ALIGNING:
+            self.task.receive(parcel.round, envelope.sender, parcel.payload)
+            self._count(len(envelope.body))
+            return
+        aligner = self._aligning(before)
+        with self._refusing():
+            aligner.receive(parcel.round, envelope.sender, parcel.payload)
+        if aligner.complete:
+            self._advance(Event.MATCHED)
+            self._begin_session(aligner.common())
+
+    def _aligning(self, before: PartyState) -> AlignmentParty:
+        if not self._aligns:
+            raise ProtocolError(f"party {self.name} has nothing to align, and the server asks for an alignment")
+        if self._aligner is None:
+            assert self._records is not None and self._records.ids is not None and before is PartyState.READY
+            with self._refusing():
+                self.task.note_matching(self._identity.hex())
+            self._show("align", 0.0)
+            self._aligner = AlignmentParty(
+                self._alignment_id,
+                self.task.parties,
+                self.task.parties.index(self.name),
+                self._records.ids,
+                self._randomness.child("alignment").child(f"alignment {self.name}"),
+                lambda done, total: self._show("align", done / max(1, total)),
+                post_quantum=self.task.alignment == HYBRID,
+                largest_list=self.task.largest_list,
+            )
+        return self._aligner
+
+    # The session proper.
+
+    def _join(self) -> Iterator[Envelope]:
+        self._show("plan", 0.0)
+        self._rows = self.task.take(None if self._aligner is None else self._aligner.rows())
+        self._records = self._aligner = None
+        self._keys = MaskKeys(self._own().child("masks"))
+        yield from self._sign(self._traffic.sign_key(self._keys.public))
+        facts = {name: column_to(column) for name, column in self.task.columns.items()}
+        yield self._to_server(Step.JOIN, Join(facts, self._rows, self._keys.public))
+
+    def _own(self) -> Randomness:
+        return self._randomness.child(self.task.label)
+
+    def _consider(self, proposal: Proposal, announced: str) -> Envelope:
+        """Believe no number that can be computed: compare the terms, compute the rest, then ask policy and ledger."""
+        assert self._keys is not None
+        self._show("plan", 0.0)
+        self._traffic.require_keys(self.task.parties, proposal.mask_keys)
+        seat = Seat(self._identity, self.task.parties.index(self.name), announced, self._own())
+        with self._refusing_all(Code.PLAN):
+            self.task.compare(proposal)
+            agreed = self.task.kind.agreed
+            if proposal.rows != self._rows:
+                raise PolicyError(f"the {agreed} is for n={proposal.rows} records, this party aligned {self._rows}")
+            keys = proposal.mask_keys
+            if len(keys) != len(self.task.parties) or keys[seat.index] != self._keys.public:
+                raise PolicyError(
+                    f"the {agreed} must list one mask key for each party, and the one that this party sent"
+                )
+            digest = self.task.agree(proposal, seat)
+        with self._refusing_all():
+            self.task.consent()
+        self._digest, self._peers = digest, list(proposal.mask_keys)
+        self.task.prepare(seat)
+        self._moved, self._expected = 0.0, self.task.expected_bytes
+        return self._to_server(Step.ACCEPT, Accept(digest))
+
     def _submit(self) -> Iterator[Envelope]:
-        """One masked message; asked again, the same bytes again. Alg. 1, lines 8 and 13-15."""
-        session = self.session
-        assert session is not None
-        if self.state is State.ACCEPTED:
-            contribution = self._running().contribute() if session.spec.crosses else NOTHING
-            bits = session.spec.modulus_bits
-            mask = self._keys.mask(self._identity, self._index(session), self._peers, session.length, bits)
-            masked = Masked.of(self._own, session.positions, contribution, mask, bits)
-            mask.fill(0)
-            contribution.vector.fill(0)
-            # The spend is booked, durably, before a byte leaves.
-            self._book(session)
-            self._submission = submission(masked)
-            self._forget()
-            self.state, self.handed_in = State.SUBMITTED, True
+        """One masked message; asked again, the same bytes again. Alg. 1, lines 13-15."""
+        self._traffic.require_all()
+        self._show("submit", 0.5)
+        if not self.handed_in:
+            self._submission = self.task.submit(self._mask)
+            self.handed_in = True
         for body in self._submission:
             yield self._make(SERVER, Step.SUBMIT, body)
+        if not self._submission:
+            yield self._to_server(Step.DONE, Done(SUBMIT))
+
+    def _mask(self, length: int, modulus_bits: int) -> Words:
+        assert self._keys is not None
+        index = self.task.parties.index(self.name)
+        return self._keys.mask(self._identity, index, self._peers, length, modulus_bits)
+
+    def _open(self, piece: Piece) -> Envelope:
+        self._show("open", 0.0)
+        whole = self._opened.add(piece)
+        assert whole is not None
+        self.released = True
+        try:
+            self.task.open(self._identity.hex(), whole)
+        finally:
+            # It was opened, whatever becomes of it here.
+            self._release()
+            self._forget()
+        self._show("open", 1.0)
+        return self._to_server(Step.CONFIRM, Confirm())
+
+    # How it ends.
+
+    def _hear_end(self, end: End) -> None:
+        self.end = end
+        known = end.party in self.task.parties
+        if end.code is not None:
+            self.reason = self.reason or sentence_of(end.code, end.party if known else "")
+        if end.opened:
+            self._release()
+        else:
+            self.handed_in = False
+            self._void(self.reason)
+        self._forget()
+
+    def _refuse(self, error: BaseException) -> Envelope:
+        self.reason = str(error) if isinstance(error, ColonnadeError) else f"{type(error).__name__}: {error}"
+        self._void(self.reason if isinstance(error, ColonnadeError) else type(error).__name__)
+        self._forget()
+        return self._to_server(Step.REFUSE, Refuse(self._code or code_of(error), self.phase))
+
+    def _release(self) -> None:
+        if not self.settled:
+            self.settled = True
+            self.task.release()
+
+    def _void(self, reason: str) -> None:
+        """Nothing that this party handed in can be opened, for there is nothing."""
+        if not self.settled and not self.handed_in:
+            self.settled = True
+            self.task.void(reason)
 
     def _forget(self) -> None:
-        for block in self._own.values():
-            block.values[:] = 0
-        self._own = {}
-        if self._product is not None:
-            self._product.wipe()
-        self._product = None
-
-    def _end(self) -> None:
-        self._forget()
+        self.task.forget()
         self._submission = []
-        self.state = State.ENDED
+        self._aligner = None
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """A refusal of policy, ledger or person as one sentence that says whose it is."""
+        try:
+            yield
+        except (PolicyError, LedgerError) as error:
+            raise type(error)(f"{self.name} refuses: {error}") from None
+
+    @contextmanager
+    def _refusing_all(self, code: Code | None = None) -> Iterator[None]:
+        """The same of any error while a proposal is considered."""
+        try:
+            yield
+        except ColonnadeError as error:
+            self._code = code or code_of(error)
+            raise PolicyError(f"{self.name} refuses: {error}") from None
+
+    # Small things.
+
+    def _event(self, envelope: Envelope) -> Event:
+        match envelope.step:
+            case Step.GO:
+                round = body_of(envelope, Go).round
+                if round in (JOINING, SUBMIT):
+                    return Event.GO_JOIN if round == JOINING else Event.GO_SUBMIT
+                joined = self.state in (PartyState.ACCEPTED, PartyState.SUBMITTED)
+                return Event.GO_ROUND if joined else Event.GO_ALIGN
+            case Step.OPENED:
+                piece = body_of(envelope, Piece)
+                return Event.OPENED if piece.index == piece.count - 1 else Event.PIECE
+            case step if step in EVENTS:
+                return EVENTS[step]
+            case step:
+                raise ProtocolError(f"party {self.name} is {self.state.value} and expects no {step.value} message")
+
+    def _advance(self, event: Event) -> None:
+        try:
+            self.state = PARTY[self.state, event]
+        except KeyError:
+            raise ProtocolError(f"party {self.name} is {self.state.value}, and {event.value} has no place") from None
+
+    def _sign(self, signatures: Iterator[tuple[str, Signature]]) -> Iterator[Envelope]:
+        for peer, signature in signatures:
+            yield self._make(peer, Step.SIGNATURE, encode_body(signature))
+
+    def _count(self, size: int) -> None:
+        self._moved += size
+        if self.phase == "products":
+            self._show("products", self._progress())
+
+    def _progress(self) -> float:
+        return min(1.0, self._moved / self._expected) if self._expected else 0.0
+
+    def _show(self, phase: str, share: float) -> None:
+        self.phase, self.share = phase, share
+        self._watch(phase, share)
 
     def _to_server(self, step: Step, body: Body) -> Envelope:
         return self._make(SERVER, step, encode_body(body))
 
     def _make(self, recipient: str, step: Step, body: bytes) -> Envelope:
-        digest = "" if self.session is None else self.session.digest
-        return Envelope(self._identity, digest, self.name, recipient, step, body)
+        return Envelope(self._identity, self._digest, self.name, recipient, step, body)
 
     def __repr__(self) -> str:
-        return f"Party({self.name!r}, {self.state.value})"
+        return f"PartyRole({self.name!r}, {self.state.value})"
 
 
-def _gram(columns: Columns, bound: int) -> NDArray[np.float64]:
-    """Sums of products of all own columns and of the constant 1, which the grid writes as its bound.
-
-    float64 holds every partial sum exactly: entries are below 2^11, so n may reach 2^31.
-    """
-    if isinstance(columns, Summed):
-        return columns.gram
-    n, width = columns.shape
-    total = np.zeros((width + 1, width + 1))
-    for start in range(0, n, GRAM_ROWS):
-        stop = min(n, start + GRAM_ROWS)
-        block = np.full((stop - start, width + 1), float(bound))
-        block[:, 1:] = columns.rows(start, stop)
-        total += block.T @ block
-    return total
+def refusal(name: str, error: BaseException) -> Envelope:
+    """What a party sends whose own files keep it from even beginning."""
+    code = Code.SITE if isinstance(error, StudyError) else code_of(error)
+    return Envelope(b"", "", name, SERVER, Step.REFUSE, encode_body(Refuse(code, "wait")))

@@ -11,9 +11,8 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.release import write_release
 from colonnade.report.output import Place, places
 from colonnade.report.progress import NAMES
-from colonnade.runs import fit
+from colonnade.runs import Outcome, fit
 from colonnade.study import Study
-from colonnade.transport.embedded import Outcome
 
 
 @dataclass

@@ -1,39 +1,25 @@
-"""All roles in one process: every message is encoded, counted, decoded and delivered at once."""
+"""Carries a conversation in one process: every message is encoded, counted, decoded and delivered at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from colonnade.foundation.errors import PolicyError, ProtocolError
-from colonnade.mechanism.release import Release
-from colonnade.protocol.messages import Envelope, Step
-from colonnade.protocol.party import Party
-from colonnade.protocol.server import Server, State
+from colonnade.foundation.errors import ProtocolError
+from colonnade.protocol.messages import Envelope
+from colonnade.protocol.party import PartyRole
+from colonnade.protocol.server import ServerRole
 
-Progress = Callable[[str, str, int], None]
-"""Called with (step, party, bytes) for every message that a party sends."""
+Wire = Callable[[Envelope, bool], Iterable[Envelope]]
+"""What becomes of a message on its way up to the server or down from it: itself, another, several or none.
 
-
-class Member(Protocol):
-    """A party of a session or of a prediction."""
-
-    reason: str
-
-    def join(self, identity: bytes) -> Envelope: ...
-    def receive(self, envelope: Envelope) -> Iterator[Envelope]: ...
-    def refuse(self, error: BaseException) -> Envelope: ...
+Tests and attackers sit here.
+"""
 
 
-class Middle(Protocol):
-    """The server of a session or of a prediction."""
-
-    identity: bytes
-    state: State
-    reason: str
-
-    def receive(self, envelope: Envelope) -> Iterator[Envelope]: ...
+def pass_on(envelope: Envelope, up: bool) -> Iterable[Envelope]:
+    """The wire as it should be."""
+    return (envelope,)
 
 
 @dataclass
@@ -44,71 +30,79 @@ class Traffic:
     received: dict[str, int]
 
 
-class Carrier:
+class InProcess:
     """Carries messages from party to server and back, depth first, so that row blocks stream."""
 
-    def __init__(self, server: Middle, parties: Mapping[str, Member], progress: Progress | None = None) -> None:
-        self._server, self._parties, self._progress = server, parties, progress
+    def __init__(self, server: ServerRole, parties: Mapping[str, PartyRole], wire: Wire = pass_on) -> None:
+        self._server, self._parties, self._wire = server, parties, wire
         self.traffic = Traffic(dict.fromkeys(parties, 0), dict.fromkeys(parties, 0))
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
 
     def carry(self) -> None:
-        """All of it, from the first join to the end; raises with the reason when a role refused.
+        """All of it, from the first hello to the end; raises the error of the role that could not go on.
 
         All roles' people are one here, so that a party's own sentence is told; the wire has its code alone.
         """
-        for party in self._parties.values():
-            if self._server.state is not State.FAILED:
-                self._to_server(party.join(self._server.identity))
+        try:
+            # All parties judge the terms before anything of the session has happened.
+            for hello in [self._start(party) for party in self._parties.values()]:
+                self._up(hello)
+        except BaseException as error:
+            # Somebody interrupts the run itself: books are settled, and it is told as it is.
+            self._error = self._error or error
+            self._down(self._server.stop())
         if self._error is not None:
             raise self._error
-        if self._server.state is not State.OPENED:
-            raise ProtocolError(
-                self._server.reason or f"the session ended without a release; the server is {self._server.state.value}"
-            )
+        if self._server.failed:
+            raise self._server.error or ProtocolError(self._server.sentence)
+        if not self._server.over:
+            raise ProtocolError(f"the session ended without a last word; the server is {self._server.state.value}")
+
+    def _start(self, party: PartyRole) -> list[Envelope]:
+        if self._error is not None:
+            return []
+        try:
+            return list(party.start())
+        except Exception as error:
+            self._error = error
+            return party.fault(error)
+
+    def _up(self, envelopes: Iterable[Envelope]) -> None:
+        for envelope in envelopes:
+            for passed in self._wire(envelope, True):
+                data = passed.encode()
+                self.traffic.sent[passed.sender] += len(data)
+                self._to_server(Envelope.decode(data))
+
+    def _down(self, envelopes: Iterable[Envelope]) -> None:
+        for envelope in envelopes:
+            for passed in self._wire(envelope, False):
+                data = passed.encode()
+                self.traffic.received[passed.recipient] += len(data)
+                self._to_party(Envelope.decode(data))
 
     def _to_server(self, envelope: Envelope) -> None:
-        data = envelope.encode()
-        self.traffic.sent[envelope.sender] += len(data)
-        if envelope.step is Step.REFUSE and self._error is None:
-            self._error = PolicyError(f"{envelope.sender} refuses: {self._parties[envelope.sender].reason}")
-        if self._progress is not None:
-            self._progress(envelope.step.value, envelope.sender, len(data))
-        for answer in self._server.receive(Envelope.decode(data)):
-            self._to_party(answer)
+        if self._server.over:
+            # Whatever else was on its way has nobody left to hear it.
+            return
+        try:
+            self._down(self._server.receive(envelope))
+        except Exception as error:
+            self._error = self._error or error
+            self._down(self._server.fault(envelope.sender, error))
 
     def _to_party(self, envelope: Envelope) -> None:
-        data = envelope.encode()
-        self.traffic.received[envelope.recipient] += len(data)
         party = self._parties[envelope.recipient]
-        answers = party.receive(Envelope.decode(data))
+        answers = party.receive(envelope)
         while True:
             try:
                 answer = next(answers)
             except StopIteration:
                 return
             except Exception as error:
-                if self._server.state in (State.OPENED, State.FAILED):
-                    raise
-                self._error = error
-                answer = party.refuse(error)
-            self._to_server(answer)
-            if self._server.state is State.FAILED:
-                # Whatever else was on its way has nobody left to hear it.
+                self._error = self._error or error
+                self._up(party.fault(error))
                 return
-
-
-class InProcess(Carrier):
-    """One session's messages, up to its release."""
-
-    _server: Server
-    _parties: Mapping[str, Party]
-
-    def __init__(self, server: Server, parties: Mapping[str, Party], progress: Progress | None = None) -> None:
-        super().__init__(server, parties, progress)
-
-    def run(self) -> Release:
-        """The session's release."""
-        self.carry()
-        assert self._server.release is not None
-        return self._server.release
+            self._up([answer])
+            if self._server.failed:
+                return

@@ -7,25 +7,15 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 
 from colonnade.foundation.errors import ProtocolError
-
-
-class Event(StrEnum):
-    """What happened to a session."""
-
-    STARTED = "started"
-    SUBMITTED = "submitted"
-    OPENED = "opened"
-    ENDED = "ended"
-
+from colonnade.protocol.journal import JournalEvent
 
 VOID, OPENED = "void", "opened"
 
 
-class Journal:
+class FileJournal:
     """Append-only lines, each synced before the next thing happens. Submissions themselves are in memory only."""
 
     def __init__(self, path: Path) -> None:
@@ -42,7 +32,7 @@ class Journal:
                 raise ProtocolError("the server runs one session at a time, and one is running") from None
             yield
 
-    def note(self, session: str, event: Event) -> None:
+    def note(self, session: str, event: JournalEvent) -> None:
         with self.path.open("a", encoding="utf-8") as file:
             # A crash may have left half a line.
             file.write(("" if self._whole() else "\n") + json.dumps({"session": session, "event": event.value}) + "\n")
@@ -69,5 +59,5 @@ class Journal:
                     continue
                 if isinstance(entry, dict) and entry.get("session") in asked:
                     seen.setdefault(entry["session"], set()).add(str(entry.get("event")))
-        spent = {Event.SUBMITTED.value, Event.OPENED.value}
+        spent = {JournalEvent.SUBMITTED.value, JournalEvent.OPENED.value}
         return {name: OPENED if events & spent else VOID for name, events in seen.items()}

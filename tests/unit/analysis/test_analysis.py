@@ -24,7 +24,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.protocol.agreement import Agreement
-from colonnade.transport.embedded import run_embedded
+from colonnade.runs import run_unguarded
 
 N = 6000
 SCHEMA = {
@@ -74,7 +74,7 @@ def released(epsilon: float = 5.0, seed: int = 0, label: str = "c.rich", task: T
         impossible=(("role=husband", "sex=F"),),
     )
     tables = {p: table_from(p, frame().select(list(columns)), columns) for p, columns in SCHEMA.items()}
-    return Released(run_embedded(agreement, tables, "none", Randomness(seed=b"%d" % seed)).release)
+    return Released(run_unguarded(agreement, tables, "none", Randomness(seed=b"%d" % seed)).release)
 
 
 @cache
@@ -253,15 +253,15 @@ def test_releases_without_tables_are_refused() -> None:
     data = {p: table_from(p, pl.DataFrame({c: rng.uniform(-1, 1, 200) for c in cs}), cs) for p, cs in schema.items()}
     trace = Agreement("t", Schema(schema), "b.y", Task.LINEAR, 1.0, product="plain", release="trace")
     with pytest.raises(ReleaseError, match="trace release"):
-        Released(run_embedded(trace, data, "none", Randomness(seed=b"t")).release)
+        Released(run_unguarded(trace, data, "none", Randomness(seed=b"t")).release)
     full = Agreement("t", Schema(schema), "b.y", Task.LINEAR, 1.0, product="plain", release="full")
     with pytest.raises(ReleaseError, match="rows need two columns with levels or bins"):
-        fit_release(Tables.of(Released(run_embedded(full, data, "none", Randomness(seed=b"t")).release)))
+        fit_release(Tables.of(Released(run_unguarded(full, data, "none", Randomness(seed=b"t")).release)))
     paper = Agreement(
         "t", Schema(schema), "b.y", Task.LINEAR, 1.0, product="plain", calibration=Calibration.PAPER, release="full"
     )
     with pytest.raises(ReleaseError, match="has no margins"):
-        Released(run_embedded(paper, data, "none", Randomness(seed=b"t")).release)
+        Released(run_unguarded(paper, data, "none", Randomness(seed=b"t")).release)
 
 
 def test_numbers_alone_have_sparse_and_count_models() -> None:
@@ -272,7 +272,7 @@ def test_numbers_alone_have_sparse_and_count_models() -> None:
     frames = {"a": pl.DataFrame({f"x{k}": x[:, k] for k in range(4)}), "b": pl.DataFrame({"y": y})}
     data = {p: table_from(p, frames[p], columns) for p, columns in schema.items()}
     agreement = Agreement("t", Schema(schema), "b.y", Task.LINEAR, 50.0, product="plain", release="full")
-    found = Released(run_embedded(agreement, data, "none", Randomness(seed=b"t")).release)
+    found = Released(run_unguarded(agreement, data, "none", Randomness(seed=b"t")).release)
     count = answer(found, Question("y", "poisson"))
     assert abs(count.coefficients[0] - 0.8) < 0.12 and abs(count.intercept - 1.0) < 0.1
     sparse = answer(found, Question("y", "linear", "lasso"))

@@ -125,6 +125,11 @@ class AlignmentParty:
             raise ProtocolError(f"rows are known after {len(ROUNDS)} rounds, got {self._done} complete")
         return self._rows
 
+    @property
+    def complete(self) -> bool:
+        """Whether all rounds are over."""
+        return self._done == len(ROUNDS)
+
     def common(self) -> bytes:
         """Number and digest of the common ids: all parties must have found the same."""
         return self._found

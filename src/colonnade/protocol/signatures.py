@@ -1,4 +1,4 @@
-"""Parties vouch to each other for their keys and for all that passes between them through the server's hands.
+"""Parties sign to each other for their keys and for all that passes between them through the server's hands.
 
 A party signs, for each peer, its mask key of the session, and after each round one running digest of all that it sent
 to that peer so far. The peer keeps the same digest of what has come, and goes on only when the two are equal: before a
@@ -13,14 +13,14 @@ from typing import Protocol
 
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import VouchError
-from colonnade.transport.wire import Vouch
+from colonnade.protocol.messages import Signature
 
 LABEL = b"colonnade/1 vouch"
 ALIGNMENT, SESSION = "alignment", "session"
 MASK_KEY, PASSED = "mask key", "passed"
 
 
-class Voucher(Protocol):
+class Signer(Protocol):
     """Signs in a party's name, and knows whether a peer did."""
 
     def sign(self, statement: bytes) -> bytes: ...
@@ -40,7 +40,7 @@ def statement(stage: str, context: bytes, sender: str, recipient: str, about: st
 
 
 class _Passed:
-    """What one party has sent to another, as a digest, and whether it was vouched for to the end."""
+    """What one party has sent to another, as a digest, and whether it was signed to the end."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
@@ -56,11 +56,11 @@ class _Passed:
         return self._digest.digest()
 
 
-class Vouching:
-    """One party's side; without a voucher it asks for nothing and signs nothing."""
+class SignedTraffic:
+    """One party's side; without a signer it asks for nothing and signs nothing."""
 
-    def __init__(self, name: str, peers: Sequence[str], voucher: Voucher | None) -> None:
-        self._name, self._voucher = name, voucher
+    def __init__(self, name: str, peers: Sequence[str], signer: Signer | None) -> None:
+        self._name, self._signer = name, signer
         self._peers = [peer for peer in peers if peer != name]
         self._stage, self._context = "", b""
         self._sent: dict[str, _Passed] = {}
@@ -69,62 +69,61 @@ class Vouching:
 
     def begin(self, stage: str, identity: bytes, *facts: bytes) -> None:
         """Statements are about this alignment, or this session, and these facts, on which all must agree."""
-        self.settled()
+        self.require_all()
         self._stage, self._context = stage, hashlib.sha256(packed(identity, *facts)).digest()
         self._sent = {peer: _Passed() for peer in self._peers}
         self._came = {peer: _Passed() for peer in self._peers}
         self._keys = {}
 
-    def mask_key(self, key: bytes) -> Iterator[Vouch]:
+    def sign_key(self, key: bytes) -> Iterator[tuple[str, Signature]]:
         """This party's key of the session, for every peer."""
-        if self._voucher is not None:
+        if self._signer is not None:
             self._keys[self._name] = key
             for peer in self._peers:
-                yield self._signed(peer, MASK_KEY, key)
+                yield peer, self._signed(peer, MASK_KEY, key)
 
-    def sent(self, peer: str, round: str, payload: bytes) -> None:
-        if self._voucher is not None and peer in self._sent:
+    def note_sent(self, peer: str, round: str, payload: bytes) -> None:
+        if self._signer is not None and peer in self._sent:
             self._sent[peer].add(round, payload)
 
-    def came(self, peer: str, round: str, payload: bytes) -> None:
+    def note_received(self, peer: str, round: str, payload: bytes) -> None:
         """What the server says a peer sent; what it sends in its own name is not the peers' to sign."""
-        if self._voucher is not None and peer != SERVER:
+        if self._signer is not None and peer != SERVER:
             self._known(peer).add(round, payload)
 
-    def due(self) -> Iterator[Vouch]:
+    def sign_rounds(self) -> Iterator[tuple[str, Signature]]:
         """For each peer that was sent anything since the last time."""
         for peer, passed in self._sent.items():
             if passed.open:
                 passed.open = False
-                yield self._signed(peer, PASSED, passed.value())
+                yield peer, self._signed(peer, PASSED, passed.value())
 
-    def take(self, vouch: Vouch) -> None:
+    def take(self, peer: str, signature: Signature) -> None:
         """A peer's signature must be its own, and about what came in its name."""
-        if self._voucher is None:
+        if self._signer is None:
             return
-        peer = vouch.peer
         passed = self._known(peer)
-        if vouch.about not in (MASK_KEY, PASSED):
+        if signature.about not in (MASK_KEY, PASSED):
             raise VouchError(f"a party signs for a mask key or for what it sent, {peer} did for something else")
-        about = self._statement(peer, self._name, vouch.about, vouch.value)
-        self._voucher.check(peer, about, vouch.proof)
-        if vouch.about == MASK_KEY:
-            if self._keys.setdefault(peer, vouch.value) != vouch.value:
+        about = self._statement(peer, self._name, signature.about, signature.value)
+        self._signer.check(peer, about, signature.proof)
+        if signature.about == MASK_KEY:
+            if self._keys.setdefault(peer, signature.value) != signature.value:
                 raise VouchError(f"party {peer} has signed two mask keys for one session")
-        elif vouch.value != passed.value():
+        elif signature.value != passed.value():
             raise VouchError(f"what came in the name of {peer} is not what {peer} signed")
         else:
             passed.open = False
 
-    def settled(self) -> None:
-        """Raise unless all that has come in the name of peers was vouched for."""
+    def require_all(self) -> None:
+        """Raise unless all that has come in the name of peers was signed."""
         for peer, passed in self._came.items():
             if passed.open:
                 raise VouchError(f"what came in the name of {peer} bears no signature of {peer}")
 
-    def agree(self, names: Sequence[str], keys: Sequence[bytes]) -> None:
+    def require_keys(self, names: Sequence[str], keys: Sequence[bytes]) -> None:
         """The plan's mask keys must be those that each party signed; from here on these keys name the session."""
-        if self._voucher is None:
+        if self._signer is None:
             return
         if len(keys) != len(names) or set(names) != {self._name, *self._peers}:
             raise VouchError(f"the plan must list the mask keys of {len(names)} parties, got {len(keys)}")
@@ -141,9 +140,9 @@ class Vouching:
             raise VouchError(f"nobody but {', '.join(self._peers)} is a peer here, and something came of another")
         return self._came[peer]
 
-    def _signed(self, peer: str, about: str, value: bytes) -> Vouch:
-        assert self._voucher is not None
-        return Vouch(peer, about, value, self._voucher.sign(self._statement(self._name, peer, about, value)))
+    def _signed(self, peer: str, about: str, value: bytes) -> Signature:
+        assert self._signer is not None
+        return Signature(about, value, self._signer.sign(self._statement(self._name, peer, about, value)))
 
     def _statement(self, sender: str, recipient: str, about: str, value: bytes) -> bytes:
         return statement(self._stage, self._context, sender, recipient, about, value)

@@ -1,0 +1,158 @@
+"""Who may say what, and when: one table for every party, one for the server, whatever the session is for.
+
+The roles look their next state up here and nowhere else, carriers know nothing of it, and docs/protocol.md is drawn
+from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+
+class PartyState(StrEnum):
+    NEW = "new"
+    ENTERED = "entered"
+    READY = "ready"
+    ALIGNING = "aligning"
+    MATCHED = "matched"
+    JOINED = "joined"
+    ACCEPTED = "accepted"
+    SUBMITTED = "submitted"
+    RELEASED = "released"
+    ENDED = "ended"
+    CLOSED = "closed"
+
+
+class ServerState(StrEnum):
+    GATHERING = "gathering"
+    ALIGNING = "aligning"
+    JOINING = "joining"
+    ASKING = "asking"
+    RUNNING = "running"
+    OPENED = "opened"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+
+class Event(StrEnum):
+    """A message, with what it says where that decides; or what a role notices, or a carrier tells it."""
+
+    START = "start"
+    HELLO = "hello"
+    WELCOME = "welcome"
+    READY = "ready"
+    LAST_READY = "ready (the last)"
+    GO_ALIGN = "go (alignment)"
+    GO_JOIN = "go join"
+    GO_ROUND = "go (product)"
+    GO_SUBMIT = "go submit"
+    PARCEL = "parcel"
+    SIGNATURE = "signature"
+    DONE = "done"
+    LAST_DONE = "done (the last)"
+    MATCHED = "ids are matched"
+    JOIN = "join"
+    LAST_JOIN = "join (the last)"
+    PROPOSAL = "proposal"
+    ACCEPT = "accept"
+    LAST_ACCEPT = "accept (the last)"
+    SUBMIT = "submit"
+    LAST_SUBMIT = "submit (the last)"
+    PIECE = "opened (a piece)"
+    OPENED = "opened (the last piece)"
+    CONFIRM = "confirm"
+    LAST_CONFIRM = "confirm (the last)"
+    REFUSE = "refuse"
+    END = "end"
+    ERROR = "an error"
+    LOST = "lost"
+    STOP = "stop"
+
+
+S = TypeVar("S", PartyState, ServerState)
+
+
+@dataclass(frozen=True)
+class Row(Generic[S]):
+    """One transition; `asks` and `sends` are for people who read the drawing."""
+
+    state: S
+    event: Event
+    next: S
+    sends: str = ""
+    asks: str = ""
+
+
+def _rows(
+    states: Sequence[S], events: Sequence[Event], next: S | None, sends: str = "", asks: str = ""
+) -> tuple[Row[S], ...]:
+    """The same for several states and events; without a next state each stays where it is."""
+    return tuple(Row(s, e, s if next is None else next, sends, asks) for s in states for e in events)
+
+
+P, E = PartyState, Event
+_LIVE = (P.NEW, P.ENTERED, P.READY, P.ALIGNING, P.MATCHED, P.JOINED, P.ACCEPTED, P.SUBMITTED)
+PARTY_ROWS: tuple[Row[PartyState], ...] = (
+    Row(P.NEW, E.START, P.ENTERED, "HELLO", "judge the public terms; which sessions are unsettled"),
+    Row(P.ENTERED, E.WELCOME, P.READY, "READY", "settle these; read the data; foresee refusals"),
+    Row(P.READY, E.GO_ALIGN, P.ALIGNING, "PARCEL, SIGNATURE, DONE", "note the matching"),
+    Row(P.READY, E.PARCEL, P.ALIGNING, "", "note the matching"),
+    *_rows((P.ALIGNING,), (E.GO_ALIGN,), None, "PARCEL, SIGNATURE, DONE"),
+    *_rows((P.ALIGNING,), (E.PARCEL, E.SIGNATURE), None),
+    Row(P.ALIGNING, E.MATCHED, P.MATCHED),
+    # Where nothing is matched all are matched as they stand; a peer may have been told to join before.
+    *_rows((P.READY, P.MATCHED), (E.SIGNATURE,), None),
+    *_rows((P.READY, P.MATCHED), (E.GO_JOIN,), P.JOINED, "SIGNATURE, JOIN"),
+    *_rows((P.JOINED,), (E.SIGNATURE,), None),
+    Row(P.JOINED, E.PROPOSAL, P.ACCEPTED, "ACCEPT", "compare with the own terms, then plan; consent"),
+    *_rows((P.ACCEPTED,), (E.GO_ROUND,), None, "PARCEL, SIGNATURE, DONE"),
+    *_rows((P.ACCEPTED,), (E.PARCEL, E.SIGNATURE), None),
+    Row(P.ACCEPTED, E.GO_SUBMIT, P.SUBMITTED, "SUBMIT", "book"),
+    *_rows((P.SUBMITTED,), (E.GO_SUBMIT,), None, "the same SUBMIT again"),
+    *_rows((P.SUBMITTED,), (E.PIECE,), None),
+    Row(P.SUBMITTED, E.OPENED, P.RELEASED, "CONFIRM", "keep; note the release"),
+    *_rows(_LIVE[1:], (E.END,), P.CLOSED, "", "note the release, or that it is void"),
+    *_rows((P.RELEASED, P.ENDED, P.CLOSED), (E.END,), P.CLOSED),
+    *_rows(_LIVE, (E.ERROR, E.STOP), P.ENDED, "REFUSE", "void, unless a submission has left"),
+    *_rows(_LIVE[1:], (E.LOST,), P.ENDED, "", "void, unless a submission has left"),
+    *_rows((P.RELEASED, P.ENDED, P.CLOSED), (E.LOST, E.STOP), None),
+    *_rows((P.RELEASED,), (E.ERROR,), P.ENDED, "REFUSE"),
+)
+V = ServerState
+_OPEN = (V.GATHERING, V.ALIGNING, V.JOINING, V.ASKING, V.RUNNING)
+SERVER_ROWS: tuple[Row[ServerState], ...] = (
+    *_rows((V.GATHERING,), (E.HELLO,), None, "WELCOME", "what became of earlier sessions"),
+    *_rows((V.GATHERING,), (E.READY,), None),
+    Row(V.GATHERING, E.LAST_READY, V.ALIGNING, "GO first round to all"),
+    *_rows((V.ALIGNING,), (E.PARCEL, E.SIGNATURE), None, "the same to its recipient"),
+    *_rows((V.ALIGNING,), (E.DONE,), None),
+    *_rows((V.ALIGNING,), (E.LAST_DONE,), None, "own PARCEL; GO next round to all"),
+    Row(V.ALIGNING, E.MATCHED, V.JOINING, "GO join to all", "note that it began"),
+    *_rows((V.JOINING,), (E.SIGNATURE,), None, "the same to its recipient"),
+    *_rows((V.JOINING,), (E.JOIN,), None),
+    Row(V.JOINING, E.LAST_JOIN, V.ASKING, "PROPOSAL to all"),
+    *_rows((V.ASKING,), (E.ACCEPT,), None),
+    Row(V.ASKING, E.LAST_ACCEPT, V.RUNNING, "GO first round to all"),
+    *_rows((V.RUNNING,), (E.PARCEL, E.SIGNATURE), None, "the same to its recipient"),
+    *_rows((V.RUNNING,), (E.DONE, E.SUBMIT), None),
+    *_rows((V.RUNNING,), (E.LAST_DONE,), None, "own PARCEL; GO next round to all"),
+    Row(V.RUNNING, E.LAST_SUBMIT, V.OPENED, "OPENED to all", "note that it counts, add up, note that it is open"),
+    *_rows((V.OPENED,), (E.CONFIRM, E.REFUSE, E.LOST), None),
+    Row(V.OPENED, E.LAST_CONFIRM, V.CLOSED, "END to all"),
+    *_rows((V.OPENED,), (E.STOP,), V.CLOSED, "END to all"),
+    *_rows(_OPEN, (E.REFUSE, E.ERROR, E.LOST, E.STOP), V.FAILED, "END to all"),
+    *_rows((V.CLOSED, V.FAILED), (E.LOST, E.STOP), None),
+)
+
+
+def _table(rows: Sequence[Row[S]]) -> Mapping[tuple[S, Event], S]:
+    table = {(row.state, row.event): row.next for row in rows}
+    assert len(table) == len(rows), "a state and an event have one row"
+    return table
+
+
+PARTY: Mapping[tuple[PartyState, Event], PartyState] = _table(PARTY_ROWS)
+SERVER: Mapping[tuple[ServerState, Event], ServerState] = _table(SERVER_ROWS)

@@ -1,0 +1,439 @@
+"""Sessions that make a release: what a party draws, multiplies and hands in, and how the server opens the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.crypto.product import (
+    Columns,
+    Contribution,
+    Cross,
+    Integers,
+    Parcel,
+    PartyProduct,
+    ServerProduct,
+    centred,
+)
+from colonnade.foundation.errors import LedgerError, PolicyError, ProtocolError, StudyError
+from colonnade.foundation.grid import Grid
+from colonnade.foundation.schema import Column
+from colonnade.foundation.workers import HERE, Workers
+from colonnade.mechanism.blocks import NoisyBlock, exact_block, perturb
+from colonnade.mechanism.moments import Layout
+from colonnade.mechanism.release import Release, ReleasedBlock, digest, read_release
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.codes import Code, sentence_of
+from colonnade.protocol.guard import Guard
+from colonnade.protocol.kinds import Kind, Mask, PartyTask, Records, Rows, Seat, ServerTask, matches_ids
+from colonnade.protocol.messages import End, Masked, Proposal, masked_from, opened, submission, total_of
+from colonnade.protocol.products import party_product, server_product
+from colonnade.protocol.session_plan import SessionPlan, plan_session
+
+GRAM_ROWS = 1 << 15
+NOTHING = Contribution(np.zeros(0, dtype=np.uint64))
+FIT = Kind(
+    name="a release",
+    agreed="plan",
+    declared="study",
+    done="opened the release",
+    unspent="nothing is spent",
+    terms="its study file states other terms than the server's",
+    stranger="the study has no party of this name",
+    spends=True,
+)
+
+
+@runtime_checkable
+class Summed(Columns, Protocol):
+    """Columns whose sums of products were formed when they were made."""
+
+    @property
+    def gram(self) -> NDArray[np.float64]: ...
+
+
+class Table(Records, Protocol):
+    """A party's data."""
+
+    def take(self, rows: Rows) -> Table:
+        """These records, in this order."""
+        ...
+
+    def encode(self, layout: Layout, grid: Grid, coins: bytes, workers: Workers = ...) -> Columns:
+        """The session's coordinates on its grid, rounded by coins, as integer columns in layout order."""
+        ...
+
+
+class Planner(Protocol):
+    """Computes a plan from public terms, as `session_plan.plan_session` does."""
+
+    def __call__(self, agreement: Agreement, rows: int, identity: bytes) -> SessionPlan: ...
+
+
+ProductFactory = Callable[[SessionPlan, Workers], type[PartyProduct]]
+"""Chooses the party's side of a session's product."""
+Show = Callable[[SessionPlan], None]
+"""Is shown a plan before the party agrees; may raise PolicyError to refuse it."""
+Keep = Callable[[Release], None]
+"""Puts a release where it stays."""
+
+
+def study_digest(agreement: Agreement, alignment: str) -> str:
+    """Digest of a study's public terms, by which server and parties see at once whether they hold the same."""
+    return digest({"agreement": agreement.to(), "alignment": alignment})
+
+
+def best_product(session: SessionPlan, workers: Workers) -> type[PartyProduct]:
+    """The fastest side for these workers; the words are the same with any."""
+    # Another machine may lack the compiled loops.
+    spec = None if workers.remote else session.spec
+    return party_product(session.agreement.product, workers.device, spec)
+
+
+@dataclass
+class FitParty(PartyTask):
+    """One organisation's data and consent in one session."""
+
+    kind: ClassVar[Kind] = FIT
+    name: str
+    agreement: Agreement
+    alignment: str
+    source: Callable[[], Table]
+    """Reads the party's table, once the server has let it in."""
+    guard: Guard
+    keep: Keep | None = None
+    show: Show | None = None
+    workers: Workers = HERE
+    planner: Planner = plan_session
+    product: ProductFactory = best_product
+    session: SessionPlan | None = field(default=None, init=False)
+    kept: Release | None = field(default=None, init=False)
+    unsettled: str = field(default="", init=False)
+    """Why the ledger could not note the release: there the session stays booked."""
+    _table: Table | None = field(default=None, init=False, repr=False)
+    _own: dict[int, NoisyBlock] = field(default_factory=dict, init=False, repr=False)
+    _product: PartyProduct | None = field(default=None, init=False, repr=False)
+    _asked: list[str] = field(default_factory=list, init=False)
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        return self.agreement.schema.names
+
+    @property
+    def terms(self) -> str:
+        return study_digest(self.agreement, self.alignment)
+
+    @property
+    def label(self) -> str:
+        return f"party {self.name}"
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        return self.agreement.schema.parties[self.name]
+
+    @property
+    def largest_list(self) -> int | None:
+        return self.guard.largest_list
+
+    @property
+    def _aligns(self) -> bool:
+        return matches_ids(self.alignment, self.parties)
+
+    def judge(self) -> None:
+        self.guard.judge(self.agreement, self._aligns)
+
+    def pending(self) -> list[str]:
+        self._asked = self.guard.pending(self.agreement.name)
+        return self._asked
+
+    def settle(self, outcomes: Mapping[str, str]) -> None:
+        self.guard.settle({session: told for session, told in outcomes.items() if session in self._asked})
+
+    def read(self) -> Table:
+        self._table = self.source()
+        return self._table
+
+    def foresee(self, rows: int) -> None:
+        self.guard.foresee(self.agreement, rows, self._aligns)
+
+    def note_matching(self, session: str) -> None:
+        self.guard.align(session, self.agreement.name, self.parties)
+
+    def take(self, rows: Rows | None) -> int:
+        assert self._table is not None
+        if rows is not None:
+            self._table = self._table.take(rows)
+        return self._table.rows
+
+    def compare(self, proposal: Proposal) -> None:
+        mine, theirs = self.agreement.to(), proposal.agreement
+        for key in ("schema", "norms"):
+            if theirs.get(key) != mine[key]:
+                raise PolicyError("the plan states other columns than this party declared")
+        for key in (*mine, *theirs):
+            if mine.get(key) != theirs.get(key):
+                raise StudyError(f"the plan's {key} is not what this party agreed to: it is {theirs.get(key)!r}")
+        # Parties stand in mask order, and columns in the order of a release.
+        if list(Agreement.of(theirs).schema.parties) != list(self.parties):
+            raise PolicyError("the plan states other columns than this party declared")
+
+    def agree(self, proposal: Proposal, seat: Seat) -> str:
+        session = self.planner(self.agreement, proposal.rows, seat.identity)
+        if session.digest != seat.announced:
+            raise StudyError(
+                f"the server announces plan {seat.announced[:16]} and sends the terms of plan {session.digest[:16]}"
+            )
+        self.session = session
+        return session.digest
+
+    def _planned(self) -> SessionPlan:
+        assert self.session is not None
+        return self.session
+
+    def consent(self) -> None:
+        if self.show is not None:
+            self.show(self._planned())
+        self.guard.consent(self._planned())
+
+    def prepare(self, seat: Seat) -> None:
+        """All noise of the session is drawn here, once. Alg. 1, lines 4-9 and 12."""
+        session, table = self._planned(), self._table
+        assert table is not None
+        coins = seat.randomness.child("rounding").bytes(32)
+        columns = table.encode(session.plan.layout, session.grid, coins, workers=self.workers)
+        self._table = None
+        noise_source = seat.randomness.child("noise")
+        single = [i for i in session.single if session.plan.blocks[i].block.owners == (self.name,)]
+        if single:
+            gram = _gram(columns, session.grid.bound)
+            offset = session.columns_of(self.name).start
+            for i in single:  # Alg. 1, line 5
+                exact = exact_block(session.plan.blocks[i].block, gram, offset)
+                self._own[i] = perturb(exact, session.noise(i).draw(1, noise_source))
+                exact.values.fill(0)
+        vector = np.zeros(session.length - session.cross_start, dtype=np.int64)  # Alg. 1, line 10
+        vector[:] = session.cross_noise.draw(session.plan.shares, noise_source)  # Alg. 1, line 12
+        noise: dict[Cross, Integers] = {}
+        start = 0
+        for cross in session.spec.crosses:
+            stop = start + cross.shape[0] * cross.shape[1]
+            noise[cross] = vector[start:stop].reshape(cross.shape)
+            start = stop
+        if session.spec.crosses:
+            product = self.product(session, self.workers)
+            self._product = product(session.spec, seat.index, columns, noise, seat.randomness.child("product"))
+            self._product.workers = self.workers
+
+    @property
+    def expected_bytes(self) -> float:
+        session = self._planned()
+        spec, word = session.spec, max(1, session.spec.modulus_bits // 8)
+        me = session.parties.index(self.name)
+        return float(sum(c.shape[0] for c in spec.crosses if me in (c.left, c.right)) * session.rows * word)
+
+    def _running(self) -> PartyProduct:
+        if self._product is None:
+            raise ProtocolError(f"party {self.name} runs no product")
+        return self._product
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        return self._running().send(round)  # Alg. 1, line 11
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        self._running().receive(round, sender, payload)
+
+    def submit(self, mask: Mask) -> list[bytes]:
+        """Own noisy blocks and shares under the mask, in one vector. Alg. 1, lines 8, 13 and 14."""
+        session = self._planned()
+        contribution = self._running().contribute() if session.spec.crosses else NOTHING
+        bits = session.spec.modulus_bits
+        words = mask(session.length, bits)
+        masked = Masked.of(self._own, session.positions, contribution, words, bits)
+        words.fill(0)
+        contribution.vector.fill(0)
+        # The spend is booked, durably, before a byte leaves.
+        self.guard.book(session)
+        bodies = submission(masked)
+        self.forget()
+        return bodies
+
+    def open(self, session: str, whole: bytes) -> None:
+        self.kept = read_release(whole)
+        if self.keep is not None:
+            self.keep(self.kept)
+
+    def release(self) -> None:
+        try:
+            self.guard.release()
+        except LedgerError as error:
+            # What is booked counts: a book that cannot be written to now must not cost the release too.
+            self.unsettled = str(error)
+
+    def void(self, reason: str) -> None:
+        self.guard.void(reason)
+
+    def forget(self) -> None:
+        for block in self._own.values():
+            block.values[:] = 0
+        self._own = {}
+        if self._product is not None:
+            self._product.wipe()
+        self._product = None
+        self._table = None
+
+    def ending(self, end: End) -> str:
+        return ending(end)
+
+    def alone(self, handed_in: bool) -> str:
+        if handed_in:
+            return "the spend stays booked until the server says whether the session was opened"
+        return "nothing had been submitted, so that nothing is spent"
+
+
+@dataclass
+class FitServer(ServerTask):
+    """The server's part: it adds up masked submissions, in which the masks cancel."""
+
+    kind: ClassVar[Kind] = FIT
+    agreement: Agreement
+    alignment: str
+    planner: Planner = plan_session
+    keep: Keep | None = None
+    session: SessionPlan | None = field(default=None, init=False)
+    release: Release | None = field(default=None, init=False)
+    _product: ServerProduct | None = field(default=None, init=False, repr=False)
+    _submissions: dict[str, Masked] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def declared(self) -> Mapping[str, Mapping[str, Column]]:
+        return self.agreement.schema.parties
+
+    @property
+    def terms(self) -> str:
+        return study_digest(self.agreement, self.alignment)
+
+    @property
+    def label(self) -> str:
+        return "server"
+
+    def propose(self, identity: bytes, rows: int) -> tuple[dict[str, Any], str]:
+        self.session = self.planner(self.agreement, rows, identity)
+        return self.agreement.to(), self.session.digest
+
+    def _planned(self) -> SessionPlan:
+        assert self.session is not None
+        return self.session
+
+    @property
+    def rounds(self) -> tuple[str, ...]:
+        session = self._planned()
+        if not session.spec.crosses:
+            return ()
+        self._product = server_product(self.agreement.product)(session.spec)
+        return party_product(self.agreement.product).rounds
+
+    @property
+    def expected_bytes(self) -> float:
+        """Sealed words and submissions."""
+        return float(sum(self._planned().sent.values()))
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        assert self._product is not None
+        return self._product.send(round)
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        assert self._product is not None
+        self._product.receive(round, sender, payload)
+
+    @property
+    def largest_submission(self) -> int:
+        return 9 * self._planned().length + (1 << 33)
+
+    def collect(self, party: str, whole: bytes) -> None:
+        self._submissions[party] = masked_from(whole, self._planned().length)
+
+    def open(self, transcript: str, seeded: bool) -> None:
+        """The sum of all submissions is all noisy blocks at once."""
+        session = self._planned()
+        ordered = [self._submissions[name] for name in session.parties]
+        bits = session.spec.modulus_bits
+        total = total_of(ordered, bits)
+        start = session.cross_start
+        values = centred(total, bits)
+        if self._product is not None:
+            values[start:] = self._product.open(total[start:], [m.payload for m in ordered])
+        provenance = {
+            "session": session.identity.hex(),
+            "plan_digest": session.digest,
+            "transcript_digest": transcript,
+            "agreement": self.agreement.to(),
+            "seeded": seeded,
+            "simulation": session.in_the_clear,
+            "colonnade": version("colonnade"),
+        }
+        self.release = released(session, values, provenance)
+        self._submissions.clear()
+        if self.keep is not None:
+            self.keep(self.release)
+
+    def bodies(self, party: str) -> list[bytes]:
+        assert self.release is not None
+        return opened(self.release)
+
+    def ending(self, end: End) -> str:
+        return ending(end)
+
+    def forget(self) -> None:
+        self._submissions.clear()
+
+
+def released(session: SessionPlan, values: Integers, provenance: Mapping[str, Any]) -> Release:
+    """A release of opened integers, which stand in the order of the submitted vector."""
+    blocks = tuple(
+        ReleasedBlock(
+            item.block.owners,
+            item.block.role,
+            item.block.summed,
+            session.unit(item.block),
+            item.block.factors,
+            values[session.positions[i]],
+            session.released_std(i),
+        )
+        for i, item in enumerate(session.plan.blocks)
+    )
+    plan = session.plan
+    return Release(session.rows, plan.layout, plan.law, blocks, session.describe(), dict(provenance))
+
+
+def ending(end: End) -> str:
+    """Who, at which step, and what was spent."""
+    if end.code is None:
+        return "the release was opened"
+    spent = (
+        "all parties had submitted, so that the session counts as spent"
+        if end.opened
+        else "not all parties had submitted, so that nothing was opened and nothing is spent"
+    )
+    return f"{sentence_of(end.code or Code.INTERNAL, end.party)}; it was at step {end.phase}; {spent}"
+
+
+def _gram(columns: Columns, bound: int) -> NDArray[np.float64]:
+    """Sums of products of all own columns and of the constant 1, which the grid writes as its bound.
+
+    float64 holds every partial sum exactly: entries are below 2^11, so n may reach 2^31.
+    """
+    if isinstance(columns, Summed):
+        return columns.gram
+    n, width = columns.shape
+    total = np.zeros((width + 1, width + 1))
+    for start in range(0, n, GRAM_ROWS):
+        stop = min(n, start + GRAM_ROWS)
+        block = np.full((stop - start, width + 1), float(bound))
+        block[:, 1:] = columns.rows(start, stop)
+        total += block.T @ block
+    return total

@@ -1,0 +1,273 @@
+"""What a session is for: a kind is one value and two tasks, a party's and the server's. Roles know no more."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.crypto.product import Parcel, Words
+from colonnade.foundation.errors import ProtocolError
+from colonnade.foundation.matching import NONE
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Column
+from colonnade.protocol.codes import Code
+from colonnade.protocol.messages import End, Proposal
+
+Rows = NDArray[np.int64]
+Mask = Callable[[int, int], Words]
+"""The party's mask of so many words, modulo 2 to so many bits."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The words that differ between kinds of session."""
+
+    name: str
+    """What is opened."""
+    agreed: str
+    """What parties agree to."""
+    declared: str
+    """Where their columns are declared."""
+    done: str
+    """What the server cannot take back."""
+    unspent: str
+    """What it means that the session ended before anything was handed in."""
+    terms: str
+    """What differs where a party's own files state other terms than the server's."""
+    stranger: str
+    """What it means that a party is none of the session's."""
+    spends: bool
+    """Whether it is noted, durably, that it began and that all had submitted."""
+
+
+class Records(Protocol):
+    """A party's records, as its file has them."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def ids(self) -> Sequence[str] | None: ...
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A party's place in a session, when it considers what the server proposes."""
+
+    identity: bytes
+    index: int
+    announced: str
+    """The digest that the server's message bears."""
+    randomness: Randomness
+    """The party's own source in this session."""
+
+
+def matches_ids(alignment: str, parties: Sequence[str]) -> bool:
+    """Whether a session matches ids before anything else."""
+    return alignment != NONE and len(parties) > 1
+
+
+class PartyTask(ABC):
+    """One party's part of a kind of session: its data, its consent, what it hands in and what it takes."""
+
+    kind: ClassVar[Kind]
+    name: str
+    alignment: str
+
+    @property
+    @abstractmethod
+    def parties(self) -> tuple[str, ...]: ...
+
+    @property
+    @abstractmethod
+    def terms(self) -> str:
+        """Digest of the public terms that this party's own files state."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """Under which the party's source of randomness is derived: a seeded run depends on it."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Mapping[str, Column]:
+        """What this party declares of its own."""
+
+    @property
+    @abstractmethod
+    def largest_list(self) -> int | None:
+        """How many ids a partner may be able to test in one alignment."""
+
+    # Consent, in the order in which it is asked for.
+
+    @abstractmethod
+    def judge(self) -> None:
+        """Refuse, before others hear of this party, what the public terms alone decide."""
+
+    @abstractmethod
+    def pending(self) -> list[str]:
+        """Sessions that were booked and never seen to end."""
+
+    @abstractmethod
+    def settle(self, outcomes: Mapping[str, str]) -> None:
+        """What the server says of them."""
+
+    @abstractmethod
+    def read(self) -> Records: ...
+
+    @abstractmethod
+    def foresee(self, rows: int) -> None:
+        """Refuse, before ids are matched, what is known before n is."""
+
+    @abstractmethod
+    def note_matching(self, session: str) -> None:
+        """Ids are about to be matched: nothing of it has left yet."""
+
+    # The session proper.
+
+    @abstractmethod
+    def take(self, rows: Rows | None) -> int:
+        """The records that all have, in the common order, or all as they stand; how many they are."""
+
+    @abstractmethod
+    def compare(self, proposal: Proposal) -> None:
+        """Raise unless the server proposes what this party's own files state; nothing is computed from it before."""
+
+    @abstractmethod
+    def agree(self, proposal: Proposal, seat: Seat) -> str:
+        """Compute what is proposed, and the digest of it, which the server must have announced."""
+
+    @abstractmethod
+    def consent(self) -> None:
+        """Raise unless policy, ledger and person agree."""
+
+    @abstractmethod
+    def prepare(self, seat: Seat) -> None:
+        """All is agreed: draw what is to be drawn."""
+
+    @property
+    def expected_bytes(self) -> float:
+        """Roughly how much this party will send and take in rounds."""
+        return 0.0
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        """This party's parcels of a round."""
+        raise ProtocolError(f"a session for {self.kind.name} has no round {round!r}")
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        """Take a peer's or the server's parcel."""
+        raise ProtocolError(f"a session for {self.kind.name} has no round {round!r}")
+
+    @abstractmethod
+    def submit(self, mask: Mask) -> list[bytes]:
+        """The bodies of this party's submission, for its spend is booked by now; none says that it hands in nothing."""
+
+    @abstractmethod
+    def open(self, session: str, whole: bytes) -> None:
+        """Take what was opened, and put it where it stays."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Note that the session was opened."""
+
+    @abstractmethod
+    def void(self, reason: str) -> None:
+        """Note that it never will be."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Overwrite what is secret."""
+
+    @abstractmethod
+    def ending(self, end: End) -> str:
+        """Who ended the session, where, and what it means for a budget or for scores."""
+
+    @abstractmethod
+    def alone(self, handed_in: bool) -> str:
+        """What it means that the server is not heard any more."""
+
+    @property
+    def largest_opened(self) -> int:
+        """No more bytes than these may be opened."""
+        return 1 << 32
+
+
+class ServerTask(ABC):
+    """The server's part of a kind of session."""
+
+    kind: ClassVar[Kind]
+    alignment: str
+
+    @property
+    @abstractmethod
+    def declared(self) -> Mapping[str, Mapping[str, Column]]:
+        """Each party's columns."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> str:
+        """Digest of the public terms."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """Under which the server's source of randomness is derived."""
+
+    @abstractmethod
+    def propose(self, identity: bytes, rows: int) -> tuple[dict[str, Any], str]:
+        """All are there with so many records: the terms that they are asked to agree to, and their digest."""
+
+    @property
+    def rounds(self) -> tuple[str, ...]:
+        """The product's rounds, once parties have agreed."""
+        return ()
+
+    @property
+    def expected_bytes(self) -> float:
+        """Roughly how much will pass, so that people are shown how far it is."""
+        return 0.0
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        """The server's own parcels, once all parties' parcels of the round are in."""
+        return iter(())
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        """Take a parcel addressed to the server."""
+        raise ProtocolError(f"a session for {self.kind.name} has no parcel for the server")
+
+    def hands_in(self, party: str) -> bool:
+        """Whether a party submits anything."""
+        return True
+
+    @property
+    @abstractmethod
+    def largest_submission(self) -> int: ...
+
+    @abstractmethod
+    def collect(self, party: str, whole: bytes) -> None:
+        """Take a party's whole submission."""
+
+    @abstractmethod
+    def open(self, transcript: str, seeded: bool) -> None:
+        """All submissions are in: form what is opened."""
+
+    @abstractmethod
+    def bodies(self, party: str) -> list[bytes]:
+        """What a party is sent of it."""
+
+    def verdict(self, unconfirmed: Mapping[str, Code]) -> tuple[Code | None, str]:
+        """How a session ended that was opened, by those who did not confirm that they have it."""
+        return None, ""
+
+    @abstractmethod
+    def ending(self, end: End) -> str:
+        """Who ended the session, where, and what it means for a budget or for scores."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Drop what parties have handed in."""

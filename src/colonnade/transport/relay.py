@@ -1,0 +1,256 @@
+"""The server's side of a conversation over a network: answers requests, drives its role, keeps patience."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from colonnade.foundation.errors import ColonnadeError, MessageError, ProtocolError
+from colonnade.protocol.codes import Code
+from colonnade.protocol.messages import Envelope
+from colonnade.protocol.server import ServerRole
+from colonnade.transport.in_process import Traffic
+from colonnade.transport.outbox import Outbox
+from colonnade.transport.wire import (
+    INSTANCE_BYTES,
+    URGENT,
+    Barred,
+    Barring,
+    Beat,
+    Fine,
+    Mail,
+    Patience,
+    Pull,
+    Push,
+    Reply,
+    Request,
+    Wait,
+    decode_request,
+    encode,
+)
+
+ROOM = 64 << 20
+"""Bytes that wait to be worked on; whoever brings more is asked to come again."""
+TICK = 0.25
+Watch = Callable[[str, float], None]
+
+
+@dataclass
+class Link:
+    """A party's process as the server hears it."""
+
+    instance: bytes
+    heard: float
+    outbox: Outbox = field(default_factory=Outbox)
+    pushed: int = 0
+    share: float = 0.0
+    told: bool = False
+    """Whether it was given the last word."""
+
+
+class Relay:
+    """`handle` may be called by many threads; the role is driven in the thread of whoever runs it."""
+
+    def __init__(self, role: ServerRole, patience: Patience | None = None, watch: Watch | None = None) -> None:
+        self.role = role
+        self.absent = ""
+        """A party whose process the engine knows to be dead; `stop` may say so."""
+        self.traffic = Traffic(dict.fromkeys(role.parties, 0), dict.fromkeys(role.parties, 0))
+        self._patience, self._watch = patience or Patience(), watch
+        self._changed = threading.Condition()
+        self._links: dict[str, Link] = {}
+        self._inbox: deque[tuple[str, bytes]] = deque()
+        self._faults: deque[tuple[str, ColonnadeError]] = deque()
+        self._waiting = 0
+        self._stop: Callable[[], bool] = lambda: False
+        self._stopped: float | None = None
+        self._deadline = time.monotonic() + self._patience.join
+
+    # Answers, in the threads of whoever asks.
+
+    def handle(self, sender: str, data: bytes) -> bytes:
+        """Answer one request of a party; raises MessageError when it cannot be read."""
+        request = decode_request(data)
+        with self._changed:
+            reply = self._answer(sender, request)
+        return encode(reply)
+
+    def _answer(self, sender: str, request: Request) -> Reply:
+        link = self._links.get(sender)
+        if sender not in self.role.parties or (link is None and not isinstance(request, Push)):
+            return Barred(Barring.STRANGER)
+        if link is None:
+            if len(request.instance) != INSTANCE_BYTES:
+                return Barred(Barring.STRANGER)
+            link = self._links[sender] = Link(request.instance, time.monotonic())
+            self._changed.notify_all()
+        if link.instance != request.instance:
+            return Barred(Barring.TWICE)
+        link.heard = time.monotonic()
+        match request:
+            case Push():
+                return self._take(sender, link, request)
+            case Pull():
+                return self._give(sender, link, request)
+            case Beat():
+                link.share = min(1.0, max(0.0, request.share))
+                return Fine()
+
+    def _take(self, sender: str, link: Link, push: Push) -> Reply:
+        if self.role.failed:
+            return self._last_word(sender, link)
+        if push.number == URGENT:
+            self._inbox.appendleft((sender, push.item))
+            self._waiting += len(push.item)
+            link.told = True
+            self._changed.notify_all()
+            return Fine()
+        if push.number <= link.pushed or self.role.over:
+            return Fine()
+        if push.number != link.pushed + 1:
+            return self._put_off(sender, f"message {link.pushed + 1} must come next, got {push.number}")
+        deadline = time.monotonic() + self._patience.poll
+        while self._waiting and self._waiting + len(push.item) > ROOM:
+            if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                return Wait()
+        if self.role.failed:
+            return self._last_word(sender, link)
+        if push.number != link.pushed + 1:
+            return Fine()
+        link.pushed = push.number
+        self._inbox.append((sender, push.item))
+        self._waiting += len(push.item)
+        self.traffic.sent[sender] += len(push.item)
+        self._changed.notify_all()
+        return Fine()
+
+    def _put_off(self, sender: str, sentence: str) -> Reply:
+        self._faults.append((sender, MessageError(sentence)))
+        self._changed.notify_all()
+        return Wait()
+
+    def _give(self, sender: str, link: Link, pull: Pull) -> Reply:
+        deadline = time.monotonic() + self._patience.poll
+        while True:
+            if self.role.failed:
+                return self._last_word(sender, link)
+            mail = link.outbox.take(pull.taken)
+            if mail is not None:
+                return Mail(*mail)
+            self._changed.notify_all()
+            if time.monotonic() >= deadline:
+                return Wait()
+            self._changed.wait(max(0.0, deadline - time.monotonic()))
+
+    def _last_word(self, sender: str, link: Link) -> Reply:
+        """The session ended before anything was handed out: nothing else matters to a party any more."""
+        if self.role.end is None:
+            return Wait()
+        link.told = True
+        self._changed.notify_all()
+        return Mail(URGENT, self.role.farewell(sender).encode())
+
+    # The conversation, in the thread of whoever runs it.
+
+    def run(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Drive the role to the session's end; `stop` says that somebody wants it ended."""
+        self._stop = stop
+        self._deadline = time.monotonic() + self._patience.join
+        try:
+            while not self.role.over:
+                self._show()
+                self._check()
+                self._work()
+        except BaseException as error:
+            self._post(self.role.fault("", error))
+            raise
+        finally:
+            self._say_farewell()
+        self._show()
+
+    def _work(self) -> None:
+        with self._changed:
+            if not self._inbox and not self.role.over:
+                self._changed.wait(TICK)
+            if not self._inbox:
+                return
+            sender, data = self._inbox.popleft()
+            self._waiting -= len(data)
+            self._changed.notify_all()
+        if self.role.over:
+            return
+        try:
+            envelope = Envelope.decode(data)
+            if envelope.sender != sender:
+                raise ProtocolError(f"party {sender} speaks in the name of {envelope.sender!r}")
+            self._post(self.role.receive(envelope))
+        except ColonnadeError as error:
+            self._post(self.role.fault(sender, error))
+
+    def _check(self) -> None:
+        """Tell the role who is lost, who never came, and that somebody wants the end."""
+        now = time.monotonic()
+        role, patience = self.role, self._patience
+        while self._faults:
+            self._post(role.fault(*self._faults.popleft()))
+        # What was opened is waited for only as long as somebody is plainly there to take it.
+        silence = min(patience.silence, max(5.0, 4 * patience.beat)) if role.opened else patience.silence
+        for name, link in list(self._links.items()):
+            if now - link.heard > silence:
+                self._post(role.lost(name))
+        if role.gathering and role.awaited and now > self._deadline:
+            self._post(role.lost(role.awaited[0], Code.TIMEOUT))
+        if not role.over and self._stop():
+            self._wind_up(now)
+
+    def _wind_up(self, now: float) -> None:
+        role = self.role
+        if self.absent in role.parties:
+            self._post(role.lost(self.absent))
+            return
+        # The engine knows at once of a dead process, but not to tell us whose: the dead one is heard no more.
+        self._stopped = self._stopped or now
+        if now - self._stopped < 3 * self._patience.beat and self._links:
+            return
+        silent = [name for name, link in self._links.items() if link.heard < self._stopped]
+        if silent and not role.opened:
+            self._post(role.lost(min(silent, key=lambda name: self._links[name].heard)))
+        else:
+            self._post(role.stop())
+
+    def _post(self, envelopes: Iterable[Envelope]) -> None:
+        for envelope in envelopes:
+            data = envelope.encode()
+            with self._changed:
+                link = self._links.get(envelope.recipient)
+                # A failed session's last word overtakes all that waits: it is the answer to any request.
+                if link is not None and not self.role.failed:
+                    link.outbox.put(data)
+                    self.traffic.received[envelope.recipient] += len(data)
+                self._changed.notify_all()
+
+    def _say_farewell(self) -> None:
+        """Stay until parties have heard that the session failed; whoever has what was opened needs no more."""
+        if not self.role.failed:
+            return
+        deadline = time.monotonic() + self._patience.farewell
+        quick = min(max(5.0, 4 * self._patience.beat), self._patience.silence)
+        with self._changed:
+            self._inbox.clear()
+            for link in self._links.values():
+                link.outbox.clear()
+            self._changed.notify_all()
+            while time.monotonic() < deadline:
+                now = time.monotonic()
+                if all(link.told or now - link.heard > quick for link in self._links.values()):
+                    return
+                self._changed.wait(0.1)
+
+    def _show(self) -> None:
+        if self._watch is not None:
+            beats = [link.share for link in self._links.values()]
+            share = self.role.share if self.role.gathering or self.role.opened or not beats else sum(beats) / len(beats)
+            self._watch(self.role.phase, share)
