@@ -84,10 +84,10 @@ def run(folder: Path, rows: int, columns: int, parties: int, workers: int | None
     """One study, from files to release; before it some of few rows, for what a study costs in any case."""
     import polars as pl
 
-    from colonnade.crypto.lattice.product import planned_bytes
+    from colonnade.crypto.lattice.party import planned_bytes
     from colonnade.data.table import Table, open_table
-    from colonnade.study import study_from
     from colonnade.runs import Outcome, run_unguarded
+    from colonnade.study import study_from
     from colonnade.workers import open_workers
 
     party = {

@@ -22,7 +22,8 @@ from colonnade.crypto.lattice.parameters import (
     seal_limbs,
     uniform_norm,
 )
-from colonnade.crypto.lattice.product import LatticeParty, LatticeServer
+from colonnade.crypto.lattice.party import LatticeParty
+from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers

@@ -17,10 +17,22 @@ from numpy.typing import NDArray
 from product_sessions import ArrayColumns, Relay, Sent, Session, run
 from scipy import stats
 
+from colonnade.crypto.lattice import kernels
 from colonnade.crypto.lattice import parameters as lattice_plan
-from colonnade.crypto.lattice import product as lattice
-from colonnade.crypto.lattice.parameters import ERROR_VARIANCE, MODULUS_BITS, TAU, N, fft_error, lattice_error
-from colonnade.crypto.lattice.product import LatticeParty, LatticeServer, choose_parameters, error_factor, kernels
+from colonnade.crypto.lattice import party as lattice
+from colonnade.crypto.lattice.parameters import (
+    ERROR_VARIANCE,
+    MODULUS_BITS,
+    TAU,
+    N,
+    Parameters,
+    choose_parameters,
+    error_factor,
+    fft_error,
+    lattice_error,
+)
+from colonnade.crypto.lattice.party import LatticeParty
+from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.crypto.lattice.slots import START, slots
 from colonnade.crypto.lattice.words import PAIR_BITS, Planes, Scratch, rows_per_chunk, width
 from colonnade.crypto.product import Cross
@@ -260,7 +272,7 @@ def sensitivity(owners: list[NDArray[np.float64]], error: float) -> float:
 def test_error_factor_bounds_moved_data(levels: tuple[int, ...], growth: float) -> None:
     # Entries are linear in each coordinate, so corners suffice: a number at -1 or 1, or one level of several.
     owners = [np.array([[-1.0], [1.0]]) if count == 1 else np.eye(count) for count in levels]
-    chosen = lattice.Parameters(40, 1000, TAU, 1, 1.0, 173)
+    chosen = Parameters(40, 1000, TAU, 1, 1.0, 173)
     error = chosen.tau / chosen.gain
     ratio = sensitivity(owners, error) / sensitivity(owners, 0.0)
     sealed = max(levels[:-1])

@@ -6,19 +6,19 @@ from colonnade.crypto.product import Backend, PartyProduct, ProductSpec, ServerP
 
 
 def party(device: str, spec: ProductSpec | None) -> type[PartyProduct]:
-    from colonnade.crypto.bgn.product import BgnParty
+    from colonnade.crypto.bgn.party import BgnParty
 
     return BgnParty
 
 
 def server() -> type[ServerProduct]:
-    from colonnade.crypto.bgn.product import BgnServer
+    from colonnade.crypto.bgn.server import BgnServer
 
     return BgnServer
 
 
 def sent(spec: ProductSpec, me: int) -> int:
-    from colonnade.crypto.bgn.product import planned_bytes
+    from colonnade.crypto.bgn.layout import planned_bytes
 
     return planned_bytes(spec, me)
 

@@ -22,13 +22,13 @@ def party(device: str, spec: ProductSpec | None) -> type[PartyProduct]:
         from colonnade.crypto.lattice.compiled import best_party
 
         return best_party(spec)
-    from colonnade.crypto.lattice.product import LatticeParty
+    from colonnade.crypto.lattice.party import LatticeParty
 
     return LatticeParty
 
 
 def server() -> type[ServerProduct]:
-    from colonnade.crypto.lattice.product import LatticeServer
+    from colonnade.crypto.lattice.server import LatticeServer
 
     return LatticeServer
 
@@ -50,7 +50,7 @@ def sizes(needs: ProductNeeds) -> ProductSizes:
 
 
 def sent(spec: ProductSpec, me: int) -> int:
-    from colonnade.crypto.lattice.product import planned_bytes
+    from colonnade.crypto.lattice.party import planned_bytes
 
     return planned_bytes(spec, me)
 

@@ -13,32 +13,25 @@ docs/security.md has the assumptions, proofs/lattice_error.md what the lattice e
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto.frames import check_party, check_round, check_spec, entries
+from colonnade.crypto.frames import check_party, check_round
 from colonnade.crypto.lattice.kernels import Kernels, NumpyKernels, Small
 from colonnade.crypto.lattice.parameters import (
-    LARGEST_MESSAGE,
-    MODULUS_BITS,
     NORM_SLACK,
     SECRET_BOUND,
     SECRET_VARIANCE,
-    SECURITY_FLOOR,
     WIDE_BOUND,
     N,
+    check_lattice,
     multiply_limbs,
     seal_limbs,
-    security,
 )
-from colonnade.crypto.lattice.parameters import Parameters as Parameters
-from colonnade.crypto.lattice.parameters import choose_parameters as choose_parameters
-from colonnade.crypto.lattice.parameters import error_factor as error_factor
-from colonnade.crypto.lattice.parameters import lattice_error as lattice_error
 from colonnade.crypto.lattice.slots import START, Slot, slots
 from colonnade.crypto.lattice.words import Planes, width
 from colonnade.crypto.lattice.work import BLOCKS_AT_ONCE as BLOCKS_AT_ONCE
@@ -62,9 +55,7 @@ from colonnade.crypto.product import (
     Parcel,
     PartyProduct,
     ProductSpec,
-    ServerProduct,
     Words,
-    centred,
 )
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.randomness import Randomness
@@ -116,17 +107,6 @@ def _block(shares: Words, spec: ProductSpec, cross: Cross) -> Words:
     return shares[row : row + cross.shape[0], column : column + cross.shape[1]]
 
 
-def _check(spec: ProductSpec) -> None:
-    check_spec(spec)
-    if spec.modulus_bits not in MODULUS_BITS or security(spec.modulus_bits) < SECURITY_FLOOR:
-        raise ProductError(
-            f"the lattice product needs modulus_bits within {MODULUS_BITS[0]} and {MODULUS_BITS[-1]} for "
-            f"{SECURITY_FLOOR} bits of security, got modulus_bits={spec.modulus_bits}"
-        )
-    if spec.gain * spec.bound > LARGEST_MESSAGE:
-        raise ProductError(f"gain * bound must be at most {LARGEST_MESSAGE}, got {spec.gain} * {spec.bound}")
-
-
 def planned_bytes(spec: ProductSpec, me: int) -> int:
     """The bytes that one party sends in all rounds."""
     total = 0
@@ -146,7 +126,7 @@ class LatticeParty(PartyProduct):
     def __init__(
         self, spec: ProductSpec, me: int, columns: Columns, noise: Mapping[Cross, Integers], randomness: Randomness
     ) -> None:
-        _check(spec)
+        check_lattice(spec)
         check_party(spec, me, columns, noise)
         self._spec, self._me, self._columns, self._name = spec, me, columns, spec.parties[me]
         self._noise = {cross: np.array(noise[cross], dtype=np.int64) for cross in spec.crosses}
@@ -326,16 +306,3 @@ class LatticeParty(PartyProduct):
 
         found = self.workers.map(multiply_piece, pieces())
         return ((columns, words) for (columns, _, _), words in zip(cut, found, strict=True))
-
-
-class LatticeServer(ServerProduct):
-    """The server relays parcels between parties and opens the sum of all contributions."""
-
-    def __init__(self, spec: ProductSpec) -> None:
-        _check(spec)
-        self._spec = spec
-
-    def open(self, total: Words, payloads: Sequence[bytes]) -> Integers:
-        if total.shape != (entries(self._spec),):
-            raise ProductError(f"the sum of contributions must have {entries(self._spec)} words, got {total.shape}")
-        return centred(total, self._spec.modulus_bits)
