@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.mechanism.dissection import Block
-from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role
+from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
 
 Floats = NDArray[np.float64]
 
 
-def layout_from(parts: Sequence[tuple[str, Kind, int, Role]]) -> Layout:
+def layout_from(parts: Sequence[tuple[str, Encoding, int, Role]]) -> Layout:
     """(owner, kind, size, role) for each attribute."""
     return Layout(
         tuple(
@@ -29,7 +29,7 @@ def signed_layout(counts: Sequence[int], label: int | None = 0) -> Layout:
     for k, count in enumerate(counts):
         for i in range(count):
             role = Role.LABEL if k == label and i == count - 1 else Role.FEATURE
-            parts.append((chr(65 + k), Kind.SIGNED, 1, role))
+            parts.append((chr(65 + k), Encoding.SIGNED, 1, role))
     return layout_from(parts)
 
 
@@ -74,7 +74,7 @@ class Adversary:
         """Pairs of values of one attribute: corners, a grid, random ones and small steps from where we are."""
         kind, size = self.layout.attributes[attribute].kind, self.layout.attributes[attribute].size
         draw = self.generator
-        if kind is Kind.SIGNED:
+        if kind is Encoding.SIGNED:
             grid = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
             one, two = (v.ravel() for v in np.meshgrid(grid, grid))
             step = 10.0 ** draw.uniform(-4, 0, 12)
@@ -97,7 +97,7 @@ class Adversary:
                 one, two = self.candidates(a, (z[self.layout.span(a)], w[self.layout.span(a)]))
                 pick = int(self.generator.integers(len(one)))
                 # Every second climb starts from mirrored signs and equal levels, far from the random ones.
-                opposite = -one[pick] if self.layout.attributes[a].kind is Kind.SIGNED else one[pick]
+                opposite = -one[pick] if self.layout.attributes[a].kind is Encoding.SIGNED else one[pick]
                 mirrored = opposite if self.moves[a] else one[pick]
                 z[self.layout.span(a)], w[self.layout.span(a)] = one[pick], mirrored if start % 2 else two[pick]
             value, stale = float(self.change(z[None], w[None])[0]), 0

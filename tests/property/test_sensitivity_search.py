@@ -14,7 +14,7 @@ from adversary import Adversary, layout_from, signed_layout
 
 from colonnade.foundation.errors import PrivacyError
 from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
-from colonnade.mechanism.moments import Kind, Law, Layout, Role
+from colonnade.mechanism.moments import Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import Objective, Task, exact_objective, paper_objective, polynomial
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
 
@@ -32,10 +32,10 @@ def random_layout(generator: np.random.Generator) -> Layout:
         name = chr(65 + k)
         for _ in range(int(generator.integers(0, 3)) + (k != owner or count == 1)):
             levels = 1 if generator.random() < 0.5 else int(generator.integers(2, 4))
-            parts.append((name, Kind.SIGNED if levels == 1 else Kind.SIMPLEX, levels, Role.FEATURE))
+            parts.append((name, Encoding.SIGNED if levels == 1 else Encoding.SIMPLEX, levels, Role.FEATURE))
         if k == owner:
             simplex = generator.random() < 0.7
-            parts.append((name, Kind.SIMPLEX if simplex else Kind.SIGNED, 1 + simplex, Role.LABEL))
+            parts.append((name, Encoding.SIMPLEX if simplex else Encoding.SIGNED, 1 + simplex, Role.LABEL))
     return layout_from(parts)
 
 
@@ -46,7 +46,7 @@ def weighted(layout: Layout, generator: np.random.Generator) -> tuple[list[tuple
     if not full:
         blocks += traces(layout)
     out = [(block, float(generator.choice([1.0, 1.0, 0.3, 2.5, 0.05 + generator.random()]))) for block in blocks]
-    inner = layout.attributes[layout.label].kind is Kind.SIMPLEX and square
+    inner = layout.attributes[layout.label].kind is Encoding.SIMPLEX and square
     rate = max((r for b, r in out if inner and b.owners == (layout.attributes[layout.label].owner,)), default=0.0)
     return out, rate
 
@@ -192,7 +192,7 @@ def test_l2_of_ordered_and_distinct_pairs(m: int) -> None:
 def test_contingency_tables_move_two_however_many_cells() -> None:
     for levels in (2, 5, 40):
         layout = layout_from(
-            [("A", Kind.SIMPLEX, levels, Role.FEATURE), ("B", Kind.SIMPLEX, levels, Role.LABEL)],
+            [("A", Encoding.SIMPLEX, levels, Role.FEATURE), ("B", Encoding.SIMPLEX, levels, Role.LABEL)],
         )
         table = [(b, 1.0) for b in dissect(exact_objective(layout)) if not b.single]
         assert sensitivity(layout, table, Law.LAPLACE) == pytest.approx(2.0, rel=CLOSE)
@@ -201,7 +201,7 @@ def test_contingency_tables_move_two_however_many_cells() -> None:
 
 def test_the_trap_between_the_corners() -> None:
     """Three numerics with label-split sums: corners {-1, 0, 1} give 10, the truth is 31/3, the bound 10.5."""
-    layout = layout_from([("A", Kind.SIGNED, 1, Role.FEATURE)] * 3 + [("A", Kind.SIMPLEX, 2, Role.LABEL)])
+    layout = layout_from([("A", Encoding.SIGNED, 1, Role.FEATURE)] * 3 + [("A", Encoding.SIMPLEX, 2, Role.LABEL)])
     objective = exact_objective(layout)
     keep = objective.factors[:, 0] > 0
     blocks = [(b, 1.0) for b in dissect(Objective(layout, objective.factors[keep], objective.weights[keep]))]

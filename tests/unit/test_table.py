@@ -20,7 +20,7 @@ from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.randomness import Stream
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
 from colonnade.foundation.workers import Workers
-from colonnade.mechanism.moments import Attribute, Kind, Layout, Role
+from colonnade.mechanism.moments import Attribute, Encoding, Layout, Role
 from colonnade.protocol.party import Summed, _gram
 
 ROWS = 9_000
@@ -33,13 +33,13 @@ COLUMNS: dict[str, Column] = {
 }
 LAYOUT = Layout(
     (
-        Attribute("p.age", "p", Kind.SIGNED, ("age",)),
-        Attribute("q.other", "q", Kind.SIGNED, ("other",)),
-        Attribute("p.binned", "p", Kind.SIMPLEX, ("a", "b", "c")),
-        Attribute("p.job", "p", Kind.SIMPLEX, ("clerk", "smith", "other")),
-        Attribute("p.member", "p", Kind.SIMPLEX, ("no", "yes")),
-        Attribute("p.job=1", "p", Kind.SIGNED, ("smith",)),
-        Attribute("p.pay", "p", Kind.SIMPLEX, ("low", "high"), Role.LABEL),
+        Attribute("p.age", "p", Encoding.SIGNED, ("age",)),
+        Attribute("q.other", "q", Encoding.SIGNED, ("other",)),
+        Attribute("p.binned", "p", Encoding.SIMPLEX, ("a", "b", "c")),
+        Attribute("p.job", "p", Encoding.SIMPLEX, ("clerk", "smith", "other")),
+        Attribute("p.member", "p", Encoding.SIMPLEX, ("no", "yes")),
+        Attribute("p.job=1", "p", Encoding.SIGNED, ("smith",)),
+        Attribute("p.pay", "p", Encoding.SIMPLEX, ("low", "high"), Role.LABEL),
     )
 )
 GRID = Grid(127)
@@ -206,7 +206,7 @@ def test_a_norm_is_kept_in_every_record() -> None:
     draw = np.random.default_rng(2)
     own = {f"x{k}": Numeric(-1, 1) for k in range(5)}
     frame = pl.DataFrame({name: draw.uniform(-1, 1, 3000) for name in own})
-    layout = Layout(tuple(Attribute(f"p.{n}", "p", Kind.SIGNED, (n,)) for n in own), (("p", 1.0),))
+    layout = Layout(tuple(Attribute(f"p.{n}", "p", Encoding.SIGNED, (n,)) for n in own), (("p", 1.0),))
     rows = table_from("p", frame, own).encode(layout, GRID, COINS).rows(0, 3000).astype(np.int64)
     assert (np.square(rows).sum(axis=1) <= (rounded_norm(1.0, 5, 127) * 127) ** 2).all()
     lengths = np.linalg.norm(frame.to_numpy(), axis=1, keepdims=True)
@@ -228,7 +228,7 @@ def test_coins_depend_on_the_row_alone(frame: pl.DataFrame) -> None:
 def test_bounds_of_any_size_reach_the_grid() -> None:
     for low, high in ((0.0, 5e-324), (-8e307, 8e307), (-3.0, 1e-9), (0.0, 1e-310)):
         frame = pl.DataFrame({"x": [low, high, low / 2 + high / 2, float("inf"), float("-inf")]})
-        layout = Layout((Attribute("p.x", "p", Kind.SIGNED, ("x",)),))
+        layout = Layout((Attribute("p.x", "p", Encoding.SIGNED, ("x",)),))
         found = table_from("p", frame, {"x": Numeric(low, high)}).encode(layout, GRID, COINS).rows(0, 5).ravel()
         assert found[[0, 1, 3, 4]].tolist() == [-127, 127, 127, -127]
     # Between these bounds a float64 has no middle: what is rounded must stay on the grid all the same.

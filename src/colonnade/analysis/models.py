@@ -22,7 +22,7 @@ from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column
-from colonnade.mechanism.moments import Floats, Kind
+from colonnade.mechanism.moments import Encoding, Floats
 
 TASKS = ("linear", "logistic", "multinomial", "poisson")
 PENALTIES = ("ridge", "lasso", "elastic-net")
@@ -209,7 +209,7 @@ def _coordinates(released: Released, chosen: Sequence[int]) -> list[int]:
     layout, out = released.layout, []
     for i in chosen:
         attribute = layout.attributes[i]
-        drop = attribute.drop if attribute.drop is not None else (0 if attribute.kind is Kind.SIMPLEX else None)
+        drop = attribute.drop if attribute.drop is not None else (0 if attribute.kind is Encoding.SIMPLEX else None)
         out += [layout.starts[i] + j for j in range(attribute.size) if j != drop]
     return out
 

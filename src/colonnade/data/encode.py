@@ -19,7 +19,7 @@ from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Stream
 from colonnade.foundation.schema import Column
-from colonnade.mechanism.moments import Attribute, Floats, Kind, Role
+from colonnade.mechanism.moments import Attribute, Encoding, Floats, Role
 
 _CACHED = 1 << 17
 """Floats worked on at once: what a second-level cache holds."""
@@ -82,7 +82,7 @@ class Coding:
 
     @cached_property
     def _signed(self) -> NDArray[np.intp]:
-        signed = [a.kind is Kind.SIGNED and a.role is Role.FEATURE for a in self.attributes]
+        signed = [a.kind is Encoding.SIGNED and a.role is Role.FEATURE for a in self.attributes]
         return np.flatnonzero(np.repeat(signed, [a.size for a in self.attributes]))
 
     def toss(self, start: int, stop: int) -> Coins:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column, Schema
-from colonnade.mechanism.moments import Attribute, Kind, Layout, Role
+from colonnade.mechanism.moments import Attribute, Encoding, Layout, Role
 
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -76,18 +76,18 @@ def layout_of(schema: Schema, label: str, task: Task, calibration: Calibration, 
 def _feature(full: str, party: str, name: str, column: Column, calibration: Calibration) -> list[Attribute]:
     names, drop = column.coordinates(name), column.dropped
     if not column.has_levels:
-        return [Attribute(full, party, Kind.SIGNED, names)]
+        return [Attribute(full, party, Encoding.SIGNED, names)]
     if calibration is Calibration.EXACT:
-        return [Attribute(full, party, Kind.SIMPLEX, names, drop=drop, ordered=column.ordered)]
-    return [Attribute(f"{full}={i}", party, Kind.SIGNED, (level,)) for i, level in enumerate(names) if i != drop]
+        return [Attribute(full, party, Encoding.SIMPLEX, names, drop=drop, ordered=column.ordered)]
+    return [Attribute(f"{full}={i}", party, Encoding.SIGNED, (level,)) for i, level in enumerate(names) if i != drop]
 
 
 def _label(full: str, owner: str, name: str, column: Column, split: bool) -> Attribute:
     if not split:
-        return Attribute(full, owner, Kind.SIGNED, (name,), Role.LABEL)
+        return Attribute(full, owner, Encoding.SIGNED, (name,), Role.LABEL)
     if column.has_levels:
-        return Attribute(full, owner, Kind.SIMPLEX, column.coordinates(name), Role.LABEL, drop=0)
-    return Attribute(full, owner, Kind.SIMPLEX, (f"{name}-", f"{name}+"), Role.LABEL, drop=0)
+        return Attribute(full, owner, Encoding.SIMPLEX, column.coordinates(name), Role.LABEL, drop=0)
+    return Attribute(full, owner, Encoding.SIMPLEX, (f"{name}-", f"{name}+"), Role.LABEL, drop=0)
 
 
 def paper_objective(layout: Layout, task: Task) -> Objective:
@@ -121,7 +121,7 @@ def exact_objective(layout: Layout, *, products: bool = True, label_square: bool
     """
     parts = [_label_pairs(layout)]
     label = layout.span(layout.label)
-    if all(a.kind is Kind.SIGNED or a.role is Role.LABEL for a in layout.attributes):
+    if all(a.kind is Encoding.SIGNED or a.role is Role.LABEL for a in layout.attributes):
         parts.append(np.array([[0, label.stop - 1]]))
     if label_square:
         parts.append(np.array([[label.start, label.stop - 1]]))
@@ -142,7 +142,7 @@ def _feature_pairs(layout: Layout) -> Indices:
     upper, lower = np.triu_indices(others.size)
     pairs = np.stack([others[upper], others[lower]], axis=1)
     attribute = layout.attribute_of
-    signed = np.array([a.kind is Kind.SIGNED for a in layout.attributes])
+    signed = np.array([a.kind is Encoding.SIGNED for a in layout.attributes])
     same = attribute[pairs[:, 0]] == attribute[pairs[:, 1]]
     kept: Indices = pairs[~same | signed[attribute[pairs[:, 0]]]]
     return kept

@@ -13,7 +13,7 @@ from colonnade.foundation.errors import ProductError, StudyError
 from colonnade.foundation.grid import LARGEST_BOUND, Grid, rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.moments import Kind, Law, Role
+from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import BlockPlan, PrivacyPlan
 
@@ -74,7 +74,7 @@ def fit_sizes(plan: PrivacyPlan, rows: int, sizes: Callable[[ProductNeeds], Prod
 def grid_bound(plan: PrivacyPlan, rows: int, share: Fraction = SHARES[0][0]) -> int:
     """The coarsest grid whose rounding stays under this share of the noise. Indicators need no rounding at all."""
     rounded = any(
-        a.kind is Kind.SIGNED or (a.role is Role.LABEL and plan.task is Task.LINEAR) for a in plan.layout.attributes
+        a.kind is Encoding.SIGNED or (a.role is Role.LABEL and plan.task is Task.LINEAR) for a in plan.layout.attributes
     )
     summed = 0.0
     if plan.law is Law.GAUSSIAN:
