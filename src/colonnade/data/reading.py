@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.data.storage import STORED, count_missing
-from colonnade.data.store import StoredTexts, Values
+from colonnade.data.store import DiskTexts, Values
 from colonnade.foundation.errors import DataError, MissingError
 from colonnade.foundation.parts import data_files, is_parquet
 from colonnade.foundation.schema import Column
@@ -45,7 +45,7 @@ def block_rows(width: int) -> int:
     return min(ROW_BLOCK, max(SHORTEST_BLOCK, BLOCK_VALUES // width))
 
 
-class Pieces:
+class FileBlocks:
     """A file's blocks with what their checking needs; ids, if any, are gathered on the way."""
 
     def __init__(self, party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None) -> None:
@@ -67,7 +67,7 @@ class _Ids:
 
     def __init__(self, party: str, column: str) -> None:
         self._party, self._column = party, column
-        self._texts = StoredTexts()
+        self._texts = DiskTexts()
         self._missing = 0
         self._hashes: list[NDArray[np.uint64]] = []
 
@@ -80,7 +80,7 @@ class _Ids:
         self._texts.append(np.frombuffer(data, np.uint8), series.str.len_bytes().cast(pl.Int64).to_numpy())
         self._hashes.append(series.hash().to_numpy())
 
-    def unique(self, path: Path) -> StoredTexts:
+    def unique(self, path: Path) -> DiskTexts:
         if self._missing:
             many = "1 value" if self._missing == 1 else f"{self._missing:,} values"
             raise DataError(f"party {self._party}: the id column {self._column} of {path.name} misses {many}")
@@ -104,7 +104,7 @@ class _Ids:
 
 
 @contextmanager
-def told(party: str, path: Path) -> Iterator[None]:
+def explain_errors(party: str, path: Path) -> Iterator[None]:
     """What the reader's library says, in one sentence."""
     try:
         yield
@@ -140,7 +140,7 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
     return found
 
 
-def chosen(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:
+def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:
     """The columns that are wanted, levels and ids as texts."""
     wanted = [*columns, *([id_column] if id_column is not None and id_column not in columns else [])]
     try:
@@ -156,8 +156,8 @@ def chosen(party: str, path: Path, columns: Mapping[str, Column], id_column: str
 
 
 def _batches(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> Iterator[pl.DataFrame]:
-    with told(party, path):
-        wanted = chosen(party, path, columns, id_column)
+    with explain_errors(party, path):
+        wanted = select_columns(party, path, columns, id_column)
         rows = block_rows(len(columns) + 1)
         found = 0
         for frame in wanted.collect_batches(chunk_size=rows, maintain_order=True):
@@ -179,7 +179,7 @@ def _require_whole(party: str, path: Path, found: int) -> None:
 
 
 @contextmanager
-def counted(party: str, path: Path, columns: Mapping[str, Column]) -> Iterator[None]:
+def recount_missing(party: str, path: Path, columns: Mapping[str, Column]) -> Iterator[None]:
     """A block that lacks values knows those of its own rows: the rest of the file is counted before it is told."""
     try:
         yield

@@ -36,7 +36,7 @@ class StorageType(ABC):
         """How many values a block lacks."""
 
 
-class StoredNumbers(StorageType):
+class NumberStorage(StorageType):
     """Floats; an empty text and a NaN are missing."""
 
     from_text = False
@@ -71,7 +71,7 @@ class StoredNumbers(StorageType):
         return series.null_count() + int(numbers.is_nan().sum())
 
 
-class StoredLevels(StorageType):
+class LevelStorage(StorageType):
     """The place of each text among the declared levels; an undeclared one is an error, unless the column has a code."""
 
     from_text = True
@@ -99,7 +99,7 @@ class StoredLevels(StorageType):
         return _texts(series, column).null_count()
 
 
-STORED: Mapping[Storage, StorageType] = {Storage.NUMBERS: StoredNumbers(), Storage.LEVELS: StoredLevels()}
+STORED: Mapping[Storage, StorageType] = {Storage.NUMBERS: NumberStorage(), Storage.LEVELS: LevelStorage()}
 
 
 def count_missing(series: pl.Series, column: Column) -> int:
