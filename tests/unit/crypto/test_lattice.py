@@ -20,6 +20,7 @@ from scipy import stats
 from colonnade.crypto.lattice import kernels
 from colonnade.crypto.lattice import parameters as lattice_plan
 from colonnade.crypto.lattice import party as lattice
+from colonnade.crypto.lattice.frames import START, parcel_places
 from colonnade.crypto.lattice.parameters import (
     ERROR_VARIANCE,
     MODULUS_BITS,
@@ -33,7 +34,6 @@ from colonnade.crypto.lattice.parameters import (
 )
 from colonnade.crypto.lattice.party import LatticeParty
 from colonnade.crypto.lattice.server import LatticeServer
-from colonnade.crypto.lattice.slots import START, slots
 from colonnade.crypto.lattice.words import PAIR_BITS, Planes, Scratch, rows_per_chunk, width
 from colonnade.crypto.product import Cross
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
@@ -372,7 +372,7 @@ def test_every_flipped_bit_raises() -> None:
 
 def test_parcels_stay_small_and_take_the_planned_bytes() -> None:
     for columns, rows in ((1, 10**6), (7, 370_000), (400, 80_000), (3000, 10_000)):
-        found = slots(columns, rows)
+        found = parcel_places(columns, rows)
         assert sum(slot.rows * slot.columns for slot in found) == (rows + N) * columns
         assert max(slot.rows * slot.columns * 7 + START for slot in found) <= 32_000_000
     given = session(3, rows=5000, widths=(2, 3, 4))

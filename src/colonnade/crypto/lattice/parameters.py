@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil, expm1, log1p, sqrt
 
 from colonnade.crypto.frames import check_spec
-from colonnade.crypto.lattice.slots import BLOCK
+from colonnade.crypto.lattice.frames import BLOCK
 from colonnade.crypto.lattice.words import PAIR_BITS
 from colonnade.crypto.product import ProductSpec
 from colonnade.foundation.errors import ProductError
