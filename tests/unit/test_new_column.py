@@ -198,6 +198,10 @@ def test_toy_columns_are_declared_checked_and_drafted(_toys: None, tmp_path: Pat
         column_from("c", {"kind": "cyclic", "period": -1, "parts": 4})
     with pytest.raises(SchemaError, match="kind must be one of numeric, categorical, binary, ordinal, cyclic"):
         column_from("c", {"kind": "date"})
+    with pytest.raises(SchemaError, match=r"needs bounds, low below high; the ordinal column has \(0, 0\)"):
+        Ordinal(("only",)).signed(np.zeros(2))
+    with pytest.raises(SchemaError, match="the cyclic column has None"):
+        Cyclic(24, 4).require_bounds()
     with pytest.raises(SchemaError, match="kind 'cyclic' is known already"):
         register_kind(Cyclic)
     write_toys(tmp_path)

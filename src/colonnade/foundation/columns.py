@@ -74,8 +74,8 @@ class Column(ABC):
 
     def require_bounds(self) -> tuple[float, float]:
         """The bounds of a column that must have them."""
-        if self.bounds is None:
-            raise SchemaError(f"a number needs bounds, and a {self.kind} column has none")
+        if self.bounds is None or not self.bounds[0] < self.bounds[1]:
+            raise SchemaError(f"a number needs bounds, low below high; the {self.kind} column has {self.bounds}")
         return self.bounds
 
     @property

@@ -37,7 +37,7 @@ class WorkerState:
 
 
 class WorkerStates:
-    """The states of a session's workers, kept from piece to piece: fresh memory costs more than the arithmetic in it."""
+    """The states of all workers, kept from piece to piece: fresh memory costs more than the arithmetic in it."""
 
     def __init__(self, kernels: type[Kernels], spec: ProductSpec) -> None:
         self._kernels, self._spec = kernels, spec
