@@ -58,12 +58,12 @@ demo-network: $(READY)
 # EVERY=1 kills at every request of every process.
 EVERY ?= 5
 chaos: $(READY)
-	$(ONE_THREAD) POLARS_MAX_THREADS=1 $(BIN)/python -m tests.network.chaos --every $(EVERY)
-	$(ONE_THREAD) $(BIN)/python -m tests.network.strikes
+	$(ONE_THREAD) POLARS_MAX_THREADS=1 $(BIN)/python -m drills.chaos --every $(EVERY)
+	$(ONE_THREAD) $(BIN)/python -m drills.strikes
 	$(ONE_THREAD) COLONNADE_LONG=1 $(BIN)/python -m pytest tests/network
 
 network-load: $(READY)
-	$(ONE_THREAD) $(BIN)/python -m tests.network.load
+	$(ONE_THREAD) $(BIN)/python -m drills.load
 
 fuzz: $(READY)
 	@mkdir -p build

@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 from colonnade.data.table import table_from
 from colonnade.foundation.errors import ColonnadeError
-from colonnade.scoring import read_model, score_files
+from colonnade.model import read_model, score_files
 from colonnade.study import read_study
 
 HERE = Path(__file__).resolve().parent

@@ -27,8 +27,8 @@ from colonnade.analysis.solve import solve
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.report.curve import scaled
-from colonnade.study import Study, read_study
 from colonnade.runs import run_unguarded
+from colonnade.study import Study, read_study
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"

@@ -37,6 +37,7 @@ from colonnade.mechanism.blocks import NoisyBlock
 from colonnade.mechanism.composition import Cap, Charge
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import read_release, write_release, write_sealed
+from colonnade.model import publish, read_model, write_model
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import (
     BODIES,
@@ -51,9 +52,8 @@ from colonnade.protocol.messages import (
     submission,
 )
 from colonnade.protocol.session_plan import plan_session
-from colonnade.scoring import publish, read_model, write_model
-from colonnade.study import read_study, study_from
 from colonnade.runs import run_unguarded
+from colonnade.study import read_study, study_from
 from colonnade.transport.wire import Ring, Start, Vouch, decode_item, decode_reply, decode_request, encode_item
 from fuzz.choices import Choices, altered, mutated
 

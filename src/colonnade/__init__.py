@@ -6,8 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression
-    from colonnade.estimators_poisson import VerticalPoissonRegressor
+    from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression, VerticalPoissonRegressor
     from colonnade.foundation.schema import Schema
 
 __all__ = ["Schema", "VerticalLinearRegression", "VerticalLogisticRegression", "VerticalPoissonRegressor"]
@@ -16,7 +15,7 @@ _HOMES = {
     "Schema": "colonnade.foundation.schema",
     "VerticalLinearRegression": "colonnade.estimators",
     "VerticalLogisticRegression": "colonnade.estimators",
-    "VerticalPoissonRegressor": "colonnade.estimators_poisson",
+    "VerticalPoissonRegressor": "colonnade.estimators",
 }
 
 

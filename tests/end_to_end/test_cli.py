@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from colonnade.mechanism.release import read_release
-from colonnade.scoring import read_model
-from tests.end_to_end.cli_study import PEOPLE, Run, runner, write_study
+from colonnade.model import read_model
+from tests.helpers.cli_study import PEOPLE, Run, runner, write_study
 
 COMMON = PEOPLE - 10
 

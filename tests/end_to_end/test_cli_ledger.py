@@ -19,7 +19,7 @@ from colonnade.consent.ledger import Ledger
 from colonnade.foundation.errors import ProtocolError
 from colonnade.protocol.server import Server
 from colonnade.study import read_study
-from tests.end_to_end.cli_study import Answer, Run, runner, write_study
+from tests.helpers.cli_study import Answer, Run, runner, write_study
 
 PEOPLE = 60
 COMMON = 54

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.cli_study import STUDY, Run, runner, write_study
+from tests.helpers.cli_study import STUDY, Run, runner, write_study
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.end_to_end.cli_study import STUDY, Run, runner, write_study
+from tests.helpers.cli_study import STUDY, Run, runner, write_study
 
 
 @pytest.fixture(scope="module")

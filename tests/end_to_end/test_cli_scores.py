@@ -12,9 +12,9 @@ import pytest
 from colonnade.analysis.solve import Model
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import Ledger
-from colonnade.scoring import PublicModel, write_model
+from colonnade.model import PublicModel, write_model
 from colonnade.study import read_study
-from tests.end_to_end.cli_study import Answer, Run, runner, write_study
+from tests.helpers.cli_study import Answer, Run, runner, write_study
 
 PEOPLE = 60
 POLICY = """[policy]

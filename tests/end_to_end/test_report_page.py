@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import browser, keep, new_page, violations
-from cli_study import Run, runner, write_study
+
+from tests.helpers.browser import browser, keep, new_page, violations
+from tests.helpers.cli_study import Run, runner, write_study
 
 VIEWS = ("outsider", "server", "party", "coalition")
 

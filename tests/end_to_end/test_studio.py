@@ -16,16 +16,16 @@ from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
-from browser import browser, keep, new_page, violations
-from cli_study import STUDY, Run, runner, write_study
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.foundation.errors import StudyError
 from colonnade.studio.form import from_fields, to_form, to_toml
 from colonnade.studio.panel import negotiation, planned
-from colonnade.studio.workspace import Workspace, edited
+from colonnade.studio.workspace import Workspace, edit_study
 from colonnade.study import LARGEST_STUDY
+from tests.helpers.browser import browser, keep, new_page, violations
+from tests.helpers.cli_study import STUDY, Run, runner, write_study
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICY = """[policy]
@@ -366,8 +366,8 @@ def test_negotiation_takes_the_least_offer(tmp_path: Path, delta: float) -> None
     content["study"] |= {"delta": delta, "rows": 230, "product": "plain"}
     del content["study"]["epsilon"]
     content["party"]["works"]["epsilon"], content["party"]["bank"]["epsilon"] = 3.0, 1.0
-    desk = Workspace(tmp_path, content)
-    session = planned(desk)[1]
+    workspace = Workspace(tmp_path, content)
+    session = planned(workspace)[1]
     rows = negotiation(session)
     assert [row["block"] for row in rows] == [item.block.name for item in session.plan.blocks]
     for row, item in zip(rows, session.plan.blocks, strict=True):
@@ -384,20 +384,20 @@ def test_negotiation_takes_the_least_offer(tmp_path: Path, delta: float) -> None
 
 def test_buttons_of_the_form(tmp_path: Path) -> None:
     content = tomllib.loads(STUDY)
-    more = edited(content, "column:1")
+    more = edit_study(content, "column:1")
     assert list(more["party"]["bank"]["columns"]) == ["savings", "column1"]
-    assert list(edited(more, "drop-column:1:0")["party"]["bank"]["columns"]) == ["column1"]
-    assert list(edited(more, "drop-party:0")["party"]) == ["bank"]
-    assert list(edited(more, "party")["party"]) == ["works", "bank", "party3"]
+    assert list(edit_study(more, "drop-column:1:0")["party"]["bank"]["columns"]) == ["column1"]
+    assert list(edit_study(more, "drop-party:0")["party"]) == ["bank"]
+    assert list(edit_study(more, "party")["party"]) == ["works", "bank", "party3"]
     with pytest.raises(StudyError, match="no such party or column"):
-        edited(more, "drop-column:1:9")
+        edit_study(more, "drop-column:1:9")
 
 
 def test_a_link_out_of_the_folder_is_not_listed(tmp_path: Path) -> None:
     (tmp_path / "outside.toml").write_text(STUDY)
-    (tmp_path / "desk").mkdir()
-    (tmp_path / "desk" / "link.toml").symlink_to(tmp_path / "outside.toml")
-    desk = Workspace(tmp_path / "desk")
-    assert desk.files(".toml") == []
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "link.toml").symlink_to(tmp_path / "outside.toml")
+    workspace = Workspace(tmp_path / "workspace")
+    assert workspace.files(".toml") == []
     with pytest.raises(StudyError, match="no such file"):
-        desk.open("link.toml")
+        workspace.open("link.toml")

@@ -22,7 +22,7 @@ from colonnade.mechanism.release import write_release
 from colonnade.runs import Watch, run_unguarded
 from colonnade.study import Study, study_from
 from colonnade.workers import open_workers
-from tests.end_to_end.cli_study import runner, write_study
+from tests.helpers.cli_study import runner, write_study
 
 ROWS = 150_000
 SRC = Path(__file__).resolve().parents[2] / "src"

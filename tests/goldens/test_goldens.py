@@ -27,8 +27,8 @@ from colonnade.consent.policy import policy_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest, read_release, write_release
+from colonnade.model import publish, read_model, write_model
 from colonnade.protocol.session_plan import plan_session
-from colonnade.scoring import publish, read_model, write_model
 from colonnade.study import Study, read_study
 
 HERE = Path(__file__).parent

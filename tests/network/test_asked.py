@@ -12,22 +12,23 @@ import typer
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
+from colonnade.flare.score_job import ScoreServerJob
+
 from colonnade.analysis.solve import Model
-from colonnade.flare.commands import run
+from colonnade.cli.deployment import run
 from colonnade.flare.coordinator import Job, write_job
 from colonnade.flare.deploy import deploy_new
-from colonnade.flare.prediction_request import PredictionRequest, read_prediction_request
 from colonnade.flare.provision import SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, Address
-from colonnade.flare.score_job import ScoreServerJob
 from colonnade.flare.server_job import job_name
-from colonnade.flare.site import read_site
 from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
+from colonnade.model import PublicModel, write_model
 from colonnade.protocol.codes import Code, code_of
-from colonnade.scoring import PublicModel, write_model
+from colonnade.runs.prediction_request import PredictionRequest, read_prediction_request
+from colonnade.runs.site import read_site
 from colonnade.study import Study, read_study
-from tests.network.wires import PARTIES, write_study
+from tests.helpers.wires import PARTIES, write_study
 
 WEIGHTS = {"hours": 0.5, "savings": -0.25, "owner=yes": 0.125}
 

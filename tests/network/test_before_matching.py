@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from colonnade.transport.hub import Hub
 
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard, foresee
@@ -22,9 +23,8 @@ from colonnade.mechanism.release import write_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import plan_session
 from colonnade.study import Study
-from colonnade.transport.hub import Hub
 from colonnade.transport.wire import Push, Ring, Turn, decode_item, decode_request
-from tests.network.wires import PARTIES, Run, Wire, guard, run, write_study
+from tests.helpers.wires import PARTIES, Run, Wire, guard, run, write_study
 
 
 @pytest.fixture

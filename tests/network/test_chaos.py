@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.network.chaos import AFTER, BEFORE, SERVER
+from drills.chaos import AFTER, BEFORE, SERVER
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +29,7 @@ def test_kill_around_the_submission(victim: str, number: int, moment: str, count
     # In a process of its own: it forks, and this one may have threads.
     call = ["--victim", victim, "--at", str(number), "--moment", moment, "--step", "submit"]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.network.chaos", *call],
+        [sys.executable, "-m", "drills.chaos", *call],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "POLARS_MAX_THREADS": "1"},
         capture_output=True,

@@ -19,6 +19,8 @@ import pytest
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
+from colonnade.flare.standing import alone
+
 from colonnade.consent.policy import read_policy
 from colonnade.flare.certificates import check_certificate, probe, server_address
 from colonnade.flare.deploy import deploy_new, warnings
@@ -31,11 +33,10 @@ from colonnade.flare.provision import (
     SERVER_CLASS,
     Address,
 )
-from colonnade.flare.site import SEED, read_site
-from colonnade.flare.standing import alone
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
+from colonnade.runs.site import SEED, read_site
 from colonnade.study import read_study
-from tests.network.wires import PARTIES, write_study
+from tests.helpers.wires import PARTIES, write_study
 
 LOOPBACK = "127.0.0.1"
 

@@ -12,12 +12,12 @@ import pytest
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
-from nvflare.fuel.f3.endpoint import Endpoint
-from nvflare.fuel.f3.sfm.sfm_endpoint import SfmEndpoint
-
 from colonnade.flare.doubles import doubled, watch_server
 from colonnade.flare.failures import PARTY_LOGGER, SERVER_LOGGER, failed_party, watch_failures
 from colonnade.flare.line import LOGGER, watch_line
+from nvflare.fuel.f3.endpoint import Endpoint
+from nvflare.fuel.f3.sfm.sfm_endpoint import SfmEndpoint
+
 from colonnade.flare.provision import Address
 
 ENDPOINT = "nvflare.fuel.f3.sfm.sfm_endpoint"

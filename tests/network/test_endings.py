@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from colonnade.transport.hub import Hub
+from colonnade.transport.seat import decline
+from colonnade.transport.study_digest import study_digest
 
 from colonnade.foundation.errors import LedgerError, NoDataError, PolicyError, SiteError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.codes import Code
 from colonnade.study import Study
-from colonnade.transport.hub import Hub
 from colonnade.transport.journal import Journal
-from colonnade.transport.seat import decline
-from colonnade.transport.study_digest import study_digest
 from colonnade.transport.wire import Hello, Leave, Pull, Push, Unreachable, decode_reply, decode_request, encode, ending
-from tests.network.wires import PARTIES, QUICK, Wire, guard, run, write_study
+from tests.helpers.wires import PARTIES, QUICK, Wire, guard, run, write_study
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import Ledger
 from colonnade.flare.status import look
 from demo.network import Deployment
-from tests.network.wires import PARTIES, write_study
+from tests.helpers.wires import PARTIES, write_study
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 psutil = pytest.importorskip("psutil")

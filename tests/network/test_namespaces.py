@@ -16,7 +16,7 @@ from colonnade.consent.ledger import Ledger
 from colonnade.flare.status import look
 from colonnade.mechanism.composition import Cap
 from demo.network import Deployment
-from tests.network.wires import PARTIES, write_study
+from tests.helpers.wires import PARTIES, write_study
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 pytestmark = pytest.mark.skipif(

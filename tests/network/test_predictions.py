@@ -9,6 +9,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from colonnade.transport.score_hub import Handed, ScoreHub
+from colonnade.transport.score_member import ScoreMember
+from colonnade.transport.scores import Opened
+from colonnade.transport.vouching import Voucher
 
 from colonnade.analysis.solve import Model
 from colonnade.consent.entries import EntryKind
@@ -16,15 +20,12 @@ from colonnade.consent.guard import ConsentGuard
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.randomness import Randomness
+from colonnade.model import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
 from colonnade.protocol.messages import Envelope, Piece, Proposal, Step, body_of, encode_body, masked_from
 from colonnade.protocol.prediction import Consent, Prediction
-from colonnade.scoring import PublicModel, Scores, partial_scores, prediction_of, receivers_scores, score_across
+from colonnade.runs import score_across
 from colonnade.study import Study
 from colonnade.transport.journal import Journal
-from colonnade.transport.score_hub import Handed, ScoreHub
-from colonnade.transport.score_member import ScoreMember
-from colonnade.transport.scores import Opened
-from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import (
     Mail,
     Patience,
@@ -36,7 +37,7 @@ from colonnade.transport.wire import (
     decode_request,
     encode,
 )
-from tests.network.wires import PARTIES, QUICK, Wire, guard, write_study
+from tests.helpers.wires import PARTIES, QUICK, Wire, guard, write_study
 
 SEED = b"a seed of tests"
 BRISK = Patience(join=10.0, silence=1.0, beat=0.1, poll=0.1, farewell=1.0)

@@ -32,7 +32,7 @@ from colonnade.transport.wire import (
     decode_request,
     encode,
 )
-from tests.network.wires import PARTIES, QUICK, Run, Wire, guard, run, write_study
+from tests.helpers.wires import PARTIES, QUICK, Run, Wire, guard, run, write_study
 
 SEED = b"a seed of tests"
 

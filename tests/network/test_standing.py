@@ -17,18 +17,19 @@ import pytest
 
 pytest.importorskip("psutil", reason="the extra flare is not installed")
 
+from colonnade.flare.standing import RUNNING, Standing, WatchedGuard, alone, stands, watched, write_starter
+from colonnade.transport.hub import Hub
+
+from colonnade.cli.deployment import _teller
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
-from colonnade.flare.commands import _teller
 from colonnade.flare.launch import follow
-from colonnade.flare.standing import RUNNING, Standing, WatchedGuard, alone, stands, watched, write_starter
 from colonnade.flare.status import Spend, StatusFile, close_status, look
 from colonnade.foundation.errors import PolicyError, StoppedError
 from colonnade.protocol.codes import Code, code_of
 from colonnade.protocol.messages import Envelope, Step
-from colonnade.transport.hub import Hub
 from colonnade.transport.wire import Hello, Item, Push, Ring, decode_item, decode_request
-from tests.network.wires import PARTIES, Run, Wire, guard, run, write_study
+from tests.helpers.wires import PARTIES, Run, Wire, guard, run, write_study
 
 
 def stop_at(tmp_path: Path, when: Callable[[Item], bool]) -> tuple[Run, StatusFile, WatchedGuard]:

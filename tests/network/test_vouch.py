@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from colonnade.flare.signing import LARGEST_PROOF, CertificateSigner, PrivateKey, Proof, read_proof
 from colonnade.foundation.errors import PolicyError, VouchError
 from colonnade.protocol.codes import Code, code_of
-from tests.network.authority import DAY, Authority, as_deployed, edwards, elliptic, small
+from tests.helpers.authority import DAY, Authority, as_deployed, edwards, elliptic, small
 
 SAID = b"colonnade/1 vouch bank's mask key"
 

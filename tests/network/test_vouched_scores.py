@@ -8,19 +8,19 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from colonnade.transport.score_hub import ScoreHub
+from colonnade.transport.vouching import Voucher
 
 from colonnade.crypto.masks import MaskKeys
 from colonnade.foundation.randomness import Randomness, Stream
+from colonnade.model import partial_scores, prediction_of
 from colonnade.protocol.messages import Envelope, Masked, Piece, Proposal, Step, body_of, encode_body, masked_from
 from colonnade.protocol.prediction import scores_of
-from colonnade.scoring import partial_scores, prediction_of
 from colonnade.study import Study
-from colonnade.transport.score_hub import ScoreHub
-from colonnade.transport.vouching import Voucher
 from colonnade.transport.wire import Item, Push, decode_item, decode_request
-from tests.network.authority import Authority
+from tests.helpers.authority import Authority
+from tests.helpers.wires import PARTIES, Wire, write_study
 from tests.network.test_predictions import SEED, embedded, model_of, run, same, table_of
-from tests.network.wires import PARTIES, Wire, write_study
 
 
 @pytest.fixture

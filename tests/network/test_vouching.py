@@ -9,11 +9,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from colonnade.transport.hub import Hub
+from colonnade.transport.vouching import LABEL, MASK_KEY, PASSED, Voucher, Vouching, statement
 
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
 from colonnade.crypto.alignment.party import AlignmentParty
-from colonnade.crypto.lattice.slots import Frames, slots
+from colonnade.crypto.lattice.frames import Frames, parcel_places
 from colonnade.crypto.lattice.words import Planes, width
 from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.product import Words, centred
@@ -23,11 +25,9 @@ from colonnade.mechanism.release import write_release
 from colonnade.protocol.messages import Envelope, Masked, ParcelBody, Proposal, Step, body_of, encode_body
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.study import Study
-from colonnade.transport.hub import Hub
-from colonnade.transport.vouching import LABEL, MASK_KEY, PASSED, Voucher, Vouching, statement
 from colonnade.transport.wire import Item, Ring, Start, Vouch, decode_item, encode_item
-from tests.network.authority import DAY, Authority, as_deployed
-from tests.network.wires import PARTIES, Run, Wire, guard, run, write_study
+from tests.helpers.authority import DAY, Authority, as_deployed
+from tests.helpers.wires import PARTIES, Run, Wire, guard, run, write_study
 
 SEED = b"a seed of tests"
 Meddle = Callable[[str, Item], Sequence[Item]]
@@ -407,7 +407,7 @@ class Amplifier:
             return [item]
         assert self.hub is not None and self.hub._server.session is not None
         spec = self.hub._server.session.spec
-        slot, sender = slots(1, spec.rows)[0], spec.parties.index("bank")
+        slot, sender = parcel_places(1, spec.rows)[0], spec.parties.index("bank")
         words = Frames(spec).unwrap(0, sender, slot, parcel.payload).words()
         self.added = (1 << (spec.modulus_bits - 3)) // (spec.gain * spec.bound)
         words[0, 0] += np.uint64(self.added * spec.gain)

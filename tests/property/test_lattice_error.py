@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adversary import Adversary, Floats, layout_from, signed_layout
-from test_sensitivity_search import random_layout, weighted
 
 from colonnade.crypto.lattice.parameters import TAU, Parameters, error_factor
 from colonnade.foundation.errors import PrivacyError
@@ -22,6 +20,7 @@ from colonnade.mechanism.plan import Terms, plan_top_down
 from colonnade.mechanism.sensitivity import sensitivity
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import plan_session
+from tests.helpers.adversary import Adversary, Floats, layout_from, random_layout, signed_layout, weighted
 
 ROUNDING = 1 + 1e-12
 GAIN = 70

@@ -6,16 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from adversary import Adversary
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_sensitivity_search import random_layout
 
 from colonnade.mechanism.dissection import Block, dissect, parties_of
 from colonnade.mechanism.moments import Law, Layout
 from colonnade.mechanism.objective import Task, exact_objective
 from colonnade.mechanism.plan import Offer, PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.sensitivity import sensitivity
+from tests.helpers.adversary import Adversary, random_layout
 
 
 def case(seed: int) -> tuple[Layout, tuple[Block, ...], np.random.Generator]:

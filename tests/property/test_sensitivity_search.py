@@ -10,45 +10,17 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from adversary import Adversary, layout_from, signed_layout
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
+from colonnade.mechanism.dissection import Block, dissect, parties_of
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import Objective, Task, exact_objective, paper_objective, polynomial
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
+from tests.helpers.adversary import Adversary, layout_from, random_layout, signed_layout, weighted
 
 ROUNDING = 1 + 1e-12
 CLOSE = 1e-7
 SLACK = {Law.LAPLACE: 0.97, Law.GAUSSIAN: 0.85}
-
-
-def random_layout(generator: np.random.Generator) -> Layout:
-    """One to four parties with signed and simplex attributes; the label is either kind."""
-    count = int(generator.integers(1, 5))
-    owner = int(generator.integers(count))
-    parts = []
-    for k in range(count):
-        name = chr(65 + k)
-        for _ in range(int(generator.integers(0, 3)) + (k != owner or count == 1)):
-            levels = 1 if generator.random() < 0.5 else int(generator.integers(2, 4))
-            parts.append((name, Encoding.SIGNED if levels == 1 else Encoding.SIMPLEX, levels, Role.FEATURE))
-        if k == owner:
-            simplex = generator.random() < 0.7
-            parts.append((name, Encoding.SIMPLEX if simplex else Encoding.SIGNED, 1 + simplex, Role.LABEL))
-    return layout_from(parts)
-
-
-def weighted(layout: Layout, generator: np.random.Generator) -> tuple[list[tuple[Block, float]], float]:
-    """Blocks of a random release at random rates, and the rate of products inside the label."""
-    full, square = generator.random() < 0.7, generator.random() < 0.3
-    blocks = dissect(exact_objective(layout, products=full, label_square=square))
-    if not full:
-        blocks += traces(layout)
-    out = [(block, float(generator.choice([1.0, 1.0, 0.3, 2.5, 0.05 + generator.random()]))) for block in blocks]
-    inner = layout.attributes[layout.label].kind is Encoding.SIMPLEX and square
-    rate = max((r for b, r in out if inner and b.owners == (layout.attributes[layout.label].owner,)), default=0.0)
-    return out, rate
 
 
 @pytest.mark.parametrize("seed", range(40))

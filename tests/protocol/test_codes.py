@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sessions import agreement_of, tables_of
 
 from colonnade.foundation import errors
 from colonnade.foundation.errors import (
@@ -29,6 +28,7 @@ from colonnade.protocol.server import Server
 from colonnade.protocol.server import State as ServerState
 from colonnade.runs import run_unguarded
 from colonnade.transport.in_process import InProcess
+from tests.helpers.sessions import agreement_of, tables_of
 
 SECRET = "cap 17.25 of patients.csv"
 HOOKS = ("consent", "encode", "book")

@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 import pytest
 from scipy.stats import chisquare
-from sessions import Wire, agreement_of, exact_moments, parties_of, tables_of, wired
 
 from colonnade.foundation.errors import (
     LedgerError,
@@ -51,6 +50,7 @@ from colonnade.protocol.server import Server
 from colonnade.protocol.server import State as ServerState
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.transport.in_process import InProcess
+from tests.helpers.sessions import Wire, agreement_of, exact_moments, parties_of, tables_of, wired
 
 
 def released(wire: Wire) -> Release:

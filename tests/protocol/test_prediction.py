@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from colonnade.protocol.prediction_server import ScoringServer
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
@@ -33,7 +34,6 @@ from colonnade.protocol.messages import (
 )
 from colonnade.protocol.party import State
 from colonnade.protocol.prediction import LARGEST_SCORE, STEPS, Prediction, ScoringParty, words_of
-from colonnade.protocol.prediction_server import ScoringServer
 from colonnade.transport.in_process import Carrier
 
 ROWS = 400

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sessions import agreement_of
 
 from colonnade.foundation.errors import ColonnadeError, PrivacyError, StudyError
 from colonnade.foundation.randomness import Randomness
@@ -15,6 +14,7 @@ from colonnade.mechanism.moments import Encoding, Law
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, View
 from colonnade.protocol.session_plan import plan_session
+from tests.helpers.sessions import agreement_of
 
 IDENTITY = bytes(range(32))
 
@@ -191,11 +191,10 @@ def test_a_regression_needs_a_feature() -> None:
 
 def test_a_degree_three_agreement_cannot_be_written() -> None:
     """Only declared tasks travel; a polynomial of higher degree is refused where a plan is made."""
-    from adversary import signed_layout
-
     from colonnade.mechanism.dissection import dissect
     from colonnade.mechanism.objective import polynomial
     from colonnade.mechanism.plan import Terms, plan_top_down
+    from tests.helpers.adversary import signed_layout
 
     layout = signed_layout([2, 2])
     blocks = dissect(polynomial(layout, [(1.0, layout.names[1:4])]))

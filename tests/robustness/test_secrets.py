@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from canaries import Needles, noted
-from sessions import Wire, agreement_of, parties_of, tables_of
 
 from colonnade.crypto.alignment import AlignmentParty, AlignmentServer, frames
 from colonnade.crypto.product import SERVER
@@ -21,6 +19,8 @@ from colonnade.mechanism.release import write_release
 from colonnade.protocol.codes import Code
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.server import Server
+from tests.helpers.canaries import Needles, noted
+from tests.helpers.sessions import Wire, agreement_of, parties_of, tables_of
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 KINDS = {"column", "exact sums", "hint", "lattice error", "lattice key", "mask", "mask key", "noise", "seed", "share"}

@@ -20,7 +20,7 @@ from colonnade.analysis.plausible import plausible_records
 from colonnade.foundation.schema import column_from
 from colonnade.mechanism.objective import Task
 from colonnade.study import PARTY_KEYS, STUDY_KEYS, study_from
-from tests.unit.mechanism.releases import make_records, release_of
+from tests.helpers.releases import make_records, release_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "proofs").glob("*.md")])

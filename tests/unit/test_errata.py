@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from adversary import Adversary, signed_layout
 from scipy.stats import norm
 
 from colonnade.foundation.errors import PrivacyError
@@ -24,6 +23,7 @@ from colonnade.mechanism.objective import Calibration, Task, exact_objective, pa
 from colonnade.mechanism.plan import Offer, Terms, plan_bottom_up, plan_top_down
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
 from experiments.paper.printed import PRINTED
+from tests.helpers.adversary import Adversary, signed_layout
 
 ROOT = Path(__file__).parents[2]
 PAPER = Terms(Task.LINEAR, Calibration.PAPER)

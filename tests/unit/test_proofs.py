@@ -124,7 +124,7 @@ def names_of_the_package() -> tuple[set[str], dict[str, set[str]]]:
     names: set[str] = set()
     inside: dict[str, set[str]] = {}
     for path in SOURCE.rglob("*.py"):
-        names |= {path.stem}
+        names |= {path.stem, path.parent.name}
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 names.add(node.name)

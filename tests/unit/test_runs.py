@@ -17,7 +17,7 @@ from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
-from colonnade.scoring import publish
+from colonnade.model import publish
 from colonnade.study import Study, read_study
 
 STUDY = """

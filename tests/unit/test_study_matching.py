@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from colonnade.transport.study_digest import study_digest
 
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.matching import HYBRID, NONE, PSI
 from colonnade.report.cost import expected_cost
 from colonnade.study import Study, study_from
-from colonnade.transport.study_digest import study_digest
 
 
 def study(**terms: Any) -> Study:

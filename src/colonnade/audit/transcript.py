@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto.product import Integers, Words, centred
+from colonnade.crypto.product import Cross, Integers, PartyProduct, Words, centred
 from colonnade.data.table import Table
 from colonnade.foundation.errors import ProtocolError
+from colonnade.foundation.matching import NONE
 from colonnade.foundation.randomness import Randomness
-from colonnade.protocol import party as party_module
-from colonnade.protocol import server as server_module
+from colonnade.foundation.workers import Workers
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.fit import FitParty, FitServer, Planner, best_product
+from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import SUBMIT, Assembly, Envelope, Go, Masked, Piece, Step, body_of, masked_from
-from colonnade.protocol.party import Party
-from colonnade.protocol.server import Server
+from colonnade.protocol.party import PartyRole
+from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.transport.in_process import InProcess
 
@@ -72,34 +74,32 @@ class Sample:
         return len(self.released)
 
 
-class Listening(InProcess):
-    """The in-process transport with a curious server that asks for each submission several times."""
+class Listening:
+    """On the wire of a session: a curious server that asks for each submission several times, and keeps what passes."""
 
-    def __init__(self, server: Server, parties: Mapping[str, Party], asks: int = 1) -> None:
-        super().__init__(server, parties)
+    def __init__(self, asks: int = 1) -> None:
         self.asks = asks
         self.parcels: list[Envelope] = []
-        self.submissions: dict[str, list[Masked]] = {}
-        self.shares: dict[str, Integers] = {}
+        self._pieces: dict[str, list[Envelope]] = {}
 
-    def _to_server(self, envelope: Envelope) -> None:
-        if envelope.step is Step.PARCEL:
+    def __call__(self, envelope: Envelope, up: bool) -> Iterable[Envelope]:
+        if up and envelope.step is Step.PARCEL:
             self.parcels.append(envelope)
-        super()._to_server(envelope)
+        if up and envelope.step is Step.SUBMIT:
+            pieces = self._pieces.setdefault(envelope.sender, [])
+            pieces.append(envelope)
+            count = body_of(envelope, Piece).count
+            # The first answer is worked on once all are there, the others are for the curious.
+            return pieces[:count] if len(pieces) == count * self.asks else ()
+        if not up and envelope.step is Step.GO and body_of(envelope, Go).round == SUBMIT:
+            return (envelope,) * self.asks
+        return (envelope,)
 
-    def _to_party(self, envelope: Envelope) -> None:
-        if envelope.step is not Step.GO or body_of(envelope, Go).round != SUBMIT:
-            super()._to_party(envelope)
-            return
-        name = envelope.recipient
-        party = self._parties[name]
-        session = party.session
-        assert session is not None
-        self.shares[name] = _own_noise(party, session)
-        answers = [list(party.receive(envelope)) for _ in range(self.asks)]
-        self.submissions[name] = [_submitted(answer, session.length) for answer in answers]
-        for answer in answers[0]:
-            self._to_server(answer)
+    def submissions(self, party: str, length: int) -> list[Masked]:
+        """What a party answered each time that it was asked."""
+        pieces = self._pieces[party]
+        size = len(pieces) // self.asks
+        return [_submitted(pieces[k * size : (k + 1) * size], length) for k in range(self.asks)]
 
 
 def _submitted(pieces: list[Envelope], length: int) -> Masked:
@@ -111,38 +111,70 @@ def _submitted(pieces: list[Envelope], length: int) -> Masked:
     raise ProtocolError("a party's submission is not complete")
 
 
-def _own_noise(party: Party, session: SessionPlan) -> Integers:
-    """The noise that a curious party keeps a copy of before its product forgets it."""
-    out = np.zeros(session.length, dtype=np.int64)
-    held: Mapping[Any, Integers] = getattr(party._product, "_noise", {})
-    place = session.cross_start
-    for cross in session.spec.crosses:
-        stop = place + cross.shape[0] * cross.shape[1]
-        if cross in held:
-            out[place:stop] = held[cross].ravel()
-        place = stop
-    return out
+class _Shares:
+    """Chooses products that keep a copy of the noise that they were given, as a curious party would."""
+
+    def __init__(self) -> None:
+        self.noise: dict[int, Mapping[Cross, Integers]] = {}
+
+    def __call__(self, session: SessionPlan, workers: Workers) -> type[PartyProduct]:
+        kept = self.noise
+        honest: Any = best_product(session, workers)
+
+        class Copying(honest):  # type: ignore[misc]
+            def __init__(self, spec: Any, me: int, columns: Any, noise: Mapping[Cross, Integers], source: Any) -> None:
+                kept[me] = {cross: values.copy() for cross, values in noise.items()}
+                super().__init__(spec, me, columns, noise, source)
+
+        return Copying
+
+    def of(self, me: int, session: SessionPlan) -> Integers:
+        """A party's own share of the noise, in the order of the submitted vector."""
+        out = np.zeros(session.length, dtype=np.int64)
+        place = session.cross_start
+        for cross in session.spec.crosses:
+            stop = place + cross.shape[0] * cross.shape[1]
+            out[place:stop] = self.noise[me][cross].ravel()
+            place = stop
+        return out
 
 
-def listen(agreement: Agreement, tables: Mapping[str, Table], randomness: Randomness, asks: int = 1) -> Transcript:
+def listen(
+    agreement: Agreement,
+    tables: Mapping[str, Table],
+    randomness: Randomness,
+    asks: int = 1,
+    planner: Planner = plan_session,
+) -> Transcript:
     """Run one session and hand back what was seen of it."""
-    server = Server(agreement, randomness.child("server"))
+    shares, wire = _Shares(), Listening(asks)
+    middle = FitServer(agreement, NONE, planner)
     parties = {
-        name: Party(name, agreement.schema.parties[name], table.rows, table.encode, randomness.child(f"party {name}"))
-        for name, table in tables.items()
+        name: PartyRole(
+            FitParty(
+                name,
+                agreement,
+                NONE,
+                partial(tables.__getitem__, name),
+                Unguarded(),
+                planner=planner,
+                product=shares,
+            ),
+            randomness,
+        )
+        for name in agreement.schema.names
     }
-    transport = Listening(server, parties, asks)
-    release = transport.run()
-    session = server.session
-    assert session is not None
+    InProcess(ServerRole(middle, randomness), parties, wire).carry()
+    session, release = middle.session, middle.release
+    assert session is not None and release is not None
     released = np.zeros(session.length, dtype=np.int64)
     for i, block in enumerate(release.blocks):
         released[session.positions[i]] = block.values
-    names = session.parties
-    submitted = np.stack([transport.submissions[name][0].words for name in names])
-    again = np.stack([_sum([transport.submissions[name][i].words for name in names]) for i in range(asks)])
-    shares = np.stack([transport.shares[name] for name in names])
-    return Transcript(released, submitted, again, shares, tuple(transport.parcels))
+    answers = [wire.submissions(name, session.length) for name in session.parties]
+    submitted = np.stack([masked[0].words for masked in answers])
+    again = np.stack([_sum([masked[i].words for masked in answers]) for i in range(asks)])
+    own = np.stack([shares.of(me, session) for me in range(len(session.parties))])
+    return Transcript(released, submitted, again, own, tuple(wire.parcels))
 
 
 def _sum(words: list[Words]) -> Words:
@@ -158,37 +190,29 @@ def opened(words: Words, session: SessionPlan) -> Integers:
     return centred(words & np.uint64((1 << bits) - 1), bits)
 
 
-@contextmanager
-def one_plan() -> Iterator[None]:
-    """Within, roles look up a plan that was computed before: thousands of sessions differ in their id alone."""
-    known: dict[tuple[str, int], SessionPlan] = {}
-    current: dict[tuple[str, int, bytes], SessionPlan] = {}
+class OnePlan:
+    """Looks up a plan that was computed before: thousands of sessions differ in their id alone."""
 
-    def remembered(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], SessionPlan] = {}
+        self._current: dict[tuple[str, int, bytes], SessionPlan] = {}
+
+    def __call__(self, agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
         key = json.dumps(agreement.to(), sort_keys=True), rows
-        if key not in known:
-            known[key] = plan_session(agreement, rows, identity)
-        if (*key, identity) not in current:
-            session = known[key]
-            current.clear()
-            current[*key, identity] = replace(session, identity=identity, spec=replace(session.spec, session=identity))
-        return current[*key, identity]
-
-    roles = vars(party_module), vars(server_module)
-    before = [role["plan_session"] for role in roles]
-    for role in roles:
-        role["plan_session"] = remembered
-    try:
-        yield
-    finally:
-        for role, original in zip(roles, before, strict=True):
-            role["plan_session"] = original
+        if key not in self._known:
+            self._known[key] = plan_session(agreement, rows, identity)
+        if (*key, identity) not in self._current:
+            session = self._known[key]
+            self._current.clear()
+            spec = replace(session.spec, session=identity)
+            self._current[*key, identity] = replace(session, identity=identity, spec=spec)
+        return self._current[*key, identity]
 
 
 def collect(
     agreement: Agreement, tables: Mapping[str, Table], runs: int, randomness: Randomness, asks: int = 1
 ) -> Sample:
     """Transcripts of so many sessions on the same data."""
-    with one_plan():
-        sources = (randomness.child(f"run {i}") for i in range(runs))
-        return Sample.of([listen(agreement, tables, source, asks) for source in sources])
+    planner = OnePlan()
+    sources = (randomness.child(f"run {i}") for i in range(runs))
+    return Sample.of([listen(agreement, tables, source, asks, planner) for source in sources])

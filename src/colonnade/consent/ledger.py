@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.consent.entries import Account, Alignment, Booking, DataSet, Entry, EntryKind, Line, Note, content_of
+from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.mechanism.composition import Cap, Charge, Rule, Spent, require_room, total
 
@@ -237,14 +238,10 @@ class Ledger:
         """Link one more line to the chain: its number, time and hash."""
         previous, number = lines[-1].hash if lines else GENESIS, len(lines) + 1
         time = self._clock().isoformat(timespec="seconds")
-        text = _canonical(content_of(kind, time, what, cap, reason))
+        text = canonical_json(content_of(kind, time, what, cap, reason))
         digest = _link(previous, number, text)
         connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, digest))
         return number, time, digest
-
-
-def _canonical(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _link(previous: str, number: int, text: str) -> str:

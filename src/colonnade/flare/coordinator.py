@@ -18,11 +18,12 @@ from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from colonnade.flare.certificates import check_certificate, probe, server_address
-from colonnade.flare.prediction_request import PredictionRequest
 from colonnade.flare.provision import COORDINATOR, PARTY_CLASS, SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, SERVER_CLASS
-from colonnade.flare.server_job import COMMAND, RELEASE
-from colonnade.flare.site import OUTCOME, SERVER, Site
+from colonnade.flare.server_job import COMMAND
 from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
+from colonnade.runs.prediction_request import PredictionRequest
+from colonnade.runs.recipes import RELEASE
+from colonnade.runs.site import OUTCOME, SERVER, Site
 
 Watch = Callable[[str, float], None]
 POLL_SECONDS = 1.0
@@ -218,7 +219,7 @@ def _stop(
         silent += f"; colonnade run --fetch {job} tells, once it has"
     try:
         try:
-            # The hall ends it for all, with a code and an account.
+            # The relay ends it for all, with a code and an account.
             _quietly(lambda: session.do_app_command(job, COMMAND, {"stop": True}))
         except Exception:
             _quietly(lambda: session.abort_job(job))

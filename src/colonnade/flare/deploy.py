@@ -15,9 +15,9 @@ from colonnade.crypto.backends import require_private
 from colonnade.flare.folder_texts import policy_file, readme, site_file, smallest_rows, start_script
 from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
 from colonnade.flare.provision import Address, keep_own_key_only, place_kit, provision
-from colonnade.flare.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.toml import toml_section
+from colonnade.runs.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
 from colonnade.study import Study, read_study
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")

@@ -15,15 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.flare.certificates import check_certificate, own_address, probe, server_address
-from colonnade.flare.doubles import FILE, watch_server
-from colonnade.flare.failures import watch_failures
-from colonnade.flare.line import watch_line
+from colonnade.flare.flare_log import TWICE, watch_failures, watch_line, watch_server
+from colonnade.flare.process import StopSignals, alone, dead
 from colonnade.flare.provision import Address
-from colonnade.flare.site import LOCAL, SERVER, STATUS, Site
-from colonnade.flare.standing import alone
 from colonnade.flare.status import close_status, look, unfinished
-from colonnade.flare.stopping import Stopping, dead
 from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.runs.site import LOCAL, SERVER, STATUS, Site
 
 Tell = Callable[[dict[str, Any]], None]
 """Called with what the board says, whenever it says something new."""
@@ -49,7 +46,7 @@ def serve(site: Site, tell: Tell, say: Say) -> int:
         keep_storage_here(site.folder)
         # A session has ended when its hub says so; FLARE would wait a quarter of an hour for the report of a dead site.
         os.environ.setdefault(OUTCOME_WAIT, "10")
-        (site.folder / FILE).unlink(missing_ok=True)
+        (site.folder / TWICE).unlink(missing_ok=True)
         watch_server(site.folder.resolve(), say)
         say(f"study {site.study.agreement.name}, port {address.port}: waiting for parties and sessions")
         return _run(site, main, [f"org={SERVER}"], tell, say, fed_server="fed_server.json")
@@ -126,7 +123,7 @@ def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, **more: 
     follower.start()
     settings = ["secure_train=true", "config_folder=config", *names]
     arguments = argparse.Namespace(workspace=str(folder), set=settings, **more)
-    Stopping(folder, say).listen()
+    StopSignals(folder, say).listen()
     MainProcessMonitor.add_cleanup_cb(lambda: say("the engine ended by itself: log.txt in the folder says why"))
     try:
         done = MainProcessMonitor.run(main_func=main, run_dir=str(folder), args=arguments)

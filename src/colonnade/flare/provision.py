@@ -19,18 +19,18 @@ from nvflare.lighter.impl.workspace import WorkspaceBuilder
 from nvflare.lighter.provisioner import Provisioner
 from nvflare.lighter.utils import load_yaml
 
-from colonnade.flare.site import LOCAL, STARTUP
 from colonnade.foundation.errors import StudyError
+from colonnade.runs.site import LOCAL, STARTUP
 
 GONE_SECONDS = 40
 """A site that FLARE has not heard for so long is no longer connected."""
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 HOST, PORT = re.compile(rf"({_LABEL}\.)*{_LABEL}"), re.compile(r"[0-9]{0,5}")
 COORDINATOR = "coordinator@colonnade.study"
-SERVER_CLASS = "colonnade.flare.server_job.ServerJob"
-PARTY_CLASS = "colonnade.flare.party_job.PartyJob"
-SCORE_SERVER_CLASS = "colonnade.flare.score_job.ScoreServerJob"
-SCORE_PARTY_CLASS = "colonnade.flare.score_job.ScorePartyJob"
+SERVER_CLASS = "colonnade.flare.job_classes.FitServerJob"
+PARTY_CLASS = "colonnade.flare.job_classes.FitPartyJob"
+SCORE_SERVER_CLASS = "colonnade.flare.job_classes.PredictServerJob"
+SCORE_PARTY_CLASS = "colonnade.flare.job_classes.PredictPartyJob"
 SERVER_LAUNCHER = "colonnade.flare.launcher.ServerLauncher"
 PARTY_LAUNCHER = "colonnade.flare.launcher.PartyLauncher"
 KEPT = {"client.crt", "client.key", "server.crt", "server.key", "rootCA.pem"}

@@ -9,7 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from colonnade.flare.site import SERVER
+from colonnade.foundation.files import replace_file
+from colonnade.protocol.kinds import Kind
+from colonnade.runs.site import SERVER
 
 OFTEN = 0.2
 BEFORE_BOOKING = ("wait", "read", "align", "plan")
@@ -35,9 +37,9 @@ class StatusFile:
 
     path: Path
     job: str
+    kind: Kind
+    """What the session is for."""
     seeded: bool = False
-    what: str = "a release"
-    """What a session is for."""
     session: str = ""
     """The session's id, as ledgers, releases and the server's journal have it, once it is known."""
     spend: Spend | None = None
@@ -48,6 +50,10 @@ class StatusFile:
         if step != self._last[0] or now - self._last[1] > OFTEN:
             self._last = (step, now)
             self._write({"step": step, "share": share})
+
+    def note_session(self, session: str) -> None:
+        """The session has an id."""
+        self.session = session
 
     def note(self, spend: Spend) -> None:
         """A spend is booked."""
@@ -74,14 +80,17 @@ class StatusFile:
 
     def _write(self, content: dict[str, Any]) -> None:
         known = {"job": self.job, "session": self.session, "pid": os.getpid(), "seeded": self.seeded}
-        known |= {"what": self.what, "done": False, "spend": None if self.spend is None else asdict(self.spend)}
+        known |= {
+            "what": self.kind.name,
+            "spends": self.kind.spends,
+            "done": False,
+            "spend": None if self.spend is None else asdict(self.spend),
+        }
         replace_status(self.path, {**known, **content})
 
 
 def replace_status(path: Path, content: dict[str, Any]) -> None:
-    beside = path.with_suffix(".part")
-    beside.write_text(json.dumps(content), encoding="utf-8")
-    os.replace(beside, path)
+    replace_file(path, json.dumps(content).encode())
 
 
 def look(path: Path) -> dict[str, Any]:
@@ -100,7 +109,7 @@ def unfinished(content: dict[str, Any]) -> bool:
 
 def close_status(path: Path, content: dict[str, Any], role: str) -> dict[str, Any]:
     """The last word on a session whose process ended without one."""
-    if content.get("what") != "a release":
+    if not content.get("spends", True):
         meaning = "the receiver of the scores can say whether it has them"
     elif role == SERVER:
         meaning = "the next session tells parties whether it counts"

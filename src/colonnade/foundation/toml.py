@@ -1,9 +1,10 @@
-"""Writes the TOML that a deployment's folders hold."""
+"""Writes TOML: drafts, studies and the files of a deployment's folders."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import date, datetime, time
 from typing import Any
 
 from colonnade.foundation.errors import StudyError
@@ -21,10 +22,13 @@ def toml_value(value: Any) -> str:
         return "[" + ", ".join(toml_value(v) for v in value) + "]"
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
     raise StudyError(f"a study file must hold texts, numbers, lists and tables, got {value!r}")
 
 
 def toml_key(key: str) -> str:
+    """A key, bare where it may be."""
     return key if key.isascii() and key.replace("-", "").replace("_", "").isalnum() else toml_value(key)
 
 

@@ -6,7 +6,6 @@ either it no longer parses, or it is no longer canonical, or the digest over the
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.foundation.canonical import RELEASE_FORMAT, canonical_digest, canonical_json
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import Integers
 from colonnade.mechanism.moments import Attribute, Encoding, Floats, Law, Layout, Moments, Role, Trace
 
-FORMAT = "colonnade-release/1"
+FORMAT = RELEASE_FORMAT
 
 
 @dataclass(frozen=True)
@@ -121,18 +121,18 @@ def _from_runs(runs: Sequence[Sequence[float]], size: int) -> Floats:
     return np.repeat(np.array([float(v) for _, v in runs]), lengths)
 
 
-def _canonical(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
 def digest(content: Mapping[str, Any]) -> str:
     """SHA-256 over the canonical form."""
-    return hashlib.sha256(_canonical(content).encode()).hexdigest()
+    return canonical_digest(content, escaped=False)
 
 
 def write_sealed(content: Mapping[str, Any]) -> bytes:
     """The bytes of a canonical file with its digest."""
-    return (_canonical({**content, "digest": digest(content)}) + "\n").encode()
+    return _line({**content, "digest": digest(content)})
+
+
+def _line(content: Mapping[str, Any]) -> bytes:
+    return (canonical_json(content, escaped=False) + "\n").encode()
 
 
 @proven("release_canonical")
@@ -142,7 +142,7 @@ def read_sealed(data: bytes, form: str, name: str) -> dict[str, Any]:
         content = json.loads(data)
         if not isinstance(content, dict) or content.get("format") != form:
             raise ReleaseError(f"a {name} file must have the format {form}")
-        if (_canonical(content) + "\n").encode() != data:
+        if _line(content) != data:
             raise ReleaseError(f"the {name} file was altered: it is no longer in canonical form")
         claimed = content.pop("digest", None)
         if claimed != digest(content):

@@ -78,16 +78,6 @@ def _risk(variances: Floats, members: Floats, law: Law, ratio: float, scale: flo
     return float(((label + error) / variances).sum())
 
 
-def trace_weight(layout: Layout) -> float:
-    """Weight of a sum of squares relative to the label's blocks: so light that it takes under 1% of the budget.
-
-    It moves by up to d where the products with the label move by 2 sqrt(d) together (L2), or 2d (L1), and it is needed
-    to a few per cent only, while its value is of order n d.
-    """
-    d = sum(a.role is Role.FEATURE and a.kind is Encoding.SIGNED for a in layout.attributes)
-    return 0.1 / float(np.sqrt(max(d, 1)))
-
-
 def choose_release(layout: Layout, n: int, law: Law, epsilon: float, delta: float) -> str:
     """Which release pays: "full" products, or "trace" (X'y and a sum of squares) where X'X would drown.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import numpy as np
 
 from colonnade.crypto.backends import BACKENDS
 from colonnade.crypto.product import Backend, Cross, Integers, ProductSizes, ProductSpec
+from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
@@ -208,8 +208,7 @@ class SessionPlan:
             "error_factor": fraction_text(self.plan.error_factor),
             "release": self.released,
         }
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return canonical_digest(content)
 
     @cached_property
     def terms(self) -> str:

@@ -22,6 +22,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ReleaseError
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
+from colonnade.model import PublicModel, publish
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.report.certainty import DROWNED, heading_of, sentences
@@ -30,7 +31,6 @@ from colonnade.report.cost import Cost
 from colonnade.report.curve import forecast_curve
 from colonnade.report.pictures import dependence_context
 from colonnade.report.text import VIEWS, epsilon_text, flaws, share_text, size_text, time_text
-from colonnade.scoring import PublicModel, publish
 
 TEMPLATES = Path(__file__).parent / "templates"
 SHOWN_COEFFICIENTS = 24

@@ -65,7 +65,7 @@ class Steps:
             self._tasks[step] = self._progress.add_task(NAMES.get(step, step), total=1.0)
         self._progress.update(self._tasks[step], completed=min(1.0, share))
 
-    def aside(self, console: Console, *parts: RenderableType) -> None:
+    def print_between(self, console: Console, *parts: RenderableType) -> None:
         """Print between the bars of steps so far and those to come; the stream may be another one of the terminal."""
         if not parts:
             return

@@ -13,7 +13,8 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from colonnade.analysis.solve import Model
-    from colonnade.scoring import PublicModel
+    from colonnade.model import PublicModel
+    from colonnade.protocol.prediction import Prediction
 
 VIEWS = {"outsider": "outsider", "server": "server", "party": "another party", "coalition": "coalition"}
 SHOWN = 16
@@ -284,3 +285,14 @@ def flaws(provenance: Mapping[str, Any]) -> list[str]:
 def caution(note: str) -> Text:
     """A warning, as all commands print it."""
     return Text.assemble(("warning: ", "bold yellow"), note)
+
+
+def opened_scores_text(prediction: Prediction, rows: int) -> str:
+    """What a prediction across parties has told to whom."""
+    to = prediction.receiver
+    others = [party for party in prediction.parties if party != to]
+    whose = f"the part of {others[0]}" if len(others) == 1 else f"the sum of the parts of {', '.join(others)}"
+    return (
+        f"{to} opened the exact score of each of {rows:,} records: it is not differentially private about the record, "
+        f"and {to} can subtract its own part and learn {whose}. Nobody else learns a score."
+    )

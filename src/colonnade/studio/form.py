@@ -8,7 +8,7 @@ from typing import Any
 
 from colonnade.foundation.schema import KINDS
 from colonnade.foundation.shown import OPEN
-from colonnade.report.drafts import toml_key, toml_text
+from colonnade.foundation.toml import toml_key, toml_section
 
 Content = dict[str, Any]
 """A study file's parsed form, {"study": ..., "party": ...}, whether or not it is a valid study."""
@@ -164,25 +164,11 @@ def _unknown(content: Mapping[str, Any], known: Sequence[str]) -> str:
 
 def to_toml(content: Mapping[str, Any]) -> str:
     """The text of a study file with this content."""
-    lines = ["[study]", *(f"{key} = {_value(value)}" for key, value in table(content.get("study")).items())]
+    parts = [toml_section("study", table(content.get("study")))]
     if not content.get("party"):
-        lines += ["", "[party]"]
+        parts.append("\n[party]\n")
     for name, party in table(content.get("party")).items():
-        head = f"party.{toml_key(name)}"
-        lines += ["", f"[{head}]"]
-        lines += [f"{toml_key(k)} = {_value(v)}" for k, v in table(party).items() if k != "columns"]
-        lines.append(f"[{head}.columns]")
-        lines += [f"{toml_key(c)} = {_value(declared)}" for c, declared in table(table(party).get("columns")).items()]
-    return "\n".join(lines) + "\n"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{toml_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return toml_text(str(value))
+        head, declared = f"party.{toml_key(name)}", table(party)
+        columns = table(declared.pop("columns", None))
+        parts += ["\n", toml_section(head, declared), toml_section(f"{head}.columns", columns)]
+    return "".join(parts)

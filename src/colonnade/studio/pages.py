@@ -21,7 +21,7 @@ from colonnade.report.html import TEMPLATES, environment, plan_page, release_pag
 from colonnade.studio.form import from_fields, to_form, to_toml
 from colonnade.studio.panel import panel_context, planned
 from colonnade.studio.runs import Run
-from colonnade.studio.workspace import DATA, Workspace, edited
+from colonnade.studio.workspace import DATA, Workspace, edit_study
 from colonnade.study import LARGEST_STUDY
 
 KEPT_REPORTS = 8
@@ -50,10 +50,10 @@ def _endpoint(answer: Answer) -> Endpoint:
 
 
 class Studio:
-    """One desk, at most one run at a time, and the pages that show them."""
+    """One workspace, at most one run at a time, and the pages that show them."""
 
-    def __init__(self, desk: Workspace, token: str) -> None:
-        self._desk, self._base = desk, f"/{token}"
+    def __init__(self, workspace: Workspace, token: str) -> None:
+        self._workspace, self._base = workspace, f"/{token}"
         self._run: Run | None = None
         self._notice = ""
         self._reports: dict[str, str] = {}
@@ -89,14 +89,14 @@ class Studio:
         return RedirectResponse(self._base + path, 303)
 
     def _study(self, request: Request, fields: Fields) -> Response:
-        with self._desk.lock:
+        with self._workspace.lock:
             return self._page(
                 "study.html",
-                form=to_form(self._desk.content),
-                opened=self._desk.opened,
-                studies=self._desk.files(".toml"),
-                data=self._desk.files(*DATA),
-                **panel_context(self._desk),
+                form=to_form(self._workspace.content),
+                opened=self._workspace.opened,
+                studies=self._workspace.files(".toml"),
+                data=self._workspace.files(*DATA),
+                **panel_context(self._workspace),
             )
 
     def _style(self, request: Request, fields: Fields) -> Response:
@@ -108,72 +108,72 @@ class Studio:
 
     def _plan(self, request: Request, fields: Fields) -> Response:
         """The plan of the form as it stands, as a part of the page."""
-        with self._desk.lock:
-            self._desk.content = from_fields(fields)
+        with self._workspace.lock:
+            self._workspace.content = from_fields(fields)
             page = self._templates.get_template("panel.html")
-            return HTMLResponse(page.render(base=self._base, **panel_context(self._desk)))
+            return HTMLResponse(page.render(base=self._base, **panel_context(self._workspace)))
 
     def _plan_html(self, request: Request, fields: Fields) -> Response:
-        with self._desk.lock:
-            study, session, assumed = planned(self._desk)
+        with self._workspace.lock:
+            study, session, assumed = planned(self._workspace)
             return HTMLResponse(plan_page(session, expected_cost(session, study.alignment), assumed))
 
     def _edit(self, request: Request, fields: Fields) -> Response:
         """A button of the form: it takes the form's fields along, and may add or remove something."""
-        with self._desk.lock:
-            self._desk.content = from_fields(fields)
+        with self._workspace.lock:
+            self._workspace.content = from_fields(fields)
             what = fields.get("do", "plan")
             try:
                 if what == "draft":
-                    self._desk.draft(fields.get("draft.file", ""), fields.get("draft.party", ""))
+                    self._workspace.add_draft(fields.get("draft.file", ""), fields.get("draft.party", ""))
                 elif what == "header":
-                    self._desk.header(fields.get("draft.header", ""), fields.get("draft.party", ""))
+                    self._workspace.add_header(fields.get("draft.header", ""), fields.get("draft.party", ""))
                 elif what == "save":
-                    self._desk.save(fields.get("save.name", ""))
-                    self._notice = f"Saved as {self._desk.opened}."
+                    self._workspace.save(fields.get("save.name", ""))
+                    self._notice = f"Saved as {self._workspace.opened}."
                 else:
-                    self._desk.content = edited(self._desk.content, what)
+                    self._workspace.content = edit_study(self._workspace.content, what)
             except ColonnadeError as error:
                 self._notice = f"Refused: {error}."
         return self._to("/")
 
     def _open(self, request: Request, fields: Fields) -> Response:
-        with self._desk.lock:
+        with self._workspace.lock:
             try:
                 if "text" in fields:
-                    self._desk.load(fields["text"])
+                    self._workspace.load(fields["text"])
                 else:
-                    self._desk.open(fields.get("name", ""))
+                    self._workspace.open(fields.get("name", ""))
             except ColonnadeError as error:
                 self._notice = f"Refused: {error}."
         return self._to("/")
 
     def _export(self, request: Request, fields: Fields) -> Response:
-        with self._desk.lock:
-            self._desk.content = from_fields(fields)
-            text = to_toml(self._desk.content)
+        with self._workspace.lock:
+            self._workspace.content = from_fields(fields)
+            text = to_toml(self._workspace.content)
         headers = {"Content-Disposition": 'attachment; filename="study.toml"'}
         return Response(text, media_type="application/toml", headers=headers)
 
     def _start(self, request: Request, fields: Fields) -> Response:
         """Spend: the one button that does."""
-        with self._desk.lock:
+        with self._workspace.lock:
             if self._run is not None and not self._run.done:
                 raise StudyError("a run is under way in this studio already")
             try:
-                place = self._desk.new_place(fields.get("release", ""), ".json")
+                place = self._workspace.new_place(fields.get("release", ""), ".json")
                 approved = tuple(fields.get("approved", "").split())
-                self._run = Run(self._desk.guarded_study(), place, approved)
+                self._run = Run(self._workspace.guarded_study(), place, approved)
                 self._run.start()
             except ColonnadeError as error:
                 self._notice = f"Refused: {error}."
         return self._to("/run")
 
     def _running(self, request: Request, fields: Fields) -> Response:
-        taken = set(self._desk.files(".json"))
+        taken = set(self._workspace.files(".json"))
         free = next(name for k in range(1, len(taken) + 2) if (name := f"release-{k}.json") not in taken)
-        with self._desk.lock:
-            return self._page("run.html", run=self._run, free=free, **panel_context(self._desk))
+        with self._workspace.lock:
+            return self._page("run.html", run=self._run, free=free, **panel_context(self._workspace))
 
     def _state(self, request: Request, fields: Fields) -> Response:
         page = self._templates.get_template("state.html")
@@ -181,15 +181,15 @@ class Studio:
         return HTMLResponse(page.render(base=self._base, run=self._run), headers={"X-Done": str(done).lower()})
 
     def _releases(self, request: Request, fields: Fields) -> Response:
-        return self._page("releases.html", releases=self._desk.releases())
+        return self._page("releases.html", releases=self._workspace.releases())
 
     def _release(self, request: Request, fields: Fields) -> Response:
         """A release's report; its digest decides it, so that it is made once."""
-        release = self._desk.release(request.path_params["name"])
+        release = self._workspace.release(request.path_params["name"])
         key = digest(release.to())
         if key not in self._reports:
             self._reports = {**dict(list(self._reports.items())[1 - KEPT_REPORTS :]), key: release_page(release)}
         return HTMLResponse(self._reports[key])
 
     def _ledgers(self, request: Request, fields: Fields) -> Response:
-        return self._page("ledgers.html", books=self._desk.books())
+        return self._page("ledgers.html", ledgers=self._workspace.ledgers())

@@ -14,17 +14,17 @@ from colonnade.studio.workspace import Workspace
 from colonnade.study import Study
 
 
-def planned(desk: Workspace) -> tuple[Study, SessionPlan, bool]:
-    """The study on the desk with its plan, as `colonnade plan` makes it; the last says that n was assumed."""
-    study = desk.study()
+def planned(workspace: Workspace) -> tuple[Study, SessionPlan, bool]:
+    """The study in the workspace with its plan, as `colonnade plan` makes it; the last says that n was assumed."""
+    study = workspace.study()
     assumed = study.rows is None
     return study, study.session(TYPICAL_ROWS if assumed else None), assumed
 
 
-def panel_context(desk: Workspace) -> dict[str, Any]:
+def panel_context(workspace: Workspace) -> dict[str, Any]:
     """The plan's numbers, or why there is no plan."""
     try:
-        study, session, assumed = planned(desk)
+        study, session, assumed = planned(workspace)
     except ColonnadeError as error:
         return {"refused": str(error)}
     return {

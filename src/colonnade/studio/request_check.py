@@ -17,7 +17,7 @@ FOREIGN = ("cross-site", "same-site")
 """What a browser says in Sec-Fetch-Site when another page asks; another port of this machine is "same-site"."""
 
 
-def policy() -> str:
+def content_policy() -> str:
     """Nothing from elsewhere, no inline script; the report's own style sheet is let in by its hash."""
     own = base64.b64encode(hashlib.sha256(str(style()).encode()).digest()).decode()
     return (
@@ -33,7 +33,7 @@ class RequestCheck:
         self._app, self._token = app, token
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self._headers = {
-            "Content-Security-Policy": policy(),
+            "Content-Security-Policy": content_policy(),
             # With "no-referrer" a browser would send "Origin: null" from our own forms.
             "Referrer-Policy": "same-origin",
             "X-Content-Type-Options": "nosniff",

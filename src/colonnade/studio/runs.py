@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import Thread
 
 from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.files import Place, places
 from colonnade.mechanism.release import write_release
-from colonnade.report.output import Place, places
 from colonnade.report.progress import NAMES
 from colonnade.runs import Outcome, fit
 from colonnade.study import Study

@@ -17,7 +17,7 @@ LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 16
 
 
-def serve(desk: Workspace, port: int, ready: Callable[[str], None]) -> None:
+def serve(workspace: Workspace, port: int, ready: Callable[[str], None]) -> None:
     """Serve until the process is stopped; `ready` gets the address, whose token is new in every start."""
     try:
         listener = socket.create_server((LOOPBACK, port))
@@ -25,7 +25,7 @@ def serve(desk: Workspace, port: int, ready: Callable[[str], None]) -> None:
         raise StudyError(f"cannot listen on {LOOPBACK}:{port}: {(error.strerror or str(error)).lower()}") from None
     token = Randomness().bytes(TOKEN_BYTES).hex()
     own = listener.getsockname()[1]
-    app = RequestCheck(Studio(desk, token).app, token, own)
+    app = RequestCheck(Studio(workspace, token).app, token, own)
     # No access log: it would hold the token.
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="off", workers=1

@@ -1,4 +1,4 @@
-"""What lies on the studio's desk: one study, and the files of one folder. No name from outside becomes a path."""
+"""The studio's workspace: one study, and the files of one folder. No name from outside becomes a path."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 
 from colonnade.consent.entries import Account, Entry
 from colonnade.consent.ledger import Ledger
+from colonnade.data.drafts import draft_columns
 from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.shown import OPEN
 from colonnade.mechanism.release import FORMAT, Release, read_release
-from colonnade.report.drafts import draft_columns
-from colonnade.report.output import places, read_whole
 from colonnade.studio.form import EMPTY, Content, table, to_toml
 from colonnade.study import LARGEST_STUDY, Study, read_study, study_from
 
 DATA = (".csv", ".parquet", ".pq")
-BOOKS = (".ledger", ".sqlite", ".db")
+LEDGERS = (".ledger", ".sqlite", ".db")
 LARGEST_RELEASE = 1 << 28
 
 
 @dataclass(frozen=True)
-class Book:
+class LedgerView:
     """A ledger as the page shows it."""
 
     name: str
@@ -71,7 +71,7 @@ class Workspace:
         return path.resolve().is_relative_to(self.folder.resolve())
 
     def open(self, name: str) -> None:
-        """Put a study file of the folder on the desk."""
+        """Put a study file of the folder into the workspace."""
         path = self.place(name, ".toml")
         if path.stat().st_size > LARGEST_STUDY:
             read_study(path)
@@ -79,7 +79,7 @@ class Workspace:
         self.opened = name
 
     def load(self, text: str) -> None:
-        """Put a study that is given as text on the desk, valid or not."""
+        """Put a study that is given as text into the workspace, valid or not."""
         try:
             content = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -108,7 +108,7 @@ class Workspace:
                     raise StudyError(f"party {name}: the studio reads files of its own folder only, got {path.name!r}")
         return study
 
-    def draft(self, name: str, party: str) -> None:
+    def add_draft(self, name: str, party: str) -> None:
         """Add a party with the columns of a file's header; bounds and levels stay open."""
         path = self.place(name, *DATA)
         drafted = tomllib.loads(draft_columns(path, party.strip() or None))["party"]
@@ -120,7 +120,7 @@ class Workspace:
             parties[new] = {key: value for key, value in parties[new].items() if value is not None}
         self.content = {**self.content, "party": parties}
 
-    def header(self, text: str, party: str) -> None:
+    def add_header(self, text: str, party: str) -> None:
         """Add a party with columns named in a pasted header line, all numeric until someone says otherwise."""
         names = [name.strip().strip('"') for name in text.replace(";", ",").replace("\t", ",").split(",")]
         names = list(dict.fromkeys(name for name in names if name))
@@ -149,19 +149,19 @@ class Workspace:
     def release(self, name: str) -> Release:
         return read_release(read_whole(self.place(name, ".json"), "release"))
 
-    def books(self) -> list[Book]:
+    def ledgers(self) -> list[LedgerView]:
         """The folder's ledgers, each with its chain checked."""
         out = []
-        for name in self.files(*BOOKS):
+        for name in self.files(*LEDGERS):
             ledger = Ledger(self.folder / name)
             try:
-                out.append(Book(name, ledger.verify(), ledger.accounts(), ledger.entries()))
+                out.append(LedgerView(name, ledger.verify(), ledger.accounts(), ledger.entries()))
             except ColonnadeError as error:
-                out.append(Book(name, "", [], [], str(error)))
+                out.append(LedgerView(name, "", [], [], str(error)))
         return out
 
 
-def edited(content: Content, what: str) -> Content:
+def edit_study(content: Content, what: str) -> Content:
     """The study after a button: "party", "column:I", "drop-party:I" or "drop-column:I:J"."""
     kind, *numbers = what.split(":")
     parties: list[tuple[str, Any]] = list(table(content.get("party")).items())

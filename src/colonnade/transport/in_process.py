@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from colonnade.foundation.errors import ProtocolError
 from colonnade.protocol.messages import Envelope
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.transport.traffic import Traffic
 
 Wire = Callable[[Envelope, bool], Iterable[Envelope]]
 """What becomes of a message on its way up to the server or down from it: itself, another, several or none.
@@ -20,14 +20,6 @@ Tests and attackers sit here.
 def pass_on(envelope: Envelope, up: bool) -> Iterable[Envelope]:
     """The wire as it should be."""
     return (envelope,)
-
-
-@dataclass
-class Traffic:
-    """Bytes that each party sent and received."""
-
-    sent: dict[str, int]
-    received: dict[str, int]
 
 
 class InProcess:

@@ -12,8 +12,8 @@ from colonnade.foundation.errors import ColonnadeError, MessageError, ProtocolEr
 from colonnade.protocol.codes import Code
 from colonnade.protocol.messages import Envelope
 from colonnade.protocol.server import ServerRole
-from colonnade.transport.in_process import Traffic
 from colonnade.transport.outbox import Outbox
+from colonnade.transport.traffic import Traffic
 from colonnade.transport.wire import (
     INSTANCE_BYTES,
     URGENT,

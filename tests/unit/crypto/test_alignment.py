@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from star_runs import HEAD, SESSION, Star, Tamper, free_transfers, people
-from x25519_ring import ring
 
 from colonnade.crypto.alignment import AlignmentParty, AlignmentServer, align_in_process, frames, sizes, star
 from colonnade.crypto.alignment.frames import ROUNDS
@@ -16,6 +14,8 @@ from colonnade.crypto.alignment.sizes import Sizes
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import AlignmentError, MessageError, PolicyError, ProtocolError, StudyError
 from colonnade.foundation.randomness import Randomness
+from tests.helpers.star_runs import HEAD, SESSION, Star, Tamper, free_transfers, people
+from tests.helpers.x25519_ring import ring
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from star_runs import HEAD, SESSION, Star, free_transfers, people
 
 from colonnade.crypto.alignment import AlignmentParty, oprf, sizes, star
 from colonnade.crypto.alignment.check import PROOF_BYTES, challenge_of, prove
@@ -19,6 +18,7 @@ from colonnade.crypto.alignment.oprf import Codewords, Evaluator, KeyHolder, eva
 from colonnade.crypto.product import SERVER, Words
 from colonnade.foundation.errors import ColonnadeError, MessageError, ProtocolError
 from colonnade.foundation.randomness import Randomness
+from tests.helpers.star_runs import HEAD, SESSION, Star, free_transfers, people
 
 KNOWN, FOREIGN = 512, 300
 
@@ -96,7 +96,7 @@ def test_without_the_check_the_attack_would_read_the_whole_key(monkeypatch: pyte
     evaluator, columns = seen["evaluator"], seen["columns"]
     assert isinstance(evaluator, Evaluator) and isinstance(columns, np.ndarray)
     height = columns.shape[1]
-    from star_runs import free_seeds
+    from tests.helpers.star_runs import free_seeds
 
     zeros = oprf._drawn(oprf._streams(free_seeds(run.parties["hub"]._channels["partner"].key("base"))[0]), height)
     zeros ^= columns & (np.uint64(0) - guess.astype(np.uint64))[:, None]

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from star_runs import SESSION, Star, free_transfers
 
 from colonnade.crypto.alignment import oprf, sizes, star
 from colonnade.crypto.alignment.ids import Bin, Ids
@@ -23,6 +22,7 @@ from colonnade.crypto.alignment.oblivious import Store
 from colonnade.crypto.alignment.oprf import Evaluator
 from colonnade.crypto.product import Words
 from colonnade.foundation.randomness import Randomness
+from tests.helpers.star_runs import SESSION, Star, free_transfers
 
 HUB = 0
 STRANGERS = 200

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from star_runs import Star, free_transfers, people
-from x25519_ring import ORDER, quotient, raise_points
 
 from colonnade.crypto.alignment import code, curve, kem_ot, transpose
 from colonnade.crypto.alignment.base_ot import CHOICE_BYTES, COUNT, BaseReceiver, BaseSender, check_public
@@ -27,6 +25,8 @@ from colonnade.crypto.alignment.oprf import hashed
 from colonnade.crypto.alignment.sizes import Sizes, capacity_of
 from colonnade.foundation.errors import AlignmentError, MessageError
 from colonnade.foundation.randomness import Randomness
+from tests.helpers.star_runs import Star, free_transfers, people
+from tests.helpers.x25519_ring import ORDER, quotient, raise_points
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 CURVE = json.loads((VECTORS / "curve25519_ell2_nu.json").read_text())

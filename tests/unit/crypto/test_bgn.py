@@ -11,7 +11,6 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from product_sessions import Relay, Sent, Session, arrays, run
 
 from colonnade.crypto.bgn import layout
 from colonnade.crypto.bgn.cost import MEASURED, calibrate, predicted_seconds
@@ -23,6 +22,7 @@ from colonnade.crypto.frames import HEADER, pack
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import MessageError, ProductError
 from colonnade.foundation.randomness import Randomness
+from tests.helpers.product_sessions import Relay, Sent, Session, arrays, run
 
 needs_pymcl = pytest.mark.skipif(
     sys.version_info >= (3, 13) and find_spec("pymcl") is None, reason="pymcl has no wheel for Python 3.13"

@@ -8,7 +8,6 @@ from math import sqrt
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from product_sessions import Relay, Session
 
 from colonnade.crypto.lattice import parameters as lattice_plan
 from colonnade.crypto.lattice.compiled import WORTHWHILE, CompiledParty, best_party
@@ -20,6 +19,7 @@ from colonnade.crypto.lattice.words import Planes, Scratch
 from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.products import party_product
+from tests.helpers.product_sessions import Relay, Session
 
 pytest.importorskip("numba")
 

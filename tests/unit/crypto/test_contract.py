@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from product_sessions import ArrayColumns, MakeParty, MakeServer, Relay, Sent, Session, arrays
 from scipy import stats
 
 from colonnade.crypto import plain
@@ -20,6 +19,7 @@ from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.crypto.product import SERVER, ProductSpec, centred
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.randomness import Randomness
+from tests.helpers.product_sessions import ArrayColumns, MakeParty, MakeServer, Relay, Sent, Session, arrays
 
 
 @dataclass(frozen=True)

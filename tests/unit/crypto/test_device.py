@@ -8,7 +8,6 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from product_sessions import ArrayColumns, Relay, Session
 
 from colonnade.crypto.lattice.device import SLACK, DeviceKernels, DeviceParty, agrees, even, require_cuda
 from colonnade.crypto.lattice.parameters import (
@@ -28,6 +27,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.protocol.products import party_product
+from tests.helpers.product_sessions import ArrayColumns, Relay, Session
 
 
 class Stand(DeviceKernels):

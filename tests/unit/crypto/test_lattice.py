@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from product_sessions import ArrayColumns, Relay, Sent, Session, run
 from scipy import stats
 
 from colonnade.crypto.lattice import kernels
@@ -38,6 +37,7 @@ from colonnade.crypto.lattice.words import PAIR_BITS, Planes, Scratch, rows_per_
 from colonnade.crypto.product import Cross
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.randomness import Randomness, Stream, derive
+from tests.helpers.product_sessions import ArrayColumns, Relay, Sent, Session, run
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "lattice.json"
 

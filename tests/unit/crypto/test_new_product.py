@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from cli_study import write_study
 
 from colonnade.consent.policy import read_policy
 from colonnade.crypto.backends import BACKENDS, require_private
@@ -32,6 +31,7 @@ from colonnade.report.html import views_of
 from colonnade.report.text import flaws
 from colonnade.runs import run_unguarded
 from colonnade.study import read_study
+from tests.helpers.cli_study import write_study
 
 ROWS = 60
 COLUMNS: dict[str, dict[str, Column]] = {

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from product_sessions import ArrayColumns, Relay, Sent, Session, run
 
 from colonnade.crypto import plain
 from colonnade.crypto.backends import require_private
@@ -16,6 +15,7 @@ from colonnade.crypto.plain import PlainParty, PlainServer
 from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.foundation.errors import MessageError, ProductError, StudyError
 from colonnade.foundation.randomness import Randomness
+from tests.helpers.product_sessions import ArrayColumns, Relay, Sent, Session, run
 
 
 def test_it_does_not_leave_the_process() -> None:

@@ -7,13 +7,13 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from adversary import signed_layout
 
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.blocks import ExactBlock, IntegerNoise, exact_block, perturb
 from colonnade.mechanism.dissection import Block, dissect, traces
 from colonnade.mechanism.moments import Law, Role
 from colonnade.mechanism.objective import Task, exact_objective, paper_objective
+from tests.helpers.adversary import signed_layout
 
 
 def test_exact_block_picks_the_owners_sums() -> None:

@@ -8,7 +8,7 @@ import pytest
 from colonnade.analysis.denoise import complete, denoise
 from colonnade.analysis.shrinkage import Deviations, bounded_mean, onto_simplex, shrink
 from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role, Trace
-from tests.unit.mechanism.releases import make_records, release, release_of
+from tests.helpers.releases import make_records, release, release_of
 
 RECORDS = make_records(4000, 1, logistic=True)
 

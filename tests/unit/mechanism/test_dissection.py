@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from adversary import layout_from, signed_layout
 
 from colonnade.foundation.errors import PrivacyError
 from colonnade.mechanism.dissection import allocate, dissect, parties_of, require_two_owners, traces
 from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Task, exact_objective, paper_objective, polynomial
+from tests.helpers.adversary import layout_from, signed_layout
 
 
 @pytest.mark.parametrize("counts", [(4,), (2, 3), (3, 1, 2), (2, 2, 2, 2)])

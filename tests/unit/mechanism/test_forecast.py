@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from adversary import signed_layout
 
 from colonnade.mechanism.dissection import dissect
 from colonnade.mechanism.forecast import Forecast, forecast
 from colonnade.mechanism.objective import Task, exact_objective
 from colonnade.mechanism.plan import PrivacyPlan, Terms, plan_top_down
+from tests.helpers.adversary import signed_layout
 
 
 def plan_of(epsilon: float, d: int = 5) -> PrivacyPlan:

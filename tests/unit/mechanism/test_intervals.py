@@ -14,7 +14,7 @@ from colonnade.analysis.reduction import columns_of, groups_of, loudness, whole_
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Moments, Role, Trace
 from colonnade.mechanism.objective import Task
-from tests.unit.mechanism.releases import make_records, release, release_of, stds
+from tests.helpers.releases import make_records, release, release_of, stds
 
 QUIET, LOUD = 2.0, 60.0
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from adversary import layout_from, signed_layout
 
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.moments import Encoding, Layout, Role
 from colonnade.mechanism.objective import Objective, Task, exact_objective, paper_objective, polynomial
+from tests.helpers.adversary import layout_from, signed_layout
 
 
 def value(objective: Objective, records: np.ndarray, weights: np.ndarray) -> float:

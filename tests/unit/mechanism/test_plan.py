@@ -6,7 +6,6 @@ from fractions import Fraction
 from math import sqrt
 
 import pytest
-from adversary import layout_from, signed_layout
 
 from colonnade.foundation.errors import PrivacyError
 from colonnade.mechanism.dissection import dissect, traces
@@ -23,6 +22,7 @@ from colonnade.mechanism.plan import (
     plan_top_down,
 )
 from colonnade.mechanism.sensitivity import paper_sensitivity
+from tests.helpers.adversary import layout_from, signed_layout
 
 LAYOUT = signed_layout([3, 2, 2])
 BLOCKS = dissect(exact_objective(LAYOUT))

@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-from adversary import layout_from
 
 from colonnade.foundation.errors import ReleaseError
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
@@ -19,6 +18,7 @@ from colonnade.mechanism.release import (
     write_release,
     write_sealed,
 )
+from tests.helpers.adversary import layout_from
 
 
 def layout() -> Layout:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from adversary import layout_from, signed_layout
 
 from colonnade.mechanism.boxbound import SAFETY, box_bound
 from colonnade.mechanism.dissection import Block, dissect, traces
 from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.objective import Task, exact_objective, paper_objective
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
+from tests.helpers.adversary import layout_from, signed_layout
 
 
 def quadratic(

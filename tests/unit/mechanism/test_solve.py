@@ -17,7 +17,7 @@ from colonnade.analysis.solve import METHODS, Model, ridge_path, solve
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import Task
-from tests.unit.mechanism.releases import Records, make_records, release, release_of
+from tests.helpers.releases import Records, make_records, release, release_of
 
 LINEAR = make_records(6000, 3, logistic=False)
 LOGISTIC = make_records(6000, 4, logistic=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
-from colonnade.mechanism.weights import RATIOS, choose_release, label_weight, trace_weight
-from tests.unit.mechanism.releases import layout_with
+from colonnade.mechanism.weights import RATIOS, choose_release, label_weight
+from tests.helpers.releases import layout_with
 
 
 def signed(d: int) -> Layout:
@@ -36,9 +36,3 @@ def test_traces_only_where_products_drown() -> None:
     assert choose_release(signed(800), 64_000, Law.GAUSSIAN, 1.0, 1 / 64_000) == "trace"
     assert choose_release(signed(14), 64_000, Law.GAUSSIAN, 1.0, 1 / 64_000) == "full"
     assert choose_release(layout_with(("no", "yes")), 100, Law.LAPLACE, 0.01, 0.0) == "full"
-
-
-def test_a_trace_is_light() -> None:
-    d = 800
-    # Squared L2 changes, in units of the label's weight: 4d for the products, d^2 times its weight squared for the sum.
-    assert (trace_weight(signed(d)) * d) ** 2 < 0.01 * 4 * d

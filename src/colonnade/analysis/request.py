@@ -1,0 +1,93 @@
+"""One request for a model of a release, answered from moments alone where that suffices, else from rows and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from colonnade.analysis.intervals import Intervals, intervals
+from colonnade.analysis.models import Question, answer, check_question
+from colonnade.analysis.released import Released
+from colonnade.analysis.solve import Model, ridge_path, solve
+from colonnade.analysis.synthesis import fit_release
+from colonnade.analysis.tables import Tables
+from colonnade.foundation.errors import StudyError
+from colonnade.mechanism.objective import Task
+from colonnade.mechanism.release import Release
+
+PATH_RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+PATH_PENALTIES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """Which model is wanted; the study's task and label, all features and all records where nothing else is said."""
+
+    release: Release
+    task: str | None = None
+    label: str | None = None
+    features: tuple[str, ...] | None = None
+    given: tuple[str, ...] = ()
+    penalty: str = "ridge"
+    method: str = "default"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.from_moments and self.method != "default":
+            raise StudyError(f"method {self.method} goes with linear and logistic models of all records and a ridge")
+
+    @property
+    def fitting_task(self) -> str:
+        """The task that was asked for, else the study's, or several classes where the label has them."""
+        if self.task is not None:
+            return self.task
+        if self.label is not None:
+            for attribute in self.release.layout.attributes:
+                known = (attribute.name, attribute.name.removeprefix(f"{attribute.owner}."))
+                if self.label in known and attribute.size > 2:
+                    return "multinomial"
+        return str(self.release.plan["task"])
+
+    @property
+    def from_moments(self) -> bool:
+        """Whether the released moments answer it without rows and tables."""
+        return self.fitting_task in ("linear", "logistic") and not self.given and self.penalty == "ridge"
+
+    def model(self, strength: float | None) -> Model:
+        """The model with this strength of the penalty; None: chosen from the noise."""
+        if not self.from_moments:
+            return self._answers([strength])[0]
+        return solve(
+            self.release.moments(),
+            Task(self.fitting_task),
+            method=self.method,
+            ridge=strength,
+            features=self.features,
+            label=self.label,
+        )
+
+    def intervals(self) -> Intervals | None:
+        """How sure the coefficients are; None for models that have no intervals."""
+        if not self.from_moments:
+            return None
+        task = Task(self.fitting_task)
+        return intervals(self.release.moments(), task, features=self.features, label=self.label)
+
+    def path(self) -> list[Model]:
+        """One model for each of several strengths of the penalty."""
+        if not self.from_moments:
+            return self._answers(PATH_PENALTIES)
+        moments, task = self.release.moments(), Task(self.fitting_task)
+        return list(ridge_path(moments, task, PATH_RIDGES, features=self.features, label=self.label))
+
+    def _answers(self, strengths: Sequence[float | None]) -> list[Model]:
+        released = Released(self.release)
+        label = self.label or released.short(released.layout.label)
+        questions = [
+            Question(label, self.fitting_task, self.penalty, strength, self.features, self.given)
+            for strength in strengths
+        ]
+        check_question(released, questions[0])
+        several = len(released.tabular) > 1
+        fitted = fit_release(Tables.of(released), self.seed, released.impossible()) if several else None
+        return [answer(released, question, self.seed, fitted) for question in questions]

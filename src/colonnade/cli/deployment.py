@@ -1,0 +1,246 @@
+"""`colonnade deploy new`, `server start`, `party start` and `run`: a study across organisations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile
+from colonnade.cli.screen import print_json, stderr
+from colonnade.foundation.errors import StoppedError, StudyError
+from colonnade.foundation.parts import local_path
+
+deploy_app = typer.Typer(no_args_is_help=True, help="Folders for the organisations of a study.")
+server_app = typer.Typer(no_args_is_help=True, help="The server of a deployed study.")
+party_app = typer.Typer(no_args_is_help=True, help="A party of a deployed study.")
+
+SCORING = {
+    "plan": "agreeing on the prediction",
+    "submit": "handing in masked parts of scores",
+    "open": "opening the scores at their receiver",
+}
+"""What steps are called in a prediction."""
+Folder = Annotated[
+    Path, typer.Argument(parser=local_path, metavar="FOLDER", help="The organisation's folder, from deploy new.")
+]
+
+
+def add_deployment(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.add_typer(deploy_app, name="deploy", short_help="Folders for the organisations of a study.")
+    app.add_typer(server_app, name="server", short_help="The server of a deployed study.")
+    app.add_typer(party_app, name="party", short_help="A party of a deployed study.")
+    app.command("run", short_help="Start one session of a deployed study.")(run)
+
+
+def _require() -> None:
+    if find_spec("nvflare") is None:
+        raise StudyError("a run across machines needs nvflare, which is not installed: pip install 'colonnade[flare]'")
+
+
+@deploy_app.callback()
+def _deploy() -> None:
+    pass
+
+
+@deploy_app.command("new", short_help="Write a folder for each organisation of a study.")
+def deploy_new(
+    study: StudyFile,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=local_path, metavar="DIR", help="Folder to write; new or empty.")
+    ],
+    server: Annotated[
+        str, typer.Option("--server", metavar="HOST[:PORT]", help="Where parties reach the server.")
+    ] = "localhost:8002",
+    json: Json = False,
+) -> None:
+    """Write a folder for each organisation: certificates, study, policy template, start script, and what to do."""
+    _require()
+    from colonnade.flare.deploy import deploy_new as deploy
+    from colonnade.flare.deploy import warnings
+    from colonnade.flare.provision import Address
+    from colonnade.study import read_study
+
+    folders = deploy(study, out, Address.of(server))
+    said = warnings(read_study(study))
+    if json:
+        known = {"folders": [str(f) for f in folders], "authority": str(out / "authority"), "server": server}
+        print_json({**known, "warnings": said})
+        return
+    for folder in folders:
+        typer.echo(f"{folder}: hand it to its organisation over a safe channel; its README.md says what to do.")
+    typer.echo(f"{out / 'authority'}: keep it offline; it can make certificates for this study.")
+    for sentence in said:
+        typer.echo(f"note: {sentence}", err=True)
+
+
+@server_app.callback()
+def _server() -> None:
+    pass
+
+
+@server_app.command("start", short_help="Serve sessions until stopped.")
+def server_start(folder: Folder) -> None:
+    """Serve sessions of the folder's study until stopped with Ctrl-C."""
+    _require()
+    from colonnade.flare.launch import serve
+    from colonnade.runs.site import SERVER, read_site
+
+    site = read_site(folder, SERVER)
+    raise typer.Exit(serve(site, _teller("server"), _sayer("server")))
+
+
+@party_app.callback()
+def _party() -> None:
+    pass
+
+
+@party_app.command("start", short_help="Take part in sessions until stopped.")
+def party_start(
+    folder: Folder,
+    approve: ApprovedPlans = None,
+) -> None:
+    """Take part in sessions of the folder's study until stopped with Ctrl-C; policy and ledger judge each."""
+    _require()
+    from colonnade.flare.launch import take_part
+    from colonnade.runs.readiness import get_ready
+    from colonnade.runs.site import APPROVED, PARTY, read_site
+
+    site = read_site(folder, PARTY)
+    # Whatever would refuse a session later is said now.
+    for note in get_ready(site, approve or []):
+        _sayer(site.party)(note)
+    if approve:
+        os.environ[APPROVED] = ",".join(approve)
+    raise typer.Exit(take_part(site, _teller(site.party), _sayer(site.party)))
+
+
+def run(
+    folder: Folder,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", parser=local_path, metavar="FILE", help="Release file to write; release.json if not given."
+        ),
+    ] = None,
+    predict: Annotated[
+        bool,
+        typer.Option("--predict", help="Score records by [prediction] of site.toml instead, for one party to open."),
+    ] = False,
+    fetch: Annotated[
+        str | None,
+        typer.Option("--fetch", metavar="SESSION", help="Only fetch the release of an earlier session, by its id."),
+    ] = None,
+    force: Force = False,
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for server and parties.")
+    ] = 120.0,
+    json: Json = False,
+) -> None:
+    """Start one session of a deployed study, follow it, and write the release; Ctrl-C stops it for all."""
+    _require()
+    if predict and (out is not None or fetch is not None or force):
+        told = "--out, --fetch and --force are for a release; with --predict the scores stay with their receiver"
+        raise typer.BadParameter(told)
+    try:
+        if predict:
+            _run_prediction(folder, wait, json)
+        else:
+            _run_session(folder, Path("release.json") if out is None else out, force, wait, json, fetch)
+    except StoppedError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(130) from None
+
+
+def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, fetch: str | None) -> None:
+    from colonnade.flare.coordinator import fetch_release, run_session
+    from colonnade.foundation.files import places, release_place
+    from colonnade.mechanism.release import read_release
+    from colonnade.report.progress import Steps
+    from colonnade.runs.site import COORDINATOR, NOT_PRIVATE, read_site
+
+    site = read_site(folder, COORDINATOR)
+    with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
+        content, account = run_session(site, wait, steps) if fetch is None else fetch_release(site, fetch, wait)
+        release = read_release(content)
+        file.write(content)
+    out = file.path or out
+    seeded = bool(release.provenance["seeded"])
+    if json:
+        known = {"study": release.plan["study"], "n": release.n, "session": release.provenance["session"]}
+        print_json({**known, "release": str(out), "seeded": seeded, "bytes": account.get("bytes")})
+        return
+    if seeded:
+        typer.echo(NOT_PRIVATE)
+    typer.echo(f"The session was opened with n={release.n}; the release is in {out}: colonnade report {out}")
+
+
+def _run_prediction(folder: Path, wait: float, json: bool) -> None:
+    from colonnade.flare.coordinator import run_prediction
+    from colonnade.report.progress import Steps
+    from colonnade.report.text import caution, opened_scores_text
+    from colonnade.runs.prediction_request import read_prediction_request
+    from colonnade.runs.site import COORDINATOR, NOT_PRIVATE, read_site
+
+    asked = read_prediction_request(read_site(folder, COORDINATOR))
+    with Steps(stderr()) as steps:
+        account = run_prediction(asked, wait, lambda step, share: steps(SCORING.get(step, step), share))
+    stderr().print(caution(opened_scores_text(asked.prediction, account["rows"])))
+    if json:
+        known = {key: account[key] for key in ("session", "receiver", "rows", "scores", "seeded", "bytes")}
+        print_json({"study": asked.public.study, **known})
+        return
+    if account["seeded"]:
+        typer.echo(NOT_PRIVATE)
+    typer.echo(f"{account['sentence']}.")
+
+
+def _sayer(name: str) -> Callable[[str], None]:
+    return lambda sentence: typer.echo(f"{name}: {sentence}", err=True)
+
+
+def _teller(name: str) -> Callable[[dict[str, Any]], None]:
+    """One line for each step of a session, and the sentence at its end."""
+    from colonnade.report.progress import NAMES
+    from colonnade.runs.site import NOT_PRIVATE
+
+    last: list[str] = ["", "", ""]
+
+    def tell(content: dict[str, Any]) -> None:
+        job, step = str(content.get("job", "")), str(content.get("step", ""))
+        if job != last[0] and content.get("seeded"):
+            typer.echo(f"{name}: {NOT_PRIVATE}", err=True)
+        # Ledgers and releases have the session's own id, which is known once all are there.
+        session = str(content.get("session") or "")
+        which = f"session {session[:16]}" if session else f"job {job[:8]}"
+        if session and job == last[0] and not last[2]:
+            typer.echo(f"{name}: job {job[:8]} is session {session[:16]}", err=True)
+        if [job, step] != last[:2] and not content.get("done"):
+            names = NAMES if content.get("spends", True) else {**NAMES, **SCORING}
+            typer.echo(f"{name}: {which}: {names.get(step, 'waiting for the others')}", err=True)
+        if content.get("done"):
+            mark = "done" if content.get("ok") else f"ended without {content.get('what')}"
+            typer.echo(f"{name}: {which}: {mark}: {content.get('sentence')}", err=True)
+            if spend := content.get("spend"):
+                typer.echo(f"{name}: {which}: {_spending(spend)}", err=True)
+        last[:] = [job, step, session]
+
+    return tell
+
+
+def _spending(spend: dict[str, Any]) -> str:
+    """What a session cost, by the party's own ledger."""
+    cost = f"epsilon={spend['epsilon']:.6g}" + (f", delta={spend['delta']:.3g}" if spend["delta"] else "")
+    of = f"{spend['total']:.6g} of {spend['cap']:.6g} is spent"
+    match spend["state"]:
+        case "released":
+            return f"spent {cost}; {of}"
+        case "void":
+            return f"the booking of {cost} is void"
+        case _:
+            return f"booked {cost}, which counts until the next session settles it; {of}"

@@ -1,0 +1,90 @@
+"""The command `colonnade` with all its commands, and how its failures are told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from colonnade.cli.audit import audit
+from colonnade.cli.deployment import add_deployment
+from colonnade.cli.ledger import app as ledger_app
+from colonnade.cli.predict import predict
+from colonnade.cli.releases import components, report, solve, synthesize, tables
+from colonnade.cli.studies import fit, plan, schema
+from colonnade.cli.studio import studio
+from colonnade.foundation.errors import ColonnadeError
+
+TRACEBACK = "COLONNADE_TRACEBACK"
+
+app = typer.Typer(
+    name="colonnade",
+    help="One differentially private regression over columns that different organisations hold about the same people.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"colonnade {version('colonnade')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.add_typer(ledger_app, name="ledger", short_help="What a party's data has spent: show, verify, export, settle.")
+app.command(short_help="What a study would release, with how much noise; touches no data.")(plan)
+app.command(short_help="Run a study on all parties' files in this process.")(fit)
+app.command(short_help="Draft a party's part of a study file.")(schema)
+app.command(short_help="Score records by a model.")(predict)
+app.command(short_help="Another model from a release, at no cost.")(solve)
+app.command(short_help="Margins and cross tables of a release, with intervals.")(tables)
+app.command(short_help="Rows that have a release's tables.")(synthesize)
+app.command(short_help="Principal components and correlations of a release.")(components)
+app.command(short_help="What a release holds.")(report)
+app.command(short_help="Plan, run and look, on a page of this machine.")(studio)
+app.command(short_help="Attack a study: lower bounds on the epsilon of every view.")(audit)
+add_deployment(app)
+
+
+def main() -> None:
+    """The entry point: refusals become one sentence and exit code 1."""
+    try:
+        try:
+            app(prog_name="colonnade")
+        finally:
+            sys.stdout.flush()
+    except ColonnadeError as error:
+        _fail(str(error))
+    except OSError as error:
+        # Whatever is left in the buffer has nowhere to go; without this the interpreter complains once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _fail(f"{error.filename or 'the output'}: {(error.strerror or str(error)).lower()}")
+    except MemoryError:
+        _fail("there is not enough memory for this study")
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        _fail(f"this is a bug in colonnade, {TRACEBACK}=1 shows where: {type(error).__name__}: {error}")
+
+
+def _fail(sentence: str) -> None:
+    typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+    typer.echo(" ".join(sentence.split()), err=True)
+    sys.exit(1)

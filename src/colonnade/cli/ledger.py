@@ -1,0 +1,154 @@
+"""The `ledger` commands: a party's ledger shown, checked, exported and settled."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from colonnade.cli.options import Json
+from colonnade.cli.screen import print_json, stderr, stdout
+from colonnade.foundation.errors import LedgerError
+from colonnade.foundation.parts import local_path
+
+if TYPE_CHECKING:
+    from colonnade.consent.entries import Entry
+    from colonnade.consent.ledger import Ledger
+
+SHORT = 16
+"""Characters of a session id, at least, that name a session."""
+
+app = typer.Typer(
+    help="What a party's data has spent.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+LedgerFile = Annotated[Path, typer.Argument(parser=local_path, metavar="LEDGER", help="A party's ledger (SQLite).")]
+
+
+class Ending(StrEnum):
+    """How a session ended."""
+
+    RELEASED = "released"
+    VOID = "void"
+
+
+@app.command(short_help="Every data set with its cap, and every entry.")
+def show(ledger: LedgerFile, json: Json = False) -> None:
+    """Show every data set with what it has spent of its cap, and every entry. The chain is checked on the way."""
+    from colonnade.report.ledger import account_json, accounts_table, lines_table
+
+    opened = _open(ledger)
+    lines, accounts = opened.lines(), opened.accounts()
+    if json:
+        told = [account_json(account) for account in accounts]
+        print_json({"ledger": str(ledger), "accounts": told, "entries": [line.to() for line in lines]})
+        return
+    stdout().print(accounts_table(accounts))
+    stdout().print(lines_table(lines))
+
+
+@app.command(short_help="Check file, chain and meaning.")
+def verify(
+    ledger: LedgerFile,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", metavar="HASH", help="A last hash noted earlier, which must be in the chain."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check a ledger: its file, its chain of hashes, its meaning. Note the last hash outside the machine."""
+    opened = _open(ledger)
+    last = opened.verify(head)
+    count = len(opened.lines())
+    if json:
+        print_json({"ledger": str(ledger), "entries": count, "head": last})
+    else:
+        stdout().print(f"{count:,} entries, each follows from the one before; last hash {last}", soft_wrap=True)
+
+
+@app.command(short_help="All entries as JSON, for an auditor.")
+def export(
+    ledger: LedgerFile,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", parser=local_path, metavar="FILE", help="JSON file to write; standard output if not given."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write all entries with their hashes as one JSON object, for an auditor."""
+    from colonnade.foundation.files import places
+    from colonnade.report.ledger import ledger_file
+
+    opened = _open(ledger)
+    with places(out) as (file,):
+        last, entries = opened.verify(), opened.export()
+        content = {"ledger": ledger.name, "head": last, "entries": entries}
+        if out is None:
+            print_json(content)
+            return
+        file.write(ledger_file(content))
+    if json:
+        print_json({"ledger": str(ledger), "entries": len(entries), "head": last, "file": str(out)})
+    else:
+        stderr().print(f"{len(entries):,} entries written to {out}.")
+
+
+@app.command(short_help="Say how a booked session ended.")
+def settle(
+    ledger: LedgerFile,
+    session: Annotated[
+        str, typer.Option("--session", metavar="ID", help=f"The session's id, or its first {SHORT} characters or more.")
+    ],
+    ending: Annotated[
+        Ending,
+        typer.Option(
+            "--as", metavar="released|void", help="void: the server confirms that the session was never opened."
+        ),
+    ],
+    party: Annotated[
+        str | None, typer.Option("--party", metavar="NAME", help="Whose booking, where the ledger has several.")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the ledger; void needs one.")] = "",
+    json: Json = False,
+) -> None:
+    """Append how a booked session ended. What is void no longer counts, so the server must have confirmed it."""
+    from colonnade.consent.entries import EntryKind
+
+    opened = _open(ledger)
+    if ending is Ending.VOID and not reason.strip():
+        raise LedgerError("a session is settled as void with a reason that the ledger keeps, got none")
+    name, whose = _find(opened.entries(), session, party)
+    entry = opened.settle(name, whose, EntryKind(ending.value), reason.strip())
+    if json:
+        print_json({"ledger": str(ledger), "entry": entry.to()})
+    else:
+        stdout().print(f"Session {name[:SHORT]} of {whose} is {entry.kind.value} by entry {entry.number}.")
+
+
+def _open(path: Path) -> Ledger:
+    from colonnade.consent.ledger import Ledger
+
+    if not path.is_file():
+        raise LedgerError(f"there is no ledger {path}")
+    return Ledger(path)
+
+
+def _find(entries: list[Entry], session: str, party: str | None) -> tuple[str, str]:
+    """The one booking that a session's first characters and a party's name mean."""
+    if len(session) < SHORT:
+        raise LedgerError(f"a session is named by at least {SHORT} characters of its id, got {session!r}")
+    booked = {(e.booking.session, e.booking.party) for e in entries}
+    found = sorted(b for b in booked if b[0].startswith(session.lower()) and party in (None, b[1]))
+    whose = "" if party is None else f" of party {party}"
+    if not found:
+        raise LedgerError(f"session {session}{whose} was never booked")
+    if len(found) > 1:
+        raise LedgerError(f"session {session} is booked by {', '.join(p for _, p in found)}: give --party")
+    return found[0]

@@ -1,0 +1,142 @@
+"""The command that scores records: from files in one place, or across parties so that one of them opens the sum."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from colonnade.cli.options import Json
+from colonnade.cli.screen import print_json, stderr
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.parts import local_path
+
+if TYPE_CHECKING:
+    from colonnade.model import PublicModel, Scores
+    from colonnade.protocol.prediction import Prediction
+    from colonnade.study import Study
+
+
+def predict(
+    model: Annotated[
+        Path, typer.Argument(parser=local_path, metavar="MODEL", help="Model file that fit or solve wrote.")
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            metavar="[PARTY=]FILE",
+            help="One wide file, or one file for each party: repeat the option. With --study: the party's new records.",
+        ),
+    ] = None,
+    id_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--id",
+            metavar="[PARTY=]COLUMN",
+            help="Match files by this column of all, or of one party: repeat the option. Row by row if not given.",
+        ),
+    ] = None,
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            "--study",
+            parser=local_path,
+            metavar="STUDY",
+            help="Score across the parties of this study file; needs --to.",
+        ),
+    ] = None,
+    receiver: Annotated[
+        str | None, typer.Option("--to", metavar="PARTY", help="The one party that opens the scores, with --study.")
+    ] = None,
+    approve: Annotated[
+        list[str] | None,
+        typer.Option("--approve", metavar="DIGEST", help="A prediction that a person has approved, with --study."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", parser=local_path, metavar="FILE", help="CSV file to write; standard output if not given."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Score records. Each party adds up its own columns, and only the sum over parties is shown: exactly, to one."""
+    from colonnade.foundation.files import places, read_whole
+    from colonnade.model import read_model, score_files, scores_csv
+    from colonnade.report.text import caution, opened_scores_text
+
+    if (study is None) != (receiver is None) or (study is None and approve):
+        raise typer.BadParameter("--study and --to go together, and --approve goes with them")
+    if (study is None and not data) or (study is not None and id_columns):
+        raise typer.BadParameter("give files by --data, or a --study, which names its own ids")
+    if out is not None and out.exists() and any(_is_same_file(out, text) for text in [str(model), *(data or [])]):
+        raise StudyError(f"scores must not be written over what they are computed from, got --out {out}")
+    public = read_model(read_whole(model, "model"))
+    told: dict[str, Any] = {}
+    with places(out) as (file,):
+        if study is None or receiver is None:
+            scores = score_files(public, data or [], id_columns)
+        else:
+            scores, prediction = _score_across(public, study, receiver, data or [], approve or [], not json)
+            told = {"receiver": receiver, "parties": list(prediction.parties), "exact": True}
+            stderr().print(caution(opened_scores_text(prediction, len(scores.values))))
+        content = scores_csv(public, scores, scores.id_column)
+        file.write(content.encode())
+    if json:
+        rows = {"ids": None if scores.ids is None else list(scores.ids), "scores": scores.values.tolist()}
+        shown = rows if out is None else {"scores": str(out)}
+        known = {"study": public.study, "task": public.model.task, "label": public.model.label}
+        print_json({**known, **told, "rows": len(scores.values), **shown})
+    elif out is None:
+        typer.echo(content, nl=False)
+    else:
+        stderr().print(f"{len(scores.values):,} scores written to {out}.")
+
+
+def _is_same_file(out: Path, text: str) -> bool:
+    """Whether a model or a data file, with its party's name before it or not, is the one to write."""
+    return any(Path(name).exists() and out.samefile(name) for name in (text, text.partition("=")[2]) if name)
+
+
+def _score_across(
+    public: PublicModel, path: Path, receiver: str, files: list[str], approved: list[str], may_ask: bool
+) -> tuple[Scores, Prediction]:
+    from colonnade import runs
+    from colonnade.model import prediction_of
+    from colonnade.report.progress import Steps
+    from colonnade.study import read_study
+
+    study = read_study(path)
+    places = _places(study, prediction_of(public, study.agreement.schema, receiver), files)
+    with Steps(stderr()) as steps:
+
+        def ask(question: str) -> bool:
+            with steps.pause():
+                return typer.confirm(f"{question}\nIs it approved?", err=True)
+
+        someone = ask if may_ask and sys.stdin.isatty() else None
+        scores, prediction = runs.predict(
+            study, public, receiver, data=places, approved=approved, ask=someone, watch=steps
+        )
+    return replace(scores, id_column=study.sources[receiver].id), prediction
+
+
+def _places(study: Study, prediction: Prediction, files: list[str]) -> dict[str, Path]:
+    """Each party's file of records to score: as named by "party=path", or the study's own."""
+    named: dict[str, Path] = {}
+    for text in files:
+        party, separator, path = text.partition("=")
+        if not separator or party not in prediction.parties:
+            raise StudyError(f"--data names PARTY=FILE for one of {', '.join(prediction.parties)}, got {text!r}")
+        named[party] = local_path(path)
+    for party in prediction.parties:
+        source = study.sources[party]
+        if party not in named:
+            if source.data is None:
+                raise StudyError(f"[party.{party}] has no data, and --data {party}=FILE is not given")
+            named[party] = source.data
+    return named

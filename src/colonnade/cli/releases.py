@@ -1,0 +1,280 @@
+"""Commands that read a release, at no cost: what it holds, its tables, rows, models and components."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from colonnade.cli.options import Html, Json, ReleaseFile
+from colonnade.cli.screen import print_json, stderr, stdout
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.parts import local_path
+
+if TYPE_CHECKING:
+    from colonnade.mechanism.release import Release
+
+
+class TaskName(StrEnum):
+    """Which regression."""
+
+    LINEAR = "linear"
+    LOGISTIC = "logistic"
+    MULTINOMIAL = "multinomial"
+    POISSON = "poisson"
+
+
+class PenaltyName(StrEnum):
+    """What keeps weights small."""
+
+    RIDGE = "ridge"
+    LASSO = "lasso"
+    ELASTIC_NET = "elastic-net"
+
+
+Given = Annotated[
+    list[str] | None,
+    typer.Option("--given", metavar="COLUMN=LEVEL", help="Only records with this level; repeat for more columns."),
+]
+Impossible = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--impossible",
+        metavar="A=X,B=Y",
+        help="Two levels that no record has together, besides those that the study declares; may be repeated.",
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same answer.")]
+
+
+def open_release(path: Path) -> Release:
+    """The release in a file."""
+    from colonnade.foundation.files import read_whole
+    from colonnade.mechanism.release import read_release
+
+    return read_release(read_whole(path, "release"))
+
+
+def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
+    """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
+    from colonnade.analysis.intervals import intervals
+    from colonnade.analysis.solve import solve as solved
+    from colonnade.foundation.files import places
+    from colonnade.mechanism.objective import Task
+    from colonnade.model import publish
+    from colonnade.report.certainty import intervals_json, intervals_report
+    from colonnade.report.machine import model_json
+    from colonnade.report.pages import release_html
+    from colonnade.report.text import flaws, model_report, plan_report, provenance_report
+
+    opened = open_release(release)
+    with places(html) as (page,):
+        if html is not None:
+            page.write(release_html(opened))
+    public = publish(opened, solved(opened.moments(), Task(opened.plan["task"])))
+    sure = intervals(opened.moments(), Task(opened.plan["task"]))
+    if json:
+        known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
+        found = {**model_json(public), **intervals_json(sure)}
+        content = {**opened.plan, **found, "provenance": known, "digest": public.release}
+        print_json({**content, "label": public.declared, "flaws": flaws(opened.provenance), "release": str(release)})
+        return
+    screen = stdout()
+    screen.print(plan_report(opened.plan, public.declared))
+    screen.print(model_report(public))
+    screen.print(intervals_report(sure))
+    screen.print(provenance_report(opened.provenance))
+
+
+def tables(
+    release: ReleaseFile,
+    columns: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[A [B]]", help="One column, or two for their cross table; all if none."),
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print lines of comma-separated values and nothing else.")] = False,
+    html: Html = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Show margins and cross tables across organisations, denoised, with 95% intervals. It costs no privacy."""
+    from colonnade.analysis.released import Released
+    from colonnade.analysis.tables import Tables
+    from colonnade.foundation.files import places
+    from colonnade.report.pages import tables_html
+    from colonnade.report.tables import tables_csv, tables_json, tables_text
+
+    names = columns or []
+    if len(names) > 2:
+        raise typer.BadParameter("give no column, one, or two")
+    if json and csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    released = Released(open_release(release))
+    chosen = [released.find_table(name) for name in names]
+    with places(html) as (page,):
+        found = Tables.of(released)
+        if html is not None:
+            page.write(tables_html(found, chosen, seed))
+        if json:
+            print_json(tables_json(found, chosen, seed))
+        elif csv:
+            typer.echo(tables_csv(found, chosen), nl=False)
+        elif html is None:
+            stdout().print(tables_text(found, chosen, seed))
+        else:
+            stdout().print(f"Page written to {html}.")
+
+
+def synthesize(
+    release: ReleaseFile,
+    rows: Annotated[int, typer.Option("--rows", metavar="N", min=1, help="How many rows.")],
+    out: Annotated[
+        Path, typer.Option("--out", parser=local_path, metavar="FILE", help="CSV or Parquet file to write.")
+    ],
+    given: Given = None,
+    impossible: Impossible = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Draw rows that have a release's tables, for looking and for programs that need rows. It costs no privacy."""
+    from colonnade.analysis.released import Released
+    from colonnade.analysis.synthesis import fit_release
+    from colonnade.analysis.synthesis import synthesize as drawn
+    from colonnade.analysis.tables import Tables
+    from colonnade.foundation.files import places
+    from colonnade.report.rows import rows_file
+    from colonnade.report.text import caution, flaws
+
+    if out.suffix.lower() not in (".csv", ".parquet", ".pq"):
+        raise StudyError(f"rows are written as .csv or .parquet, got {out}")
+    opened = open_release(release)
+    released = Released(opened)
+    conditions = released.conditions(given or [])
+    zeros = released.impossible([pair.split(",") for pair in impossible or []])
+    with places(out) as (file,):
+        found = drawn(fit_release(Tables.of(released), seed, zeros), rows, conditions, seed)
+        notes = [*found.notes(), *flaws(opened.provenance)]
+        if given:
+            notes.insert(1, f"Only records with {', '.join(given)}.")
+        file.write(rows_file(found, notes, out.suffix.lower() == ".csv"))
+    if json:
+        print_json(
+            {
+                "study": opened.plan["study"],
+                "rows": rows,
+                "out": str(out),
+                "given": list(given or []),
+                "seed": seed,
+                "expected_tv": found.expected,
+                "independent_tv": found.independent,
+                "converged": found.certificate.converged,
+                "distance": found.certificate.distance,
+                "misfit": found.certificate.misfit,
+                "unbinned": list(found.unbinned),
+                "notes": notes,
+            }
+        )
+        return
+    for note in notes:
+        stderr().print(caution(note))
+    stdout().print(f"{rows:,} rows written to {out}.")
+
+
+def solve(
+    release: ReleaseFile,
+    task: Annotated[
+        TaskName | None,
+        typer.Option(
+            "--task",
+            metavar="linear|logistic|multinomial|poisson",
+            help="The study's if not given; multinomial for a label of several levels.",
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            "--label", metavar="COLUMN", help="A column, or a level such as sex=Male; the study's if not given."
+        ),
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option("--features", metavar="A,B,...", help="Columns to use; all if not given.")
+    ] = None,
+    given: Given = None,
+    penalty: Annotated[
+        PenaltyName, typer.Option("--penalty", metavar="ridge|lasso|elastic-net", help="What keeps weights small.")
+    ] = PenaltyName.RIDGE,
+    ridge: Annotated[
+        float | None,
+        typer.Option(
+            "--ridge", metavar="X", help="Strength of the penalty per record; chosen from the noise if not given."
+        ),
+    ] = None,
+    method: Annotated[
+        str, typer.Option("--method", metavar="NAME", help="default, zhang (regularise and trim) or raw.")
+    ] = "default",
+    path: Annotated[
+        bool, typer.Option("--path", help="One model for each of several strengths of the penalty.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", parser=local_path, metavar="FILE", help="Model file to write.")
+    ] = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Compute another model from a release. It costs no privacy."""
+    from colonnade.analysis.request import ModelRequest
+    from colonnade.foundation.files import places
+    from colonnade.model import publish, write_model
+    from colonnade.report.certainty import intervals_json, intervals_report
+    from colonnade.report.machine import model_json
+    from colonnade.report.text import caution, flaws, model_report, path_table
+
+    if path and (ridge is not None or out is not None or method != "default"):
+        raise typer.BadParameter("--path goes without --ridge, --method and --out")
+    opened = open_release(release)
+    columns = None if features is None else tuple(f.strip() for f in features.split(","))
+    wanted = ModelRequest(opened, task and task.value, label, columns, tuple(given or ()), penalty.value, method, seed)
+    if path:
+        models = [publish(opened, m) for m in wanted.path()]
+        if json:
+            study = opened.plan["study"]
+            print_json({"study": study, "task": models[0].model.task, "path": [model_json(m) for m in models]})
+        else:
+            stdout().print(path_table(models))
+        return
+    with places(out) as (file,):
+        public = publish(opened, wanted.model(ridge))
+        file.write(write_model(public))
+    sure = wanted.intervals()
+    if json:
+        known = {"study": opened.plan["study"], "n": opened.n, **model_json(public)}
+        found = {} if sure is None else intervals_json(sure)
+        print_json({**known, **found, "model": None if out is None else str(out)})
+        return
+    stdout().print(model_report(public))
+    if sure is not None:
+        stdout().print(intervals_report(sure))
+    for note in flaws(opened.provenance):
+        stderr().print(caution(note))
+    if out is not None:
+        stdout().print(f"Model written to {out}.")
+
+
+def components(
+    release: ReleaseFile,
+    shown: Annotated[int, typer.Option("--show", metavar="K", min=1, help="Components to print.")] = 5,
+    json: Json = False,
+) -> None:
+    """Show principal components and the largest correlations of a release's columns. It costs no privacy."""
+    from colonnade.analysis.components import components as found
+    from colonnade.analysis.released import Released
+    from colonnade.report.tables import components_json, components_text
+
+    released: Released = Released(open_release(release))
+    answer = found(released)
+    if json:
+        print_json(components_json(answer, shown))
+    else:
+        stdout().print(components_text(answer, shown))

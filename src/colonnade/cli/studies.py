@@ -1,0 +1,221 @@
+"""Commands about a study: what it would release, a run of it in this process, a draft of its columns."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from colonnade.cli.options import ApprovedPlans, Force, Html, Json, StudyFile
+from colonnade.cli.screen import print_json, stderr, stdout
+from colonnade.foundation.errors import PolicyError
+from colonnade.foundation.parts import local_path
+
+if TYPE_CHECKING:
+    from colonnade.data.table import Table
+    from colonnade.foundation.randomness import Randomness
+    from colonnade.model import PublicModel
+    from colonnade.protocol.session_plan import SessionPlan
+    from colonnade.report.progress import Steps
+    from colonnade.runs import FittedStudy
+    from colonnade.study import Study
+
+DEFAULT_RELEASE = Path("release.json")
+
+
+def plan(
+    study: StudyFile,
+    rows: Annotated[
+        int | None,
+        typer.Option("--rows", metavar="N", min=2, help="Number of common records; [study] rows if not given."),
+    ] = None,
+    html: Html = None,
+    json: Json = False,
+) -> None:
+    """Show what a study would release, to whom, with how much noise. No data is touched and nothing is spent."""
+    from colonnade.foundation.files import places
+    from colonnade.protocol.session_plan import TYPICAL_ROWS
+    from colonnade.report.cost import expected_cost
+    from colonnade.report.pages import plan_html
+    from colonnade.report.text import caution, cost_text, plan_report
+    from colonnade.study import read_study
+
+    checked = read_study(study)
+    assumed = rows is None and checked.rows is None
+    session = checked.session(TYPICAL_ROWS if assumed else rows)
+    cost = expected_cost(session, checked.alignment)
+    with places(html) as (page,):
+        if html is not None:
+            page.write(plan_html(session, cost, assumed))
+    if json:
+        expected = {"sent": cost.sent, "seconds": cost.seconds}
+        told = {**session.describe(), "rows_assumed": assumed, "expected": expected}
+        print_json({**told, "terms_digest": session.terms, "warnings": session.warnings()})
+        return
+    label = checked.agreement.label
+    stdout().print(plan_report(session.describe(), label, cost_text(cost.sent, cost.seconds), assumed))
+    stdout().print(_terms(session))
+    for note in session.warnings():
+        stderr().print(caution(note))
+
+
+def fit(
+    study: StudyFile,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", parser=local_path, metavar="FILE", help=f"Release file to write; {DEFAULT_RELEASE} if not given."
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", parser=local_path, metavar="FILE", help="Model file to write, for predict."),
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse a plan that comes with a warning.")] = False,
+    approve: ApprovedPlans = None,
+    seed: Annotated[
+        str | None, typer.Option("--seed", metavar="HEX", help="For simulations only; the release says so.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", metavar="N", min=1, help="Threads for work on row blocks; all cores if not given."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", metavar="ADDRESS", help="Dask scheduler whose workers do it, e.g. tcp://host:8786."),
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", metavar="cpu|cuda", help="Where the secure product is computed.")
+    ] = "cpu",
+) -> None:
+    """Run a study with all parties in this process, on their files, and spend its epsilon once."""
+    from colonnade import runs
+    from colonnade.analysis.solve import solve
+    from colonnade.foundation.files import places, release_place
+    from colonnade.mechanism.release import write_release
+    from colonnade.model import publish, write_model
+    from colonnade.report.progress import Steps
+    from colonnade.study import read_study
+    from colonnade.workers import open_workers
+
+    randomness = _randomness(seed)
+    checked = read_study(study)
+    place = out or DEFAULT_RELEASE
+    if model is not None and model.absolute() == place.absolute():
+        raise typer.BadParameter("--out and --model must name two files")
+    with places(release_place(place, force), model) as (release_file, model_file):
+        with open_workers(workers, cluster, device) as crew, Steps(stderr()) as steps:
+            terminal = _Terminal(steps, checked, quiet=json, strict=strict)
+            fitted = runs.fit(
+                checked,
+                randomness=randomness,
+                approved=approve or [],
+                ask=terminal.ask if sys.stdin.isatty() and not json else None,
+                show=terminal.show_plan,
+                look=terminal.tell_clipped,
+                keep=lambda release: release_file.write(write_release(release)),
+                watch=steps,
+                workers=crew,
+            )
+            for table in (t for t in fitted.tables.values() if t.late):
+                terminal.tell_clipped(table)
+        _tell_unsettled(fitted)
+        public = publish(fitted.release, solve(fitted.release.moments(), checked.agreement.task))
+        model_file.write(write_model(public))
+    _print_fitted(checked, fitted, public, release_file.path or place, model, json)
+
+
+def schema(
+    data: Annotated[Path, typer.Argument(parser=local_path, metavar="DATA", help="A party's CSV or Parquet file.")],
+    party: Annotated[
+        str | None, typer.Option("--party", metavar="NAME", help="The party's name; the file's if not given.")
+    ] = None,
+    public_data: Annotated[
+        bool, typer.Option("--public-data", help="The file is public: take bounds and levels from it.")
+    ] = False,
+) -> None:
+    """Draft a party's part of a study file, with a "?" wherever a person has to write what is publicly known."""
+    from colonnade.data.drafts import draft_columns
+
+    typer.echo(draft_columns(data, party, public_data), nl=False)
+
+
+@dataclass
+class _Terminal:
+    """What a run shows to the person at the terminal, and asks, between the bars of its progress."""
+
+    steps: Steps
+    study: Study
+    quiet: bool
+    strict: bool
+    _shown: bool = field(default=False, init=False)
+
+    def show_plan(self, party: str, session: SessionPlan) -> None:
+        """Show the plan once, for the first party that is asked: nothing is spent yet."""
+        from colonnade.report.text import caution, plan_report
+
+        if not self._shown:
+            label = self.study.agreement.label
+            parts = [] if self.quiet else [plan_report(session.describe(), label), _terms(session)]
+            self.steps.print_between(stdout(), *parts)
+            self.steps.print_between(stderr(), *(caution(note) for note in session.warnings()))
+        self._shown = True
+        if self.strict and session.warnings():
+            raise PolicyError(f"--strict refuses this plan: {session.warnings()[0]}")
+
+    def ask(self, question: str) -> bool:
+        with self.steps.pause():
+            return typer.confirm(f"{question}\nIs it approved?", err=True)
+
+    def tell_clipped(self, table: Table) -> None:
+        """Tell a party how many of its values lay outside the bounds that it declared."""
+        for column, count in (table.clipped or {}).items():
+            if count:
+                told = f"{table.party} (for its own eyes): {count} values of {column} were clipped to its bounds"
+                self.steps.print_between(stderr(), told)
+
+
+def _tell_unsettled(fitted: FittedStudy) -> None:
+    from colonnade.report.text import caution
+
+    for name, reason in fitted.unsettled.items():
+        stderr().print(caution(f"the session of {name} stays booked: {reason}"))
+
+
+def _print_fitted(
+    study: Study, fitted: FittedStudy, public: PublicModel, release: Path, model: Path | None, json: bool
+) -> None:
+    from colonnade.analysis.intervals import intervals
+    from colonnade.report.fitted import fitted_json, fitted_report
+
+    sure = intervals(fitted.release.moments(), study.agreement.task)
+    if json:
+        print_json(fitted_json(fitted, public, sure, release, model))
+        return
+    matched = study.alignment != "none" and len(fitted.tables) > 1
+    for part in fitted_report(fitted, public, sure, matched):
+        stdout().print(part)
+    stdout().print(f"Release written to {release}" + ("" if model is None else f", model to {model}") + ".")
+
+
+def _terms(session: SessionPlan) -> str:
+    return f"Digest of these terms, for --approve: {session.terms}"
+
+
+def _randomness(seed: str | None) -> Randomness:
+    from colonnade.foundation.randomness import Randomness
+
+    if seed is None:
+        return Randomness()
+    try:
+        key = bytes.fromhex(seed)
+    except ValueError:
+        raise typer.BadParameter(f"--seed must be hexadecimal, got {seed!r}") from None
+    if not key:
+        raise typer.BadParameter("--seed must not be empty")
+    return Randomness(seed=key)

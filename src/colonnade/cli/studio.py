@@ -1,0 +1,44 @@
+"""`colonnade studio`: opens the page, and prints its secret address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.parts import local_path
+
+
+def studio(
+    study: Annotated[
+        Path | None,
+        typer.Argument(parser=local_path, metavar="[STUDY]", help="Study file to open; its folder is the studio's."),
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port of 127.0.0.1; 0 takes a free one.")
+    ] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
+) -> None:
+    """Open a page on this machine to plan a study in, run it, and look at releases and ledgers."""
+    from colonnade.report.pages import require
+
+    require("jinja2", "starlette", "uvicorn")
+    from colonnade.studio.serve import serve
+    from colonnade.studio.workspace import Workspace
+
+    folder = Path.cwd() if study is None else study.parent
+    workspace = Workspace(folder.absolute())
+    if study is not None:
+        if not study.is_file():
+            raise StudyError(f"there is no study file {study}")
+        workspace.open(study.name)
+
+    def ready(address: str) -> None:
+        typer.echo(f"The studio is at {address}")
+        typer.echo("Whoever has this address can use it. Stop it with Ctrl-C.", err=True)
+        if not no_browser:
+            typer.launch(address)
+
+    serve(workspace, port, ready)

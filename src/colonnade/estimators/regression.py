@@ -1,0 +1,501 @@
+"""Linear and logistic regression behind the scikit-learn front door, on one data frame of several parties' columns.
+
+All parties run in this process, through the same protocol as anywhere else. Every `fit` is a session of its own and
+spends its whole epsilon: `cross_val_score` with k folds spends k times, `GridSearchCV` once per candidate and fold.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
+
+from colonnade.analysis.intervals import Intervals, intervals
+from colonnade.analysis.solve import METHODS, Model, solve
+from colonnade.data.table import table_from
+from colonnade.estimators.frames import (
+    classes_of,
+    is_frame,
+    names_by_position,
+    object_array,
+    refuse_dates,
+    series_of,
+    undeclared,
+)
+from colonnade.foundation.errors import DataError, SchemaError, StudyError
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Binary, Column, Numeric, Schema, Storage, column_from
+from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.plan import Offer
+from colonnade.model import partial_scores
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.session_plan import plan_session
+from colonnade.runs import run_unguarded
+from colonnade.study import offer_of
+
+Floats = NDArray[np.float64]
+Declared = Column | Mapping[str, Any]
+
+ASSUMED = Numeric(-1.0, 1.0)
+"""Stands for a number that nobody declared; bounds are never computed from data."""
+ONLY_PARTY = "data"
+LABEL = "label"
+
+
+class _Vertical(BaseEstimator):  # type: ignore[misc]
+    """What both regressions share: declarations, the session, the way back to the data's units."""
+
+    _task: Task
+
+    def __init__(
+        self,
+        epsilon: float | Mapping[str, float] = 1.0,
+        *,
+        delta: float = 0.0,
+        split: Mapping[str, Mapping[str, float]] | None = None,
+        parties: Mapping[str, Sequence[str | int]] | None = None,
+        schema: Schema | Mapping[str | int, Declared] | Column | None = None,
+        norms: Mapping[str, float] | None = None,
+        label: str | Declared | None = None,
+        label_party: str | None = None,
+        collusion: int | None = None,
+        product: str = "lattice",
+        calibration: str = "exact",
+        release: str = "auto",
+        label_square: bool = False,
+        method: str = "default",
+        fit_intercept: bool = True,
+        ridge: float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.split = split
+        self.parties = parties
+        self.schema = schema
+        self.norms = norms
+        self.label = label
+        self.label_party = label_party
+        self.collusion = collusion
+        self.product = product
+        self.calibration = calibration
+        self.release = release
+        self.label_square = label_square
+        self.method = method
+        self.fit_intercept = fit_intercept
+        self.ridge = ridge
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Run one session on these records and spend its epsilon."""
+        self._check_solver()
+        X, y = self._validate(X, y=y)
+        label, target = self._target(y)
+        schema, owner = self._declare(label)
+        agreement = self._agreement(schema, f"{owner}.{self._label_name}")
+        # Whatever the plan refuses or warns of is said before anything is spent.
+        session = plan_session(agreement, len(X), bytes(32))
+        for sentence in [*self._assumed(), *session.warnings()]:
+            warnings.warn(sentence, UserWarning, stacklevel=2)
+        frame = self._frame(X, schema).with_columns(pl.Series(self._label_name, target))
+        tables = {party: table_from(party, frame, columns) for party, columns in schema.parties.items()}
+        outcome = run_unguarded(agreement, tables, "none", self._randomness())
+        self.schema_ = schema
+        self.plan_ = outcome.session.describe()
+        self.release_ = outcome.release
+        self.model_: Model = solve(
+            outcome.release.moments(), self._task, method=self.method, ridge=self.ridge, intercept=self.fit_intercept
+        )
+        self._describe()
+        return self
+
+    def _check_solver(self) -> None:
+        """Refuse what the solver would refuse, before the spend rather than after it."""
+        if self.method not in METHODS:
+            raise StudyError(f"method must be one of {', '.join(METHODS)}, got method={self.method!r}")
+        if self.ridge is not None and not self.ridge >= 0:
+            raise StudyError(f"ridge must be at least 0, got ridge={self.ridge}")
+
+    def _assumed(self) -> list[str]:
+        """What is taken for granted where nothing was declared."""
+        bounds = f"[{ASSUMED.low:g}, {ASSUMED.high:g}] and is clipped to it"
+        out = [] if self.schema is not None else [f"no schema: every feature is taken to lie in {bounds}"]
+        if self.label is None and self._task is Task.LINEAR:
+            out.append(f"no label bounds: y is taken to lie in {bounds}")
+        if self._positions is not None:
+            out.append(
+                f"X has no column names: its columns are taken to be {', '.join(self._positions)}, in this order"
+            )
+        return out
+
+    def _validate(self, X: Any, **y: Any) -> Any:
+        """scikit-learn's checks; columns that are not plain numbers are checked against the schema afterwards."""
+        fitting = bool(y)
+        if fitting:
+            features = [column for name, column in self._declarations().items() if name != self.label]
+            self._plain = all(c.storage is Storage.NUMBERS and c.fill is None for c in features)
+        kept: dict[str, Any] = {"dtype": np.float64} if self._plain else {"dtype": None, "ensure_all_finite": False}
+        if fitting:
+            kept |= {"ensure_min_samples": 2, "y_numeric": self._task is Task.LINEAR, "multi_output": False}
+        if self._plain:
+            refuse_dates(X)
+        elif is_frame(X):
+            # Names are checked by the frame; values go on as they are, column by column.
+            validate_data(self, X, reset=fitting, skip_check_array=True)
+            check = check_X_y if fitting else check_array
+            return check(object_array(X), **y, estimator=self, **kept)
+        return validate_data(self, X, **y, reset=fitting, **kept)
+
+    @abstractmethod
+    def _target(self, y: Any) -> tuple[Column, Any]:
+        """The label's public declaration, and the label as the table reads it."""
+
+    def _declarations(self) -> dict[str, Column]:
+        """Every column that the schema names, in its order; a position stands for that column of X."""
+        if isinstance(self.schema, Schema):
+            return {name: column for columns in self.schema.parties.values() for name, column in columns.items()}
+        if not isinstance(self.schema, Mapping):
+            return {}
+        known = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        out: dict[str, Column] = {}
+        for key, declared in self.schema.items():
+            name = str(key)
+            if isinstance(key, (int, np.integer)):
+                name = known[key] if 0 <= key < len(known) else f"x{key}"
+            if name in out:
+                raise SchemaError(f"column {name} is declared twice, by its name and by its position")
+            out[name] = _column(name, declared)
+        return out
+
+    def _declared_label(self) -> Column | None:
+        if isinstance(self.label, str):
+            declared = self._declarations()
+            if self.label not in declared:
+                raise SchemaError(f"the label must be a column that the schema declares, got label={self.label!r}")
+            return declared[self.label]
+        return None if self.label is None else _column(LABEL, self.label)
+
+    def _declare(self, label: Column) -> tuple[Schema, str]:
+        """Every party's columns, label included, and the label's owner."""
+        declared = self._features()
+        names = self._names
+        encoded = [c for name in names for c in declared[name].coordinates(name)]
+        if len(set(encoded)) < len(encoded):
+            raise SchemaError(f"the names of encoded columns must be distinct, got {encoded}")
+        self._label_name = self.label if isinstance(self.label, str) else LABEL
+        while self._label_name in names:
+            self._label_name += "_"
+        held = self._held(names)
+        owner = self._owner(held)
+        columns = {party: {name: declared[name] for name in own} for party, own in held.items()}
+        columns[owner][self._label_name] = label
+        norms = dict(self.schema.norms) if isinstance(self.schema, Schema) else {}
+        if norms and self.norms is not None and norms != dict(self.norms):
+            raise StudyError(f"the schema declares norms={norms}, and norms={dict(self.norms)} says otherwise")
+        return Schema(columns, norms or dict(self.norms or {})), owner
+
+    def _features(self) -> dict[str, Column]:
+        """The declaration of each column of X; nothing that is declared may be left over."""
+        declared = self._declarations()
+        if isinstance(self.label, str) and self.label in getattr(self, "feature_names_in_", ()):
+            raise StudyError(f"X must not hold the label, got column {self.label!r}")
+        declared.pop(self.label if isinstance(self.label, str) else "", None)
+        named = hasattr(self, "feature_names_in_")
+        self._positions = None if named else names_by_position(declared, self.n_features_in_)
+        names = self._names
+        if self.schema is None or isinstance(self.schema, Column):
+            return dict.fromkeys(names, self.schema or ASSUMED)
+        for name in names:
+            if name not in declared:
+                raise SchemaError(undeclared(name, declared))
+        for name in declared:
+            if name not in names:
+                raise SchemaError(
+                    f"the schema declares column {name!r}, which X does not have; leave it out, or name it as the label"
+                )
+        return declared
+
+    def _owner(self, held: Mapping[str, Sequence[str]]) -> str:
+        """The party that holds the label."""
+        owner = self.label_party
+        if isinstance(self.schema, Schema) and isinstance(self.label, str):
+            holder = self.schema.find(self.label)[0]
+            if owner not in (None, holder):
+                raise StudyError(f"the schema gives the label to {holder}, got label_party={owner!r}")
+            owner = holder
+        if owner is None:
+            owner = next(iter(held))
+        if owner not in held:
+            raise StudyError(f"the label's party must be one of {', '.join(held)}, got label_party={owner!r}")
+        return owner
+
+    def _held(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """Which party holds which column of X; a column may be named by its position."""
+        parties: Mapping[str, Sequence[str | int]] = {ONLY_PARTY: names} if self.parties is None else self.parties
+        ours = self.schema.parties if isinstance(self.schema, Schema) else {}
+        if self.parties is None and ours:
+            parties = {p: [c for c in columns if c in names] for p, columns in ours.items()}
+        held: dict[str, list[str]] = {}
+        for party, columns in parties.items():
+            held[party] = []
+            for column in columns:
+                if isinstance(column, (int, np.integer)) and 0 <= column < len(names):
+                    held[party].append(names[column])
+                elif column in names:
+                    held[party].append(str(column))
+                else:
+                    raise StudyError(f"party {party} must hold columns of X, got {column!r}")
+                if ours and held[party][-1] not in ours.get(party, {}):
+                    raise StudyError(f"the schema gives column {held[party][-1]!r} to another party than {party}")
+        left = set(names) - {name for own in held.values() for name in own}
+        if left:
+            raise StudyError(f"every column of X must belong to a party, got none for {min(left)!r}")
+        return held
+
+    def _agreement(self, schema: Schema, label: str) -> Agreement:
+        return Agreement(
+            name=type(self).__name__,
+            schema=schema,
+            label=label,
+            task=self._task,
+            epsilon=None if isinstance(self.epsilon, Mapping) else self.epsilon,
+            offers=self._offers(),
+            delta=self.delta,
+            collusion=min(1, len(schema.parties) - 1) if self.collusion is None else self.collusion,
+            calibration=_calibration(self.calibration),
+            product=self.product,
+            release=self.release,
+            label_square=self.label_square,
+        )
+
+    def _offers(self) -> dict[str, Offer]:
+        """What every party allows, and how it spreads it."""
+        split = dict(self.split or {})
+        if not isinstance(self.epsilon, Mapping):
+            if split:
+                raise StudyError("split spreads what each party allows, and needs epsilon={party: epsilon}")
+            return {}
+        for party in split:
+            if party not in self.epsilon:
+                raise StudyError(f"split must name parties that epsilon names, got {party!r}")
+        return {p: offer_of(e, split.get(p, {}), f"party {p}:") for p, e in self.epsilon.items()}
+
+    def _randomness(self) -> Randomness:
+        if self.random_state is None:
+            return Randomness()
+        return Randomness(seed=check_random_state(self.random_state).bytes(32))
+
+    @property
+    def _names(self) -> list[str]:
+        named = getattr(self, "feature_names_in_", self._positions)
+        return [f"x{i}" for i in range(self.n_features_in_)] if named is None else [str(name) for name in named]
+
+    def _frame(self, X: NDArray[Any], schema: Schema) -> pl.DataFrame:
+        """X as the table reads it: numbers as numbers, levels as text."""
+        columns = {name: column for own in schema.parties.values() for name, column in own.items()}
+        return pl.DataFrame([series_of(name, columns[name], X[:, i]) for i, name in enumerate(self._names)])
+
+    def _score(self, X: Any) -> Floats:
+        """The model's value for raw records: the sum of the parties' partial scores."""
+        check_is_fitted(self)
+        frame = self._frame(self._validate(X), self.schema_)
+        score: Floats = np.full(frame.height, self.model_.intercept)
+        for party, columns in self.schema_.parties.items():
+            own = {name: column for name, column in columns.items() if name != self._label_name}
+            if own:
+                score += partial_scores(table_from(party, frame, own), self.model_)
+        return score
+
+    def _describe(self) -> None:
+        """Coefficients in the data's units, in the order of X's columns."""
+        weights = dict(zip(self.model_.features, self.model_.coefficients, strict=True))
+        columns = {name: column for own in self.schema_.parties.values() for name, column in own.items()}
+        coordinates = [(columns[name], c) for name in self._names for c in columns[name].coordinates(name)]
+        half, middle = self._units()
+        intercept = middle + half * self.model_.intercept
+        coefficients: dict[str, float] = {}
+        for column, coordinate in coordinates:
+            if coordinate not in weights:
+                continue
+            weight = half * weights[coordinate]
+            if not column.has_levels:
+                low, high = column.require_bounds()
+                weight *= 2 / (high - low)
+                intercept -= weight * (high + low) / 2
+            coefficients[coordinate] = weight
+        self.encoded_feature_names_ = np.array(list(coefficients), dtype=object)
+        self._store(np.array(list(coefficients.values())), float(intercept))
+
+    @property
+    def intervals_(self) -> Intervals:
+        """95% intervals in the units of X and y, for the coefficients that can have one; computed when asked for."""
+        check_is_fitted(self)
+        found = intervals(self.release_.moments(), self._task, intercept=self.fit_intercept)
+        half = self._units()[0]
+        columns = {name: column for own in self.schema_.parties.values() for name, column in own.items()}
+        numbers = {name: c.require_bounds() for name, c in columns.items() if not c.has_levels}
+        return found.in_units({n: half * (2 / (b[1] - b[0]) if (b := numbers.get(n)) else 1.0) for n in columns})
+
+    def _units(self) -> tuple[float, float]:
+        """What a model's unit is worth in the label's, and the label at 0."""
+        return 1.0, 0.0
+
+    @abstractmethod
+    def _store(self, coefficients: Floats, intercept: float) -> None:
+        """Keep the coefficients in the shape that scikit-learn expects of the task."""
+
+
+class VerticalLinearRegression(RegressorMixin, _Vertical):  # type: ignore[misc]
+    """Differentially private least squares over columns that several parties hold.
+
+    Every `fit` spends `epsilon` anew, so `cross_val_score` with k folds spends k times.
+
+    Parameters
+    ----------
+    epsilon : the record's epsilon (top-down), or {party: epsilon} (bottom-up).
+    delta : 0 for discrete Laplace noise, above 0 for discrete Gaussian.
+    split : bottom-up: {party: {"own": epsilon, other party: epsilon}}, how a party spreads what it allows. What is not
+        named is proposed so that the noise that matters is least.
+    parties : {party: columns of X, by name or position}; None: those of a `Schema`, else one party holds everything.
+    schema : {column, by name or position: Numeric | Categorical | Binary or its declared form}, a `Schema`, or one
+        `Numeric` for every column. None: every feature is taken to lie in [-1, 1], with a warning; bounds are never
+        computed from data. It declares the columns of X and the label, and nothing else. Where X is an array without
+        names, as many of a pipeline's steps give it, its columns are those of the schema in order, with a warning; a
+        step's `set_output(transform="pandas")` keeps names.
+    norms : {party: public bound on the length of its numeric features, each scaled to [-1, 1]}; None: those of a
+        `Schema`, if any. They lower the noise of a trace release with delta above 0.
+    label : the label's public bounds, `Numeric(low, high)` or its declared form, or its name in the schema.
+        None: [-1, 1], with a warning.
+    label_party : who holds the label; None: the first party.
+    collusion : how many parties may pool what they see with the server; None: 1, or 0 for a single party.
+    product : "lattice", "bgn", or "plain" (simulation).
+    calibration : "exact" or "paper".
+    release : "full": all second moments. "trace": products with the label, and one sum of squares for each party.
+        "auto": trace where the full table would drown in noise.
+    label_square : also release the square of a numeric label, for R².
+    method : "default", "zhang" or "raw": how the noisy moments are solved.
+    fit_intercept : without one the model passes through the middle of all declared ranges.
+    ridge : penalty per record in encoded units; None: chosen from the noise.
+    random_state : None: the operating system's randomness. Anything else seeds the noise: a simulation without
+        privacy, and the release says so.
+
+    Attributes
+    ----------
+    coef_, intercept_ : in the units of X and y, for the columns `encoded_feature_names_`: a numeric column is one of
+        them, a categorical one has an indicator for each level but a dropped one.
+    plan_ : what was promised, as `colonnade plan --json` prints it.
+    release_ : the noisy moments; everything else was computed from them.
+    model_ : the model in encoded units.
+    intervals_ : 95% intervals in the units of X and y, of the full model or of a reduced one (docs/report.md); they are
+        computed when asked for.
+    schema_ : every party's public columns, label included.
+    """
+
+    _task = Task.LINEAR
+
+    def _target(self, y: Any) -> tuple[Column, Any]:
+        return self._declared_label() or ASSUMED, np.asarray(y, dtype=np.float64)
+
+    def _units(self) -> tuple[float, float]:
+        column = self.schema_.parties[self.schema_.find(self._label_name)[0]][self._label_name]
+        low, high = column.require_bounds()
+        return (high - low) / 2, (high + low) / 2
+
+    def _store(self, coefficients: Floats, intercept: float) -> None:
+        self.coef_, self.intercept_ = coefficients, intercept
+
+    def predict(self, X: Any) -> Floats:
+        """The label in its own units, clipped to its declared range."""
+        score = np.clip(self._score(X), -1.0, 1.0)
+        half, middle = self._units()
+        result: Floats = middle + half * score
+        return result
+
+
+class VerticalLogisticRegression(ClassifierMixin, _Vertical):  # type: ignore[misc]
+    """Differentially private logistic regression (two classes) over columns that several parties hold.
+
+    Every `fit` spends `epsilon` anew, so `cross_val_score` with k folds spends k times. Parameters and attributes are
+    those of `VerticalLinearRegression`, but for these:
+
+    label : the two classes, `Binary(levels)` or its declared form, or the label's name in the schema. None: the classes
+        are those that occur in y, and which they are counts as public.
+    classes_ : the two classes, sorted; `coef_` and `decision_function` speak of the second.
+    coef_, intercept_ : of the log-odds, with shapes (1, features) and (1,).
+    """
+
+    _task = Task.LOGISTIC
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _target(self, y: Any) -> tuple[Column, Any]:
+        check_classification_targets(y)
+        label = self._declared_label()
+        if label is not None and label.positive is None:
+            raise SchemaError(f"the label of a logistic regression must be binary, got {label}")
+        self.classes_ = np.unique(y) if label is None else classes_of(label, y)
+        # scikit-learn's contract asks for ValueError here.
+        if label is None and type_of_target(y) != "binary":
+            raise ValueError(f"Only binary classification is supported. The type of the target is {type_of_target(y)}.")
+        if len(self.classes_) != 2:
+            raise ValueError(
+                f"a logistic regression needs 2 classes in y or declared, got 1 class, {self.classes_[0]!r}"
+            )
+        low, high = (str(value) for value in self.classes_)
+        codes = np.searchsorted(self.classes_, y).clip(max=1)
+        if np.any(self.classes_[codes] != y):
+            raise DataError(f"y must hold the declared classes {low!r} and {high!r} only")
+        fill = None if label is None or label.fill is None else str(label.fill)
+        return Binary((low, high), fill), np.array([low, high], dtype=object)[codes]
+
+    def _store(self, coefficients: Floats, intercept: float) -> None:
+        self.coef_, self.intercept_ = coefficients[None, :], np.array([intercept])
+
+    def decision_function(self, X: Any) -> Floats:
+        """The log-odds of the second class."""
+        return self._score(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likelier class."""
+        positive = self.decision_function(X) > 0
+        likelier: NDArray[Any] = self.classes_[positive.astype(np.intp)]
+        return likelier
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of each class, in the order of `classes_`."""
+        decision = self.decision_function(X)
+        return np.column_stack([expit(-decision), expit(decision)])
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """The logarithms of `predict_proba`."""
+        decision = self.decision_function(X)
+        return -np.logaddexp(0.0, np.column_stack([decision, -decision]))
+
+
+def _column(name: str, declared: Declared) -> Column:
+    if isinstance(declared, Column):
+        return declared
+    if not isinstance(declared, Mapping):
+        raise SchemaError(f"column {name} must be declared by a column or a mapping, got {declared!r}")
+    return column_from(name, declared)
+
+
+def _calibration(name: str) -> Calibration:
+    try:
+        return Calibration(name)
+    except ValueError:
+        known = ", ".join(c.value for c in Calibration)
+        raise StudyError(f"calibration must be one of {known}, got calibration={name!r}") from None

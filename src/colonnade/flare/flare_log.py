@@ -1,0 +1,165 @@
+"""What FLARE's own log tells: a certificate used twice, a line that breaks, a job that could not start."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from colonnade.flare.provision import Address
+from colonnade.flare.status import look
+from colonnade.runs.site import OUTCOME, STATUS
+
+# FLARE names its loggers by module and class: the module's hears all of them.
+SERVER_LOGGER = "nvflare.private.fed.server.fed_server"
+PARTY_LOGGER = "nvflare.private.fed.client.client_executor"
+REPORTED = re.compile(r"^(?:Failing|Aborting) job (\S+) due to reported failure from (\S+): (.*)$")
+FINISHED = re.compile(r"^run \((\S+)\): child worker process finished with RC (.+)$")
+Say = Callable[[str], None]
+EVICTED = re.compile(r"is evicted for .* from endpoint (\S+)")
+SECONDS, OFTEN = 120.0, 2
+TWICE = "twice.json"
+LINE_LOGGER = "nvflare.fuel.f3.sfm.conn_manager"
+MADE = re.compile(r"^Connection \[(\S+) \S+ => (\S+) SSL .*\] is created")
+"""A connection to the server; those that a job of this site makes to it go the other way."""
+CLOSED = re.compile(r"^Connection \[(\S+) .*\] is closed")
+BREAKS = 5
+
+
+class TakenOver(logging.Handler):
+    """Listens to FLARE's own log: once is a line that broke and came back, again within two minutes is somebody."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._tell = tell
+        self._seen: dict[str, deque[float]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        found = EVICTED.search(record.getMessage())
+        if found is None:
+            return
+        times = self._seen.setdefault(found[1], deque(maxlen=OFTEN))
+        times.append(time.monotonic())
+        if len(times) == OFTEN and times[-1] - times[0] < SECONDS:
+            self._tell(found[1])
+
+
+def watch_server(folder: Path, tell: Callable[[str], None]) -> None:
+    """At the server: who is connected twice is written down, and told once."""
+    told: set[str] = set()
+
+    def note(name: str) -> None:
+        (folder / TWICE).write_text(json.dumps({name: time.time()}), encoding="utf-8")
+        if name not in told:
+            told.add(name)
+            tell(sentence(name))
+
+    logging.getLogger("nvflare.fuel.f3.sfm.sfm_endpoint").addHandler(TakenOver(note))
+
+
+def sentence(party: str) -> str:
+    """What a connection that is taken over again and again means."""
+    return (
+        f"party {party} is connected twice: two processes use its certificate, or its line breaks again and again; "
+        "no session starts before two minutes have passed without it"
+    )
+
+
+def doubled(folder: Path, parties: Collection[str]) -> str:
+    """A party that was seen twice lately, or an empty text."""
+    try:
+        content = json.loads((folder / TWICE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return next((name for name, when in content.items() if name in parties and time.time() - when < SECONDS), "")
+
+
+class ServerLine(logging.Handler):
+    """Listens to FLARE's log: the line is made, breaks, and is made again. What that means it does not guess."""
+
+    def __init__(self, party: str, address: Address, say: Callable[[str], None], idle: str) -> None:
+        super().__init__(logging.INFO)
+        self._party, self._server, self._say, self._idle = party, f"{address.host}:{address.port}", say, idle
+        self._mine: set[str] = set()
+        self._times: deque[float] = deque(maxlen=BREAKS)
+        self._flickers = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if made := MADE.search(text):
+            self._mine.add(made[1])
+            self._made()
+        elif (closed := CLOSED.search(text)) and closed[1] in self._mine:
+            self._mine.discard(closed[1])
+            if not self._mine and not self._flickers:
+                self._say(f"the line to {self._server} is broken, trying again")
+
+    def _made(self) -> None:
+        self._times.append(time.monotonic())
+        often = len(self._times) == BREAKS and self._times[-1] - self._times[0] < SECONDS
+        if often and not self._flickers:
+            self._say(
+                f"the line to {self._server} was made {BREAKS} times within two minutes: it breaks, or another process "
+                f"uses the certificate of {self._party}, which the server's terminal would say"
+            )
+        elif not often:
+            self._say(f"connected to {self._server}, {self._idle}")
+        self._flickers = often
+
+
+def watch_line(party: str, address: Address, say: Callable[[str], None], idle: str) -> None:
+    logging.getLogger(LINE_LOGGER).addHandler(ServerLine(party, address, say, idle))
+
+
+class FailureReports(logging.Handler):
+    """At the server: leaves the coordinator a sentence with the party's name, where the job itself leaves none."""
+
+    def __init__(self, folder: Path, say: Say) -> None:
+        super().__init__(logging.INFO)
+        self._folder, self._say = folder, say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        found = REPORTED.search(record.getMessage())
+        if found is None:
+            return
+        job, party, reason = found[1], found[2], found[3]
+        what = f"the session's process at {party} could not start, or was ended ({reason}): log.txt at {party} says why"
+        sentence = f"{what}; what parties have booked, if anything, stays booked until the next session settles it"
+        try:
+            # Whatever the server's job says at its end replaces this.
+            with (self._folder / job / OUTCOME).open("x", encoding="utf-8") as file:
+                json.dump({"ok": False, "sentence": sentence, "bytes": {}, "party": party}, file)
+        except OSError:
+            return
+        self._say(f"job {job[:8]}: {what}")
+
+
+class UnstartedJobs(logging.Handler):
+    """At a party: a job that ended and never wrote on the board."""
+
+    def __init__(self, folder: Path, say: Say) -> None:
+        super().__init__(logging.INFO)
+        self._folder, self._say = folder, say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        found = FINISHED.search(record.getMessage())
+        if found is not None and look(self._folder / STATUS).get("job") != found[1]:
+            self._say(
+                f"job {found[1][:8]}: its process ended before it began (code {found[2]}), and nothing is spent: "
+                f"log.txt and {found[1]}/log.txt say why"
+            )
+
+
+def failed_party(run: Path) -> str:
+    """Whose process FLARE has reported in a running job; empty if nobody's."""
+    return str(look(run / OUTCOME).get("party", ""))
+
+
+def watch_failures(folder: Path, party: str, say: Say) -> None:
+    """Listen to FLARE's log, at the server where `party` is empty."""
+    handler = UnstartedJobs(folder, say) if party else FailureReports(folder, say)
+    logging.getLogger(PARTY_LOGGER if party else SERVER_LOGGER).addHandler(handler)

@@ -1,0 +1,157 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from colonnade.foundation.canonical import RELEASE_FORMAT
+from colonnade.foundation.errors import StudyError
+
+MARK = f'"format":"{RELEASE_FORMAT}"'.encode()
+MOST_NAMES = 1000
+
+
+class Place:
+    """Where a file will appear, held by an empty one beside it. Without a path it is nowhere."""
+
+    def __init__(self, path: Path | None, *, new: bool = False, force: bool = False) -> None:
+        """`new`: nothing that is there is overwritten. `force`: anything is, even a release."""
+        self.path, self._new, self._force = path, new, force
+        self._held: str | None = None
+
+    def hold(self) -> None:
+        """Show before any work that the place can be written to."""
+        if self.path is None:
+            return
+        if os.path.lexists(self.path) and not self.path.is_dir():
+            if self._new:
+                raise StudyError(f"{self.path} is here already and is not overwritten")
+            if self.path.exists() and not self.path.is_file():
+                raise StudyError(f"cannot write {self.path}: it is not a plain file")
+            if not self._force and holds_release(self.path):
+                raise StudyError(f"cannot write {self.path}: a release is there, and is not overwritten")
+        self.reserve()
+
+    def reserve(self) -> None:
+        """Make the empty file that will become the whole one."""
+        assert self.path is not None
+        if self.path.is_dir():
+            raise StudyError(f"cannot write {self.path}: it is a folder")
+        with _tell_os_errors(self.path):
+            handle, self._held = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+            os.close(handle)
+
+    def write(self, data: bytes) -> None:
+        """The file appears, whole. `path` is then another one if something new has taken this one."""
+        if self.path is None or self._held is None:
+            return
+        mask = os.umask(0)
+        os.umask(mask)
+        with _tell_os_errors(self.path):
+            with open(self._held, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(self._held, 0o666 & ~mask)
+            if not self._new:
+                os.replace(self._held, self.path)
+            else:
+                self.path = _take_free_name(self._held, self.path, data)
+                os.unlink(self._held)
+        self._held = None
+
+    def free(self) -> None:
+        if self._held is not None:
+            Path(self._held).unlink(missing_ok=True)
+
+
+@contextmanager
+def places(*paths: Path | Place | None) -> Iterator[tuple[Place, ...]]:
+    """Places for files, all held before the work starts; those not written to are given up at the end."""
+    held = tuple(path if isinstance(path, Place) else Place(path) for path in paths)
+    try:
+        for place in held:
+            place.hold()
+        yield held
+    finally:
+        for place in held:
+            place.free()
+
+
+def release_place(path: Path, force: bool) -> Place:
+    """Where a release will appear; what it cost cannot be had again, so none is overwritten unless a person says so."""
+    if not force and os.path.lexists(path) and not path.is_dir():
+        raise StudyError(f"{path} is here already: a release is not overwritten unless --force is given")
+    return Place(path, new=not force, force=force)
+
+
+def keep_release(path: Path, data: bytes) -> Path:
+    """Write a release that is paid for, and tell where: under another name if something else has this one."""
+    place = Place(path, new=True)
+    try:
+        place.reserve()
+        place.write(data)
+    finally:
+        place.free()
+    return place.path or path
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Put a small file in the place of another at once. It is not synced: for what may be lost with the machine."""
+    beside = path.with_suffix(".part")
+    beside.write_bytes(data)
+    os.replace(beside, path)
+
+
+def holds_release(path: Path) -> bool:
+    """Whether a file is a release, whole or damaged."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1) == b"{" and MARK in file.read()
+    except OSError:
+        return False
+
+
+def _take_free_name(held: str, path: Path, data: bytes) -> Path:
+    """Give a file that is whole a name that nothing has: a link fails where a rename would replace."""
+    for k in range(1, MOST_NAMES):
+        name = path if k == 1 else path.with_name(f"{path.stem}-{k}{path.suffix}")
+        try:
+            try:
+                os.link(held, name)
+            except FileExistsError:
+                raise
+            except OSError:
+                # This file system has no links: the name is still taken only if it is free.
+                with name.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+        except FileExistsError:
+            if name.is_file() and name.read_bytes() == data:
+                return name
+            continue
+        return name
+    raise StudyError(f"cannot write {path}: every name like it is taken")
+
+
+@contextmanager
+def _tell_os_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StudyError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def read_whole(path: Path, name: str) -> bytes:
+    """The bytes of a file; `name` says what kind of file an error is about."""
+    if not path.is_file():
+        raise StudyError(f"there is no {name} file {path}")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StudyError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None

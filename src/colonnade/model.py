@@ -1,0 +1,332 @@
+"""A model as a file, and scores by it: of files in one place, or of what one party opened across parties."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.special import expit, softmax
+
+from colonnade.analysis.models import ClassModel
+from colonnade.analysis.solve import Model
+from colonnade.data.reading import reason, scan
+from colonnade.data.table import Table, read_table
+from colonnade.foundation.canonical import MODEL_FORMAT
+from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
+from colonnade.foundation.parts import data_files, local_path
+from colonnade.foundation.schema import Column, Schema, column_to
+from colonnade.mechanism.moments import Floats
+from colonnade.mechanism.objective import Task
+from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
+from colonnade.protocol.predict import OpenedScores
+from colonnade.protocol.prediction import Prediction
+
+FORMAT = MODEL_FORMAT
+
+
+@dataclass(frozen=True)
+class PublicModel:
+    """A model with the public facts that raw data needs to be scored by it."""
+
+    model: Model
+    study: str
+    schema: Schema
+    declared: str
+    """The label that the study named; a model of another column of the same release has another label."""
+    release: str
+    """Digest of the release that the model was computed from."""
+
+    def owner(self, feature: str) -> tuple[str, str]:
+        """The party and the column that a feature's coordinate comes from."""
+        for party, columns in self.schema.parties.items():
+            for name, column in columns.items():
+                if feature in column.coordinates(name):
+                    return party, name
+        raise ReleaseError(f"feature {feature} of the model belongs to no declared column")
+
+    def needs(self) -> dict[str, dict[str, Column]]:
+        """The columns that each party needs for its partial score; a party without any is left out."""
+        out: dict[str, dict[str, Column]] = {}
+        for feature in self.model.features:
+            party, name = self.owner(feature)
+            out.setdefault(party, {})[name] = self.schema.parties[party][name]
+        return out
+
+    @property
+    def label(self) -> tuple[str, Column, str | None]:
+        """The label's column, and the level that the model is about where it is about one."""
+        try:
+            party, name = self.schema.find(self.model.label)
+        except ColonnadeError:
+            party, name = self.owner(self.model.label)
+            return name, self.schema.parties[party][name], self.model.label.removeprefix(f"{name}=")
+        column = self.schema.parties[party][name]
+        return name, column, column.positive
+
+
+def publish(release: Release, model: Model) -> PublicModel:
+    """A model of a release, with the release's public facts."""
+    agreement = release.provenance["agreement"]
+    public = PublicModel(
+        model,
+        str(agreement["name"]),
+        Schema.of(agreement["schema"]),
+        str(agreement["label"]),
+        digest(release.to()),
+    )
+    name, _, level = public.label
+    if model.task == Task.LOGISTIC.value and level is None:
+        raise StudyError(f"the label of a logistic regression must be binary or a level, got column {name}")
+    return public
+
+
+def write_model(public: PublicModel) -> bytes:
+    """The bytes of a model file."""
+    model = asdict(public.model)
+    for key in ("ridge", "r_squared"):
+        # No ridge says an infinite one, and nan that the release does not tell.
+        model[key] = (
+            model[key] if math.isfinite(model[key]) else "nan" if key == "ridge" and math.isnan(model[key]) else None
+        )
+    # Left out where there is none, as in files from before it was stated.
+    if (interval := model.pop("r_squared_interval", None)) is not None:
+        model["r_squared_interval"] = list(interval)
+    content = {
+        "format": FORMAT,
+        "model": {**model, "features": list(model["features"]), "coefficients": list(model["coefficients"])},
+        "study": public.study,
+        "schema": public.schema.to(),
+        "declared": public.declared,
+        "release": public.release,
+    }
+    return write_sealed(content)
+
+
+def read_model(data: bytes) -> PublicModel:
+    """The model in a file's bytes; refuses a file that was altered."""
+    content = read_sealed(data, FORMAT, "model")
+    try:
+        return _parse(content)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ReleaseError("the model file cannot be read: it is not a complete model") from None
+
+
+def _parse(content: Mapping[str, Any]) -> PublicModel:
+    fields = dict(content["model"])
+    fields["features"] = tuple(fields["features"])
+    fields["coefficients"] = tuple(float(c) for c in fields["coefficients"])
+    if fields["ridge"] in (None, "nan"):
+        fields["ridge"] = math.inf if fields["ridge"] is None else math.nan
+    if fields["r_squared"] is None:
+        fields["r_squared"] = math.nan
+    if "r_squared_interval" in fields:
+        low, high = (float(end) for end in fields["r_squared_interval"])
+        fields["r_squared_interval"] = (low, high)
+    model = _class_model(fields) if "classes" in fields else Model(**fields)
+    if len(model.features) != len(model.coefficients):
+        raise ValueError("as many coefficients as features")
+    return PublicModel(model, content["study"], Schema.of(content["schema"]), content["declared"], content["release"])
+
+
+def _class_model(fields: dict[str, Any]) -> ClassModel:
+    """A model of several classes: a row of coefficients and an intercept for each."""
+    fields["classes"] = tuple(str(c) for c in fields["classes"])
+    fields["by_class"] = tuple(tuple(float(v) for v in row) for row in fields["by_class"])
+    fields["intercepts"] = tuple(float(v) for v in fields["intercepts"])
+    sizes = {len(fields["classes"]), len(fields["by_class"]), len(fields["intercepts"])}
+    if len(sizes) != 1 or any(len(row) != len(fields["features"]) for row in fields["by_class"]):
+        raise ValueError("as many rows of coefficients and intercepts as classes")
+    return ClassModel(**fields)
+
+
+def partial_scores(table: Table, model: Model) -> Floats:
+    """One party's part of every record's score (a column for each class): its own coordinates, weighted."""
+    several = isinstance(model, ClassModel)
+    by_feature = np.array(model.by_class).T if isinstance(model, ClassModel) else np.array(model.coefficients)
+    weights = dict(zip(model.features, by_feature, strict=True))
+    score: Floats = np.zeros((table.rows, by_feature.shape[1]) if several else table.rows)
+    for name, values in table.coordinates().items():
+        if name in weights:
+            score += (values[:, None] if several else values) * weights[name]
+    return score
+
+
+def predict(public: PublicModel, total: Floats) -> Floats:
+    """From the sum of all partial scores to a probability, or to the label's own units."""
+    model = public.model
+    if isinstance(model, ClassModel):
+        chances: Floats = softmax(total + np.array(model.intercepts), axis=1)
+        return chances
+    score = total + model.intercept
+    if model.task == "poisson":
+        rate: Floats = np.clip(np.exp(np.minimum(score, 700.0)), *public.label[1].require_bounds())
+        return rate
+    if model.task == Task.LOGISTIC.value:
+        probability: Floats = expit(score)
+        return probability
+    _, column, level = public.label
+    signed = np.clip(score, -1.0, 1.0)
+    if column.bounds is not None and level is None:
+        return column.unsigned(signed)
+    # A linear model of a level: the declared label stands as -1 and 1, any other level as 0 and 1.
+    return (signed + 1.0) / 2.0 if public.schema.find(public.declared)[1] == public.label[0] else signed
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Every scored record's prediction, with its id where there are ids."""
+
+    ids: Sequence[str] | None
+    values: Floats
+    id_column: str | None = None
+    """What the ids are called."""
+
+
+def score_files(public: PublicModel, files: Sequence[str], ids: str | Sequence[str] | None = None) -> Scores:
+    """Scores of records whose columns lie in one wide file, or in one file for each party.
+
+    Several files are matched by their ids, or row by row where no id column is named. An id column is that of all
+    files, or as "party=column" that of one.
+    """
+    parts: list[tuple[Sequence[str] | None, Floats]] = []
+    places, ids_of = _places(public, files), _id_columns(public, [ids] if isinstance(ids, str) else ids or ())
+    for party, columns in public.needs().items():
+        table = read_table(party, places[party], columns, ids_of.get(party))
+        parts.append((table.ids, partial_scores(table, public.model)))
+    if not parts:
+        raise StudyError(f"the model of {public.model.label} has no feature to score")
+    name = next(iter(ids_of.values()), None)
+    if ids_of and len({places[p] for p in public.needs()}) > 1:
+        common = _common([part[0] or () for part in parts])
+        total = sum(_by_id(i or (), s, common) for i, s in parts)
+        return Scores(common, predict(public, np.asarray(total)), name)
+    rows = {party: len(part[1]) for party, part in zip(public.needs(), parts, strict=True)}
+    if len(set(rows.values())) > 1:
+        told = ", ".join(f"{name} {n}" for name, n in rows.items())
+        raise DataError(f"files without an id column must hold the same records row by row, got rows {told}")
+    return Scores(parts[0][0], predict(public, np.asarray(sum(s for _, s in parts))), name)
+
+
+def _id_columns(public: PublicModel, named: Sequence[str]) -> dict[str, str]:
+    """Each party's id column, in the order of the parties; none, or one for every party that the model needs."""
+    own: dict[str, str] = {}
+    common: list[str] = []
+    for text in named:
+        party, separator, column = text.partition("=")
+        if separator and party in public.schema.parties:
+            if own.setdefault(party, column) != column:
+                raise StudyError(f"party {party} has one id column, got {own[party]!r} and {column!r}")
+        else:
+            common.append(text)
+    if len(common) > 1:
+        known = ", ".join(public.schema.names)
+        raise StudyError(
+            f"--id names one column of all files, or PARTY=COLUMN for parties {known}, got {' and '.join(common)}"
+        )
+    needs = list(public.needs())
+    for party in needs if named and not common else ():
+        if party not in own:
+            raise StudyError(f"every party's file needs an id column, got none for {party}: give --id {party}=COLUMN")
+    return {party: own.get(party, *common) for party in needs} if named else {}
+
+
+def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Prediction:
+    """The terms of a prediction for one party; refuses a model of other columns than the parties declare."""
+    needs = public.needs()
+    if isinstance(public.model, ClassModel):
+        raise StudyError(
+            f"the model of {public.model.label} has {len(public.model.classes)} scores for each record, and a "
+            "prediction across parties opens one: solve for a level, such as --label COLUMN=LEVEL"
+        )
+    if receiver not in declared.parties:
+        raise StudyError(f"scores go to one of {', '.join(declared.names)}, got {receiver!r}")
+    for party, columns in needs.items():
+        if party not in declared.parties:
+            raise ReleaseError(f"the model has columns of party {party}, which the study does not have")
+        for name, column in columns.items():
+            found = declared.parties[party].get(name)
+            if found != column:
+                told = "no such column" if found is None else f"it as {column_to(found)}"
+                raise ReleaseError(
+                    f"the model takes column {name} of party {party} as {column_to(column)}, the study declares {told}"
+                )
+    taking = [party for party in declared.names if party in needs or party == receiver]
+    if len(taking) < 2:
+        raise StudyError(f"the model has columns of {receiver} alone: it can score its records by itself")
+    digest_of_model = hashlib.sha256(write_model(public)).hexdigest()
+    return Prediction(digest_of_model, receiver, {party: needs.get(party, {}) for party in taking})
+
+
+def receivers_scores(public: PublicModel, table: Table, opened: OpenedScores) -> Scores:
+    """What the receiver opened, with the ids of its own table."""
+    ids = table.ids
+    return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, opened.scores))
+
+
+def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> str:
+    """One line for each record: its id, and the probability and level or the value that the model gives it."""
+    if id_column in ("probability", "predicted"):
+        id_column += "_"
+    columns: dict[str, Any] = {} if scores.ids is None or id_column is None else {id_column: list(scores.ids)}
+    if isinstance(public.model, ClassModel):
+        for k, name in enumerate(public.model.classes):
+            columns[f"probability {name}"] = scores.values[:, k]
+        columns["predicted"] = [public.model.classes[k] for k in scores.values.argmax(axis=1)]
+    elif public.model.task == "logistic":
+        name, column, level = public.label
+        no = column.base(name) if level == column.positive else f"not {level}"
+        columns["probability"] = scores.values
+        columns["predicted"] = [level if p >= 0.5 else no for p in scores.values]
+    else:
+        columns["predicted"] = scores.values
+    return pl.DataFrame(columns).write_csv()
+
+
+def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:
+    """Each party's file: as named by "party=path", or the first that has all of the party's columns."""
+    named: dict[str, Path] = {}
+    others: list[Path] = []
+    for text in files:
+        party, separator, path = text.partition("=")
+        if separator and party in public.schema.parties:
+            named[party] = local_path(path)
+        else:
+            others.append(local_path(text))
+    headers = {path: _header(path) for path in others}
+    for party, columns in public.needs().items():
+        if party in named:
+            continue
+        fitting = [path for path, names in headers.items() if set(columns) <= names]
+        if not fitting:
+            best = max(headers, key=lambda p: len(headers[p] & set(columns)), default=None)
+            lacking = next(c for c in columns if best is None or c not in headers[best])
+            raise DataError(f"party {party}: no data file has its column {lacking!r}")
+        named[party] = fitting[0]
+    return named
+
+
+def _header(path: Path) -> set[str]:
+    try:
+        return set(scan(data_files(path)).collect_schema().names())
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
+
+
+def _common(lists: Sequence[Sequence[str]]) -> list[str]:
+    """Ids in every list, in the order of the first."""
+    others = [set(ids) for ids in lists[1:]]
+    ids = [i for i in lists[0] if all(i in other for other in others)]
+    if not ids:
+        raise DataError("the data files have no id in common")
+    return ids
+
+
+def _by_id(ids: Sequence[str], scores: Floats, wanted: Sequence[str]) -> Floats:
+    row = {i: k for k, i in enumerate(ids)}
+    return scores[[row[i] for i in wanted]]

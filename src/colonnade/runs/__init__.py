@@ -1,0 +1,342 @@
+"""A study run in this process from its files to its release, or to scores, as every door runs it.
+
+The policies and ledgers that the study names are honoured here, whoever calls: the command line, the studio, a script.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from colonnade.consent.entries import DataSet
+from colonnade.consent.guard import ConsentGuard
+from colonnade.consent.ledger import Ledger
+from colonnade.consent.policy import check_approvals, read_policy
+from colonnade.data.table import Table, open_table, read_table
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.workers import HERE, Workers
+from colonnade.mechanism.composition import Spent
+from colonnade.mechanism.release import Release
+from colonnade.model import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.fit import FitParty, FitServer
+from colonnade.protocol.guard import Guard, Unguarded
+from colonnade.protocol.kinds import PartyTask, ServerTask, matches_ids
+from colonnade.protocol.party import PartyRole
+from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
+from colonnade.protocol.prediction import Prediction
+from colonnade.protocol.server import ServerRole
+from colonnade.protocol.session_plan import SessionPlan, plan_once
+from colonnade.study import Source, Study
+from colonnade.transport.in_process import InProcess
+from colonnade.transport.traffic import Traffic
+
+Watch = Callable[[str, float], None]
+"""Called with a step's name and the share of it that is done."""
+Ask = Callable[[str], bool]
+"""Asks a person about a plan."""
+Show = Callable[[str, SessionPlan], None]
+"""Is shown the plan in a party's name before that party agrees; may raise PolicyError to refuse it."""
+Look = Callable[[Table], None]
+"""Is shown each party's own table once it is read, for that party's own eyes."""
+Keep = Callable[[Release], None]
+"""Gets the release as soon as it is open, before anything else can go wrong: the budget is spent."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a session in this process leaves behind."""
+
+    release: Release
+    session: SessionPlan
+    traffic: Traffic
+    seconds: Mapping[str, float]
+    unsettled: Mapping[str, str] = field(default_factory=dict)
+    """Parties whose ledger could not note the release, with the reason: there the session stays booked."""
+
+
+@dataclass(frozen=True)
+class FittedStudy:
+    """A study that was run."""
+
+    outcome: Outcome
+    tables: Mapping[str, Table]
+    guards: Mapping[str, ConsentGuard]
+    """Of the parties that named a policy and a ledger."""
+    spent: Mapping[str, Spent]
+    """What each of their data sets has spent in all."""
+
+    @property
+    def release(self) -> Release:
+        return self.outcome.release
+
+    @property
+    def unsettled(self) -> Mapping[str, str]:
+        return self.outcome.unsettled
+
+    @property
+    def unkept(self) -> list[str]:
+        """Parties for which no ledger was kept."""
+        return [name for name in self.tables if name not in self.guards]
+
+
+def fit(
+    study: Study,
+    *,
+    randomness: Randomness | None = None,
+    approved: Collection[str] = (),
+    ask: Ask | None = None,
+    show: Show | None = None,
+    look: Look | None = None,
+    keep: Keep | None = None,
+    watch: Watch | None = None,
+    workers: Workers = HERE,
+) -> FittedStudy:
+    """Run a study on all parties' files and spend its epsilon once; refused before that unless all policies agree."""
+    source = Randomness() if randomness is None else randomness
+    guards = open_guards(study, approved, ask, seeded=source.seeded)
+    tables: dict[str, Table] = {}
+
+    def read(name: str) -> Table:
+        tables[name] = _read(study, name, workers)
+        if look is not None:
+            look(tables[name])
+        return tables[name]
+
+    for name, own in study.sources.items():
+        _place(name, own)
+    names = study.agreement.schema.names
+    outcome = _run_fit(
+        study.agreement,
+        study.alignment,
+        {name: partial(read, name) for name in names},
+        # A party that names no policy agrees to whatever it wrote into the study.
+        {name: guards.get(name) or Unguarded() for name in names},
+        source,
+        watch,
+        {} if show is None else {name: partial(show, name) for name in names},
+        keep,
+        workers,
+    )
+    spent = {name: guard.spent() for name, guard in guards.items() if name not in outcome.unsettled}
+    return FittedStudy(outcome, tables, guards, spent)
+
+
+def run_guarded(
+    agreement: Agreement,
+    tables: Mapping[str, Table],
+    guards: Mapping[str, Guard],
+    alignment: str = "psi",
+    randomness: Randomness | None = None,
+    watch: Watch | None = None,
+    *,
+    keep: Keep | None = None,
+    workers: Workers = HERE,
+) -> Outcome:
+    """One session on tables in memory, every party with its guard; a party without one must be `Unguarded` by name."""
+    missing = [name for name in agreement.schema.names if name not in guards]
+    if missing:
+        raise StudyError(f"every party needs a guard, or Unguarded by name, got none for {missing[0]}")
+    readers = {name: partial(tables.__getitem__, name) for name in agreement.schema.names}
+    source = Randomness() if randomness is None else randomness
+    return _run_fit(agreement, alignment, readers, guards, source, watch, {}, keep, workers)
+
+
+def run_unguarded(
+    agreement: Agreement,
+    tables: Mapping[str, Table],
+    alignment: str = "psi",
+    randomness: Randomness | None = None,
+    watch: Watch | None = None,
+    *,
+    workers: Workers = HERE,
+) -> Outcome:
+    """One session on tables in memory that no policy is asked about and no ledger books: who runs it has all the data.
+
+    Who the `workers` are is not to be seen in the release.
+    """
+    guards = {name: Unguarded() for name in agreement.schema.names}
+    return run_guarded(agreement, tables, guards, alignment, randomness, watch, workers=workers)
+
+
+def _run_fit(
+    agreement: Agreement,
+    alignment: str,
+    readers: Mapping[str, Callable[[], Table]],
+    guards: Mapping[str, Guard],
+    randomness: Randomness,
+    watch: Watch | None,
+    shows: Mapping[str, Callable[[SessionPlan], None]],
+    keep: Keep | None,
+    workers: Workers,
+) -> Outcome:
+    server = FitServer(agreement, alignment, keep=keep)
+    parties = {
+        name: FitParty(name, agreement, alignment, read, guards[name], show=shows.get(name), workers=workers)
+        for name, read in readers.items()
+    }
+    with plan_once():
+        traffic, seconds = carry_in_process(server, parties, randomness, watch)
+    assert server.release is not None and server.session is not None
+    unsettled = {name: party.unsettled for name, party in parties.items() if party.unsettled}
+    return Outcome(server.release, server.session, traffic, seconds, unsettled)
+
+
+def predict(
+    study: Study,
+    model: PublicModel,
+    receiver: str,
+    *,
+    data: Mapping[str, Path] | None = None,
+    approved: Collection[str] = (),
+    ask: Ask | None = None,
+    watch: Watch | None = None,
+    randomness: Randomness | None = None,
+) -> tuple[Scores, Prediction]:
+    """Scores of the records that all parties have in common, opened to one of them; `data` names other files."""
+    prediction = prediction_of(model, study.agreement.schema, receiver)
+    sources = {name: _source(study, name, (data or {}).get(name)) for name in prediction.parties}
+    guards = _guards(sources, approved, ask)
+
+    def read(name: str) -> Table:
+        return read_table(name, _place(name, sources[name]), prediction.columns[name], sources[name].id)
+
+    readers = {name: partial(read, name) for name in prediction.parties}
+    return (
+        predict_guarded(
+            model,
+            prediction,
+            readers,
+            {name: guards.get(name) or Unguarded() for name in prediction.parties},
+            study.alignment,
+            randomness,
+            watch,
+        ),
+        prediction,
+    )
+
+
+def predict_guarded(
+    model: PublicModel,
+    prediction: Prediction,
+    readers: Mapping[str, Callable[[], Table]],
+    guards: Mapping[str, Guard],
+    alignment: str = "psi",
+    randomness: Randomness | None = None,
+    watch: Watch | None = None,
+) -> Scores:
+    """One prediction on tables that are read when the party is let in, in the order of the receiver's records."""
+    read: dict[str, Table] = {}
+    opened: list[OpenedScores] = []
+
+    def reader(name: str) -> Table:
+        read[name] = readers[name]()
+        return read[name]
+
+    parties = {
+        name: PredictParty(
+            name,
+            prediction,
+            alignment,
+            partial(reader, name),
+            partial(partial_scores, model=model.model),
+            guards[name],
+            model.study,
+            lambda session, scores: opened.append(scores),
+        )
+        for name in prediction.parties
+    }
+    source = Randomness() if randomness is None else randomness
+    carry_in_process(PredictServer(prediction, alignment), parties, source, watch)
+    return receivers_scores(model, read[prediction.receiver], opened[0])
+
+
+def carry_in_process(
+    server: ServerTask, parties: Mapping[str, PartyTask], randomness: Randomness, watch: Watch | None = None
+) -> tuple[Traffic, Mapping[str, float]]:
+    """A session of any kind in this process; the traffic and the seconds of each step."""
+    clock = _Clock(watch, len(parties))
+    middle = ServerRole(server, randomness, watch=clock.hear_server)
+    roles = {name: PartyRole(task, randomness, watch=partial(clock.hear_party, name)) for name, task in parties.items()}
+    carrier = InProcess(middle, roles)
+    carrier.carry()
+    return carrier.traffic, clock.seconds
+
+
+class _Clock:
+    """Seconds of each step, and what is shown of it: a party's own progress where the server knows of none."""
+
+    def __init__(self, watch: Watch | None, parties: int) -> None:
+        self._watch, self._parties = watch, parties
+        self._shares: dict[str, float] = {}
+        self._step, self._last = "align", time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def hear_party(self, party: str, step: str, share: float) -> None:
+        if step in ("read", "align"):
+            self._count(step)
+            if step == "read":
+                self._show(step, len(self._shares) / self._parties)
+                self._shares.setdefault(party, 0.0)
+            else:
+                self._shares[party] = share
+                self._show(step, sum(self._shares.values()) / self._parties)
+
+    def hear_server(self, step: str, share: float) -> None:
+        if step != "wait":
+            self._count(step)
+            if step != "align":
+                self._show(step, share)
+
+    def _count(self, step: str) -> None:
+        now = time.perf_counter()
+        self.seconds[self._step] = self.seconds.get(self._step, 0.0) + now - self._last
+        self._step, self._last = step, now
+
+    def _show(self, step: str, share: float) -> None:
+        if self._watch is not None:
+            self._watch(step, share)
+
+
+def open_guards(
+    study: Study, approved: Collection[str] = (), ask: Ask | None = None, *, seeded: bool = False
+) -> dict[str, ConsentGuard]:
+    """For each party that names a policy and a ledger, who agrees and books on its behalf."""
+    kept = [name for name, source in study.sources.items() if source.policy is not None]
+    if seeded and kept:
+        raise StudyError(f"a seed is for simulations, whose noise no ledger can book, and party {kept[0]} keeps one")
+    return _guards(study.sources, approved, ask)
+
+
+def _read(study: Study, name: str, workers: Workers) -> Table:
+    """A party's table; where rows stay in their files' order, Parquet is read when it is needed."""
+    source, columns = study.sources[name], study.agreement.schema.parties[name]
+    if matches_ids(study.alignment, study.agreement.schema.names):
+        return read_table(name, _place(name, source), columns, source.id, workers)
+    return open_table(name, _place(name, source), columns, workers)
+
+
+def _guards(sources: Mapping[str, Source], approved: Collection[str], ask: Ask | None) -> dict[str, ConsentGuard]:
+    check_approvals(approved)
+    out = {}
+    for name, source in sources.items():
+        if source.policy is not None and source.ledger is not None:
+            data = DataSet.of_file(_place(name, source))
+            out[name] = ConsentGuard(name, read_policy(source.policy), Ledger(source.ledger), data, approved, ask)
+    return out
+
+
+def _source(study: Study, party: str, data: Path | None) -> Source:
+    """A party's source with another file, where one is named."""
+    own = study.sources[party]
+    return own if data is None else Source(data, own.id, own.policy, own.ledger)
+
+
+def _place(party: str, source: Source) -> Path:
+    if source.data is None:
+        raise StudyError(f"[party.{party}] needs data, the path of its file, for a run in one process")
+    return source.data

@@ -1,0 +1,76 @@
+"""The prediction that an organisation's own files ask for: model, receiver, and at a party the records to score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.data.table import Table, read_table
+from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.foundation.files import read_whole
+from colonnade.mechanism.moments import Floats
+from colonnade.model import PublicModel, partial_scores, prediction_of, read_model, receivers_scores, scores_csv
+from colonnade.protocol.predict import OpenedScores, prediction_digest
+from colonnade.protocol.prediction import Prediction
+from colonnade.runs.site import PARTY, SITE, Site
+
+
+@dataclass(frozen=True)
+class PredictionRequest:
+    """One site's view of a prediction; nothing of it is taken from others."""
+
+    site: Site
+    public: PublicModel
+    prediction: Prediction
+
+    @property
+    def terms(self) -> str:
+        return prediction_digest(self.prediction, self.site.study.alignment)
+
+    @property
+    def job(self) -> str:
+        """The name of the job: by it a coordinator says which prediction it means, and chooses nothing."""
+        return f"{self.site.study.agreement.name} scores {self.terms}"
+
+    @property
+    def data(self) -> Path:
+        """The records to score: the section's own file, or the study's."""
+        if "data" in self.site.asked:
+            return self.site.folder / self.site.asked.text("data")
+        data = self.site.source.data
+        assert data is not None
+        return data
+
+    @property
+    def aligned(self) -> bool:
+        return self.site.study.alignment != "none" and len(self.prediction.parties) > 1
+
+    @property
+    def id(self) -> str | None:
+        return self.site.asked.text("id") if "id" in self.site.asked else self.site.source.id
+
+    def table(self) -> Table:
+        return read_table(self.site.party, self.data, self.prediction.columns[self.site.party], self.id)
+
+    def part(self, table: Table) -> Floats:
+        return partial_scores(table, self.public.model)
+
+    def csv(self, table: Table, opened: OpenedScores) -> bytes:
+        """What the receiver keeps: the same as `predict --study` writes."""
+        return scores_csv(self.public, receivers_scores(self.public, table, opened), self.id).encode()
+
+
+def read_prediction_request(site: Site) -> PredictionRequest:
+    """The prediction that the site's files state; refuses a model that does not fit the site's study."""
+    asked = site.asked
+    for key in ("model", "to"):
+        if key not in asked:
+            raise StudyError(f"{site.folder.name}/{SITE} asks for no prediction: [prediction] has no {key}")
+    try:
+        public = read_model(read_whole(site.folder / asked.text("model"), "model"))
+        prediction = prediction_of(public, site.study.agreement.schema, asked.text("to"))
+    except ReleaseError as error:
+        raise StudyError(f"the model of {site.folder.name}/{SITE} cannot be scored by: {error}") from None
+    if site.role == PARTY and site.party not in prediction.parties:
+        raise StudyError(f"the model has no weight for a column of {site.party}, which takes no part in the prediction")
+    return PredictionRequest(site, public, prediction)

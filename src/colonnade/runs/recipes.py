@@ -1,0 +1,229 @@
+"""What a site does in a session of each kind, by its own files: which tasks it runs and what is left of them here.
+
+The jobs know of recipes alone, and carriers of nothing: a further kind of session is a recipe here and a class path.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from colonnade.consent.guard import ConsentGuard, PolicyGuard
+from colonnade.data.table import Table
+from colonnade.foundation.errors import SiteError, StudyError
+from colonnade.foundation.files import Place, keep_release, places
+from colonnade.foundation.workers import Workers
+from colonnade.mechanism.release import Release, write_release
+from colonnade.protocol.fit import FIT, FitParty, FitServer
+from colonnade.protocol.kinds import Kind, PartyTask, ServerTask
+from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, PredictServer
+from colonnade.protocol.server import ServerRole
+from colonnade.runs.prediction_request import PredictionRequest, read_prediction_request
+from colonnade.runs.readiness import clipping, try_folder, try_releases
+from colonnade.runs.site import SCORES, Site
+
+RELEASE = "release.json"
+AnyGuard = ConsentGuard | PolicyGuard
+
+
+@dataclass(frozen=True)
+class JobAccount:
+    """What the server's job says of itself at its end; the coordinator fetches it."""
+
+    sentence: str
+    ok: bool = False
+    bytes: dict[str, dict[str, int]] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    file: Path | None = None
+    aside: str = ""
+    """For the server's own people."""
+
+
+class Recipe(ABC):
+    """One site's part in one session."""
+
+    kind: ClassVar[Kind]
+    task: ClassVar[str]
+    """What the engine calls it."""
+
+    def __init__(self, site: Site, note_session: Callable[[str], None]) -> None:
+        self.site, self._note_session = site, note_session
+        self.file: Path | None = None
+        """What the session left here."""
+
+    @abstractmethod
+    def server_task(self, job: str, run: Path) -> ServerTask:
+        """The server's part; `job` is what the coordinator called the job, `run` the folder of this run."""
+
+    @abstractmethod
+    def account(self, role: ServerRole) -> JobAccount:
+        """What the server has to say of a session that was opened."""
+
+    def prepare(self, guard: AnyGuard) -> AnyGuard:
+        """Refuse what this site cannot do before others hear of it; the guard of this session's data."""
+        return guard
+
+    @abstractmethod
+    def party_task(self, guard: AnyGuard, workers: Workers) -> PartyTask:
+        """A party's part."""
+
+    @abstractmethod
+    def sentence(self) -> str:
+        """What a party's people are told of a session that went well."""
+
+
+class FitRecipe(Recipe):
+    """A release: every site that takes part keeps it."""
+
+    kind, task = FIT, "session"
+
+    def __init__(self, site: Site, note_session: Callable[[str], None]) -> None:
+        super().__init__(site, note_session)
+        self._clipped = self._flaw = ""
+        self._fetched = True
+
+    def server_task(self, job: str, run: Path) -> FitServer:
+        try_releases(self.site)
+
+        def keep(release: Release) -> None:
+            # The coordinator's copy first: whatever happens to ours, it can be fetched.
+            content = write_release(release)
+            _, flaw = _kept(run / RELEASE, content, _write_over)
+            self._fetched = not flaw
+            if not flaw:
+                self.file, flaw = _kept(self._place(release), content)
+            self._flaw = flaw
+
+        return FitServer(self.site.study.agreement, self.site.study.alignment, keep=keep)
+
+    def _place(self, release: Release) -> Path:
+        return self.site.releases / f"{release.provenance['session'][:16]}.json"
+
+    def account(self, role: ServerRole) -> JobAccount:
+        facts = {"session": role.identity.hex()}
+        assert role.end is not None
+        if not self._flaw:
+            return JobAccount(role.task.ending(role.end), True, facts=facts, file=self.file)
+        sentence = "the release was opened, and the server could not keep it; the session counts as spent"
+        return JobAccount(f"{sentence}, and every party has the release", self._fetched, facts=facts, aside=self._flaw)
+
+    def prepare(self, guard: AnyGuard) -> AnyGuard:
+        try_releases(self.site)
+        return guard
+
+    def party_task(self, guard: AnyGuard, workers: Workers) -> FitParty:
+        study = self.site.study
+
+        def read() -> Table:
+            table = self.site.table(workers)
+            self._clipped = clipping(table)
+            return table
+
+        return FitParty(self.site.party, study.agreement, study.alignment, read, guard, self._keep, workers=workers)
+
+    def _keep(self, release: Release) -> None:
+        self._note_session(str(release.provenance["session"]))
+        try:
+            self.file = keep_release(self._place(release), write_release(release))
+        except StudyError as error:
+            raise SiteError(
+                f"the release was opened and could not be kept here: {error}; the session counts as spent, and the "
+                "server and the other parties have the release"
+            ) from None
+
+    def sentence(self) -> str:
+        return "; ".join(["the release was opened", *filter(None, [self._clipped])])
+
+
+class PredictRecipe(Recipe):
+    """Scores: one party opens them, and they are its own."""
+
+    kind, task = PREDICT, "prediction"
+
+    def __init__(self, site: Site, note_session: Callable[[str], None]) -> None:
+        super().__init__(site, note_session)
+        self.asked: PredictionRequest = read_prediction_request(site)
+        self._task: PredictParty | None = None
+        self._table: Table | None = None
+
+    def server_task(self, job: str, run: Path) -> PredictServer:
+        if job != self.asked.job:
+            raise StudyError(
+                "the coordinator's model, receiver of scores, columns or alignment is not the server's; "
+                "no part of a score was made"
+            )
+        return PredictServer(self.asked.prediction, self.site.study.alignment)
+
+    def account(self, role: ServerRole) -> JobAccount:
+        assert role.end is not None and isinstance(role.task, PredictServer)
+        session, receiver = role.identity.hex(), self.asked.prediction.receiver
+        place = file_of(session)
+        facts = {"session": session, "receiver": receiver, "rows": role.task.rows, "scores": place}
+        facts["seeded"] = role.seeded
+        return JobAccount(f"{role.task.ending(role.end)}: they are at {receiver}, in {place}", True, facts=facts)
+
+    def prepare(self, guard: AnyGuard) -> AnyGuard:
+        if self.site.party == self.asked.prediction.receiver:
+            # Exact scores of people: for this organisation's eyes alone.
+            try_folder(self.site.scores, f"the folder {SCORES}", 0o700)
+        # The records to score may be another data set than the study's.
+        return replace(guard, data=self.site.data_set(self.asked.data)) if isinstance(guard, ConsentGuard) else guard
+
+    def party_task(self, guard: AnyGuard, workers: Workers) -> PredictParty:
+        asked = self.asked
+
+        def read() -> Table:
+            self._table = asked.table()
+            return self._table
+
+        self._task = PredictParty(
+            self.site.party,
+            asked.prediction,
+            self.site.study.alignment,
+            read,
+            asked.part,
+            guard,
+            asked.public.study,
+            self._keep,
+        )
+        return self._task
+
+    def _keep(self, session: str, opened: OpenedScores) -> None:
+        assert self._table is not None
+        self._note_session(session)
+        place = self.site.folder / file_of(session)
+        try:
+            with places(place) as (file,):
+                file.write(self.asked.csv(self._table, opened))
+        except StudyError as error:
+            raise SiteError(f"the scores were opened and could not be kept here: {error}") from None
+        self.file = place
+
+    def sentence(self) -> str:
+        assert self._task is not None
+        if self.file is not None:
+            return f"{self._task.scored:,} scores were opened, and lie in {SCORES}/{self.file.name}"
+        return f"the parts of {self._task.scored:,} scores were handed in for {self.asked.prediction.receiver}"
+
+
+def file_of(session: str) -> str:
+    """Where the receiver's scores lie in its folder."""
+    return f"{SCORES}/{session[:16]}.csv"
+
+
+def _kept(place: Path, content: bytes, write: Callable[[Path, bytes], Path] = keep_release) -> tuple[Path | None, str]:
+    """Where a file was written, or why it could not be."""
+    try:
+        return write(place, content), ""
+    except StudyError as error:
+        return None, str(error)
+
+
+def _write_over(place: Path, content: bytes) -> Path:
+    """The copy in the job's own folder, which is fetched by its name."""
+    with places(Place(place, force=True)) as (file,):
+        file.write(content)
+    return place

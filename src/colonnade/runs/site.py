@@ -1,0 +1,164 @@
+"""What an organisation's folder says: its side, its study, and where data, policy and ledger lie on this machine."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.consent.entries import DataSet
+from colonnade.consent.guard import ConsentGuard, PolicyGuard
+from colonnade.consent.ledger import Ledger
+from colonnade.consent.policy import Policy, read_policy
+from colonnade.data.table import Table, read_table
+from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.foundation.parts import local_path
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.sections import Section, read_toml
+from colonnade.foundation.shown import OPEN
+from colonnade.foundation.workers import HERE, Workers
+from colonnade.study import Source, Study, read_study
+from colonnade.transport.wire import Patience
+from colonnade.workers import open_workers
+
+SITE, STUDY, POLICY, STATUS = "site.toml", "study.toml", "policy.toml", "status.json"
+STARTUP, LOCAL, SCORES, OUTCOME = "startup", "local", "scores", "outcome.json"
+SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
+LARGEST_SITE = 1 << 20
+SITE_KEYS = (
+    *("role", "party", "data", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
+    *("workers", "cluster", "device"),
+)
+PREDICTION_KEYS = ("model", "to", "data", "id")
+SEED, APPROVED = "COLONNADE_SEED", "COLONNADE_APPROVED"
+NOT_PRIVATE = "NOT PRIVATE: the noise of this run comes from a known seed; it is a simulation and protects nobody"
+
+
+@dataclass(frozen=True)
+class Site:
+    """One organisation's side of a deployment; nothing of it is sent."""
+
+    folder: Path
+    role: str
+    party: str
+    study: Study
+    content: Section
+    asked: Section
+    """The section [prediction]; `prediction_request` reads it."""
+
+    @property
+    def name(self) -> str:
+        return self.party or self.role
+
+    @property
+    def releases(self) -> Path:
+        return self.folder / (self.content.text("releases") if "releases" in self.content else "releases")
+
+    @property
+    def scores(self) -> Path:
+        return self.folder / SCORES
+
+    @property
+    def aligned(self) -> bool:
+        """Whether a session matches ids first."""
+        return self.study.alignment != "none" and len(self.study.agreement.schema.names) > 1
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "sessions.jsonl"
+
+    @property
+    def patience(self) -> Patience:
+        known = Patience()
+        join, silence = self.content.number("join", known.join), self.content.number("silence", known.silence)
+        if join <= 0 or silence <= 0:
+            raise StudyError(f"join and silence must be positive, got join={join:g}, silence={silence:g}")
+        beat = min(known.beat, silence / 5)
+        return Patience(join, silence, beat, min(known.poll, silence / 3), known.farewell)
+
+    @property
+    def source(self) -> Source:
+        """Where this party's data lies, by its own file."""
+        if self.content.content.get("data", OPEN) == OPEN:
+            raise StudyError(f"{self.folder.name}/{SITE} must name the data file of {self.party}, and names none")
+        data, policy, ledger = (
+            self.folder / local_path(self.content.text(key)) if key in self.content else None
+            for key in ("data", "policy", "ledger")
+        )
+        column = self.content.text("id") if "id" in self.content else self.study.sources[self.party].id
+        return Source(data, column, policy, ledger)
+
+    def open_workers(self) -> AbstractContextManager[Workers]:
+        """Who does this party's block work: by default a thread for each core of its machine."""
+        count = int(self.content.number("workers", 0.0)) if "workers" in self.content else None
+        cluster = self.content.text("cluster") if "cluster" in self.content else None
+        device = self.content.text("device") if "device" in self.content else "cpu"
+        return open_workers(count, cluster, device)
+
+    def table(self, workers: Workers = HERE) -> Table:
+        source = self.source
+        assert source.data is not None
+        columns = self.study.agreement.schema.parties[self.party]
+        return read_table(self.party, source.data, columns, source.id, workers)
+
+    def policy(self) -> Policy:
+        path = self.source.policy
+        if path is None:
+            raise StudyError(f"{self.folder.name}/{SITE} must name a policy")
+        policy = read_policy(path)
+        if policy.party != self.party:
+            raise PolicyError(f"the policy in {path.name} is for party {policy.party!r}, this folder is {self.party}'s")
+        return policy
+
+    def guard(self) -> tuple[ConsentGuard | PolicyGuard, Randomness]:
+        """Who agrees and books, and where noise comes from; a seed must be allowed by the policy, and has no ledger."""
+        policy, source = self.policy(), self.source
+        seed = os.environ.get(SEED)
+        if seed is not None:
+            if not policy.simulation:
+                raise PolicyError(f"{SEED} is set, and the policy of {self.party} does not say simulation = true")
+            if source.ledger is not None:
+                raise PolicyError(f"{SEED} is set, and no ledger can book the noise of a simulation: {SITE} names one")
+            return PolicyGuard(self.party, policy), seeded(seed)
+        if source.ledger is None or source.data is None:
+            raise StudyError(f"{self.folder.name}/{SITE} must name a ledger, outside simulations")
+        approved = [a for a in os.environ.get(APPROVED, "").split(",") if a]
+        return ConsentGuard(
+            self.party, policy, Ledger(source.ledger), self.data_set(source.data), approved
+        ), Randomness()
+
+    def data_set(self, path: Path) -> DataSet:
+        """A file of this party as its ledger knows it."""
+        return DataSet.of_file(path, self.content.text("dataset") if "dataset" in self.content else None)
+
+
+def seeded(seed: str) -> Randomness:
+    try:
+        key = bytes.fromhex(seed)
+    except ValueError:
+        key = b""
+    if not key:
+        raise StudyError(f"{SEED} must be hexadecimal and not empty")
+    return Randomness(seed=key)
+
+
+def server_randomness() -> Randomness:
+    """The server's; it draws public ids only, but a release must say that the run was seeded."""
+    seed = os.environ.get(SEED)
+    return Randomness() if seed is None else seeded(seed)
+
+
+def read_site(folder: Path, role: str | None = None) -> Site:
+    """Read and check an organisation's folder."""
+    content = read_toml(folder / SITE, "site", LARGEST_SITE, StudyError).known(("site", "prediction"))
+    site = content.table("site", "[site]").known(SITE_KEYS).need("role")
+    found = site.choice("role", (SERVER, PARTY, COORDINATOR))
+    if role is not None and found != role:
+        raise StudyError(f"{folder} must be the folder of a {role}, and is that of a {found}")
+    study = read_study(folder / STUDY)
+    party = site.text("party") if found == PARTY and "party" in site else ""
+    if found == PARTY and party not in study.agreement.schema.names:
+        raise StudyError(f"{folder.name}/{SITE} must name a party of the study, got {party!r}")
+    asked = content.table("prediction", "[prediction]", "prediction.")
+    return Site(folder, found, party, study, site, asked.known(PREDICTION_KEYS if party else PREDICTION_KEYS[:2]))

@@ -1,0 +1,1 @@
+"""What several tests share: studies, sessions, wires and adversaries. Imported as `tests.helpers.<name>`."""

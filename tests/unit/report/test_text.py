@@ -1,0 +1,120 @@
+"""Numbers and sentences of reports: rounded in the safe direction, and said in words that a reader knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from colonnade.foundation.schema import Binary, Categorical, Numeric
+from colonnade.protocol.prediction import Prediction
+from colonnade.report.text import (
+    columns_table,
+    epsilon_table,
+    epsilon_text,
+    flaws,
+    forecast_text,
+    opened_scores_text,
+    provenance_report,
+    share_text,
+    size_text,
+    time_text,
+    traffic_table,
+)
+
+EPSILONS = {"outsider": 1.0, "server": 1.5, "party": None, "coalition": 2.0}
+
+
+def shown(part: RenderableType) -> str:
+    console = Console(width=110, color_system=None, force_terminal=False)
+    with console.capture() as taken:
+        console.print(part)
+    return taken.get()
+
+
+def plan_of(*parties: str) -> dict[str, Any]:
+    return {"parties": {p: {"columns": ["x", "y"], "epsilon": EPSILONS} for p in parties}, "record": EPSILONS}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "none"), (1.0, "1"), (0.1, "0.1"), (1.00001, "1.001"), (0.123401, "0.1235"), (2e-7, "0.0000002")],
+)
+def test_an_epsilon_is_never_rounded_down(value: float | None, text: str) -> None:
+    assert epsilon_text(value) == text
+    assert value is None or float(text) >= value
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (999_499, "999 kB"), (999_600, "1 MB"), (5e12, "5e+03 GB")],
+)
+def test_sizes(count: float, text: str) -> None:
+    assert size_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0123, "0.012 s"), (9.4, "9.4 s"), (42.4, "42 s"), (90, "2 min"), (7200, "2 h"), (3 * 86400, "3 days")],
+)
+def test_times(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text
+
+
+@pytest.mark.parametrize(("share", "text"), [(1.0, "over 99%"), (0.42, "about 42%"), (0.0, "under 1%")])
+def test_a_forecast_is_never_all_or_nothing(share: float, text: str) -> None:
+    assert share_text(share) == text
+
+
+def test_a_missing_guarantee_is_named_and_a_view_that_nobody_has_is_not() -> None:
+    several, alone = shown(epsilon_table(plan_of("works", "bank"))), shown(epsilon_table(plan_of("works")))
+    assert several.count("none") == 3 and "none" not in alone
+    assert "all parties" in several and alone.count(" - ") >= 2
+
+
+def test_the_label_is_marked_and_a_long_list_is_cut() -> None:
+    plan = plan_of("works")
+    assert "y (label)" in shown(columns_table(plan, "works.y"))
+    plan["parties"]["works"]["columns"] = [f"c{k}" for k in range(40)]
+    text = shown(columns_table(plan, "works.c0"))
+    assert "and 20 more" in " ".join(text.split()) and "c20" not in text
+
+
+def test_a_forecast_says_what_it_takes_for_granted() -> None:
+    known = {"noise_to_signal": 0.5, "explained": 0.8, "rows_needed": 1200}
+    narrow = {"noise_to_signal": 5.0, "explained": 0.1}
+    text = str(forecast_text({"forecast": {**known, "if_a_tenth": narrow}}))
+    assert "about 80%" in text and "about 10%" in text and "1,200 records" in text and "cannot know" in text
+    assert str(forecast_text({"forecast": {**known, "noise_to_signal": None}})) == ""
+
+
+def test_what_takes_a_guarantee_away_is_said() -> None:
+    assert flaws({"seeded": False, "simulation": False}) == []
+    both = flaws({"seeded": True, "simulation": True})
+    assert ["seed" in both[0], '"plain"' in both[1]] == [True, True]
+    known = {"session": "a" * 64, "plan_digest": "b" * 64, "transcript_digest": "c" * 64, "colonnade": "0.1.0"}
+    text = shown(provenance_report({**known, "seeded": True, "simulation": False}))
+    assert "session aaaaaaaaaaaaaaaa…" in text and "warning: the noise came from a seed" in text
+
+
+def test_traffic_says_whether_matching_is_counted() -> None:
+    parts = ({"bank": 1500}, {"bank": 20}, {"products": 1.0, "open": 0.25})
+    assert "1.5 kB" in shown(traffic_table(*parts, matched=False))
+    assert "1.2 seconds: products 1.00 s, open 0.25 s." in shown(traffic_table(*parts, matched=False))
+    assert "matching ids are not in the table" in shown(traffic_table(*parts, matched=True))
+
+
+@pytest.mark.parametrize(
+    ("others", "whose"), [(("bank",), "the part of bank"), (("bank", "town"), "the sum of the parts of bank, town")]
+)
+def test_whoever_opens_scores_is_said_to_learn_the_others_parts(others: tuple[str, ...], whose: str) -> None:
+    columns = {
+        "works": {"hours": Numeric(0.0, 80.0)},
+        "bank": {"kind": Categorical(("a", "b", "c"))},
+        "town": {"owner": Binary(("no", "yes"))},
+    }
+    prediction = Prediction("0" * 64, "works", {name: columns[name] for name in ("works", *others)})
+    text = opened_scores_text(prediction, 1234)
+    assert text.startswith("works opened the exact score of each of 1,234 records")
+    assert f"learn {whose}. Nobody else" in text
