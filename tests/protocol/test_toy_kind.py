@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 
 from colonnade.data.table import Table
 from colonnade.foundation.canonical import canonical_digest as digest
+from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column
 from colonnade.protocol.kinds import Mask, PartyTask, Rows, ServerTask, SessionContext, SessionKind
@@ -23,7 +25,7 @@ from colonnade.protocol.server import ServerRole
 from colonnade.runs import carry_in_process
 from colonnade.transport.client import Client
 from colonnade.transport.relay import Relay
-from tests.helpers.conversations import COLUMNS, NAMES, ROWS, table
+from tests.helpers.conversations import COLUMNS, NAMES, ROWS, fit_conversation, table
 
 COUNT = SessionKind(
     name="a count",
@@ -59,6 +61,7 @@ class CountParty(PartyTask):
     def columns(self) -> Mapping[str, Column]:
         return COLUMNS[self.name]
 
+    def require_private(self) -> None: ...
     def judge(self) -> None: ...
     def pending(self) -> list[str]:
         return []
@@ -109,6 +112,7 @@ class CountServer(ServerTask):
     label = "count"
     largest_submission = 64
 
+    def require_private(self) -> None: ...
     def propose(self, identity: bytes, rows: int) -> tuple[dict[str, Any], str]:
         return {"question": "how many"}, digest({"question": "how many", "rows": rows})
 
@@ -153,3 +157,12 @@ def test_a_toy_kind_over_the_relay() -> None:
         thread.join(20)
         assert not thread.is_alive()
     assert {task.total for task in tasks.values()} == {len(NAMES) * ROWS}
+
+
+def test_what_is_not_private_leaves_no_process() -> None:
+    """Product "plain" shows columns to others: neither side of a network takes it."""
+    talk = fit_conversation()
+    with pytest.raises(StudyError, match='product = "plain" shows columns to others'):
+        Relay(talk.server)
+    with pytest.raises(StudyError, match="stays in one process"):
+        Client(talk.parties[NAMES[0]], lambda data: data)

@@ -34,10 +34,10 @@ from colonnade.estimators.frames import (
 )
 from colonnade.foundation.errors import DataError, SchemaError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema, column_from
+from colonnade.foundation.schema import Binary, Column, Numeric, Schema, Storage, column_from
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
-from colonnade.model import coordinate_names, partial_scores
+from colonnade.model import partial_scores
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import plan_session
 from colonnade.runs import run_unguarded
@@ -64,7 +64,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         delta: float = 0.0,
         split: Mapping[str, Mapping[str, float]] | None = None,
         parties: Mapping[str, Sequence[str | int]] | None = None,
-        schema: Schema | Mapping[str | int, Declared] | Numeric | None = None,
+        schema: Schema | Mapping[str | int, Declared] | Column | None = None,
         norms: Mapping[str, float] | None = None,
         label: str | Declared | None = None,
         label_party: str | None = None,
@@ -143,7 +143,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         fitting = bool(y)
         if fitting:
             features = [column for name, column in self._declarations().items() if name != self.label]
-            self._plain = all(isinstance(column, Numeric) and column.fill is None for column in features)
+            self._plain = all(c.storage is Storage.NUMBERS and c.fill is None for c in features)
         kept: dict[str, Any] = {"dtype": np.float64} if self._plain else {"dtype": None, "ensure_all_finite": False}
         if fitting:
             kept |= {"ensure_min_samples": 2, "y_numeric": self._task is Task.LINEAR, "multi_output": False}
@@ -189,7 +189,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         """Every party's columns, label included, and the label's owner."""
         declared = self._features()
         names = self._names
-        encoded = [c for name in names for c in coordinate_names(name, declared[name])]
+        encoded = [c for name in names for c in declared[name].coordinates(name)]
         if len(set(encoded)) < len(encoded):
             raise SchemaError(f"the names of encoded columns must be distinct, got {encoded}")
         self._label_name = self.label if isinstance(self.label, str) else LABEL
@@ -213,7 +213,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         named = hasattr(self, "feature_names_in_")
         self._positions = None if named else names_by_position(declared, self.n_features_in_)
         names = self._names
-        if self.schema is None or isinstance(self.schema, Numeric):
+        if self.schema is None or isinstance(self.schema, Column):
             return dict.fromkeys(names, self.schema or ASSUMED)
         for name in names:
             if name not in declared:
@@ -320,7 +320,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         """Coefficients in the data's units, in the order of X's columns."""
         weights = dict(zip(self.model_.features, self.model_.coefficients, strict=True))
         columns = {name: column for own in self.schema_.parties.values() for name, column in own.items()}
-        coordinates = [(columns[name], c) for name in self._names for c in coordinate_names(name, columns[name])]
+        coordinates = [(columns[name], c) for name in self._names for c in columns[name].coordinates(name)]
         half, middle = self._units()
         intercept = middle + half * self.model_.intercept
         coefficients: dict[str, float] = {}
@@ -328,9 +328,10 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
             if coordinate not in weights:
                 continue
             weight = half * weights[coordinate]
-            if isinstance(column, Numeric) and not column.bins:
-                weight *= 2 / (column.high - column.low)
-                intercept -= weight * (column.high + column.low) / 2
+            if not column.has_levels:
+                low, high = column.require_bounds()
+                weight *= 2 / (high - low)
+                intercept -= weight * (high + low) / 2
             coefficients[coordinate] = weight
         self.encoded_feature_names_ = np.array(list(coefficients), dtype=object)
         self._store(np.array(list(coefficients.values())), float(intercept))
@@ -342,8 +343,8 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         found = intervals(self.release_.moments(), self._task, intercept=self.fit_intercept)
         half = self._units()[0]
         columns = {name: column for own in self.schema_.parties.values() for name, column in own.items()}
-        numbers = {name: c for name, c in columns.items() if isinstance(c, Numeric) and not c.bins}
-        return found.in_units({n: half * (2 / (c.high - c.low) if (c := numbers.get(n)) else 1.0) for n in columns})
+        numbers = {name: c.require_bounds() for name, c in columns.items() if not c.has_levels}
+        return found.in_units({n: half * (2 / (b[1] - b[0]) if (b := numbers.get(n)) else 1.0) for n in columns})
 
     def _units(self) -> tuple[float, float]:
         """What a model's unit is worth in the label's, and the label at 0."""
@@ -407,8 +408,8 @@ class VerticalLinearRegression(RegressorMixin, _Vertical):  # type: ignore[misc]
 
     def _units(self) -> tuple[float, float]:
         column = self.schema_.parties[self.schema_.find(self._label_name)[0]][self._label_name]
-        assert isinstance(column, Numeric)
-        return (column.high - column.low) / 2, (column.high + column.low) / 2
+        low, high = column.require_bounds()
+        return (high - low) / 2, (high + low) / 2
 
     def _store(self, coefficients: Floats, intercept: float) -> None:
         self.coef_, self.intercept_ = coefficients, intercept
@@ -443,7 +444,7 @@ class VerticalLogisticRegression(ClassifierMixin, _Vertical):  # type: ignore[mi
     def _target(self, y: Any) -> tuple[Column, Any]:
         check_classification_targets(y)
         label = self._declared_label()
-        if label is not None and not isinstance(label, Binary):
+        if label is not None and label.positive is None:
             raise SchemaError(f"the label of a logistic regression must be binary, got {label}")
         self.classes_ = np.unique(y) if label is None else classes_of(label, y)
         # scikit-learn's contract asks for ValueError here.
@@ -457,7 +458,8 @@ class VerticalLogisticRegression(ClassifierMixin, _Vertical):  # type: ignore[mi
         codes = np.searchsorted(self.classes_, y).clip(max=1)
         if np.any(self.classes_[codes] != y):
             raise DataError(f"y must hold the declared classes {low!r} and {high!r} only")
-        return Binary((low, high), None if label is None else label.fill), np.array([low, high], dtype=object)[codes]
+        fill = None if label is None or label.fill is None else str(label.fill)
+        return Binary((low, high), fill), np.array([low, high], dtype=object)[codes]
 
     def _store(self, coefficients: Floats, intercept: float) -> None:
         self.coef_, self.intercept_ = coefficients[None, :], np.array([intercept])
@@ -484,7 +486,7 @@ class VerticalLogisticRegression(ClassifierMixin, _Vertical):  # type: ignore[mi
 
 
 def _column(name: str, declared: Declared) -> Column:
-    if isinstance(declared, (Numeric, Categorical, Binary)):
+    if isinstance(declared, Column):
         return declared
     if not isinstance(declared, Mapping):
         raise SchemaError(f"column {name} must be declared by a column or a mapping, got {declared!r}")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from colonnade.crypto.backends import require_private
 from colonnade.flare.folder_texts import policy_file, readme, site_file, smallest_rows, start_script
 from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
 from colonnade.flare.provision import Address, keep_own_key_only, place_kit, provision
@@ -89,8 +90,7 @@ def check_study(study: Study) -> None:
     agreement = study.agreement
     if len(agreement.schema.names) < 2:
         raise StudyError(f"a deployment needs two parties or more, got {len(agreement.schema.names)}")
-    if agreement.product == "plain":
-        raise StudyError('product = "plain" shows columns to others and stays in one process: use "lattice"')
+    require_private(agreement.product)
     for name in agreement.schema.names:
         if not NAME.fullmatch(name) or name in RESERVED:
             raise StudyError(

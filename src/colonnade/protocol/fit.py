@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.crypto.backends import require_private
 from colonnade.crypto.product import (
     Columns,
     Contribution,
@@ -153,6 +154,9 @@ class FitParty(PartyTask):
     @property
     def _aligns(self) -> bool:
         return matches_ids(self.alignment, self.parties)
+
+    def require_private(self) -> None:
+        require_private(self.agreement.product)
 
     def judge(self) -> None:
         self.guard.judge(self.agreement, self._aligns)
@@ -331,6 +335,9 @@ class FitServer(ServerTask):
     def label(self) -> str:
         return "server"
 
+    def require_private(self) -> None:
+        require_private(self.agreement.product)
+
     def propose(self, identity: bytes, rows: int) -> tuple[dict[str, Any], str]:
         self.session = self.planner(self.agreement, rows, identity)
         return self.agreement.to(), self.session.digest
@@ -350,10 +357,7 @@ class FitServer(ServerTask):
     @property
     def expected_bytes(self) -> float:
         """Sealed words and submissions."""
-        session = self._planned()
-        word = {"plain": 2.0, "lattice": session.spec.modulus_bits / 8, "bgn": 200.0}[self.agreement.product]
-        sealed = sum(c.shape[0] for c in session.spec.crosses) * session.rows * word
-        return sealed + 8.0 * session.length * len(session.parties)
+        return float(sum(self._planned().sent.values()))
 
     def send(self, round: str) -> Iterator[Parcel]:
         assert self._product is not None

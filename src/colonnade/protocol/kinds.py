@@ -103,6 +103,10 @@ class PartyTask(ABC):
     def largest_list(self) -> int | None:
         """How many ids a partner may be able to test in one alignment."""
 
+    @abstractmethod
+    def require_private(self) -> None:
+        """Raise unless what passes may leave this process: carriers between machines ask."""
+
     # Consent, in the order in which it is asked for.
 
     @abstractmethod
@@ -217,6 +221,10 @@ class ServerTask(ABC):
     @abstractmethod
     def label(self) -> str:
         """Under which the server's source of randomness is derived."""
+
+    @abstractmethod
+    def require_private(self) -> None:
+        """Raise unless what passes may leave this process: carriers between machines ask."""
 
     @abstractmethod
     def propose(self, identity: bytes, rows: int) -> tuple[dict[str, Any], str]:

@@ -128,6 +128,9 @@ class PredictParty(PartyTask):
     def largest_opened(self) -> int:
         return 1 << 36
 
+    def require_private(self) -> None:
+        """Parts are always masked."""
+
     def judge(self) -> None:
         self.guard.foresee_scores(self.prediction, matches_ids(self.alignment, self.parties))
 
@@ -236,6 +239,9 @@ class PredictServer(ServerTask):
     @property
     def label(self) -> str:
         return "scores"
+
+    def require_private(self) -> None:
+        """Parts are always masked."""
 
     def propose(self, identity: bytes, rows: int) -> tuple[dict[str, Any], str]:
         self.rows = rows
