@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from itertools import cycle
 from typing import Any
 
@@ -45,16 +44,6 @@ class Noted(dict[Any, Any]):
         return value
 
 
-@pytest.fixture(scope="module")
-def seen() -> Iterator[tuple[set[Any], set[Any]]]:
-    parties: set[Any] = set()
-    servers: set[Any] = set()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(party_module, "PARTY", Noted(PARTY, parties))
-        patch.setattr(server_module, "TABLE", Noted(SERVER, servers))
-        yield parties, servers
-
-
 def check_books(talk: Conversation) -> None:
     """What every cut must leave behind, whoever died."""
     counts = JournalEvent.SUBMITTED in talk.journal.events
@@ -81,7 +70,7 @@ def check_books(talk: Conversation) -> None:
         assert talk.journal.events.index(JournalEvent.SUBMITTED) < talk.journal.events.index(JournalEvent.OPENED)
 
 
-def test_a_session_that_is_not_cut(seen: object) -> None:
+def test_a_session_that_is_not_cut() -> None:
     talk = fit_conversation()
     assert talk.run() > 30
     assert {role.state for role in talk.parties.values()} == {PartyState.CLOSED}
@@ -92,7 +81,7 @@ def test_a_session_that_is_not_cut(seen: object) -> None:
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_a_release_cut_at_every_message(cut: str, seen: object) -> None:
+def test_a_release_cut_at_every_message(cut: str) -> None:
     total = fit_conversation().run()
     ends = set()
     for after in range(total):
@@ -109,7 +98,7 @@ def test_a_release_cut_at_every_message(cut: str, seen: object) -> None:
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_scores_cut_at_every_message(cut: str, seen: object) -> None:
+def test_scores_cut_at_every_message(cut: str) -> None:
     total = predict_conversation().run()
     for after in range(total):
         talk = predict_conversation()
@@ -123,7 +112,7 @@ def test_scores_cut_at_every_message(cut: str, seen: object) -> None:
             raise AssertionError("the server says that scores were opened, and nobody has them")
 
 
-def test_a_session_with_ids_cut_here_and_there(seen: object) -> None:
+def test_a_session_with_ids_cut_here_and_there() -> None:
     total = fit_conversation(aligned=True).run()
     for after, cut in zip(range(0, total, 25), cycle(CUTS.values())):
         talk = fit_conversation(aligned=True)
@@ -153,7 +142,7 @@ class TestSigner:
 
 
 @pytest.mark.parametrize("aligned", [True, False], ids=["ids are matched", "rows as they stand"])
-def test_signed_sessions_in_one_process(aligned: bool, seen: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signed_sessions_in_one_process(aligned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Depth first, a peer's signatures come before a party is told to join: they are about the session already."""
     # A release of several pieces, too.
     monkeypatch.setattr(messages, "PIECE", 1 << 10)
@@ -170,7 +159,7 @@ def test_signed_sessions_in_one_process(aligned: bool, seen: object, monkeypatch
     assert passed.count(Step.SIGNATURE) >= 2 * 2 * len(NAMES) * (len(NAMES) - 1)
 
 
-def test_a_party_that_is_asked_again_hands_in_the_same_bytes_and_books_once(seen: object) -> None:
+def test_a_party_that_is_asked_again_hands_in_the_same_bytes_and_books_once() -> None:
     talk = fit_conversation()
     answers: dict[str, list[bytes]] = {}
 
@@ -186,9 +175,16 @@ def test_a_party_that_is_asked_again_hands_in_the_same_bytes_and_books_once(seen
     assert all(book.calls.count("book") == 1 for book in talk.books.values())
 
 
-def test_every_row_of_the_table_happens(seen: tuple[set[Any], set[Any]]) -> None:
-    """The rows that the sessions above did not pass are few, and are tried here; what is drawn is what is done."""
-    parties, servers = seen
+def test_every_row_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drawn is what is done: sessions above, and an end of every kind in every state, pass every row."""
+    parties: set[Any] = set()
+    servers: set[Any] = set()
+    monkeypatch.setattr(party_module, "PARTY", Noted(PARTY, parties))
+    monkeypatch.setattr(server_module, "TABLE", Noted(SERVER, servers))
+    fit_conversation().run()
+    test_signed_sessions_in_one_process(True, monkeypatch)
+    test_signed_sessions_in_one_process(False, monkeypatch)
+    test_a_party_that_is_asked_again_hands_in_the_same_bytes_and_books_once()
     try_the_rest()
     assert {(row.state, row.event) for row in PARTY_ROWS} - parties == set()
     # Messages that leave a server where it is are looked for, and move nothing.
