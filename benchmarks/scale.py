@@ -84,7 +84,7 @@ def run(folder: Path, rows: int, columns: int, parties: int, workers: int | None
     """One study, from files to release; before it some of few rows, for what a study costs in any case."""
     import polars as pl
 
-    from colonnade.crypto.lattice.product import planned_bytes
+    from colonnade.crypto.lattice.party import planned_bytes
     from colonnade.data.table import Table, open_table
     from colonnade.runs import Outcome, run_unguarded
     from colonnade.study import study_from
@@ -156,12 +156,12 @@ def gram(folder: Path, columns: int, again: int = 5) -> dict[str, Any]:
     from colonnade.data.table import open_table
     from colonnade.foundation.grid import Grid
     from colonnade.foundation.schema import Column, Numeric
-    from colonnade.mechanism.moments import Attribute, Kind, Layout
+    from colonnade.mechanism.moments import Attribute, Encoding, Layout
     from colonnade.workers import open_workers
 
     names = split(columns, 1)[0]
     schema: dict[str, Column] = {name: Numeric(-6, 6) for name in names}
-    layout = Layout(tuple(Attribute(f"p0.{name}", "p0", Kind.SIGNED, (name,)) for name in names))
+    layout = Layout(tuple(Attribute(f"p0.{name}", "p0", Encoding.SIGNED, (name,)) for name in names))
 
     def alone(clip: bool) -> Any:
         total = np.zeros((columns + 1, columns + 1))

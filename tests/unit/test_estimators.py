@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression, regression
+from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression, base
 from colonnade.foundation.errors import ColonnadeError, DataError, PrivacyError, SchemaError, StudyError
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.release import read_release, write_release
@@ -240,14 +240,14 @@ def test_every_fold_and_candidate_is_a_session(monkeypatch: pytest.MonkeyPatch) 
     X = np.random.default_rng(4).uniform(-1, 1, (200, 2))
     y = X @ [0.5, 0.4]
     sessions: list[str] = []
-    run = regression.run_unguarded
+    run = base.run_unguarded
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         outcome = run(*args, **kwargs)
         sessions.append(outcome.session.digest)
         return outcome
 
-    monkeypatch.setattr(regression, "run_unguarded", counted)
+    monkeypatch.setattr(base, "run_unguarded", counted)
     model = VerticalLinearRegression(epsilon=1000.0, ridge=0.0)
     assert cross_val_score(model, X, y, cv=4).min() > 0.9
     assert len(set(sessions)) == 4
@@ -483,7 +483,7 @@ def test_wrong_settings_are_named_and_nothing_is_spent(
     def spend(*_: Any, **__: Any) -> None:
         raise AssertionError("a session was opened")
 
-    monkeypatch.setattr(regression, "run_unguarded", spend)
+    monkeypatch.setattr(base, "run_unguarded", spend)
     frame, rent = _people(30)
     model = _rent(**changed)
     with pytest.raises(error, match=words):

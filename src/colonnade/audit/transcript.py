@@ -89,8 +89,8 @@ class Listening:
             pieces = self._pieces.setdefault(envelope.sender, [])
             pieces.append(envelope)
             count = body_of(envelope, Piece).count
-            # The first answer is worked on, the others are for the curious.
-            return (envelope,) if len(pieces) <= count else ()
+            # The first answer is worked on once all are there, the others are for the curious.
+            return pieces[:count] if len(pieces) == count * self.asks else ()
         if not up and envelope.step is Step.GO and body_of(envelope, Go).round == SUBMIT:
             return (envelope,) * self.asks
         return (envelope,)

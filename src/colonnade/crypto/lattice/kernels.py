@@ -1,7 +1,7 @@
 """The array work of the lattice product, behind one seam: transforms of ring elements and products of words.
 
 A ring element is stored with coefficients i and i + N/2 side by side, so that a pair is one complex number and its
-N/2 pairs, twisted, are transformed by one complex FFT. `product.py` says what is computed and in which order; kernels
+N/2 pairs, twisted, are transformed by one complex FFT. `party.py` says what is computed and in which order; kernels
 say how. All results are integers, and the bounds of `lattice_plan` make them exact, so other kernels (a device's, say)
 must give the same bits: `class DeviceParty(LatticeParty): kernels = DeviceKernels` is all that is needed to use them.
 """
