@@ -1,4 +1,4 @@
-"""Linear and logistic regression behind the scikit-learn front door, on one data frame of several parties' columns.
+"""What every estimator does: one session on one data frame of several parties' columns.
 
 All parties run in this process, through the same protocol as anywhere else. Every `fit` is a session of its own and
 spends its whole epsilon: `cross_val_score` with k folds spends k times, `GridSearchCV` once per candidate and fold.
@@ -14,17 +14,14 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.solve import METHODS, Model, solve
 from colonnade.data.table import table_from
 from colonnade.estimators.frames import (
-    classes_of,
     is_frame,
     names_by_position,
     object_array,
@@ -32,15 +29,16 @@ from colonnade.estimators.frames import (
     series_of,
     undeclared,
 )
-from colonnade.foundation.errors import DataError, SchemaError, StudyError
+from colonnade.estimators.guards import Consent, open_guards
+from colonnade.foundation.errors import SchemaError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Binary, Column, Numeric, Schema, Storage, column_from
+from colonnade.foundation.schema import Column, Numeric, Schema, Storage, column_from
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
 from colonnade.model import partial_scores
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import plan_session
-from colonnade.runs import run_unguarded
+from colonnade.runs import run_guarded
 from colonnade.study import offer_of
 
 Floats = NDArray[np.float64]
@@ -52,7 +50,7 @@ ONLY_PARTY = "data"
 LABEL = "label"
 
 
-class _Vertical(BaseEstimator):  # type: ignore[misc]
+class Vertical(BaseEstimator):  # type: ignore[misc]
     """What both regressions share: declarations, the session, the way back to the data's units."""
 
     _task: Task
@@ -77,6 +75,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         fit_intercept: bool = True,
         ridge: float | None = None,
         random_state: Any = None,
+        consent: Consent | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -95,6 +94,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.ridge = ridge
         self.random_state = random_state
+        self.consent = consent
 
     def fit(self, X: Any, y: Any) -> Self:
         """Run one session on these records and spend its epsilon."""
@@ -109,7 +109,9 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
             warnings.warn(sentence, UserWarning, stacklevel=2)
         frame = self._frame(X, schema).with_columns(pl.Series(self._label_name, target))
         tables = {party: table_from(party, frame, columns) for party, columns in schema.parties.items()}
-        outcome = run_unguarded(agreement, tables, "none", self._randomness())
+        source = self._randomness()
+        guards = open_guards(self.consent, schema, frame, source.seeded)
+        outcome = run_guarded(agreement, tables, guards, "none", source)
         self.schema_ = schema
         self.plan_ = outcome.session.describe()
         self.release_ = outcome.release
@@ -353,136 +355,6 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _store(self, coefficients: Floats, intercept: float) -> None:
         """Keep the coefficients in the shape that scikit-learn expects of the task."""
-
-
-class VerticalLinearRegression(RegressorMixin, _Vertical):  # type: ignore[misc]
-    """Differentially private least squares over columns that several parties hold.
-
-    Every `fit` spends `epsilon` anew, so `cross_val_score` with k folds spends k times.
-
-    Parameters
-    ----------
-    epsilon : the record's epsilon (top-down), or {party: epsilon} (bottom-up).
-    delta : 0 for discrete Laplace noise, above 0 for discrete Gaussian.
-    split : bottom-up: {party: {"own": epsilon, other party: epsilon}}, how a party spreads what it allows. What is not
-        named is proposed so that the noise that matters is least.
-    parties : {party: columns of X, by name or position}; None: those of a `Schema`, else one party holds everything.
-    schema : {column, by name or position: Numeric | Categorical | Binary or its declared form}, a `Schema`, or one
-        `Numeric` for every column. None: every feature is taken to lie in [-1, 1], with a warning; bounds are never
-        computed from data. It declares the columns of X and the label, and nothing else. Where X is an array without
-        names, as many of a pipeline's steps give it, its columns are those of the schema in order, with a warning; a
-        step's `set_output(transform="pandas")` keeps names.
-    norms : {party: public bound on the length of its numeric features, each scaled to [-1, 1]}; None: those of a
-        `Schema`, if any. They lower the noise of a trace release with delta above 0.
-    label : the label's public bounds, `Numeric(low, high)` or its declared form, or its name in the schema.
-        None: [-1, 1], with a warning.
-    label_party : who holds the label; None: the first party.
-    collusion : how many parties may pool what they see with the server; None: 1, or 0 for a single party.
-    product : "lattice", "bgn", or "plain" (simulation).
-    calibration : "exact" or "paper".
-    release : "full": all second moments. "trace": products with the label, and one sum of squares for each party.
-        "auto": trace where the full table would drown in noise.
-    label_square : also release the square of a numeric label, for R².
-    method : "default", "zhang" or "raw": how the noisy moments are solved.
-    fit_intercept : without one the model passes through the middle of all declared ranges.
-    ridge : penalty per record in encoded units; None: chosen from the noise.
-    random_state : None: the operating system's randomness. Anything else seeds the noise: a simulation without
-        privacy, and the release says so.
-
-    Attributes
-    ----------
-    coef_, intercept_ : in the units of X and y, for the columns `encoded_feature_names_`: a numeric column is one of
-        them, a categorical one has an indicator for each level but a dropped one.
-    plan_ : what was promised, as `colonnade plan --json` prints it.
-    release_ : the noisy moments; everything else was computed from them.
-    model_ : the model in encoded units.
-    intervals_ : 95% intervals in the units of X and y, of the full model or of a reduced one (docs/report.md); they are
-        computed when asked for.
-    schema_ : every party's public columns, label included.
-    """
-
-    _task = Task.LINEAR
-
-    def _target(self, y: Any) -> tuple[Column, Any]:
-        return self._declared_label() or ASSUMED, np.asarray(y, dtype=np.float64)
-
-    def _units(self) -> tuple[float, float]:
-        column = self.schema_.parties[self.schema_.find(self._label_name)[0]][self._label_name]
-        low, high = column.require_bounds()
-        return (high - low) / 2, (high + low) / 2
-
-    def _store(self, coefficients: Floats, intercept: float) -> None:
-        self.coef_, self.intercept_ = coefficients, intercept
-
-    def predict(self, X: Any) -> Floats:
-        """The label in its own units, clipped to its declared range."""
-        score = np.clip(self._score(X), -1.0, 1.0)
-        half, middle = self._units()
-        result: Floats = middle + half * score
-        return result
-
-
-class VerticalLogisticRegression(ClassifierMixin, _Vertical):  # type: ignore[misc]
-    """Differentially private logistic regression (two classes) over columns that several parties hold.
-
-    Every `fit` spends `epsilon` anew, so `cross_val_score` with k folds spends k times. Parameters and attributes are
-    those of `VerticalLinearRegression`, but for these:
-
-    label : the two classes, `Binary(levels)` or its declared form, or the label's name in the schema. None: the classes
-        are those that occur in y, and which they are counts as public.
-    classes_ : the two classes, sorted; `coef_` and `decision_function` speak of the second.
-    coef_, intercept_ : of the log-odds, with shapes (1, features) and (1,).
-    """
-
-    _task = Task.LOGISTIC
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
-    def _target(self, y: Any) -> tuple[Column, Any]:
-        check_classification_targets(y)
-        label = self._declared_label()
-        if label is not None and label.positive is None:
-            raise SchemaError(f"the label of a logistic regression must be binary, got {label}")
-        self.classes_ = np.unique(y) if label is None else classes_of(label, y)
-        # scikit-learn's contract asks for ValueError here.
-        if label is None and type_of_target(y) != "binary":
-            raise ValueError(f"Only binary classification is supported. The type of the target is {type_of_target(y)}.")
-        if len(self.classes_) != 2:
-            raise ValueError(
-                f"a logistic regression needs 2 classes in y or declared, got 1 class, {self.classes_[0]!r}"
-            )
-        low, high = (str(value) for value in self.classes_)
-        codes = np.searchsorted(self.classes_, y).clip(max=1)
-        if np.any(self.classes_[codes] != y):
-            raise DataError(f"y must hold the declared classes {low!r} and {high!r} only")
-        fill = None if label is None or label.fill is None else str(label.fill)
-        return Binary((low, high), fill), np.array([low, high], dtype=object)[codes]
-
-    def _store(self, coefficients: Floats, intercept: float) -> None:
-        self.coef_, self.intercept_ = coefficients[None, :], np.array([intercept])
-
-    def decision_function(self, X: Any) -> Floats:
-        """The log-odds of the second class."""
-        return self._score(X)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The likelier class."""
-        positive = self.decision_function(X) > 0
-        likelier: NDArray[Any] = self.classes_[positive.astype(np.intp)]
-        return likelier
-
-    def predict_proba(self, X: Any) -> Floats:
-        """The probability of each class, in the order of `classes_`."""
-        decision = self.decision_function(X)
-        return np.column_stack([expit(-decision), expit(decision)])
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """The logarithms of `predict_proba`."""
-        decision = self.decision_function(X)
-        return -np.logaddexp(0.0, np.column_stack([decision, -decision]))
 
 
 def _column(name: str, declared: Declared) -> Column:
