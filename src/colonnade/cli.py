@@ -12,6 +12,7 @@ import typer
 from colonnade.audit.commands import audit
 from colonnade.flare.commands import hang_in
 from colonnade.foundation.errors import ColonnadeError, PolicyError
+from colonnade.foundation.garbage import collecting_seldom
 from colonnade.foundation.parts import local_path
 from colonnade.report.book import app as ledger_app
 from colonnade.report.questions import components, solve, synthesize, tables
@@ -333,7 +334,8 @@ def main() -> None:
     """The entry point: refusals become one sentence and exit code 1."""
     try:
         try:
-            app(prog_name="colonnade")
+            with collecting_seldom():
+                app(prog_name="colonnade")
         finally:
             sys.stdout.flush()
     except ColonnadeError as error:
