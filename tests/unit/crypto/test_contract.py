@@ -38,7 +38,7 @@ class Backend:
         return Relay(session or self.session(rows=12, parties=3), self.party, self.server, **settings)  # type: ignore[arg-type]
 
     def planned_bytes(self, spec: ProductSpec, me: int) -> int:
-        return int(import_module(f"colonnade.crypto.{self.name}").planned_bytes(spec, me))
+        return int(import_module(self.party.__module__).planned_bytes(spec, me))
 
 
 BACKENDS = [

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from product_sessions import ArrayColumns, Relay, Sent, Session, run
 from scipy import stats
 
+from colonnade.crypto.lattice import kernels
 from colonnade.crypto.lattice import parameters as lattice_plan
 from colonnade.crypto.lattice import product as lattice
 from colonnade.crypto.lattice.parameters import ERROR_VARIANCE, MODULUS_BITS, TAU, N, fft_error, lattice_error
-from colonnade.crypto.lattice.product import LatticeParty, LatticeServer, choose_parameters, error_factor, kernels
+from colonnade.crypto.lattice.product import LatticeParty, LatticeServer, choose_parameters, error_factor
 from colonnade.crypto.lattice.slots import START, slots
 from colonnade.crypto.lattice.words import PAIR_BITS, Planes, Scratch, rows_per_chunk, width
 from colonnade.crypto.product import Cross
