@@ -69,6 +69,7 @@ class _Dual:
         self.quotient = pair * np.outer(root, root) / 2
         np.fill_diagonal(self.quotient, square + (count - 1) * np.diag(pair) / 2)
         self.shift = linear * root / 2
+        self.shifted = bool(self.shift.any())
         self.alone = np.isinf(self.inside)
         self.inward = np.where(self.alone, 0.0, self.inside)
 
@@ -143,7 +144,7 @@ class _Dual:
         matrix = self.less(d)
         try:
             root = np.linalg.cholesky(matrix)
-            quadratic = self.shift @ np.linalg.solve(matrix, self.shift)
+            quadratic = self.shift @ np.linalg.solve(matrix, self.shift) if self.shifted else 0.0
         except np.linalg.LinAlgError:
             return np.inf
         barrier = -2 * np.log(np.diag(root)).sum() - np.log(gap).sum()
