@@ -11,9 +11,12 @@ included. Sides take turns, and the median of the runs counts.
 
 Work is what is left after imports. A rehearsal of each side notes the modules that it has loaded at its end. The run
 that is measured imports those first, reads its CPU clock, does the same, and reads it again: the difference is the
-work. The rehearsal also leaves bytecode for both sides in a cache of their own (a second run has it too, wherever
-bytecode may be written), and judges the models: accuracy on the common records, beside the majority's share.
-`steps` are CPU seconds of the private side's run; where rows are aligned already, files are read during `products`.
+work. The rehearsal also judges the models: accuracy on the common records, beside the majority's share. `steps` are
+CPU seconds of the private side's run; where rows are aligned already, files are read during `products`.
+
+Imports dominate small studies, and they take three times as long where Python must compile every module anew. Both
+sides run in the environment as it is. Where that forbids Python to keep bytecode (PYTHONDONTWRITEBYTECODE), totals are
+measured a second time with bytecode that the rehearsal left in a folder of its own: `kept_bytecode`.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ FEW_RUNS = 200_000
 class Sides:
     """Both sides of one study, each run in a process of its own."""
 
-    def __init__(self, study: Path, place: Path) -> None:
+    def __init__(self, study: Path, place: Path, *, keep_bytecode: bool = False) -> None:
         from colonnade.study import read_study
 
         checked = read_study(study)
@@ -61,11 +64,13 @@ class Sides:
         self.label = checked.agreement.schema.find(checked.agreement.label)[1]
         self.model, self.judged = place / "model.json", place / "clear.json"
         clear = ["--label", self.label, *(["--id", self.id] if self.id else []), *map(str, self.files.values())]
-        out = ["--out", str(place / "release.json"), "--model", str(self.model), "--force", "--json", "--workers", "1"]
+        out = ["--out", str(place / "release.json"), "--model", str(self.model), "--force", "--workers", "1"]
         self.arguments = {"private": ["fit", str(study), *out], "clear": clear}
-        self.environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(place / "bytecode"), "POLARS_MAX_THREADS": "1"}
+        self.environment = {**os.environ, "POLARS_MAX_THREADS": "1"}
         self.environment |= {f"{name}_NUM_THREADS": "1" for name in THREADS}
-        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        if keep_bytecode:
+            self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+            self.environment["PYTHONPYCACHEPREFIX"] = str(place / "bytecode")
 
     def rehearse(self) -> None:
         """Note each side's modules, and judge the one in the clear."""
@@ -83,7 +88,8 @@ class Sides:
         """CPU seconds by step of a run whose imports come first."""
         found = self.place / f"{side}-work.json"
         noted = ["--noted", str(self._noted(side)), "--steps", str(found)]
-        self._spend([*self._inside(side), *noted, "--", *self.arguments[side]])
+        told = ["--json"] if side == "private" else []
+        self._spend([*self._inside(side), *noted, "--", *self.arguments[side], *told])
         steps: dict[str, float] = json.loads(found.read_text())
         return steps
 
@@ -117,6 +123,7 @@ def measure(study: Path, runs: int) -> dict[str, Any]:
                 works[side].append(sides.work(side))
         judged = json.loads(sides.judged.read_text())
         accuracy = private_accuracy(sides)
+        kept = measure_kept(study, Path(place), runs) if sys.dont_write_bytecode else None
     cpu = {side: median(seconds for seconds, _ in found) for side, found in totals.items()}
     work = {side: median(sum(w.values()) - w["imports"] for w in found) for side, found in works.items()}
     return {
@@ -131,7 +138,20 @@ def measure(study: Path, runs: int) -> dict[str, Any]:
         "accuracy": {"private": accuracy, "clear": judged["accuracy"], "majority": judged["majority"]},
         "peak_mb": {side: max(mb for _, mb in found) for side, found in totals.items()},
         "runs": runs,
+        **({"kept_bytecode": kept} if kept else {}),
     }
+
+
+def measure_kept(study: Path, place: Path, runs: int) -> dict[str, float]:
+    """Totals of both sides where Python keeps bytecode."""
+    sides = Sides(study, place, keep_bytecode=True)
+    sides.rehearse()
+    found: dict[str, list[float]] = {"private": [], "clear": []}
+    for _ in range(runs):
+        for side in found:
+            found[side].append(sides.total(side)[0])
+    private, clear = (median(found[side]) for side in found)
+    return {"private_cpu_seconds": private, "clear_cpu_seconds": clear, "ratio": private / clear}
 
 
 def private_accuracy(sides: Sides) -> float:
