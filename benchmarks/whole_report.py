@@ -12,18 +12,18 @@ RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 STORE = RESULTS / "whole.json"
 CASES = [(rows, aligned) for rows in (100_000, 1_000_000) for aligned in (False, True)]
 COLUMNS, PARTIES = 20, 3
-HEAD = """# What privacy costs a whole study
+HEAD = f"""# What privacy costs a whole study
 
 Written by `make whole` (`python benchmarks/whole.py --series`). The private side is `colonnade fit` with all parties in
 one process: their CPU seconds together, from files to release, model and intervals. The other side is a script that
 reads the same files with polars, joins them by id and fits scikit-learn's LogisticRegression with its default solver.
 Each is a process of its own with one thread, on a machine that others use too; `benchmarks/whole.py` says how total and
-work are measured. The demo has 3 CSV files; the made studies have 3 Parquet files, {columns} columns in all, ids as
+work are measured. The demo has 3 CSV files; the made studies have 3 Parquet files, {COLUMNS} columns in all, ids as
 texts, a tenth of each list not common, or none of them where rows are aligned already.
-""".format(columns=COLUMNS)
-NOTE = """Total counts the interpreter and all imports. Where Python may keep bytecode, imports take a third: the line
-"bytecode kept" is for a machine that ran both sides before, the line without it for an environment that forbids bytecode
-(PYTHONDONTWRITEBYTECODE) or a first run. Work is what is left when all modules are loaded; it is the same for both.
+"""
+NOTE = """Total counts the interpreter and all imports, which take a third where Python has kept bytecode. The lines
+"bytecode kept" are for a machine that has run both sides before; those without it for a first run, or an environment
+that forbids bytecode (PYTHONDONTWRITEBYTECODE). Work is what is left when all modules are loaded, the same for both.
 """
 
 
@@ -50,7 +50,8 @@ def page(stored: dict[str, dict[str, Any]]) -> str:
     for name, f in stored.items():
         lines.append(
             f"| {name} | {f['rows']:,} | {f['private_cpu_seconds']:.2f} | {f['clear_cpu_seconds']:.2f} | "
-            f"{f['ratio']:.2f} | {f['private_work_seconds']:.2f} | {f['clear_work_seconds']:.2f} | {f['work_ratio']:.1f} |"
+            f"{f['ratio']:.2f} | {f['private_work_seconds']:.2f} | {f['clear_work_seconds']:.2f} | "
+            f"{f['work_ratio']:.1f} |"
         )
         if kept := f.get("kept_bytecode"):
             lines.append(

@@ -46,7 +46,7 @@ def sobol_points(rows: int, columns: int) -> Floats:
         half = 1 << bit
         # The Gray code of the second half is that of the first, backwards, with one more bit.
         points[half : 2 * half] = points[half - 1 :: -1] ^ directions[bit]
-    return points[:rows] * 2.0**-BITS
+    return np.ldexp(points[:rows].astype(np.float64), -BITS)
 
 
 def _exponent(rows: int) -> int:

@@ -75,7 +75,7 @@ class _Dual:
 
     def less(self, d: Floats) -> Floats:
         """The quotient matrix less D."""
-        matrix = self.quotient.copy()
+        matrix: Floats = self.quotient.copy()
         matrix.ravel()[:: d.size + 1] -= d
         return matrix
 
