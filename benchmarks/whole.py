@@ -41,9 +41,9 @@ CLEAR = ROOT / "benchmarks" / "whole_clear.py"
 DEMO = ROOT / "demo" / "study.toml"
 THREADS = ("OPENBLAS", "OMP", "MKL", "NUMBA")
 MARKED = {
-    "read": (("colonnade.study", "read_study"), ("colonnade.runs", "read_tables")),
+    "read": (("colonnade.study", "read_study"), ("colonnade.runs", "read_table"), ("colonnade.runs", "open_table")),
     "solve": (("colonnade.analysis.solve", "solve"), ("colonnade.analysis.intervals", "intervals")),
-    "write": (("colonnade.mechanism.release", "write_release"), ("colonnade.scoring", "write_model")),
+    "write": (("colonnade.mechanism.release", "write_release"), ("colonnade.model", "write_model")),
 }
 """Functions whose CPU seconds are a step; the other steps are told by `fit --json`."""
 STEPS = ("imports", "read", "align", "plan", "products", "submit", "open", "solve", "write", "rest")
