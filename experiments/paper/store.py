@@ -22,6 +22,7 @@ SEED = 2020
 
 _DATA = ("experiments/data", "experiments/paper/protocol.py", "experiments/paper/methods.py")
 _OURS = (
+    "src/colonnade/analysis",
     "src/colonnade/mechanism",
     "src/colonnade/foundation/grid.py",
     "src/colonnade/foundation/randomness.py",
