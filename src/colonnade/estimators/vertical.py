@@ -165,7 +165,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
     def _declarations(self) -> dict[str, Column]:
         """Every column that the schema names, in its order; a position stands for that column of X."""
         if isinstance(self.schema, Schema):
-            return {name: column for columns in self.schema.parties.values() for name, column in columns.items()}
+            return self.schema.columns
         if not isinstance(self.schema, Mapping):
             return {}
         known = [str(name) for name in getattr(self, "feature_names_in_", ())]
@@ -321,7 +321,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
     def _describe(self) -> None:
         """Coefficients in the data's units, in the order of X's columns."""
         weights = dict(zip(self.model_.features, self.model_.coefficients, strict=True))
-        columns = {name: column for own in self.schema_.parties.values() for name, column in own.items()}
+        columns = self.schema_.columns
         coordinates = [(columns[name], c) for name in self._names for c in columns[name].coordinates(name)]
         half, middle = self._units()
         intercept = middle + half * self.model_.intercept
@@ -344,9 +344,8 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         found = intervals(self.release_.moments(), self._task, intercept=self.fit_intercept)
         half = self._units()[0]
-        columns = {name: column for own in self.schema_.parties.values() for name, column in own.items()}
-        numbers = {name: c.require_bounds() for name, c in columns.items() if not c.has_levels}
-        return found.in_units({n: half * (2 / (b[1] - b[0]) if (b := numbers.get(n)) else 1.0) for n in columns})
+        bounds = {name: None if c.has_levels else c.require_bounds() for name, c in self.schema_.columns.items()}
+        return found.in_units({name: half * (2 / (b[1] - b[0]) if b else 1.0) for name, b in bounds.items()})
 
     def _units(self) -> tuple[float, float]:
         """What a model's unit is worth in the label's, and the label at 0."""
