@@ -53,7 +53,7 @@ PARAMETERS = {
     "colonnade.analysis.intervals.intervals": "moments task features label intercept level",
     "colonnade.VerticalLinearRegression": (
         "epsilon delta split parties schema norms label label_party collusion product calibration release label_square "
-        "method fit_intercept ridge random_state"
+        "method fit_intercept ridge random_state consent"
     ),
 }
 

@@ -20,7 +20,7 @@ from colonnade.foundation.randomness import Stream
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.moments import Attribute, Encoding, Layout, Role
-from colonnade.protocol.party import Summed, _gram
+from colonnade.protocol.fit import Summed, _gram
 
 ROWS = 9_000
 COLUMNS: dict[str, Column] = {
@@ -315,3 +315,10 @@ def test_many_columns_share_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert all(isinstance(column, store.DiskColumn) for column in read.values.values())
     read.take(np.arange(100))
     assert sum(opened) == 2
+
+
+@pytest.mark.parametrize("ids", ["id", ["a", "b"], ["a", "b", "c", "d"]], ids=str)
+def test_there_is_one_id_for_each_record(ids: str | list[str]) -> None:
+    frame = pl.DataFrame({"x": [0.1, 0.2, 0.3]})
+    with pytest.raises(DataError, match="works: there must be one id for each of 3 records, got"):
+        table_from("works", frame, {"x": Numeric(0, 1)}, ids)

@@ -14,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
-from scipy.stats.qmc import Sobol
 
 from colonnade.analysis.denoise import Estimate
+from colonnade.analysis.sobol import sobol_points
 from colonnade.mechanism.moments import Encoding, Floats
 
 Levels = NDArray[np.int64]
@@ -139,6 +139,5 @@ def _fitted(
 
 
 def even_points(rows: int, columns: int) -> Floats:
-    """Points that fill the unit cube evenly (Sobol' 1967), without a random draw."""
-    points: Floats = Sobol(columns, scramble=False).random_base2(int(np.ceil(np.log2(rows))))[:rows]
-    return np.clip(points + 0.5 / rows, 0.0, 1.0 - 1e-12)
+    """Points in the middle of the cells that a sequence of Sobol' (1967) fills, without a random draw."""
+    return np.clip(sobol_points(rows, columns) + 0.5 / rows, 0.0, 1.0 - 1e-12)

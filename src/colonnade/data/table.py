@@ -183,6 +183,9 @@ def table_from(
     for name in columns:
         if name not in frame.columns:
             raise DataError(f"party {party}: there is no column {name!r}")
+    if ids is not None and (isinstance(ids, str) or len(ids) != frame.height):
+        told = f"the text {ids!r}" if isinstance(ids, str) else f"{len(ids)} ids"
+        raise DataError(f"party {party}: there must be one id for each of {frame.height} records, got {told}")
     values, clipped = check_block(party, frame, columns, 0)
     return Table(party, dict(columns), values, frame.height, ids, clipped)
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from colonnade.estimators.base import ASSUMED, Floats, VerticalRegression
+from colonnade.estimators.vertical import ASSUMED, Floats, Vertical
 from colonnade.foundation.schema import Column
 from colonnade.mechanism.objective import Task
 
 
-class VerticalLinearRegression(RegressorMixin, VerticalRegression):  # type: ignore[misc]
+class VerticalLinearRegression(RegressorMixin, Vertical):  # type: ignore[misc]
     """Differentially private least squares over columns that several parties hold.
 
     Every `fit` spends `epsilon` anew, so `cross_val_score` with k folds spends k times.
@@ -45,6 +45,8 @@ class VerticalLinearRegression(RegressorMixin, VerticalRegression):  # type: ign
     ridge : penalty per record in encoded units; None: chosen from the noise.
     random_state : None: the operating system's randomness. Anything else seeds the noise: a simulation without
         privacy, and the release says so.
+    consent : {party: {"policy": file, "ledger": file, "dataset": name}}: the party's policy is asked before anything is
+        spent, and its ledger books the spend. A party that is not named agrees to whatever is asked of it.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Logistic regression of two classes behind the scikit-learn front door."""
+"""Logistic regression behind the scikit-learn front door."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from colonnade.estimators.base import Floats, VerticalRegression
 from colonnade.estimators.frames import classes_of
+from colonnade.estimators.vertical import Floats, Vertical
 from colonnade.foundation.errors import DataError, SchemaError
 from colonnade.foundation.schema import Binary, Column
 from colonnade.mechanism.objective import Task
 
 
-class VerticalLogisticRegression(ClassifierMixin, VerticalRegression):  # type: ignore[misc]
+class VerticalLogisticRegression(ClassifierMixin, Vertical):  # type: ignore[misc]
     """Differentially private logistic regression (two classes) over columns that several parties hold.
 
     Every `fit` spends `epsilon` anew, so `cross_val_score` with k folds spends k times. Parameters and attributes are

@@ -8,8 +8,8 @@ import numpy as np
 
 from colonnade.analysis.models import Question, answer
 from colonnade.analysis.released import Released
-from colonnade.estimators.base import Floats
 from colonnade.estimators.linear import VerticalLinearRegression
+from colonnade.estimators.vertical import Floats
 from colonnade.foundation.errors import StudyError
 
 

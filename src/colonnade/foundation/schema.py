@@ -66,6 +66,11 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         return tuple(self.parties)
 
+    @property
+    def columns(self) -> dict[str, Column]:
+        """Every column by its name, which no two parties share."""
+        return {name: column for own in self.parties.values() for name, column in own.items()}
+
     def find(self, reference: str) -> tuple[str, str]:
         """The (party, column) that "party.column" or a bare column name refers to."""
         party, _, name = reference.rpartition(".")

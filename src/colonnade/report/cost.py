@@ -27,7 +27,7 @@ class Cost:
 def expected_cost(session: SessionPlan, alignment: str) -> Cost:
     """A rough forecast; alignment is counted as if every party held just the common records."""
     rows, parties = session.rows, len(session.parties)
-    sent = {name: MESSAGE_BYTES + count for name, count in session.sent.items()}
+    sent = {name: MESSAGE_BYTES + size for name, size in session.sent.items()}
     seconds: dict[str, float] = {}
     if alignment != NONE and parties > 1:
         sizes = Sizes((rows,) * parties)

@@ -90,29 +90,32 @@ def draw_hints(randomness: Randomness, count: int) -> Integers:
     return plus.view(np.int64) - minus.view(np.int64)
 
 
-def _needed(spec: ProductSpec, party: int, *, left: bool) -> NDArray[np.intp]:
-    """The columns of a party that some cross seals (left) or multiplies."""
-    spans = [
-        np.arange(cross.left_start, cross.left_stop) if left else np.arange(cross.right_start, cross.right_stop)
-        for cross in spec.crosses
-        if party == (cross.left if left else cross.right)
-    ]
-    return np.unique(np.concatenate(spans)) if spans else np.zeros(0, np.intp)
+class _Needs:
+    """The columns of each party that some cross seals (left) or multiplies (right)."""
 
+    def __init__(self, spec: ProductSpec) -> None:
+        spans: dict[tuple[int, bool], set[int]] = {}
+        for cross in spec.crosses:
+            spans.setdefault((cross.left, True), set()).update(range(cross.left_start, cross.left_stop))
+            spans.setdefault((cross.right, False), set()).update(range(cross.right_start, cross.right_stop))
+        self._columns = {key: np.array(sorted(found), np.intp) for key, found in spans.items()}
 
-def _block(shares: Words, spec: ProductSpec, cross: Cross) -> Words:
-    """A cross's part of all that its two parties share."""
-    row = int(np.searchsorted(_needed(spec, cross.left, left=True), cross.left_start))
-    column = int(np.searchsorted(_needed(spec, cross.right, left=False), cross.right_start))
-    return shares[row : row + cross.shape[0], column : column + cross.shape[1]]
+    def of(self, party: int, *, left: bool) -> NDArray[np.intp]:
+        return self._columns.get((party, left), np.zeros(0, np.intp))
+
+    def block(self, shares: Words, cross: Cross) -> Words:
+        """A cross's part of all that its two parties share."""
+        row = int(np.searchsorted(self.of(cross.left, left=True), cross.left_start))
+        column = int(np.searchsorted(self.of(cross.right, left=False), cross.right_start))
+        return shares[row : row + cross.shape[0], column : column + cross.shape[1]]
 
 
 def planned_bytes(spec: ProductSpec, me: int) -> int:
     """The bytes that one party sends in all rounds."""
-    total = 0
+    total, needs = 0, _Needs(spec)
     for left in (True, False):
         peers = {c.right if left else c.left for c in spec.crosses if me == (c.left if left else c.right)}
-        for place in parcel_places(len(_needed(spec, me, left=left)), spec.rows if left else 0):
+        for place in parcel_places(len(needs.of(me, left=left)), spec.rows if left else 0):
             total += len(peers) * (START + place.rows * place.columns * width(spec.modulus_bits))
     return total
 
@@ -132,7 +135,8 @@ class LatticeParty(PartyProduct):
         self._noise = {cross: np.array(noise[cross], dtype=np.int64) for cross in spec.crosses}
         session = spec.session.hex()
         self._randomness = {name: randomness.child(f"lattice {name} {session}") for name in self.rounds}
-        self._left, self._right = _needed(spec, me, left=True), _needed(spec, me, left=False)
+        self._needs = _Needs(spec)
+        self._left, self._right = self._needs.of(me, left=True), self._needs.of(me, left=False)
         self._seal_bits = seal_limbs(spec.modulus_bits)
         self._multiply_bits, self._most = multiply_limbs(spec.modulus_bits, max(spec.bound, WIDE_BOUND))
         # s and rho are stored as s(1/X) and rho(1/X), the form in which inner products need them.
@@ -142,11 +146,11 @@ class LatticeParty(PartyProduct):
         self._returned: dict[int, Words] = {}
         self._expected: dict[tuple[str, int], list[ParcelPlace]] = {}
         for left in sorted({cross.left for cross in spec.crosses if cross.right == me}):
-            count = len(_needed(spec, left, left=True))
+            count = len(self._needs.of(left, left=True))
             self._kept[left] = np.zeros((count, len(self._right)), np.uint64)
             self._expected["seal", left] = parcel_places(count, spec.rows)
         for right in sorted({cross.right for cross in spec.crosses if cross.left == me}):
-            count = len(_needed(spec, right, left=False))
+            count = len(self._needs.of(right, left=False))
             self._returned[right] = np.zeros((len(self._left), count), np.uint64)
             self._expected["multiply", right] = parcel_places(count, 0)
         self._taken = dict.fromkeys(self._expected, 0)
@@ -219,9 +223,9 @@ class LatticeParty(PartyProduct):
     def _share(self, cross: Cross) -> Words:
         share = self._noise[cross].view(np.uint64).copy()
         if cross.left == self._me:
-            share -= _block(self._returned[cross.right], self._spec, cross)
+            share -= self._needs.block(self._returned[cross.right], cross)
         if cross.right == self._me:
-            share += _block(self._kept[cross.left], self._spec, cross)
+            share += self._needs.block(self._kept[cross.left], cross)
         return share
 
     def wipe(self) -> None:

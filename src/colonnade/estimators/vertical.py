@@ -1,4 +1,4 @@
-"""What the estimators share: a session on one data frame whose columns belong to several parties.
+"""What every estimator does: one session on one data frame of several parties' columns.
 
 All parties run in this process, through the same protocol as anywhere else. Every `fit` is a session of its own and
 spends its whole epsilon: `cross_val_score` with k folds spends k times, `GridSearchCV` once per candidate and fold.
@@ -29,6 +29,7 @@ from colonnade.estimators.frames import (
     series_of,
     undeclared,
 )
+from colonnade.estimators.guards import Consent, open_guards
 from colonnade.foundation.errors import SchemaError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric, Schema, Storage, column_from
@@ -37,7 +38,7 @@ from colonnade.mechanism.plan import Offer
 from colonnade.model import partial_scores
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import plan_session
-from colonnade.runs import run_unguarded
+from colonnade.runs import run_guarded
 from colonnade.study import offer_of
 
 Floats = NDArray[np.float64]
@@ -49,7 +50,7 @@ ONLY_PARTY = "data"
 LABEL = "label"
 
 
-class VerticalRegression(BaseEstimator):  # type: ignore[misc]
+class Vertical(BaseEstimator):  # type: ignore[misc]
     """What both regressions share: declarations, the session, the way back to the data's units."""
 
     _task: Task
@@ -74,6 +75,7 @@ class VerticalRegression(BaseEstimator):  # type: ignore[misc]
         fit_intercept: bool = True,
         ridge: float | None = None,
         random_state: Any = None,
+        consent: Consent | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -92,6 +94,7 @@ class VerticalRegression(BaseEstimator):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.ridge = ridge
         self.random_state = random_state
+        self.consent = consent
 
     def fit(self, X: Any, y: Any) -> Self:
         """Run one session on these records and spend its epsilon."""
@@ -106,7 +109,9 @@ class VerticalRegression(BaseEstimator):  # type: ignore[misc]
             warnings.warn(sentence, UserWarning, stacklevel=2)
         frame = self._frame(X, schema).with_columns(pl.Series(self._label_name, target))
         tables = {party: table_from(party, frame, columns) for party, columns in schema.parties.items()}
-        outcome = run_unguarded(agreement, tables, "none", self._randomness())
+        source = self._randomness()
+        guards = open_guards(self.consent, schema, frame, source.seeded)
+        outcome = run_guarded(agreement, tables, guards, "none", source)
         self.schema_ = schema
         self.plan_ = outcome.session.describe()
         self.release_ = outcome.release
@@ -160,7 +165,7 @@ class VerticalRegression(BaseEstimator):  # type: ignore[misc]
     def _declarations(self) -> dict[str, Column]:
         """Every column that the schema names, in its order; a position stands for that column of X."""
         if isinstance(self.schema, Schema):
-            return {name: column for columns in self.schema.parties.values() for name, column in columns.items()}
+            return self.schema.columns
         if not isinstance(self.schema, Mapping):
             return {}
         known = [str(name) for name in getattr(self, "feature_names_in_", ())]
@@ -316,7 +321,7 @@ class VerticalRegression(BaseEstimator):  # type: ignore[misc]
     def _describe(self) -> None:
         """Coefficients in the data's units, in the order of X's columns."""
         weights = dict(zip(self.model_.features, self.model_.coefficients, strict=True))
-        columns = {name: column for own in self.schema_.parties.values() for name, column in own.items()}
+        columns = self.schema_.columns
         coordinates = [(columns[name], c) for name in self._names for c in columns[name].coordinates(name)]
         half, middle = self._units()
         intercept = middle + half * self.model_.intercept
@@ -339,9 +344,8 @@ class VerticalRegression(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         found = intervals(self.release_.moments(), self._task, intercept=self.fit_intercept)
         half = self._units()[0]
-        columns = {name: column for own in self.schema_.parties.values() for name, column in own.items()}
-        numbers = {name: c.require_bounds() for name, c in columns.items() if not c.has_levels}
-        return found.in_units({n: half * (2 / (b[1] - b[0]) if (b := numbers.get(n)) else 1.0) for n in columns})
+        bounds = {name: None if c.has_levels else c.require_bounds() for name, c in self.schema_.columns.items()}
+        return found.in_units({name: half * (2 / (b[1] - b[0]) if b else 1.0) for name, b in bounds.items()})
 
     def _units(self) -> tuple[float, float]:
         """What a model's unit is worth in the label's, and the label at 0."""
