@@ -1,8 +1,4 @@
-<<<<<<<< HEAD:src/colonnade/estimators/vertical.py
 """What every estimator does: one session on one data frame of several parties' columns.
-========
-"""What the estimators share: a session on one data frame whose columns belong to several parties.
->>>>>>>> doors:src/colonnade/estimators/base.py
 
 All parties run in this process, through the same protocol as anywhere else. Every `fit` is a session of its own and
 spends its whole epsilon: `cross_val_score` with k folds spends k times, `GridSearchCV` once per candidate and fold.
@@ -33,10 +29,7 @@ from colonnade.estimators.frames import (
     series_of,
     undeclared,
 )
-<<<<<<<< HEAD:src/colonnade/estimators/vertical.py
 from colonnade.estimators.guards import Consent, open_guards
-========
->>>>>>>> doors:src/colonnade/estimators/base.py
 from colonnade.foundation.errors import SchemaError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric, Schema, Storage, column_from
@@ -57,11 +50,7 @@ ONLY_PARTY = "data"
 LABEL = "label"
 
 
-<<<<<<<< HEAD:src/colonnade/estimators/vertical.py
 class Vertical(BaseEstimator):  # type: ignore[misc]
-========
-class VerticalRegression(BaseEstimator):  # type: ignore[misc]
->>>>>>>> doors:src/colonnade/estimators/base.py
     """What both regressions share: declarations, the session, the way back to the data's units."""
 
     _task: Task
