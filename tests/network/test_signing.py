@@ -25,19 +25,19 @@ def ours() -> Authority:
 
 @pytest.fixture
 def town(ours: Authority, tmp_path: Path) -> CertificateSigner:
-    return ours.voucher(tmp_path, "town")
+    return ours.signer(tmp_path, "town")
 
 
 @pytest.fixture
 def bank(ours: Authority, tmp_path: Path) -> CertificateSigner:
-    return ours.voucher(tmp_path, "bank")
+    return ours.signer(tmp_path, "bank")
 
 
 @pytest.mark.parametrize("key", [elliptic, edwards, as_deployed])
 def test_a_signature_is_the_signers_about_what_was_signed(
     ours: Authority, town: CertificateSigner, tmp_path: Path, key: Callable[[], PrivateKey]
 ) -> None:
-    bank = ours.voucher(tmp_path, "bank", key)
+    bank = ours.signer(tmp_path, "bank", key)
     proof = bank.sign(SAID)
     town.check("bank", SAID, proof)
     assert len(proof) < LARGEST_PROOF // 2
@@ -62,7 +62,7 @@ def test_every_flipped_bit_is_refused(town: CertificateSigner, bank: Certificate
 
 
 def test_another_authority_of_the_same_name(town: CertificateSigner, tmp_path: Path) -> None:
-    stranger = Authority().voucher(tmp_path / "elsewhere", "bank")
+    stranger = Authority().signer(tmp_path / "elsewhere", "bank")
     with pytest.raises(SignatureError, match="that bank signs by is not from the authority of this study"):
         town.check("bank", SAID, stranger.sign(SAID))
 
@@ -87,7 +87,7 @@ def test_out_of_date(ours: Authority, town: CertificateSigner, tmp_path: Path, s
 
 
 def test_a_weak_key_signs_nothing(ours: Authority, town: CertificateSigner, tmp_path: Path) -> None:
-    weak = ours.voucher(tmp_path, "bank", small)
+    weak = ours.signer(tmp_path, "bank", small)
     with pytest.raises(SignatureError, match="a key of a kind that nobody signs by"):
         town.check("bank", SAID, weak.sign(SAID))
 
@@ -103,7 +103,7 @@ def test_a_proof_is_measured_before_it_is_read(town: CertificateSigner) -> None:
         town.check("bank", SAID, msgspec.msgpack.encode(Proof(b"no certificate", b"")))
 
 
-def test_a_voucher_needs_its_own_key(ours: Authority, tmp_path: Path) -> None:
+def test_a_signer_needs_its_own_key(ours: Authority, tmp_path: Path) -> None:
     folder, other = ours.folder(tmp_path, "bank"), ours.folder(tmp_path, "town")
     with pytest.raises(PolicyError, match="the certificate is for bank, this folder is town's"):
         CertificateSigner(folder, "town")
