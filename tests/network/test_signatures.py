@@ -350,6 +350,27 @@ def test_another_alignment_than_the_peers(
     assert any("does not fit what came in its name" in sentence for sentence in told)
 
 
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_server_that_skips_the_matching(
+    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer], signed: bool
+) -> None:
+    """All hold as many records: without the matching those of different people would be multiplied."""
+
+    class Skipping(FitServer):
+        @property
+        def terms(self) -> str:
+            return study_digest(self.agreement, "psi")
+
+    served = Skipping(study.agreement, "none")
+    out = run(aligned(study), tmp_path, guards=guards, served=served, signers=signers if signed else None)
+    told = [out.sentence(name) for name in PARTIES]
+    assert any("has not matched its ids, and the server asks it to join" in sentence for sentence in told), told
+    assert all(
+        "nothing is spent" in sentence + out.closings[name] for name, sentence in zip(PARTIES, told, strict=True)
+    )
+    assert not out.releases and not any(list(guards[name].ledger.lines()) for name in PARTIES)
+
+
 def test_a_proof_of_another_session(
     study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer]
 ) -> None:
