@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from colonnade.consent.entries import DataSet
@@ -35,6 +36,7 @@ from colonnade.transport.wire import (
     Pull,
     Push,
     Reply,
+    Unreachable,
     decode_reply,
     decode_request,
     encode,
@@ -180,6 +182,8 @@ class Talk:
     errors: dict[str, BaseException] = field(default_factory=dict)
     closings: dict[str, str] = field(default_factory=dict)
     """What a client leaves unsaid in an error."""
+    failure: BaseException | None = None
+    """What the server's own process broke by."""
 
     def sentence(self, name: str) -> str:
         error = self.errors[name]
@@ -200,23 +204,34 @@ def converse(
     wire: Callable[[Relay], Wire] = honest,
     patience: Patience | None = None,
     stop: Callable[[], bool] = lambda: False,
+    ends: bool = False,
 ) -> Talk:
-    """Server and parties in threads of their own; a party's role is made in its thread. `wire` may meddle."""
+    """Server and parties in threads of their own; a party's role is made in its thread. `wire` may meddle.
+
+    With `ends` nobody answers any more once the relay has done its work, as if its process had ended.
+    """
     relay = Relay(server, patience or QUICK)
     carry, out = wire(relay), Talk(relay)
-    failed: list[BaseException] = []
+    gone = threading.Event()
 
     def serve() -> None:
         try:
             relay.run(stop)
         except BaseException as error:
-            failed.append(error)
+            out.failure = error
+        if ends:
+            gone.set()
+
+    def ask(name: str, request: bytes) -> bytes:
+        if gone.is_set():
+            raise Unreachable
+        return carry(name, request)
 
     def take_part(name: str, role_of: Callable[[], PartyRole]) -> None:
         client: Client | None = None
         try:
             out.roles[name] = role_of()
-            client = Client(out.roles[name], lambda request: carry(name, request), patience or QUICK)
+            client = Client(out.roles[name], lambda request: ask(name, request), patience or QUICK)
             client.run()
         except BaseException as error:
             out.errors[name] = error
@@ -233,8 +248,6 @@ def converse(
         if thread.name == "colonnade-beat":
             thread.join(5)
             assert not thread.is_alive(), "a party that has left is heard on"
-    if failed:
-        raise failed[0]
     return out
 
 
@@ -268,6 +281,7 @@ def run(
     signers: Mapping[str, Signer] | None = None,
     serve: Serve = ServerRole,
     stop: Callable[[], bool] = lambda: False,
+    ends: bool = False,
 ) -> Run:
     """One session of a study; `guards` may be a function, which is called in the party's own thread."""
     task = served or FitServer(study.agreement, study.alignment)
@@ -285,8 +299,8 @@ def run(
 
     server = serve(task, Randomness(seed), journal)
     with journal.alone():
-        talk = converse(server, {name: lambda name=name: role_of(name) for name in names}, wire, patience, stop)  # type: ignore[misc]
-    out = Run(talk.relay, talk.roles, talk.errors, talk.closings)
+        talk = converse(server, {name: partial(role_of, name) for name in names}, wire, patience, stop, ends)
+    out = Run(talk.relay, talk.roles, talk.errors, talk.closings, talk.failure)
     for name, role in talk.roles.items():
         assert isinstance(role.task, FitParty)
         if name not in talk.errors:

@@ -320,13 +320,19 @@ def test_a_greeting_is_refused_before_ids_leave(
     """The bank has sent its greeting, and not one blinded id."""
     seen: list[tuple[str, str]] = []
 
-    def meddle(name: str, message: Envelope) -> Sequence[Envelope]:
-        if message.step is Step.PARCEL:
-            seen.append((message.sender, body_of(message, ParcelBody).round))
-        return other_greeting(name, message)
+    def wire(relay: Relay) -> Wire:
+        deviates = deviating(other_greeting)(relay)
 
-    run(aligned(study), tmp_path, guards=guards, wire=deviating(meddle), signers=signers)
-    assert ("bank", "greet") in seen and {round for _, round in seen} == {"greet"}
+        def carry(name: str, data: bytes) -> bytes:
+            message = message_in(data)
+            if message is not None and message.step is Step.PARCEL:
+                seen.append((name, body_of(message, ParcelBody).round))
+            return deviates(name, data)
+
+        return carry
+
+    run(aligned(study), tmp_path, guards=guards, wire=wire, signers=signers)
+    assert ("bank", "greet") in seen and {round for name, round in seen if name == "bank"} == {"greet"}
 
 
 def test_another_alignment_than_the_peers(
