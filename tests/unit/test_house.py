@@ -163,6 +163,7 @@ def lint_with(tmp_path: Path, planted: dict[str, str]) -> subprocess.CompletedPr
         ({"crypto/masks.py": "from colonnade.mechanism import moments"}, "Imports point down only"),
         ({"crypto/plain.py": "from colonnade.crypto.bgn import product"}, "Backends do not know each other"),
         ({"analysis/solve.py": "from colonnade.mechanism import blocks"}, "Making models is post-processing"),
+        ({"flare/party_job.py": "from colonnade.flare import server_job"}, "Inside flare"),
         ({"protocol/party.py": "import sqlite3"}, "No input, output, clock"),
         ({"data/table.py": "import secrets"}, "One door to randomness"),
     ],

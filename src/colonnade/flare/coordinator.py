@@ -21,8 +21,8 @@ from colonnade.flare.certificates import check_certificate, probe, server_addres
 from colonnade.flare.prediction_request import PredictionRequest
 from colonnade.flare.provision import COORDINATOR, PARTY_CLASS, SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, SERVER_CLASS
 from colonnade.flare.recipes import RELEASE
-from colonnade.flare.server_job import COMMAND
 from colonnade.flare.site import OUTCOME, SERVER, Site
+from colonnade.flare.topics import COMMAND
 from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
 
 Watch = Callable[[str, float], None]

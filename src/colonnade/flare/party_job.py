@@ -12,10 +12,10 @@ from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.flare.process import ParentWatch
 from colonnade.flare.recipes import Recipe
-from colonnade.flare.server_job import FRAME, TOPIC
 from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.site import NOT_PRIVATE, PARTY, STATUS, read_site
 from colonnade.flare.status import StatusFile
+from colonnade.flare.topics import FRAME, TOPIC
 from colonnade.flare.watched_guard import watched
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.protocol.party import PartyRole, refusal

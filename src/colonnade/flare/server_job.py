@@ -20,12 +20,12 @@ from colonnade.flare.process import stands
 from colonnade.flare.recipes import JobAccount, Recipe
 from colonnade.flare.site import OUTCOME, SERVER, STATUS, read_site, server_randomness
 from colonnade.flare.status import StatusFile, look
+from colonnade.flare.topics import COMMAND, FRAME, TOPIC
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.protocol.server import ServerRole
 from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
 
-TOPIC, FRAME, COMMAND = "colonnade", "frame", "colonnade"
 RETURN_SECONDS = 10.0
 TOLD = ("job", "session", "step", "share", "done")
 """What the coordinator is shown of a session under way."""
