@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -69,19 +70,20 @@ class PartyJob(Executor):  # type: ignore[misc]
         closing = f"; {self.recipe.kind.unspent}"
         client: Client | None = None
         try:
-            try:
-                site = read_site(folder, PARTY)
-                recipe = self.recipe(site, status)
-                own, randomness = site.guard()
-                guard = watched(recipe.prepare(own), parent, status)
-                signer = CertificateSigner(folder, site.party)
-            except Exception as error:
-                send_refusal(call, refusal(name, error))
-                raise
-            status.seeded = randomness.seeded
-            if randomness.seeded:
-                log.warning(NOT_PRIVATE)
-            with site.open_workers() as workers:
+            with ExitStack() as opened:
+                try:
+                    site = read_site(folder, PARTY)
+                    recipe = self.recipe(site, status)
+                    own, randomness = site.guard()
+                    guard = watched(recipe.prepare(own), parent, status)
+                    signer = CertificateSigner(folder, site.party)
+                    workers = opened.enter_context(site.open_workers())
+                except Exception as error:
+                    send_refusal(call, refusal(name, error))
+                    raise
+                status.seeded = randomness.seeded
+                if randomness.seeded:
+                    log.warning(NOT_PRIVATE)
                 role = PartyRole(recipe.party_task(guard, workers), randomness, signer, status)
                 client = Client(role, call, site.patience)
                 client.run()
