@@ -18,7 +18,7 @@ from colonnade.data.table import table_from
 from colonnade.flare.folder_texts import policy_file, site_file
 from colonnade.flare.readiness import clipping, get_ready, try_releases
 from colonnade.flare.site import PARTY, SERVER, Site, read_site
-from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, SiteError
+from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, SiteError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.composition import charge_of
@@ -88,6 +88,7 @@ def test_a_folder_that_is_fine_has_nothing_to_say(bank: Path) -> None:
         ("policy.toml", "epsilon = ", "epsilon = 0.01 #", PolicyError, "session.epsilon is at most 0.01, the plan has"),
         ("policy.toml", "[total]\nepsilon = ", "[total]\nepsilon = 0.01 #", LedgerError, "may spend at most epsilon=0"),
         ("site.toml", '"ledger.sqlite"', '"/proc/l.sqlite"', LedgerError, "ledger l.sqlite cannot be used"),
+        ("site.toml", "[site]", "[site]\nworkers = 0", StudyError, "workers must be at least 1, got workers=0"),
         ("site.toml", '"releases"', '"/proc/rel"', SiteError, "the releases of bank/site.toml cannot be written: no"),
     ],
 )
