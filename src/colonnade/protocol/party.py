@@ -292,9 +292,11 @@ class PartyRole:
         if not self.handed_in:
             self._submission = self.task.submit(self._mask)
             self.handed_in = True
-        for body in self._submission:
+        # The release may come, and all be forgotten, before the last piece has left the wire.
+        bodies = self._submission
+        for body in bodies:
             yield self._make(SERVER, Step.SUBMIT, body)
-        if not self._submission:
+        if not bodies:
             yield self._to_server(Step.DONE, Done(SUBMIT))
 
     def _mask(self, length: int, modulus_bits: int) -> Words:
