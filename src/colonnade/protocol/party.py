@@ -58,6 +58,7 @@ EVENTS = {
     Step.PROPOSAL: Event.PROPOSAL,
     Step.END: Event.END,
 }
+MASK_BITS = 64
 ENTRY = (Code.VERSION, Code.TERMS, Code.SEED)
 """Why a party is not let in."""
 
@@ -94,7 +95,7 @@ class PartyRole:
         self._peers: list[bytes] = []
         self._rows, self._moved, self._expected = 0, 0.0, 0.0
         self._submission: list[bytes] = []
-        self._opened = Assembly(task.largest_opened)
+        self._opened = Assembly(0)
 
     @property
     def over(self) -> bool:
@@ -277,10 +278,13 @@ class PartyRole:
                 raise PolicyError(
                     f"the {agreed} must list one mask key for each party, and the one that this party sent"
                 )
+            # A key that would hide nothing is refused now, and not when a submission is due.
+            self._keys.mask(self._identity, seat.index, keys, 0, MASK_BITS)
             digest = self.task.agree(proposal, seat)
         with self._refusing_all():
             self.task.consent()
         self._digest, self._peers = digest, list(proposal.mask_keys)
+        self._opened = Assembly(self.task.largest_opened)
         self.task.prepare(seat)
         self._moved, self._expected = 0.0, self.task.expected_bytes
         return self._to_server(Step.ACCEPT, Accept(digest))

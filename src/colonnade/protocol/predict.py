@@ -68,6 +68,11 @@ def prediction_digest(prediction: Prediction, alignment: str) -> str:
     return digest({"prediction": terms, "alignment": alignment})
 
 
+def largest_parts(rows: int) -> int:
+    """No more bytes than these hold a word for each record."""
+    return 16 * rows + 64
+
+
 @dataclass
 class PredictParty(PartyTask):
     """One organisation's records and consent in one prediction, by its own copy of the model."""
@@ -117,7 +122,7 @@ class PredictParty(PartyTask):
 
     @property
     def largest_opened(self) -> int:
-        return 1 << 36
+        return largest_parts(self.scored)
 
     def judge(self) -> None:
         self.guard.foresee_scores(self.prediction, matches_ids(self.alignment, self.parties))
@@ -237,7 +242,7 @@ class PredictServer(ServerTask):
 
     @property
     def largest_submission(self) -> int:
-        return 16 * self.rows + 64
+        return largest_parts(self.rows)
 
     def collect(self, party: str, whole: bytes) -> None:
         part = masked_from(whole, self.rows)
