@@ -21,12 +21,12 @@ from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Sc
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.fit import FitParty, FitServer, Summed
+from colonnade.protocol.fit import FitParty, FitServer, Planner, Summed
 from colonnade.protocol.guard import Guard, Unguarded
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.session_plan import SessionPlan
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.protocol.signatures import Signer
 from colonnade.transport.in_process import InProcess, Wire, pass_on
 from colonnade.transport.traffic import Traffic
@@ -81,7 +81,7 @@ class Scripted(Unguarded):
 
 
 def server_of(agreement: Agreement, source: Randomness, alignment: str = NONE, **options: Any) -> ServerRole:
-    return ServerRole(FitServer(agreement, alignment), source, **options)
+    return ServerRole(FitServer(agreement, alignment, **options), source)
 
 
 def parties_of(
@@ -171,12 +171,13 @@ def conversation(
     tables: Mapping[str, Any] | None = None,
     alignment: str = NONE,
     meddle: Wire = pass_on,
+    planner: Planner = plan_session,
     **options: Any,
 ) -> Conversation:
     source = Randomness(seed)
     own = tables_of(agreement) if tables is None else tables
-    parties = parties_of(agreement, own, source, alignment, **options)
-    return Conversation(server_of(agreement, source, alignment), parties, drop, meddle)
+    parties = parties_of(agreement, own, source, alignment, planner=planner, **options)
+    return Conversation(server_of(agreement, source, alignment, planner=planner), parties, drop, meddle)
 
 
 def altered(envelope: Envelope, **changes: Any) -> Envelope:
@@ -202,10 +203,10 @@ def arrays_in(root: object) -> Iterator[NDArray[Any]]:
 
 
 def secrets_in(role: PartyRole) -> list[NDArray[Any]]:
-    """Arrays of a party's role that are not all zero, beside those of the public plan and of the data's own place."""
+    """Arrays of a party's role that are not all zero, beside those of plan, release and data."""
     task = role.task
     assert isinstance(task, FitParty)
-    known = {id(array) for array in arrays_in((task.session, task.agreement, task.source))}
+    known = {id(array) for array in arrays_in((task.session, task.agreement, task.source, task.kept))}
     return [array for array in arrays_in(role) if id(array) not in known and array.any()]
 
 

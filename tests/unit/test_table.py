@@ -21,7 +21,7 @@ from colonnade.foundation.randomness import Stream
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.moments import Attribute, Kind, Layout, Role
-from colonnade.protocol.party import Summed, _gram
+from colonnade.protocol.fit import Summed, _gram
 
 ROWS = 9_000
 COLUMNS: dict[str, Column] = {

@@ -177,7 +177,7 @@ def test_fits_of_a_shipped_file_are_taken_over_while_their_code_stands(tmp_path,
 
 
 def test_the_code_digest_sees_statements_and_no_comments(tmp_path, monkeypatch):
-    file = tmp_path / "src" / "colonnade" / "table.py"
+    file = tmp_path / "src" / "colonnade" / "data" / "table.py"
     file.parent.mkdir(parents=True)
     monkeypatch.setattr(store, "ROOT", tmp_path)
     monkeypatch.setattr(store, "decided_by", lambda method: ("src/colonnade/data/table.py",))
