@@ -290,6 +290,19 @@ def test_server_refuses_other_sessions_plans_states_and_senders() -> None:
     assert wire.release is None
 
 
+@pytest.mark.parametrize("up", [True, False])
+def test_a_stranger_on_the_wire_is_named(up: bool) -> None:
+    def meddle(envelope: Envelope, way: bool) -> tuple[Envelope, ...]:
+        if way is up and envelope.step in (Step.READY, Step.WELCOME):
+            return (altered(envelope, **({"sender": "mallory"} if up else {"recipient": "mallory"})),)
+        return (envelope,)
+
+    wire = conversation(agreement_of(2), meddle=meddle)
+    with pytest.raises(ProtocolError, match="'mallory'"):
+        wire.run()
+    assert wire.server.state is ServerState.FAILED and set(wire.traffic.sent) == {"p0", "p1"}
+
+
 def test_server_refuses_a_join_twice_and_other_columns() -> None:
     wire = conversation(agreement_of(2), drop=lambda e: e.step is Step.JOIN)
     wire.run()
