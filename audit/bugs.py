@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from audit.precision import textbook_laplace
-from colonnade.crypto.lattice import product as lattice
+from colonnade.crypto.lattice import party as lattice
 from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric

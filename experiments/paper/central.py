@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from colonnade.data.table import table_from
 from colonnade.foundation.schema import Column, Schema, column_from
-from colonnade.mechanism.moments import Kind, Law, Layout, Moments, Role
+from colonnade.mechanism.moments import Encoding, Law, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.protocol.agreement import Agreement
@@ -92,7 +92,7 @@ def exact_sums(dataset: Dataset, layout: Layout) -> Array:
     records = np.ones((dataset.frame.height, layout.width))
     for i, attribute in enumerate(layout.attributes):
         span = layout.span(i)
-        if attribute.role is Role.LABEL and attribute.kind is Kind.SIMPLEX and dataset.task == "linear":
+        if attribute.role is Role.LABEL and attribute.kind is Encoding.SIMPLEX and dataset.task == "linear":
             label = coordinates[dataset.label]
             records[:, span] = np.stack([0.5 * (1.0 - label), 0.5 * (1.0 + label)], axis=1)
         else:

@@ -18,15 +18,15 @@ from colonnade.analysis.solve import Model
 from colonnade.cli.deployment import run
 from colonnade.flare.coordinator import Job, write_job
 from colonnade.flare.deploy import deploy_new
-from colonnade.flare.prediction_request import PredictionRequest, read_prediction_request
 from colonnade.flare.provision import SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, Address
 from colonnade.flare.server_job import job_name
-from colonnade.flare.site import read_site
 from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.model import PublicModel, write_model
 from colonnade.protocol.codes import Code, code_of
+from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
+from colonnade.sites.site import read_site
 from colonnade.study import Study, read_study
 from tests.helpers.wires import PARTIES, write_study
 

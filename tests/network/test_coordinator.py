@@ -19,9 +19,9 @@ from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 from colonnade.cli import app
 from colonnade.flare import coordinator
 from colonnade.flare.server_job import COMMAND, RELEASE, JobAccount, ServerJob
-from colonnade.flare.site import COORDINATOR, OUTCOME, Site, read_site
 from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
+from colonnade.sites.site import COORDINATOR, OUTCOME, Site, read_site
 from tests.helpers.wires import PARTIES, write_study
 
 VOID = "not all parties had submitted, so that nothing was opened and nothing is spent"

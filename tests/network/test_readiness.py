@@ -13,13 +13,13 @@ from colonnade.consent.entries import Booking, EntryKind
 from colonnade.consent.ledger import Ledger
 from colonnade.data.table import read_table, table_from
 from colonnade.flare.folder_texts import policy_file, site_file
-from colonnade.flare.readiness import clipping, get_ready, try_releases
-from colonnade.flare.site import PARTY, SERVER, Site, read_site
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, SiteError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.composition import charge_of
 from colonnade.runs import run_unguarded
+from colonnade.sites.readiness import clipping, get_ready, try_releases
+from colonnade.sites.site import PARTY, SERVER, Site, read_site
 from colonnade.study import read_study
 from tests.helpers.wires import write_study
 

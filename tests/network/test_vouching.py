@@ -15,7 +15,7 @@ from colonnade.transport.vouching import LABEL, MASK_KEY, PASSED, Voucher, Vouch
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
 from colonnade.crypto.alignment.party import AlignmentParty
-from colonnade.crypto.lattice.slots import Frames, slots
+from colonnade.crypto.lattice.frames import Frames, parcel_places
 from colonnade.crypto.lattice.words import Planes, width
 from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.product import Words, centred
@@ -407,7 +407,7 @@ class Amplifier:
             return [item]
         assert self.hub is not None and self.hub._server.session is not None
         spec = self.hub._server.session.spec
-        slot, sender = slots(1, spec.rows)[0], spec.parties.index("bank")
+        slot, sender = parcel_places(1, spec.rows)[0], spec.parties.index("bank")
         words = Frames(spec).unwrap(0, sender, slot, parcel.payload).words()
         self.added = (1 << (spec.modulus_bits - 3)) // (spec.gain * spec.bound)
         words[0, 0] += np.uint64(self.added * spec.gain)

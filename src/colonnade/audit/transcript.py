@@ -88,9 +88,9 @@ class Listening:
         if up and envelope.step is Step.SUBMIT:
             pieces = self._pieces.setdefault(envelope.sender, [])
             pieces.append(envelope)
-            # The first answer is worked on, the others are for the curious: it waits until all are there.
-            first = len(pieces) - 1 - (self.asks - 1) * body_of(envelope, Piece).count
-            return (pieces[first],) if first >= 0 else ()
+            count = body_of(envelope, Piece).count
+            # The first answer is worked on once all are there, the others are for the curious.
+            return pieces[:count] if len(pieces) == count * self.asks else ()
         if not up and envelope.step is Step.GO and body_of(envelope, Go).round == SUBMIT:
             return (envelope,) * self.asks
         return (envelope,)

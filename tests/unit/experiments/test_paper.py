@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from colonnade.crypto.lattice import backend as planned
 from colonnade.foundation.errors import DataError, StudyError
-from colonnade.report import cost as planned
 from experiments.data import Dataset
 from experiments.data.dataset import binary, categorical, numeric
 from experiments.paper import __main__ as command
