@@ -196,7 +196,7 @@ class PartyTask(ABC):
 
     @property
     def largest_opened(self) -> int:
-        """No more bytes than these may be opened."""
+        """No more bytes than these may be opened, once all is agreed."""
         return 1 << 32
 
 
