@@ -126,7 +126,6 @@ class FitRecipe(Recipe):
         return FitParty(self.site.party, study.agreement, study.alignment, read, guard, self._keep, workers=workers)
 
     def _keep(self, release: Release) -> None:
-        self.status.session = str(release.provenance["session"])
         try:
             self.file = keep_release(self._place(release), write_release(release))
         except StudyError as error:
@@ -194,7 +193,6 @@ class PredictRecipe(Recipe):
 
     def _keep(self, session: str, opened: OpenedScores) -> None:
         assert self._table is not None
-        self.status.session = session
         place = self.site.folder / file_of(session)
         try:
             with places(place) as (file,):
