@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from colonnade.study import Study
 from colonnade.transport.journal import OPENED, VOID, FileJournal
 from colonnade.transport.relay import Relay
 from colonnade.transport.wire import Beat, Patience, Unreachable, decode_request
-from tests.helpers.wires import PARTIES, Serve, Wire, brings, guard, run, sends, write_study
+from tests.helpers.wires import PARTIES, QUICK, Serve, Wire, brings, guard, run, sends, write_study
 from tests.network.test_predictions import model_of
 from tests.network.test_predictions import run as run_prediction
 
@@ -86,6 +87,66 @@ def test_stopped_before_all_have_submitted(
         assert "nothing is spent" in told
     assert all(EntryKind.RELEASED not in kinds(guards, name) for name in PARTIES)
     assert all(guards[name].spent().epsilon == 0.0 for name in PARTIES)
+
+
+class Gone(BaseException):
+    """Stands for a process that was killed: it says nothing more."""
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named by the engine", "not named"])
+@pytest.mark.parametrize("step", [Step.HELLO, Step.JOIN])
+def test_a_process_that_the_engine_knows_to_be_dead(
+    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], step: Step, named: bool
+) -> None:
+    """Whoever is dead ends the session, and not whoever asked for the end."""
+    dead = threading.Event()
+
+    def wire(relay: Relay) -> Wire:
+        def carry(name: str, data: bytes) -> bytes:
+            if name == "town" and (dead.is_set() or sends(data, step)):
+                if not dead.is_set():
+                    relay.absent = "town" if named else ""
+                    dead.set()
+                raise Gone
+            return relay.handle(name, data)
+
+        return carry
+
+    out = run(study, tmp_path, guards=guards, wire=wire, stop=dead.is_set, patience=replace(QUICK, silence=20.0))
+    assert isinstance(out.errors["town"], Gone)
+    # Of a process that was never heard nobody but the engine can know.
+    says = "(stopped)" if step is Step.HELLO and not named else "at town (party-lost)"
+    for told in (out.told, out.sentence("works"), out.sentence("bank")):
+        assert told.startswith(f"the session ended {says}"), told
+        assert "nothing is spent" in told
+    assert all(guards[name].spent().epsilon == 0.0 for name in PARTIES)
+
+
+def test_a_process_that_is_dead_when_all_is_open_costs_nobody_else_the_release(
+    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+) -> None:
+    dead = threading.Event()
+
+    def wire(relay: Relay) -> Wire:
+        def carry(name: str, data: bytes) -> bytes:
+            if name == "town" and dead.is_set():
+                raise Gone
+            answer = relay.handle(name, data)
+            if name == "town" and brings(answer, Step.OPENED):
+                relay.absent = "town"
+                dead.set()
+                raise Gone
+            return answer
+
+        return carry
+
+    out = run(study, tmp_path, guards=guards, wire=wire, stop=dead.is_set, ends=True)
+    assert set(out.releases) == {"works", "bank"} and out.told == "the release was opened"
+    assert kinds(guards, "town") == [EntryKind.BOOKED]
+    # The next session tells the town what became of it.
+    again = {name: guard(tmp_path, name, total=500.0) for name in PARTIES}
+    assert set(run(study, tmp_path, guards=again).releases) == set(PARTIES)
+    assert kinds(again, "town") == [EntryKind.BOOKED, EntryKind.RELEASED] * 2
 
 
 def test_stopped_when_it_is_open_everybody_still_gets_the_release(
