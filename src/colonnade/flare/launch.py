@@ -44,7 +44,7 @@ def serve(site: Site, tell: Tell, say: Say) -> int:
         check_certificate(site.folder, name, "server")
         check_port(address)
         keep_storage_here(site.folder)
-        # A session has ended when its hub says so; FLARE would wait a quarter of an hour for the report of a dead site.
+        # A session has ended when its relay says so; FLARE would wait a quarter of an hour for the report of a dead site.
         os.environ.setdefault(OUTCOME_WAIT, "10")
         (site.folder / TWICE).unlink(missing_ok=True)
         watch_server(site.folder.resolve(), say)
