@@ -49,8 +49,8 @@ class Recipe(ABC):
     task: ClassVar[str]
     """What the engine calls it."""
 
-    def __init__(self, site: Site, note_session: Callable[[str], None]) -> None:
-        self.site, self._note_session = site, note_session
+    def __init__(self, site: Site) -> None:
+        self.site = site
         self.file: Path | None = None
         """What the session left here."""
 
@@ -80,8 +80,8 @@ class FitRecipe(Recipe):
 
     kind, task = FIT, "session"
 
-    def __init__(self, site: Site, note_session: Callable[[str], None]) -> None:
-        super().__init__(site, note_session)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
         self._clipped = self._flaw = ""
         self._fetched = True
 
@@ -125,7 +125,6 @@ class FitRecipe(Recipe):
         return FitParty(self.site.party, study.agreement, study.alignment, read, guard, self._keep, workers=workers)
 
     def _keep(self, release: Release) -> None:
-        self._note_session(str(release.provenance["session"]))
         try:
             self.file = keep_release(self._place(release), write_release(release))
         except StudyError as error:
@@ -143,8 +142,8 @@ class PredictRecipe(Recipe):
 
     kind, task = PREDICT, "prediction"
 
-    def __init__(self, site: Site, note_session: Callable[[str], None]) -> None:
-        super().__init__(site, note_session)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
         self.asked: PredictionRequest = read_prediction_request(site)
         self._task: PredictParty | None = None
         self._table: Table | None = None
@@ -193,7 +192,6 @@ class PredictRecipe(Recipe):
 
     def _keep(self, session: str, opened: OpenedScores) -> None:
         assert self._table is not None
-        self._note_session(session)
         place = self.site.folder / file_of(session)
         try:
             with places(place) as (file,):
