@@ -251,6 +251,8 @@ class PartyRole:
     # The session proper.
 
     def _join(self) -> Iterator[Envelope]:
+        if self._aligns and self._aligner is None:
+            raise ProtocolError(f"party {self.name} has not matched its ids, and the server asks it to join")
         self._show("plan", 0.0)
         self._rows = self.task.take(None if self._aligner is None else self._aligner.rows())
         self._records = self._aligner = None

@@ -270,10 +270,9 @@ class PredictServer(ServerTask):
     def bodies(self, party: str) -> list[bytes]:
         return self._bodies if party == self.prediction.receiver else [encode_body(Piece(0, 1, b""))]
 
-    def verdict(self, unconfirmed: Mapping[str, Code]) -> tuple[Code | None, str]:
+    def hinges_on(self, party: str) -> bool:
         """Nobody but the receiver can say whether there are scores."""
-        receiver = self.prediction.receiver
-        return (unconfirmed[receiver], receiver) if receiver in unconfirmed else (None, "")
+        return party == self.prediction.receiver
 
     def ending(self, end: End) -> str:
         if end.code is None:
