@@ -42,7 +42,7 @@ from colonnade.protocol.party import PartyRole
 from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.prediction import LARGEST_SCORE, STEPS, Prediction, words_of
 from colonnade.protocol.server import ServerRole
-from tests.helpers.sessions import Conversation, Scripted, altered
+from tests.helpers.sessions import Scripted, TappedSession, altered
 
 ROWS = 400
 Parts = Mapping[str, NDArray[np.float64]]
@@ -72,7 +72,7 @@ class Part:
         return Part(self.values[rows])
 
 
-class Scored(Conversation):
+class Scored(TappedSession):
     """A prediction whose receiver's scores are kept."""
 
     opened: dict[str, OpenedScores]
