@@ -19,6 +19,7 @@ from colonnade.data.reading import reason, scan
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
+from colonnade.foundation.names import require_texts
 from colonnade.foundation.parts import data_files, local_path
 from colonnade.foundation.schema import Column, Schema, column_to
 from colonnade.mechanism.moments import Floats
@@ -118,6 +119,7 @@ def read_model(data: bytes) -> PublicModel:
 
 
 def _parse(content: Mapping[str, Any]) -> PublicModel:
+    require_texts("a text of a model", content, ReleaseError)
     fields = dict(content["model"])
     fields["features"] = tuple(fields["features"])
     fields["coefficients"] = tuple(float(c) for c in fields["coefficients"])

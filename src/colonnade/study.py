@@ -158,7 +158,9 @@ def _alignment(terms: Section) -> str:
 def _impossible(terms: Section) -> tuple[tuple[str, str], ...]:
     found = terms.content.get("impossible", [])
     if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
-        raise StudyError(f'[study] impossible must be a list of pairs ["column=level", "column=level"], got {shown(found)}')
+        raise StudyError(
+            f'[study] impossible must be a list of pairs ["column=level", "column=level"], got {shown(found)}'
+        )
     return tuple((str(a), str(b)) for a, b in found)
 
 

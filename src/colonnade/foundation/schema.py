@@ -107,9 +107,7 @@ def _require_sizes(parties: Mapping[str, Mapping[str, Mapping[str, Any] | Column
         raise SchemaError(f"a schema must have at most {MOST_PARTIES} parties, got {len(parties)}")
     count = sum(_coordinates(column) for columns in parties.values() for column in columns.values())
     if count > MOST_COORDINATES:
-        raise SchemaError(
-            f"a schema must have at most {MOST_COORDINATES} columns, levels and bins in all, got {count}"
-        )
+        raise SchemaError(f"a schema must have at most {MOST_COORDINATES} columns, levels and bins in all, got {count}")
 
 
 def _coordinates(column: Mapping[str, Any] | Column) -> int:
