@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from colonnade.foundation.shown import shown
 
 DEEPEST = 32
 """Tables and lists within each other."""
+# The library takes quadratic time for a dotted key: 60,000 parts of it took 45 s.
+_ENDLESS_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){200}""")
 
 
 def read_toml(path: Path, what: str, largest: int, error: type[ColonnadeError]) -> Section:
@@ -34,6 +37,8 @@ def parse_toml(text: str, what: str, largest: int, error: type[ColonnadeError]) 
     """The content of a text of at most `largest` characters."""
     if len(text) > largest:
         raise error(f"{what} must have at most {largest} bytes, got {len(text)} characters")
+    if _ENDLESS_KEY.search(text):
+        raise error(f"{what} is not valid: its values may be nested {DEEPEST} deep, and are nested deeper")
     try:
         content = tomllib.loads(text)
         _require_shallow(content, what, error)
