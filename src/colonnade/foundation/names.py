@@ -15,6 +15,10 @@ LONGEST_TEXT = 1 << 12
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Letters and marks that nothing is drawn for; Unicode counts them as printable."""
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""A spreadsheet takes a cell that begins so for a formula; the last four are wide forms of the first."""
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+
 
 def is_visible(text: str) -> bool:
     """Whether no character is a control, a format or direction mark, a blank beside the space, or unassigned."""
@@ -52,3 +56,12 @@ def _escaped(value: object) -> str:
 def size_of(names: Iterable[str]) -> int:
     """Bytes of names in UTF-8."""
     return sum(len(name.encode()) for name in names)
+
+
+def plain_cell(text: str) -> str:
+    """A text as a cell of a CSV file: before what a spreadsheet would compute stands an apostrophe, and numbers stay.
+
+    Whoever takes one apostrophe off again where a formula follows has the text back: no two texts become one.
+    """
+    bare = text.lstrip("'")
+    return f"'{text}" if bare.startswith(FORMULA) and not _NUMBER.fullmatch(bare) else text
