@@ -41,7 +41,7 @@ def parse_toml(text: str, what: str, largest: int, error: type[ColonnadeError]) 
         raise error(f"{what} is not valid: its values may be nested {DEEPEST} deep, and are nested deeper")
     try:
         content = tomllib.loads(text)
-        _require_shallow(content, what, error)
+        require_shallow(content, what, error)
     except tomllib.TOMLDecodeError as problem:
         raise error(f"{what} is not valid TOML: {problem}") from None
     except (RecursionError, ValueError):
@@ -49,8 +49,8 @@ def parse_toml(text: str, what: str, largest: int, error: type[ColonnadeError]) 
     return content
 
 
-def _require_shallow(content: object, what: str, error: type[ColonnadeError]) -> None:
-    """Dotted keys nest as deep as their line is long, and whoever writes the values out again would follow."""
+def require_shallow(content: object, what: str, error: type[ColonnadeError]) -> None:
+    """Raise where tables and lists nest deeper than anybody who writes them out again could follow."""
     depth, level = 0, [content]
     while level and depth <= DEEPEST:
         depth += 1
