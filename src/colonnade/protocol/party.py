@@ -146,7 +146,7 @@ class PartyRole:
             case Event.GO_JOIN:
                 yield from self._join()
             case Event.PROPOSAL:
-                yield self._consider(body_of(envelope, Proposal), envelope.plan)
+                yield self._consider(body_of(envelope, Proposal, self.task.largest_proposal), envelope.plan)
             case Event.GO_SUBMIT:
                 yield from self._submit()
             case Event.PIECE:
@@ -288,6 +288,7 @@ class PartyRole:
         self._digest, self._peers = digest, list(proposal.mask_keys)
         self._opened = Assembly(self.task.largest_opened)
         self.task.prepare(context)
+        self._opened = Assembly(self.task.largest_opened)
         self._moved, self._expected = 0.0, self.task.expected_bytes
         return self._to_server(Step.ACCEPT, Accept(digest))
 
