@@ -15,6 +15,8 @@ from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Law
 
+KEY_BITS = 100
+"""Bits of a partner's keys that a cheating party has to leave, unless a policy says otherwise."""
 HALF_LAPLACE = 0.706
 """Bits that half of a Laplace variable, the difference of two gamma variables of shape 1/2, has less than a whole."""
 
@@ -37,6 +39,14 @@ class Exposure:
     """Bits that these tell of one column or of its key, at most; of the column that they tell most of."""
     key: KeyLeft
     """What they leave of that key, if all were spent on it."""
+
+    def tell(self) -> str:
+        """What could be read, in one sentence."""
+        who, cheat = " and ".join(self.cheaters), "cheats" if len(self.cheaters) == 1 else "cheat together"
+        return (
+            f"if {who} {cheat}, the {self.values:,} opened values of a column of {self.partner} can tell up to "
+            f"{self.key.coefficients:,} of the {self.key.coefficients + self.key.dimension:,} coefficients of its key"
+        )
 
     def describe(self) -> dict[str, object]:
         """For a JSON object."""
@@ -61,7 +71,8 @@ def value_bits(noise: IntegerNoise, modulus_bits: int, alone: bool) -> Bits:
     out = np.full(noise.size, float(modulus_bits))
     for spread, where in noise.spreads:
         out[where] -= _noise_entropy(noise.law, float(spread), alone)
-    return np.maximum(out, 0.0)
+    out[out < 0] = 0.0
+    return out
 
 
 def _noise_entropy(law: Law, spread: float, alone: bool) -> float:

@@ -147,10 +147,14 @@ class SessionPlan:
             return ()
         return exposures(self.spec, self.cross_noise, self.plan.collusion, left)
 
-    def most_columns(self, exposure: Exposure, bits: int) -> int:
-        """With how many columns or levels of the cheaters so many bits of the partner's keys would be left."""
+    def leave_bits(self, exposure: Exposure, bits: int) -> str:
+        """What would leave that many bits of a partner's keys, in one sentence."""
         assert self.backend.key_left is not None
-        return most_values(exposure, self.spec.modulus_bits, bits, self.backend.key_left)
+        most = most_values(exposure, self.spec.modulus_bits, bits, self.backend.key_left)
+        return (
+            f"at most {most:,} columns or levels of {' and '.join(exposure.cheaters)} would leave {bits} at the same "
+            f"modulus of 2^{self.spec.modulus_bits}; fewer records and a smaller epsilon raise the number too"
+        )
 
     @cached_property
     def forecast(self) -> Forecast:

@@ -25,7 +25,7 @@ TAU = 7
 """No error of a sealed word exceeds this; its variance is ERROR_VARIANCE."""
 ERROR_VARIANCE = 10.5
 SECRET_BOUND, SECRET_VARIANCE = 2, 1.0
-SECRET_LAW = (1, 4, 6, 4, 1)
+SECRET_LAW: tuple[int, ...] = (1, 4, 6, 4, 1)
 """Weights of -2 to 2."""
 WIDE_BOUND, WIDE_VARIANCE = 15, 42.5
 WIDE_LAW = tuple(16 - abs(k) for k in range(-15, 16))
