@@ -16,7 +16,7 @@ from colonnade.analysis.solve import solve
 from colonnade.crypto.backends import BACKENDS
 from colonnade.crypto.lattice.backend import LATTICE, sizes
 from colonnade.data.table import table_from
-from colonnade.foundation.errors import ProductError, ProtocolError
+from colonnade.foundation.errors import ProductError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.blocks import IntegerNoise
@@ -77,7 +77,7 @@ def test_the_comparison_finds_words_that_are_too_short(monkeypatch: pytest.Monke
     BACKENDS.add("forgetful", forgetful)
     try:
         study = wide_study(6000, 40, 10.0, release="trace", product="forgetful")
-        with pytest.raises(ProtocolError, match=r"\(trace\) may reach .* bits cannot hold"):
+        with pytest.raises(ProductError, match=r"\(trace\) may reach .* bits cannot hold"):
             opened(study)
         monkeypatch.setattr("colonnade.protocol.session_plan.require_room", lambda plan, spec, error: None)
         assert farthest_value(study, opened(study))[0] > 100
@@ -123,4 +123,4 @@ def test_a_refused_study_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     study = replace(wide_study(30, 2, 1.0))
     assert try_study(study, b"x").refusal == ""
     monkeypatch.setattr(precision, "MOST_ROWS", 29)
-    assert try_study(study, b"x").refusal == "ProtocolError"
+    assert try_study(study, b"x").refusal == "StudyError"

@@ -169,6 +169,7 @@ def lint_with(tmp_path: Path, planted: dict[str, str]) -> subprocess.CompletedPr
         ({"crypto/alignment/server.py": "from colonnade.crypto.alignment import party"}, "Inside crypto.alignment"),
         ({"data/storage.py": "from colonnade.data import reading"}, "Inside data"),
         ({"analysis/solve.py": "from colonnade.mechanism import blocks"}, "Making models is post-processing"),
+        ({"flare/party_job.py": "from colonnade.flare import server_job"}, "Inside flare"),
         ({"protocol/party.py": "import sqlite3"}, "No input, output, clock"),
         ({"data/table.py": "import secrets"}, "One door to randomness"),
     ],
@@ -191,6 +192,9 @@ def test_the_decision_draws_the_floors_as_they_are_checked() -> None:
     layers = next(c["layers"] for c in contracts if c["name"] == "Imports point down only")
     drawn = " › ".join(re.sub(r"[()]", "", layer) for layer in layers)
     assert f"The floors are {drawn}," in (ROOT / "docs" / "decisions" / "0008-walls.md").read_text(encoding="utf-8")
+    house = (ROOT / "README.md").read_text(encoding="utf-8").partition("## The house")[2].split("```")[1]
+    shown = [line.split("  ")[0] for line in house.splitlines()[1:] if line and not line.startswith(" ")]
+    assert [re.sub(r"/|\.py", "", names) for names in shown] == [re.sub(r"[()]", "", layer) for layer in layers]
 
 
 CARRYING = sorted(

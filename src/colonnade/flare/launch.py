@@ -17,7 +17,7 @@ from typing import Any
 from colonnade.flare.certificates import check_certificate, own_address, probe, server_address
 from colonnade.flare.flare_log import TWICE, watch_failures, watch_line, watch_server
 from colonnade.flare.process import StopSignals, alone, dead
-from colonnade.flare.provision import Address
+from colonnade.flare.provision import CLASSES, Address
 from colonnade.flare.status import close_status, look, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.sites.site import LOCAL, SERVER, STATUS, Site
@@ -76,6 +76,18 @@ def check_local(folder: Path) -> None:
             raise StudyError(f"{folder.name}/{LOCAL}/{file} is missing: deploy anew, or copy it back") from None
         except ValueError:
             raise StudyError(f"{folder.name}/{LOCAL}/{file} cannot be read: it must be JSON") from None
+    check_classes(folder)
+
+
+def check_classes(folder: Path) -> None:
+    """FLARE would refuse every job, in its log alone, where the folder names classes that are gone."""
+    content = json.loads((folder / LOCAL / LOCAL_FILES[0]).read_text(encoding="utf-8"))
+    named = re.findall(r'"(colonnade\.[\w.]+)"', json.dumps(content))
+    if not set(named) <= CLASSES:
+        raise StudyError(
+            f"{folder.name} was deployed by an earlier version of Colonnade, whose {LOCAL}/{LOCAL_FILES[0]} this one "
+            "cannot use: deploy the study anew"
+        )
 
 
 def check_port(address: Address) -> None:

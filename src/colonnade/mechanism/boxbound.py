@@ -93,7 +93,7 @@ class _Dual:
 
     def checked(self, d: Floats) -> float:
         """The dual value at d, with a bound on the error of the linear solve added; infinite outside the domain."""
-        matrix = self.less(d)
+        matrix = self.quotient - np.diag(d)
         smallest = float(np.linalg.eigvalsh(matrix)[0]) - 1e-14 * float(np.abs(matrix).sum())
         if smallest < 1e-8 or (self.inside < d).any():
             return np.inf

@@ -282,7 +282,7 @@ def flaws(provenance: Mapping[str, Any]) -> list[str]:
     if provenance["seeded"]:
         out.append("the noise came from a seed: whoever knows it can remove the noise, so no epsilon holds")
     if provenance["simulation"]:
-        name = provenance["agreement"]["product"]
+        name = provenance.get("agreement", {}).get("product", "plain")
         out.append(f'product "{name}" showed columns in the clear: no epsilon holds against the server or a party')
     return out
 
