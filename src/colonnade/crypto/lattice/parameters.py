@@ -142,8 +142,8 @@ def choose_parameters(
     refused = hinted or f"it would need a modulus above 2^{MODULUS_BITS[-1]}"
     raise ProductError(
         f"with n={rows} records and noise of standard deviation {noise_std / bound**2:.3g} on sums of their products "
-        f"the lattice product cannot have {SECURITY_FLOOR} bits of security: {refused}; a smaller epsilon, fewer "
-        "columns, or a sample of the records, fits"
+        f"the lattice product cannot have {SECURITY_FLOOR} bits of security: {refused}; a smaller epsilon, or a "
+        "sample of the records, fits"
     )
 
 
