@@ -27,6 +27,7 @@ from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, p
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.weights import choose_release
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.cheating import Exposure, exposures, most_values
 from colonnade.protocol.precision import (
     SHARES,
     check_rows,
@@ -137,6 +138,23 @@ class SessionPlan:
         """The epsilon of a party's part, or of the whole record, against each view; None where nothing is promised."""
         planned = self.plan.record if party is None else self.plan.parties[party]
         return {view: None if self.in_the_clear and view is not View.OUTSIDER else planned[view] for view in View}
+
+    @cached_property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """What each party could read of each partner's keys if it did not follow the protocol."""
+        left = self.backend.key_left
+        if left is None or not self.spec.crosses:
+            return ()
+        return exposures(self.spec, self.cross_noise, self.plan.collusion, left)
+
+    def leave_bits(self, exposure: Exposure, bits: int) -> str:
+        """What would leave that many bits of a partner's keys, in one sentence."""
+        assert self.backend.key_left is not None
+        most = most_values(exposure, self.spec.modulus_bits, bits, self.backend.key_left)
+        return (
+            f"at most {most:,} columns or levels of {' and '.join(exposure.cheaters)} would leave {bits} at the same "
+            f"modulus of 2^{self.spec.modulus_bits}; fewer records and a smaller epsilon raise the number too"
+        )
 
     @cached_property
     def forecast(self) -> Forecast:
