@@ -6,7 +6,7 @@ WORKERS ?= 2
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load test lint format bench tables tables-quick utility synthesis coverage overhead lock clean
+.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load scale whole test lint format bench tables tables-quick utility synthesis coverage overhead lock clean
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
@@ -21,6 +21,8 @@ help:
 	@echo "make coverage  how often intervals hold the truth, coefficient by coefficient, into docs/results (20 CPU minutes)"
 	@echo "make overhead  time and bytes of the secure products against n, d and K (long)"
 	@echo "make alignment  CPU, bytes and memory of matching ids, up to ten million, into docs/results/alignment.md (long)"
+	@echo "make whole   a private study beside the same one in the clear, from files to model, into docs/results/whole.md (8 minutes)"
+	@echo "make scale   whole studies of up to ROWS=10000000 rows, with ids and without, into docs/results/scale.md (long)"
 	@echo "make chaos   kill -9 of server and parties at each step; ledgers must stay right (long)"
 	@echo "make network-load  250 MB of sealed columns through the server; peak memory of each process (long)"
 	@echo "make audit   attack every view, plant every bug, and write docs/audit.md (20 minutes)"
@@ -61,6 +63,15 @@ chaos: $(READY)
 	$(ONE_THREAD) POLARS_MAX_THREADS=1 $(BIN)/python -m drills.chaos --every $(EVERY)
 	$(ONE_THREAD) $(BIN)/python -m drills.strikes
 	$(ONE_THREAD) COLONNADE_LONG=1 $(BIN)/python -m pytest tests/network
+
+# ROWS=100000000 takes 16 GB of disk for a while.
+ROWS ?= 10000000
+scale: $(READY)
+	$(BIN)/python benchmarks/scale.py --series rows columns parties ids gram --most-rows $(ROWS)
+	$(BIN)/python benchmarks/scale.py --write
+
+whole: $(READY)
+	$(ONE_THREAD) $(BIN)/python benchmarks/whole.py --series
 
 network-load: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m drills.load

@@ -16,7 +16,8 @@ import time
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from colonnade.crypto.alignment import align_in_process
-from colonnade.crypto.alignment.kernels import AlignmentKernels, best_kernels
+from colonnade.crypto.alignment.kernel_choice import best_kernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.foundation.randomness import Randomness
 
 CALLS = 2000

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from colonnade.crypto.alignment import AlignmentParty, AlignmentServer
-from colonnade.crypto.alignment.kernels import best_kernels
+from colonnade.crypto.alignment.kernel_choice import best_kernels
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.randomness import Randomness
 

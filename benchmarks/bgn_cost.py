@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.crypto.bgn.cost import calibrate, predicted_seconds
+from colonnade.crypto.bgn.layout import planned_bytes
 from colonnade.crypto.bgn.pairing import CURVES
-from colonnade.crypto.bgn.product import BgnParty, BgnServer, planned_bytes
+from colonnade.crypto.bgn.party import BgnParty
+from colonnade.crypto.bgn.server import BgnServer
 from colonnade.crypto.frames import entries
 from colonnade.crypto.product import SERVER, Cross, ProductSpec
 from colonnade.foundation.randomness import Randomness

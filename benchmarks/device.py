@@ -26,7 +26,8 @@ import numpy as np
 from product import Case, Resident
 
 from colonnade.crypto.lattice.device import DeviceParty, require_cuda
-from colonnade.crypto.lattice.product import LatticeParty, LatticeServer
+from colonnade.crypto.lattice.party import LatticeParty
+from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers

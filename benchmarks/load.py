@@ -1,6 +1,6 @@
 """Many parties, many columns, many studies: CPU time, peak memory and what is left behind, in the embedded run.
 
-    python benchmarks/load.py [--json] [--small]
+    python benchmarks/load.py [--json] [--small] [--match "all products"]
 
 Each case runs in a process of its own, so that its peak is its own. The small form is what the tests run.
 """
@@ -131,13 +131,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--match", default="", help="only cases whose name has this text")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.case:
         print(json.dumps(measure(Case(**json.loads(options.case)))))
         return
     found = {}
-    for name, case in (SMALL if options.small else LARGE).items():
+    cases = {n: c for n, c in (SMALL if options.small else LARGE).items() if options.match in n}
+    for name, case in cases.items():
         found[name] = {**vars(case), **apart(case)}
         if not options.json:
             print(f"{name}: {found[name]}", flush=True)

@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto.lattice import compiled
-from colonnade.crypto.lattice import product as lattice
+from colonnade.crypto.lattice import compiled, parameters
+from colonnade.crypto.lattice.party import LatticeParty
+from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.crypto.product import SERVER, Cross, Integers, PartyProduct, ProductSpec, ServerProduct
 from colonnade.foundation.randomness import Randomness
 
@@ -98,7 +99,7 @@ class Case:
         names = tuple(f"party {k}" for k in range(parties))
         # About the Gaussian noise of d numeric attributes at (1, 1/n), which has an L2 sensitivity near d.
         std = 4.0 * d * bound**2
-        chosen = lattice.choose_parameters(n, bound, std, int(10 * std), d)
+        chosen = parameters.choose_parameters(n, bound, std, int(10 * std), d)
         bits, gain, reach = modulus_bits or chosen.modulus_bits, chosen.gain, chosen.reach
         if product != "lattice":
             bits, gain, reach = 48, 1, n * bound**2
@@ -117,13 +118,14 @@ class Case:
 
 def backend(product: str, kernels: str = "numpy") -> tuple[type[PartyProduct], type[ServerProduct]]:
     if product == "lattice":
-        party = compiled.CompiledParty if kernels == "compiled" else lattice.LatticeParty
-        return party, lattice.LatticeServer
+        party = compiled.CompiledParty if kernels == "compiled" else LatticeParty
+        return party, LatticeServer
     if product == "plain":
         from colonnade.crypto.plain import PlainParty, PlainServer
 
         return PlainParty, PlainServer
-    from colonnade.crypto.bgn.product import BgnParty, BgnServer
+    from colonnade.crypto.bgn.party import BgnParty
+    from colonnade.crypto.bgn.server import BgnServer
 
     return BgnParty, BgnServer
 

@@ -1,12 +1,13 @@
 """CPU, wall time, bytes and memory of whole embedded studies from Parquet parts, against rows, columns and parties.
 
-    python benchmarks/scale.py --rows 1000000 --columns 20 --parties 2 [--workers W] [--json]
+    python benchmarks/scale.py --rows 1000000 --columns 20 --parties 2 [--ids] [--workers W] [--json]
     python benchmarks/scale.py --gram [--rows N --columns D]    the local Gram against polars batches and numpy alone
-    python benchmarks/scale.py --series rows columns parties gram [--most-rows N]
+    python benchmarks/scale.py --series rows columns parties ids gram [--most-rows N]
     python benchmarks/scale.py --write                          the table and plots from what was measured
 
 Every case runs in a process of its own. A series skips what docs/results/scale.json has, so that it may be stopped and
-taken up again; --again measures anew. Data is made beforehand, by another process, and lies in --data.
+taken up again; --again measures anew. Data is made beforehand, by another process, and lies in --data. With --ids
+every party has the same records in an order of its own, and they are matched first.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ SERIES = {
     "rows": [(n, 20, 2) for n in ROWS],
     "columns": [(20_000, d, 2) for d in COLUMNS],
     "parties": [(20_000, 128, k) for k in PARTIES],
+    "ids": [(n, 20, 2) for n in (100_000, 1_000_000, 10_000_000)],
 }
 
 
@@ -49,8 +51,11 @@ def split(columns: int, parties: int) -> list[list[str]]:
     return [names[k : k + each] for k in range(0, columns, each)]
 
 
-def write_data(folder: Path, rows: int, columns: int, parties: int) -> None:
-    """A folder of Parquet parts for each party; a linear label with noise stands in the last column."""
+def write_data(folder: Path, rows: int, columns: int, parties: int, ids: bool) -> None:
+    """A folder of Parquet parts for each party; a linear label with noise stands in the last column.
+
+    With ids, every party but the first has its parts in turned order, and the rows of each in a random one.
+    """
     import numpy as np
     import polars as pl
 
@@ -63,29 +68,34 @@ def write_data(folder: Path, rows: int, columns: int, parties: int) -> None:
         place = iter(values)
         for k, names in enumerate(split(columns, parties)):
             (folder / f"p{k}").mkdir(exist_ok=True)
-            frame = pl.DataFrame({name: next(place) for name in names})
-            frame.write_parquet(folder / f"p{k}" / f"part-{number:05d}.parquet", compression="lz4")
+            frame, part = pl.DataFrame({name: next(place) for name in names}), number
+            if ids:
+                own = pl.Series("id", np.arange(start, start + frame.height)).cast(pl.String).str.zfill(10)
+                frame = frame.insert_column(0, own)
+            if ids and k:
+                frame, part = frame[draw.permutation(frame.height)], -(-rows // each) - 1 - number
+            frame.write_parquet(folder / f"p{k}" / f"part-{part:05d}.parquet", compression="lz4")
 
 
 @contextmanager
-def data(place: Path | None, rows: int, columns: int, parties: int) -> Iterator[Path]:
+def data(place: Path | None, rows: int, columns: int, parties: int, ids: bool) -> Iterator[Path]:
     """Data made by another process, so that its memory does not count."""
     folder = Path(tempfile.mkdtemp(prefix="colonnade-scale-", dir=place))
     command = [sys.executable, __file__, "--make", str(folder)]
     sizes = ["--rows", str(rows), "--columns", str(columns), "--parties", str(parties)]
     try:
-        subprocess.run([*command, *sizes], check=True)
+        subprocess.run([*command, *sizes, *(["--ids"] if ids else [])], check=True)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run(folder: Path, rows: int, columns: int, parties: int, workers: int | None) -> dict[str, Any]:
+def run(folder: Path, rows: int, columns: int, parties: int, workers: int | None, ids: bool) -> dict[str, Any]:
     """One study, from files to release; before it some of few rows, for what a study costs in any case."""
     import polars as pl
 
-    from colonnade.crypto.lattice.product import planned_bytes
-    from colonnade.data.table import Table, open_table
+    from colonnade.crypto.lattice.party import planned_bytes
+    from colonnade.data.table import Table, open_table, read_table
     from colonnade.runs import Outcome, run_unguarded
     from colonnade.study import study_from
     from colonnade.workers import open_workers
@@ -95,22 +105,28 @@ def run(folder: Path, rows: int, columns: int, parties: int, workers: int | None
         for k, names in enumerate(split(columns, parties))
     }
     terms = {"name": "scale", "task": "linear", "label": f"x{columns - 1}", "epsilon": 1.0, "delta": 1e-9}
-    study = study_from({"study": {**terms, "alignment": "none", "release": "full"}, "party": party}, folder)
+    alignment = "psi" if ids else "none"
+    if ids:
+        party = {k: {**given, "id": "id"} for k, given in party.items()}
+    study = study_from({"study": {**terms, "alignment": alignment, "release": "full"}, "party": party}, folder)
     schema = study.agreement.schema.parties
 
     def timed(made: Callable[[], dict[str, Table]]) -> tuple[float, float, Outcome]:
         cpu, wall = time.process_time(), time.perf_counter()
-        outcome = run_unguarded(study.agreement, made(), "none", workers=crew)
+        outcome = run_unguarded(study.agreement, made(), alignment, workers=crew)
         return time.process_time() - cpu, time.perf_counter() - wall, outcome
 
     def tables(place: Path) -> dict[str, Table]:
+        if ids:
+            return {k: read_table(k, place / k, schema[k], "id", crew) for k in party}
         return {k: open_table(k, place / k, schema[k], crew) for k in party}
 
     with open_workers(workers) as crew, tempfile.TemporaryDirectory() as small:
         for name, most in (("warm", WARM_ROWS), ("few", FIXED_ROWS)):
             for k in party:
                 (Path(small) / name / k).mkdir(parents=True)
-                head = pl.scan_parquet(folder / k / "*.parquet").head(most).collect()
+                head = pl.scan_parquet(folder / k / "*.parquet")
+                head = (head.filter(pl.col("id") < f"{most:010d}") if ids else head.head(most)).collect()
                 head.write_parquet(Path(small) / name / k / "part.parquet")
         timed(lambda: tables(Path(small) / "warm"))
         fixed = min(timed(lambda: tables(Path(small) / "few"))[0] for _ in range(3))
@@ -156,12 +172,12 @@ def gram(folder: Path, columns: int, again: int = 5) -> dict[str, Any]:
     from colonnade.data.table import open_table
     from colonnade.foundation.grid import Grid
     from colonnade.foundation.schema import Column, Numeric
-    from colonnade.mechanism.moments import Attribute, Kind, Layout
+    from colonnade.mechanism.moments import Attribute, Encoding, Layout
     from colonnade.workers import open_workers
 
     names = split(columns, 1)[0]
     schema: dict[str, Column] = {name: Numeric(-6, 6) for name in names}
-    layout = Layout(tuple(Attribute(f"p0.{name}", "p0", Kind.SIGNED, (name,)) for name in names))
+    layout = Layout(tuple(Attribute(f"p0.{name}", "p0", Encoding.SIGNED, (name,)) for name in names))
 
     def alone(clip: bool) -> Any:
         total = np.zeros((columns + 1, columns + 1))
@@ -200,11 +216,14 @@ def gram(folder: Path, columns: int, again: int = 5) -> dict[str, Any]:
     return {"columns": columns, **told, "ratio": ratio}
 
 
-def apart(task: str, given: argparse.Namespace, rows: int, columns: int, parties: int) -> dict[str, Any]:
+def apart(
+    task: str, given: argparse.Namespace, rows: int, columns: int, parties: int, ids: bool = False
+) -> dict[str, Any]:
     """One case in a process of its own."""
-    with data(given.data, rows, columns, parties) as folder:
+    with data(given.data, rows, columns, parties, ids) as folder:
         command = [sys.executable, __file__, task, str(folder), "--rows", str(rows), "--columns", str(columns)]
         command += ["--parties", str(parties), *(["--workers", str(given.workers)] if given.workers else [])]
+        command += ["--ids"] if ids else []
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -218,7 +237,8 @@ def series(given: argparse.Namespace) -> None:
             key = f"{name} {rows} {columns} {parties}"
             if rows > given.most_rows or (key in stored and not given.again):
                 continue
-            found = apart("--gram-in" if name == "gram" else "--run-in", given, rows, columns, parties)
+            task = "--gram-in" if name == "gram" else "--run-in"
+            found = apart(task, given, rows, columns, parties, name == "ids")
             stored[key] = {"series": name, "rows": rows, "parties": parties, **found}
             # After every case: what was measured survives whatever ends the series.
             STORE.with_suffix(".part").write_text(json.dumps(stored, indent=1) + "\n")
@@ -231,6 +251,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--columns", type=int, default=20)
     parser.add_argument("--parties", type=int, default=2)
+    parser.add_argument("--ids", action="store_true", help="match the records of each party by their ids first")
     parser.add_argument("--workers", type=int)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--gram", action="store_true")
@@ -244,9 +265,9 @@ def main() -> None:
     given = parser.parse_args()
     sizes = given.rows, given.columns, given.parties
     if given.make:
-        write_data(given.make, *sizes)
+        write_data(given.make, *sizes, given.ids)
     elif given.run_in:
-        print(json.dumps(run(given.run_in, *sizes, given.workers)))
+        print(json.dumps(run(given.run_in, *sizes, given.workers, given.ids)))
     elif given.gram_in:
         print(json.dumps(gram(given.gram_in, given.columns)))
     elif given.series:
@@ -262,6 +283,7 @@ def main() -> None:
             given.rows,
             given.columns,
             1 if given.gram else given.parties,
+            given.ids,
         )
         print(json.dumps(found) if given.json else "\n".join(f"{key:14s} {value}" for key, value in found.items()))
 

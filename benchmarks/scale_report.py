@@ -26,10 +26,10 @@ SAID = (
     "first sends the most. Written by `python benchmarks/scale.py --write`."
 )
 HEAD = (
-    "Written by `python benchmarks/scale.py --write` from `scale.json`, which `--series rows columns parties gram` "
-    "measured: whole studies from Parquet parts to release, all parties in one process and of equal width, Gaussian "
-    "noise, all products released, no alignment. CPU is that after imports; fixed is that of a study of 2,000 rows in "
-    "the same process; memory is the largest resident set of the process."
+    "Written by `make scale` from `scale.json`, which `python benchmarks/scale.py --series` measured: whole studies "
+    "from Parquet parts to release, all parties in one process and of equal width, Gaussian noise, all products "
+    "released, no alignment but where ids are named. CPU is that after imports; fixed is that of a study of 2,000 rows "
+    "in the same process; memory is the largest resident set of the process."
 )
 
 
@@ -39,7 +39,7 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def of(cases: Mapping[str, Case], name: str) -> list[Case]:
-    key = {"rows": "rows", "columns": "columns", "parties": "parties", "gram": "rows"}[name]
+    key = {"rows": "rows", "columns": "columns", "parties": "parties", "gram": "rows", "ids": "rows"}[name]
     return sorted((case for case in cases.values() if case["series"] == name), key=lambda case: case[key])
 
 
@@ -121,6 +121,15 @@ def linear(rows: Sequence[Case]) -> list[str]:
     return lines
 
 
+def alignments(matched: Sequence[Case]) -> list[str]:
+    """What of a study is the matching of ids."""
+    told = ", ".join(f"{c['seconds']['align'] / c['wall']:.0%} at {c['rows']:,} rows" for c in matched)
+    lines = ["All records are common, and each party has them in an order of its own; tables are read whole, into"]
+    lines[-1] += f" temporary files, before ids are matched. Matching takes of the wall time: {told}. MB sent are"
+    lines[-1] += " those of the products; [alignment.md](alignment.md) has those of matching."
+    return lines
+
+
 def fitted_lines(cases: Sequence[Case]) -> list[str]:
     """The fitted model, and how well it fits."""
     fitted = model(cases)
@@ -181,6 +190,8 @@ def write(cases: Mapping[str, Case], folder: Path) -> None:
             parts += [f"Over the last three rows of the table CPU grows with {name}^{slope:.2f}.", ""]
         plot(found, name, folder / f"scale_{name}.png")
         parts += [f"![CPU, bytes and memory against {name}](scale_{name}.png)", ""]
+    if matched := of(cases, "ids"):
+        parts += ["## Rows with ids to match", "", *table(matched), "", *alignments(matched), ""]
     for case in of(cases, "gram"):
         parts += ["## The local Gram", "", f"{case['rows']:,} rows, {case['columns']} columns, from Parquet parts.", ""]
         parts += ["| | CPU s | wall s |", "|---|---|---|"]
@@ -190,7 +201,7 @@ def write(cases: Mapping[str, Case], folder: Path) -> None:
         parts += ["", f"A party takes {ratio['cpu']:.2f} times the CPU and {ratio['wall']:.2f} times the wall time"]
         parts[-1] += " of polars batches and numpy alone, for which it also checks, clips, rounds and stores integers."
         parts += [""]
-    fitted = [case for case in cases.values() if "work" in case]
+    fitted = [case for case in cases.values() if "work" in case and case["series"] != "ids"]
     if len(fitted) > len(WORK):
         parts += ["## A model of the cost", "", *fitted_lines(fitted), "", *large(fitted), ""]
         _between(folder.parent / "scale.md", [*large(fitted), "", SAID])

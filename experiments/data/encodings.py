@@ -61,7 +61,7 @@ def _encode_column(name: str, declared: dict[str, object], values: pl.Series) ->
         numbers = values.cast(pl.Float64).to_numpy()
         if not column.bins:
             return column.signed(numbers)[:, None], [name]
-        codes, levels = column.codes(numbers), column.levels_of(name)
+        codes, levels = column.codes(numbers), column.coordinates(name)
     else:
         index = {level: i for i, level in enumerate(column.all_levels)}
         unknown = set(values.cast(pl.String).unique()) - set(index)

@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from colonnade.analysis.denoise import denoise
 from colonnade.analysis.equations import target_of
 from colonnade.analysis.solve import released_share, solve
-from colonnade.mechanism.moments import Kind, Law, Layout, Moments, Role
+from colonnade.mechanism.moments import Encoding, Law, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 
 Array = NDArray[np.float64]
@@ -26,7 +26,7 @@ def coordinates(columns: Columns, layout: Layout) -> Array:
     z = np.ones((rows, layout.width))
     for i, attribute in enumerate(layout.attributes):
         span, own = layout.span(i), columns[attribute.name.rpartition(".")[2]]
-        if attribute.kind is Kind.SIMPLEX:
+        if attribute.kind is Encoding.SIMPLEX:
             levels = [name.split("=", 1)[1] for name in attribute.coordinates]
             z[:, span] = own[:, None] == np.array(levels)
         elif attribute.role is Role.LABEL:

@@ -22,11 +22,14 @@ SEED = 2020
 
 _DATA = ("experiments/data", "experiments/paper/protocol.py", "experiments/paper/methods.py")
 _OURS = (
+    "src/colonnade/analysis",
     "src/colonnade/mechanism",
     "src/colonnade/foundation/grid.py",
     "src/colonnade/foundation/randomness.py",
+    "src/colonnade/foundation/columns.py",
     "src/colonnade/foundation/schema.py",
     "src/colonnade/data/encode.py",
+    "src/colonnade/data/storage.py",
     "src/colonnade/protocol/precision.py",
     "src/colonnade/protocol/session_plan.py",
     "src/colonnade/data/table.py",
@@ -36,7 +39,7 @@ _OURS = (
 def decided_by(method: str) -> tuple[str, ...]:
     """The files and folders whose statements can change a method's score."""
     if method == OURS_LATTICE:
-        return (*_DATA, *_OURS, "src/colonnade/crypto/lattice/product.py", "src/colonnade/crypto/lattice/parameters.py")
+        return (*_DATA, *_OURS, "src/colonnade/crypto/lattice/party.py", "src/colonnade/crypto/lattice/parameters.py")
     if method in (OURS, FM_PROTOCOL, FM_REPAIRED_PROTOCOL):
         return (*_DATA, *_OURS)
     return (*_DATA, "experiments/baselines")

@@ -20,7 +20,7 @@ from colonnade.data.table import Table, read_table
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
 from colonnade.foundation.parts import data_files, local_path
-from colonnade.foundation.schema import Binary, Column, Numeric, Schema, column_to
+from colonnade.foundation.schema import Column, Schema, column_to
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
@@ -46,7 +46,7 @@ class PublicModel:
         """The party and the column that a feature's coordinate comes from."""
         for party, columns in self.schema.parties.items():
             for name, column in columns.items():
-                if feature in coordinate_names(name, column):
+                if feature in column.coordinates(name):
                     return party, name
         raise ReleaseError(f"feature {feature} of the model belongs to no declared column")
 
@@ -67,14 +67,7 @@ class PublicModel:
             party, name = self.owner(self.model.label)
             return name, self.schema.parties[party][name], self.model.label.removeprefix(f"{name}=")
         column = self.schema.parties[party][name]
-        return name, column, column.levels[1] if isinstance(column, Binary) else None
-
-
-def coordinate_names(name: str, column: Column) -> tuple[str, ...]:
-    """The names of a column's coordinates in a release."""
-    if isinstance(column, Numeric):
-        return column.levels_of(name) if column.bins else (name,)
-    return tuple(f"{name}={level}" for level in column.all_levels)
+        return name, column, column.positive
 
 
 def publish(release: Release, model: Model) -> PublicModel:
@@ -172,17 +165,15 @@ def predict(public: PublicModel, total: Floats) -> Floats:
         return chances
     score = total + model.intercept
     if model.task == "poisson":
-        counted = public.label[1]
-        assert isinstance(counted, Numeric)
-        rate: Floats = np.clip(np.exp(np.minimum(score, 700.0)), counted.low, counted.high)
+        rate: Floats = np.clip(np.exp(np.minimum(score, 700.0)), *public.label[1].require_bounds())
         return rate
     if model.task == Task.LOGISTIC.value:
         probability: Floats = expit(score)
         return probability
     _, column, level = public.label
     signed = np.clip(score, -1.0, 1.0)
-    if isinstance(column, Numeric) and level is None:
-        return column.low + (signed + 1.0) / 2.0 * (column.high - column.low)
+    if column.bounds is not None and level is None:
+        return column.unsigned(signed)
     # A linear model of a level: the declared label stands as -1 and 1, any other level as 0 and 1.
     return (signed + 1.0) / 2.0 if public.schema.find(public.declared)[1] == public.label[0] else signed
 
@@ -276,6 +267,25 @@ def receivers_scores(public: PublicModel, table: Table, opened: OpenedScores) ->
     """What the receiver opened, with the ids of its own table."""
     ids = table.ids
     return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, opened.scores))
+
+
+def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> str:
+    """One line for each record: its id, and the probability and level or the value that the model gives it."""
+    if id_column in ("probability", "predicted"):
+        id_column += "_"
+    columns: dict[str, Any] = {} if scores.ids is None or id_column is None else {id_column: list(scores.ids)}
+    if isinstance(public.model, ClassModel):
+        for k, name in enumerate(public.model.classes):
+            columns[f"probability {name}"] = scores.values[:, k]
+        columns["predicted"] = [public.model.classes[k] for k in scores.values.argmax(axis=1)]
+    elif public.model.task == "logistic":
+        name, column, level = public.label
+        no = column.base(name) if level == column.positive else f"not {level}"
+        columns["probability"] = scores.values
+        columns["predicted"] = [level if p >= 0.5 else no for p in scores.values]
+    else:
+        columns["predicted"] = scores.values
+    return pl.DataFrame(columns).write_csv()
 
 
 def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:

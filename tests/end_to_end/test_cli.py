@@ -198,14 +198,13 @@ def test_a_release_that_appears_during_a_run_is_not_overwritten(
     from colonnade import runs
 
     write_study(tmp_path)
-    out, whole = tmp_path / "release.json", runs.run_embedded
+    out, whole = tmp_path / "release.json", runs.fit
 
     def meanwhile(*arguments: Any, **settings: Any) -> Any:
-        outcome = whole(*arguments, **settings)
         out.write_text("dear")
-        return outcome
+        return whole(*arguments, **settings)
 
-    monkeypatch.setattr(runs, "run_embedded", meanwhile)
+    monkeypatch.setattr(runs, "fit", meanwhile)
     answer = run("fit", tmp_path / "study.toml", "--out", out, "--json")
     assert answer.code == 0 and out.read_text() == "dear"
     assert answer.json["release"] == str(tmp_path / "release-2.json")

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.mechanism.dissection import Block, dissect, traces
-from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role
+from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import exact_objective
 
 Floats = NDArray[np.float64]
 
 
-def layout_from(parts: Sequence[tuple[str, Kind, int, Role]]) -> Layout:
+def layout_from(parts: Sequence[tuple[str, Encoding, int, Role]]) -> Layout:
     """(owner, kind, size, role) for each attribute."""
     return Layout(
         tuple(
@@ -30,7 +30,7 @@ def signed_layout(counts: Sequence[int], label: int | None = 0) -> Layout:
     for k, count in enumerate(counts):
         for i in range(count):
             role = Role.LABEL if k == label and i == count - 1 else Role.FEATURE
-            parts.append((chr(65 + k), Kind.SIGNED, 1, role))
+            parts.append((chr(65 + k), Encoding.SIGNED, 1, role))
     return layout_from(parts)
 
 
@@ -75,7 +75,7 @@ class Adversary:
         """Pairs of values of one attribute: corners, a grid, random ones and small steps from where we are."""
         kind, size = self.layout.attributes[attribute].kind, self.layout.attributes[attribute].size
         draw = self.generator
-        if kind is Kind.SIGNED:
+        if kind is Encoding.SIGNED:
             grid = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
             one, two = (v.ravel() for v in np.meshgrid(grid, grid))
             step = 10.0 ** draw.uniform(-4, 0, 12)
@@ -98,7 +98,7 @@ class Adversary:
                 one, two = self.candidates(a, (z[self.layout.span(a)], w[self.layout.span(a)]))
                 pick = int(self.generator.integers(len(one)))
                 # Every second climb starts from mirrored signs and equal levels, far from the random ones.
-                opposite = -one[pick] if self.layout.attributes[a].kind is Kind.SIGNED else one[pick]
+                opposite = -one[pick] if self.layout.attributes[a].kind is Encoding.SIGNED else one[pick]
                 mirrored = opposite if self.moves[a] else one[pick]
                 z[self.layout.span(a)], w[self.layout.span(a)] = one[pick], mirrored if start % 2 else two[pick]
             value, stale = float(self.change(z[None], w[None])[0]), 0
@@ -128,10 +128,10 @@ def random_layout(generator: np.random.Generator) -> Layout:
         name = chr(65 + k)
         for _ in range(int(generator.integers(0, 3)) + (k != owner or count == 1)):
             levels = 1 if generator.random() < 0.5 else int(generator.integers(2, 4))
-            parts.append((name, Kind.SIGNED if levels == 1 else Kind.SIMPLEX, levels, Role.FEATURE))
+            parts.append((name, Encoding.SIGNED if levels == 1 else Encoding.SIMPLEX, levels, Role.FEATURE))
         if k == owner:
             simplex = generator.random() < 0.7
-            parts.append((name, Kind.SIMPLEX if simplex else Kind.SIGNED, 1 + simplex, Role.LABEL))
+            parts.append((name, Encoding.SIMPLEX if simplex else Encoding.SIGNED, 1 + simplex, Role.LABEL))
     return layout_from(parts)
 
 
@@ -142,6 +142,6 @@ def weighted(layout: Layout, generator: np.random.Generator) -> tuple[list[tuple
     if not full:
         blocks += traces(layout)
     out = [(block, float(generator.choice([1.0, 1.0, 0.3, 2.5, 0.05 + generator.random()]))) for block in blocks]
-    inner = layout.attributes[layout.label].kind is Kind.SIMPLEX and square
+    inner = layout.attributes[layout.label].kind is Encoding.SIMPLEX and square
     rate = max((r for b, r in out if inner and b.owners == (layout.attributes[layout.label].owner,)), default=0.0)
     return out, rate

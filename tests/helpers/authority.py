@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from colonnade.flare.signing import CertificateSigner, PrivateKey
-from colonnade.flare.site import STARTUP
+from colonnade.sites.site import STARTUP
 
 DAY = timedelta(days=1)
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from colonnade.crypto.alignment import frames, ids, oprf, star
-from colonnade.crypto.lattice import product as lattice
+from colonnade.crypto.lattice import party as lattice
 from colonnade.crypto.masks import MaskKeys
 from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness, Stream
@@ -85,7 +85,8 @@ def noting(needles: Needles, kind: str, original: Callable[..., Any], take: Call
 
 def note_alignment(needles: Needles, patch: pytest.MonkeyPatch) -> None:
     """What an alignment keeps to itself: keys of pairs, of functions and of the group, seeds, digests and values."""
-    key, hold, evaluate, hub = frames.Channel.key, oprf.KeyHolder.__init__, oprf.Evaluator.__init__, star.Hub.__init__
+    key, hold, evaluate = frames.Channel.key, oprf.KeyHolder.__init__, oprf.Evaluator.__init__
+    hub = star.HubRole.__init__
 
     def pair_key(self: frames.Channel, purpose: str) -> bytes:
         value = key(self, purpose)
@@ -103,7 +104,7 @@ def note_alignment(needles: Needles, patch: pytest.MonkeyPatch) -> None:
             needles.secret("base seed", seed)
         evaluate(self, zeros, ones, *rest)
 
-    def group(self: star.Hub, *arguments: Any) -> None:
+    def group(self: star.HubRole, *arguments: Any) -> None:
         hub(self, *arguments)
         needles.secret("group key", self.group)
 
@@ -124,7 +125,7 @@ def note_alignment(needles: Needles, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(frames.Channel, "key", pair_key)
     patch.setattr(oprf.KeyHolder, "__init__", holder)
     patch.setattr(oprf.Evaluator, "__init__", evaluator)
-    patch.setattr(star.Hub, "__init__", group)
+    patch.setattr(star.HubRole, "__init__", group)
     patch.setattr(ids, "_digests", digests)
     patch.setattr(oprf, "hashed", values)
 

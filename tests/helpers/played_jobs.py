@@ -16,9 +16,9 @@ from nvflare.apis.shareable import Shareable
 
 from colonnade.flare.job_classes import FitPartyJob, FitServerJob
 from colonnade.flare.process import ParentWatch, write_starter
-from colonnade.flare.site import OUTCOME
 from colonnade.flare.status import StatusFile, look
 from colonnade.flare.topics import COMMAND, FRAME, TOPIC
+from colonnade.sites.site import OUTCOME
 from colonnade.transport.wire import Unreachable
 
 JOB = "0c40d202-3c07-4370-b918-000000000001"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Moments, Role, Trace
+from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Moments, Role, Trace
 
 Floats = NDArray[np.float64]
 
@@ -36,11 +36,11 @@ SIZES = ("small", "middle", "large")
 def layout_with(label: tuple[str, str]) -> Layout:
     return Layout(
         (
-            Attribute("a.colour", "a", Kind.SIMPLEX, tuple(f"colour={c}" for c in COLOURS), drop=0),
-            Attribute("a.height", "a", Kind.SIGNED, ("height",)),
-            Attribute("b.size", "b", Kind.SIMPLEX, tuple(f"size={s}" for s in SIZES), drop=0),
-            Attribute("b.income", "b", Kind.SIGNED, ("income",)),
-            Attribute("b.label", "b", Kind.SIMPLEX, label, Role.LABEL, drop=0),
+            Attribute("a.colour", "a", Encoding.SIMPLEX, tuple(f"colour={c}" for c in COLOURS), drop=0),
+            Attribute("a.height", "a", Encoding.SIGNED, ("height",)),
+            Attribute("b.size", "b", Encoding.SIMPLEX, tuple(f"size={s}" for s in SIZES), drop=0),
+            Attribute("b.income", "b", Encoding.SIGNED, ("income",)),
+            Attribute("b.label", "b", Encoding.SIMPLEX, label, Role.LABEL, drop=0),
         )
     )
 
@@ -71,7 +71,7 @@ def stds(layout: Layout, feature: float, label: float, *, indicators: bool, squa
     std[0, 0] = 0.0
     for i, attribute in enumerate(layout.attributes):
         span = layout.span(i)
-        if attribute.kind is Kind.SIMPLEX:
+        if attribute.kind is Encoding.SIMPLEX:
             halves = attribute.role is Role.LABEL and not indicators
             own = np.full((attribute.size, attribute.size), np.inf if halves else 0.0)
             np.fill_diagonal(own, np.inf)

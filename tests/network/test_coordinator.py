@@ -20,14 +20,14 @@ from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 
 from colonnade.cli import app
 from colonnade.flare import coordinator
-from colonnade.flare.recipes import RELEASE
-from colonnade.flare.site import COORDINATOR, OUTCOME, Site, read_site
 from colonnade.flare.status import look
 from colonnade.flare.topics import COMMAND
 from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.party import PartyRole
+from colonnade.sites.recipes import RELEASE
+from colonnade.sites.site import COORDINATOR, OUTCOME, Site, read_site
 from colonnade.study import Study
 from colonnade.transport.client import Client
 from tests.helpers.played_jobs import JOB, ServerSite

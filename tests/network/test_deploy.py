@@ -34,8 +34,8 @@ from colonnade.flare.provision import (
     SERVER_CLASS,
     Address,
 )
-from colonnade.flare.site import SEED, read_site
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
+from colonnade.sites.site import SEED, read_site
 from colonnade.study import read_study
 from tests.helpers.wires import PARTIES, write_study
 

@@ -16,8 +16,6 @@ from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
 from colonnade.data.table import table_from
 from colonnade.flare.folder_texts import policy_file, site_file
-from colonnade.flare.readiness import clipping, get_ready, try_releases
-from colonnade.flare.site import PARTY, SERVER, Site, read_site
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, SiteError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
@@ -27,6 +25,8 @@ from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.sites.readiness import clipping, get_ready, try_releases
+from colonnade.sites.site import PARTY, SERVER, Site, read_site
 from colonnade.study import read_study
 from colonnade.transport.client import Client
 from colonnade.transport.relay import Relay

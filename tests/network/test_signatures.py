@@ -13,7 +13,7 @@ import pytest
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
 from colonnade.crypto.alignment.party import AlignmentParty
-from colonnade.crypto.lattice.slots import Frames, slots
+from colonnade.crypto.lattice.frames import Frames, parcel_places
 from colonnade.crypto.lattice.words import Planes, width
 from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.product import Words, centred
@@ -453,7 +453,7 @@ class Amplifier:
         if parcel.round != "seal" or self.added:
             return [message]
         spec = self.session.spec
-        slot, sender = slots(1, spec.rows)[0], spec.parties.index("bank")
+        slot, sender = parcel_places(1, spec.rows)[0], spec.parties.index("bank")
         words = Frames(spec).unwrap(0, sender, slot, parcel.payload).words()
         self.added = (1 << (spec.modulus_bits - 3)) // (spec.gain * spec.bound)
         words[0, 0] += np.uint64(self.added * spec.gain)

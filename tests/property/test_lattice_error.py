@@ -14,7 +14,7 @@ from colonnade.crypto.lattice.parameters import TAU, Parameters, error_factor
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
-from colonnade.mechanism.moments import Kind, Law, Layout, Role
+from colonnade.mechanism.moments import Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import Objective, Task, exact_objective, paper_objective
 from colonnade.mechanism.plan import Terms, plan_top_down
 from colonnade.mechanism.sensitivity import sensitivity
@@ -111,7 +111,7 @@ def test_sums_of_a_numeric_label_are_covered(law: Law, label: int) -> None:
 
 def test_half_of_the_factor_is_too_little_for_two_parties() -> None:
     """a², b² and ab at an error of a tenth: 3.1025 is found where 1 + eta would promise 3.1."""
-    layout = layout_from([("A", Kind.SIGNED, 1, Role.FEATURE), ("B", Kind.SIGNED, 1, Role.FEATURE)])
+    layout = layout_from([("A", Encoding.SIGNED, 1, Role.FEATURE), ("B", Encoding.SIGNED, 1, Role.FEATURE)])
     blocks = [(b, 1.0) for b in dissect(Objective(layout, np.array([[1, 1], [2, 2], [1, 2]]), np.ones(3)))]
     factor = planned_factor(layout)
     assert factor == pytest.approx(1 + 2 * TAU / GAIN)
@@ -129,7 +129,7 @@ def test_half_of_the_factor_is_too_little_for_two_parties() -> None:
 
 def test_single_sums_of_two_parties_are_refused() -> None:
     """The premise of the proof: sums of a and of b beside ab move more than the stretched rates cover."""
-    layout = layout_from([("A", Kind.SIGNED, 1, Role.FEATURE), ("B", Kind.SIGNED, 1, Role.FEATURE)])
+    layout = layout_from([("A", Encoding.SIGNED, 1, Role.FEATURE), ("B", Encoding.SIGNED, 1, Role.FEATURE)])
     released = dissect(Objective(layout, np.array([[0, 1], [0, 2], [1, 2]]), np.ones(3)))
     blocks = [(b, 3.0 if b.single else 1.0) for b in released]
     found = Mover(layout, blocks, Law.LAPLACE, None, np.random.default_rng(0)).look(TAU / GAIN, 2)

@@ -11,7 +11,7 @@ from colonnade.data.encode import Coding, code_block, corrected
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.mechanism.dissection import Block, dissect, traces
-from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role
+from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import Task, exact_objective
 from colonnade.mechanism.plan import Terms, _joint, _square_slack
 
@@ -20,8 +20,8 @@ COLUMNS: dict[str, Column] = {f"x{i}": Numeric(-1, 1) for i in range(FEATURES)} 
 
 
 def layout_of(split: bool) -> Layout:
-    features = tuple(Attribute(f"p.x{i}", "p", Kind.SIGNED, (f"x{i}",)) for i in range(FEATURES))
-    kind, names = (Kind.SIMPLEX, ("y-", "y+")) if split else (Kind.SIGNED, ("y",))
+    features = tuple(Attribute(f"p.x{i}", "p", Encoding.SIGNED, (f"x{i}",)) for i in range(FEATURES))
+    kind, names = (Encoding.SIMPLEX, ("y-", "y+")) if split else (Encoding.SIGNED, ("y",))
     return Layout((*features, Attribute("p.y", "p", kind, names, Role.LABEL)))
 
 

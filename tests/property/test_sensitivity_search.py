@@ -13,7 +13,7 @@ import pytest
 
 from colonnade.foundation.errors import PrivacyError
 from colonnade.mechanism.dissection import Block, dissect, parties_of
-from colonnade.mechanism.moments import Kind, Law, Layout, Role
+from colonnade.mechanism.moments import Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import Objective, Task, exact_objective, paper_objective, polynomial
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
 from tests.helpers.adversary import Adversary, layout_from, random_layout, signed_layout, weighted
@@ -164,7 +164,7 @@ def test_l2_of_ordered_and_distinct_pairs(m: int) -> None:
 def test_contingency_tables_move_two_however_many_cells() -> None:
     for levels in (2, 5, 40):
         layout = layout_from(
-            [("A", Kind.SIMPLEX, levels, Role.FEATURE), ("B", Kind.SIMPLEX, levels, Role.LABEL)],
+            [("A", Encoding.SIMPLEX, levels, Role.FEATURE), ("B", Encoding.SIMPLEX, levels, Role.LABEL)],
         )
         table = [(b, 1.0) for b in dissect(exact_objective(layout)) if not b.single]
         assert sensitivity(layout, table, Law.LAPLACE) == pytest.approx(2.0, rel=CLOSE)
@@ -173,7 +173,7 @@ def test_contingency_tables_move_two_however_many_cells() -> None:
 
 def test_the_trap_between_the_corners() -> None:
     """Three numerics with label-split sums: corners {-1, 0, 1} give 10, the truth is 31/3, the bound 10.5."""
-    layout = layout_from([("A", Kind.SIGNED, 1, Role.FEATURE)] * 3 + [("A", Kind.SIMPLEX, 2, Role.LABEL)])
+    layout = layout_from([("A", Encoding.SIGNED, 1, Role.FEATURE)] * 3 + [("A", Encoding.SIMPLEX, 2, Role.LABEL)])
     objective = exact_objective(layout)
     keep = objective.factors[:, 0] > 0
     blocks = [(b, 1.0) for b in dissect(Objective(layout, objective.factors[keep], objective.weights[keep]))]

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from audit.integrity import Study, draw_study, farthest_value, search, try_study
 from colonnade.analysis.solve import solve
-from colonnade.crypto.lattice import parameters as lattice_plan
+from colonnade.crypto.backends import BACKENDS
+from colonnade.crypto.lattice.backend import LATTICE, sizes
 from colonnade.data.table import table_from
-from colonnade.foundation.errors import ProductError, ProtocolError
+from colonnade.foundation.errors import ProductError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.blocks import IntegerNoise
@@ -72,17 +73,16 @@ def test_wide_dense_data_in_default_settings(epsilon: float, delta: float) -> No
 
 def test_the_comparison_finds_words_that_are_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """The defect that was: words sized for products alone."""
-    sizes = lattice_plan.choose_parameters
-
-    def forgetful(*given: Any, own_reach: int = 0, **named: Any) -> lattice_plan.Parameters:
-        return sizes(*given, **named)
-
-    monkeypatch.setattr(precision.lattice, "choose_parameters", forgetful)
-    study = wide_study(6000, 40, 10.0, release="trace")
-    with pytest.raises(ProtocolError, match=r"\(trace\) may reach .* bits cannot hold"):
-        opened(study)
-    monkeypatch.setattr("colonnade.protocol.session_plan.require_room", lambda plan, spec: None)
-    assert farthest_value(study, opened(study))[0] > 100
+    forgetful = replace(LATTICE, name="forgetful", sizes=lambda needs: sizes(replace(needs, own_reach=0)))
+    BACKENDS.add("forgetful", forgetful)
+    try:
+        study = wide_study(6000, 40, 10.0, release="trace", product="forgetful")
+        with pytest.raises(ProductError, match=r"\(trace\) may reach .* bits cannot hold"):
+            opened(study)
+        monkeypatch.setattr("colonnade.protocol.session_plan.require_room", lambda plan, spec, error: None)
+        assert farthest_value(study, opened(study))[0] > 100
+    finally:
+        BACKENDS.remove("forgetful")
 
 
 def test_opened_values_of_random_studies() -> None:
@@ -123,4 +123,4 @@ def test_a_refused_study_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     study = replace(wide_study(30, 2, 1.0))
     assert try_study(study, b"x").refusal == ""
     monkeypatch.setattr(precision, "MOST_ROWS", 29)
-    assert try_study(study, b"x").refusal == "ProtocolError"
+    assert try_study(study, b"x").refusal == "StudyError"

@@ -10,7 +10,7 @@ import pytest
 from colonnade.foundation.errors import ColonnadeError, PrivacyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
-from colonnade.mechanism.moments import Kind, Law
+from colonnade.mechanism.moments import Encoding, Law
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, View
 from colonnade.protocol.session_plan import plan_session
@@ -72,7 +72,7 @@ def test_indicators_alone_need_no_rounding() -> None:
     agreement = agreement_of(2, schema=schema, label="y", task=Task.LOGISTIC)
     session = plan_session(agreement, 100, IDENTITY)
     assert session.grid.bound == 1
-    assert all(a.kind is Kind.SIMPLEX for a in session.plan.layout.attributes)
+    assert all(a.kind is Encoding.SIMPLEX for a in session.plan.layout.attributes)
 
 
 @pytest.mark.parametrize("collusion", [0, 1, 6])

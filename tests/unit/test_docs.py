@@ -19,6 +19,7 @@ from colonnade.analysis import solve as solving
 from colonnade.analysis.plausible import plausible_records
 from colonnade.foundation.schema import column_from
 from colonnade.mechanism.objective import Task
+from colonnade.protocol.messages import Step
 from colonnade.study import PARTY_KEYS, STUDY_KEYS, study_from
 from tests.helpers.releases import make_records, release_of
 
@@ -27,7 +28,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT /
 PEOPLE = 900
 """As many people of the demo stay in its files, so that a block takes a second."""
 SHELLS = ("bash", "sh", "console")
-LANGUAGES = (*SHELLS, "python", "toml", "json", "text")
+LANGUAGES = (*SHELLS, "python", "toml", "json", "text", "mermaid")
 
 _BLOCK = re.compile(r"^```(?P<language>\S*)[^\n]*\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|mailto:|#)(?P<target>[^)#\s]+)")
@@ -152,6 +153,22 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert (document.parent / match["target"]).exists(), f"{name_of(document)} links to {match['target']}"
 
 
+def test_the_index_names_every_page_once() -> None:
+    folder = ROOT / "docs"
+    listed = (folder / "README.md").read_text(encoding="utf-8").partition("## All pages")[2]
+    named = re.findall(r"^\| \[[^]]+\]\(([^)]+)\)", listed, re.MULTILINE)
+    pages = {page.name for page in folder.glob("*.md")} - {"README.md"} | {"decisions/README.md"}
+    assert sorted(named) == sorted(pages)
+
+
+def test_the_glossary_says_each_word_once() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = [word for line in re.findall(r"^- (\*\*[^:]+):", text, re.MULTILINE) for word in line.split(", ")]
+    assert len(words) == len(set(words)) > 60
+    for word in ("release", "block", "coordinate", "guard", "booking", "carrier", "exchange"):
+        assert f"**{word}**" in words
+
+
 _MENTIONED = re.compile(r"(?<![\w/.*{}$-])((?:[\w-]+/|\.\./)*[\w-]+\.(?:md|py))\b(?![\w(])")
 _UNSEEN = re.compile(r"\b[Tt]he design(?:'s|\s+(?:asks|says|wants))\b|\bas (?:first )?designed\b")
 MADE_UP = {
@@ -209,3 +226,12 @@ def test_readme_says_what_the_default_logistic_fit_is(monkeypatch: pytest.Monkey
     moments = release_of(make_records(500, 4, logistic=True), 1e-4, 1e-4, 1, indicators=True)
     solving.solve(moments, Task.LOGISTIC)
     assert used
+
+
+def test_the_protocol_page_is_drawn_from_the_table_that_drives_the_code() -> None:
+    from docs import write_protocol
+
+    page = write_protocol.PAGE.read_text(encoding="utf-8")
+    assert page == write_protocol.drawn(page), "run python docs/write_protocol.py"
+    for message in Step:
+        assert f"| {message.name} |" in page, f"docs/protocol.md must tell of {message.name}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression, regression
-from colonnade.foundation.errors import ColonnadeError, DataError, PrivacyError, SchemaError, StudyError
+from colonnade.consent.ledger import Ledger
+from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression, vertical
+from colonnade.foundation.errors import (
+    ColonnadeError,
+    DataError,
+    LedgerError,
+    PolicyError,
+    PrivacyError,
+    SchemaError,
+    StudyError,
+)
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.release import read_release, write_release
 
@@ -240,14 +250,14 @@ def test_every_fold_and_candidate_is_a_session(monkeypatch: pytest.MonkeyPatch) 
     X = np.random.default_rng(4).uniform(-1, 1, (200, 2))
     y = X @ [0.5, 0.4]
     sessions: list[str] = []
-    run = regression.run_unguarded
+    run = vertical.run_guarded
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         outcome = run(*args, **kwargs)
         sessions.append(outcome.session.digest)
         return outcome
 
-    monkeypatch.setattr(regression, "run_unguarded", counted)
+    monkeypatch.setattr(vertical, "run_guarded", counted)
     model = VerticalLinearRegression(epsilon=1000.0, ridge=0.0)
     assert cross_val_score(model, X, y, cv=4).min() > 0.9
     assert len(set(sessions)) == 4
@@ -483,7 +493,7 @@ def test_wrong_settings_are_named_and_nothing_is_spent(
     def spend(*_: Any, **__: Any) -> None:
         raise AssertionError("a session was opened")
 
-    monkeypatch.setattr(regression, "run_unguarded", spend)
+    monkeypatch.setattr(vertical, "run_guarded", spend)
     frame, rent = _people(30)
     model = _rent(**changed)
     with pytest.raises(error, match=words):
@@ -513,3 +523,43 @@ def test_a_regression_needs_two_classes() -> None:
         VerticalLogisticRegression().fit(X, np.ones(6))
     with pytest.raises(ValueError, match="Only binary"):
         VerticalLogisticRegression().fit(X, [0, 1, 2, 0, 1, 2])
+
+
+POLICY = """
+[policy]
+party = "works"
+partners = ["*"]
+[session]
+epsilon = {session}
+[total]
+epsilon = 5.0
+"""
+
+
+def test_a_policy_and_a_ledger_that_are_named_are_honoured(tmp_path: Path) -> None:
+    X = pd.DataFrame(np.random.default_rng(5).uniform(-1, 1, (300, 2)), columns=["a", "b"])
+    y = X["a"].to_numpy() / 2
+    consent = {"works": {"policy": str(tmp_path / "works.toml"), "ledger": tmp_path / "works.ledger"}}
+    model = VerticalLinearRegression(
+        epsilon=2.0,
+        parties={"works": ["a"], "town": ["b"]},
+        schema=Numeric(-1, 1),
+        label=Numeric(-1, 1),
+        consent=consent,
+    )
+    (tmp_path / "works.toml").write_text(POLICY.format(session=0.5))
+    with pytest.raises(PolicyError, match=r"works refuses: .*epsilon"):
+        model.fit(X, y)
+    ledger = Ledger(tmp_path / "works.ledger")
+    assert not ledger.entries()
+    (tmp_path / "works.toml").write_text(POLICY.format(session=2.0))
+    model.fit(X, y)
+    assert [entry.kind.value for entry in ledger.entries()] == ["booked", "released"]
+    model.fit(X, y)
+    with pytest.raises(LedgerError, match="works refuses"):
+        model.fit(X, y)
+    assert len(ledger.entries()) == 4
+    with pytest.raises(StudyError, match="random_state is for simulations"):
+        model.set_params(random_state=1).fit(X, y)
+    with pytest.raises(StudyError, match="must name a policy and a ledger"):
+        model.set_params(random_state=None, consent={"works": {"ledger": "x"}}).fit(X, y)

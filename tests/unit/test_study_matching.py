@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from colonnade.transport.study_digest import study_digest
 
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.matching import HYBRID, NONE, PSI
+from colonnade.protocol.fit import study_digest
 from colonnade.report.cost import expected_cost
 from colonnade.study import Study, study_from
 

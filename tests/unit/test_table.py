@@ -11,17 +11,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from colonnade.data import reading, table
-from colonnade.data import store as spool
+from colonnade.data import reading, store, table
 from colonnade.data.encode import Coding
-from colonnade.data.table import IntegerColumns, Table, Unread, open_table, read_table, table_from
+from colonnade.data.table import IntegerColumns, Table, UnreadColumns, open_table, read_table, table_from
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.randomness import Stream
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
 from colonnade.foundation.workers import Workers
-from colonnade.mechanism.moments import Attribute, Kind, Layout, Role
-from colonnade.protocol.party import Summed, _gram
+from colonnade.mechanism.moments import Attribute, Encoding, Layout, Role
+from colonnade.protocol.fit import Summed, _gram
 
 ROWS = 9_000
 COLUMNS: dict[str, Column] = {
@@ -33,13 +32,13 @@ COLUMNS: dict[str, Column] = {
 }
 LAYOUT = Layout(
     (
-        Attribute("p.age", "p", Kind.SIGNED, ("age",)),
-        Attribute("q.other", "q", Kind.SIGNED, ("other",)),
-        Attribute("p.binned", "p", Kind.SIMPLEX, ("a", "b", "c")),
-        Attribute("p.job", "p", Kind.SIMPLEX, ("clerk", "smith", "other")),
-        Attribute("p.member", "p", Kind.SIMPLEX, ("no", "yes")),
-        Attribute("p.job=1", "p", Kind.SIGNED, ("smith",)),
-        Attribute("p.pay", "p", Kind.SIMPLEX, ("low", "high"), Role.LABEL),
+        Attribute("p.age", "p", Encoding.SIGNED, ("age",)),
+        Attribute("q.other", "q", Encoding.SIGNED, ("other",)),
+        Attribute("p.binned", "p", Encoding.SIMPLEX, ("a", "b", "c")),
+        Attribute("p.job", "p", Encoding.SIMPLEX, ("clerk", "smith", "other")),
+        Attribute("p.member", "p", Encoding.SIMPLEX, ("no", "yes")),
+        Attribute("p.job=1", "p", Encoding.SIGNED, ("smith",)),
+        Attribute("p.pay", "p", Encoding.SIMPLEX, ("low", "high"), Role.LABEL),
     )
 )
 GRID = Grid(127)
@@ -126,17 +125,17 @@ def test_every_form_of_file_gives_the_same_table(frame: pl.DataFrame, tmp_path: 
 def test_disk_and_workers_change_nothing(frame: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame.write_parquet(tmp_path / "t.parquet", row_group_size=700)
     plain = read_table("p", tmp_path / "t.parquet", COLUMNS)
-    monkeypatch.setattr(spool, "MEMORY", 1000)
-    monkeypatch.setattr(spool.Spool.__init__, "__defaults__", (1000,))
+    monkeypatch.setattr(store, "MEMORY", 1000)
+    monkeypatch.setattr(store.ColumnStore.__init__, "__defaults__", (1000,))
     monkeypatch.setattr(table, "CACHE_BYTES", 1000)
     monkeypatch.setattr(reading, "ROW_BLOCK", 1100)
     with ThreadPoolExecutor(3) as executor:
         workers = Workers(executor, 5)
         stored = read_table("p", tmp_path / "t.parquet", COLUMNS, None, workers)
-        assert all(isinstance(column, spool.StoredColumn) for column in stored.values.values())
+        assert all(isinstance(column, store.DiskColumn) for column in stored.values.values())
         columns = stored.encode(LAYOUT, GRID, COINS, workers)
     assert isinstance(columns, IntegerColumns)
-    assert isinstance(columns.stored, spool.StoredRows)
+    assert isinstance(columns.stored, store.DiskRows)
     assert np.array_equal(columns.rows(0, ROWS), integers(plain))
     assert np.array_equal(columns.rows(1090, 2250), naive(frame)[1090:2250])
     order = np.random.default_rng(1).permutation(ROWS)[:4000]
@@ -147,7 +146,7 @@ def test_disk_and_workers_change_nothing(frame: pl.DataFrame, tmp_path: Path, mo
 def test_a_table_in_the_files_order_is_coded_as_it_is_read(frame: pl.DataFrame, tmp_path: Path, kind: str) -> None:
     folder = write_parts(frame, tmp_path / "parts", kind)
     opened, read = open_table("p", folder, COLUMNS), read_table("p", folder, COLUMNS)
-    assert isinstance(opened.values, Unread) is (kind == "parquet")
+    assert isinstance(opened.values, UnreadColumns) is (kind == "parquet")
     assert opened.rows == ROWS
     with ThreadPoolExecutor(2) as executor:
         assert np.array_equal(integers(opened, Workers(executor, 3)), naive(frame))
@@ -206,7 +205,7 @@ def test_a_norm_is_kept_in_every_record() -> None:
     draw = np.random.default_rng(2)
     own = {f"x{k}": Numeric(-1, 1) for k in range(5)}
     frame = pl.DataFrame({name: draw.uniform(-1, 1, 3000) for name in own})
-    layout = Layout(tuple(Attribute(f"p.{n}", "p", Kind.SIGNED, (n,)) for n in own), (("p", 1.0),))
+    layout = Layout(tuple(Attribute(f"p.{n}", "p", Encoding.SIGNED, (n,)) for n in own), (("p", 1.0),))
     rows = table_from("p", frame, own).encode(layout, GRID, COINS).rows(0, 3000).astype(np.int64)
     assert (np.square(rows).sum(axis=1) <= (rounded_norm(1.0, 5, 127) * 127) ** 2).all()
     lengths = np.linalg.norm(frame.to_numpy(), axis=1, keepdims=True)
@@ -228,7 +227,7 @@ def test_coins_depend_on_the_row_alone(frame: pl.DataFrame) -> None:
 def test_bounds_of_any_size_reach_the_grid() -> None:
     for low, high in ((0.0, 5e-324), (-8e307, 8e307), (-3.0, 1e-9), (0.0, 1e-310)):
         frame = pl.DataFrame({"x": [low, high, low / 2 + high / 2, float("inf"), float("-inf")]})
-        layout = Layout((Attribute("p.x", "p", Kind.SIGNED, ("x",)),))
+        layout = Layout((Attribute("p.x", "p", Encoding.SIGNED, ("x",)),))
         found = table_from("p", frame, {"x": Numeric(low, high)}).encode(layout, GRID, COINS).rows(0, 5).ravel()
         assert found[[0, 1, 3, 4]].tolist() == [-127, 127, 127, -127]
     # Between these bounds a float64 has no middle: what is rounded must stay on the grid all the same.
@@ -306,13 +305,20 @@ def test_dates_are_no_numbers(tmp_path: Path) -> None:
 def test_many_columns_share_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table on disk has one file, however many columns it has: a process may open few files."""
     opened = []
-    monkeypatch.setattr(spool.Spool.__init__, "__defaults__", (1000,))
-    make = spool.tempfile.TemporaryFile
-    monkeypatch.setattr(spool.tempfile, "TemporaryFile", lambda **k: opened.append(1) or make(**k))
+    monkeypatch.setattr(store.ColumnStore.__init__, "__defaults__", (1000,))
+    make = store.tempfile.TemporaryFile
+    monkeypatch.setattr(store.tempfile, "TemporaryFile", lambda **k: opened.append(1) or make(**k))
     own: dict[str, Column] = {f"x{k}": Numeric(0, 1) for k in range(50)}
     pl.DataFrame({name: np.linspace(0, 1, 5000) for name in own}).write_parquet(tmp_path / "t.parquet")
     read = read_table("p", tmp_path / "t.parquet", own)
     assert sum(opened) == 1
-    assert all(isinstance(column, spool.StoredColumn) for column in read.values.values())
+    assert all(isinstance(column, store.DiskColumn) for column in read.values.values())
     read.take(np.arange(100))
     assert sum(opened) == 2
+
+
+@pytest.mark.parametrize("ids", ["id", ["a", "b"], ["a", "b", "c", "d"]], ids=str)
+def test_there_is_one_id_for_each_record(ids: str | list[str]) -> None:
+    frame = pl.DataFrame({"x": [0.1, 0.2, 0.3]})
+    with pytest.raises(DataError, match="works: there must be one id for each of 3 records, got"):
+        table_from("works", frame, {"x": Numeric(0, 1)}, ids)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.analysis.denoise import Estimate
-from colonnade.mechanism.moments import Floats, Kind, Layout, Moments
+from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def noisy_covariance(moments: Moments, raw: Estimate, columns: Sequence[Contrast
     layout, n = moments.layout, moments.n
     owners = list(dict.fromkeys(c.attribute for c in columns))
     member = np.array([owners.index(c.attribute) for c in columns], dtype=np.int64)
-    simplex = np.array([layout.attributes[c.attribute].kind is Kind.SIMPLEX for c in columns])
+    simplex = np.array([layout.attributes[c.attribute].kind is Encoding.SIMPLEX for c in columns])
     marks = _marks(layout, columns)
     sizes = np.array([layout.attributes[c.attribute].size for c in columns], dtype=np.float64)
     plain = np.where(simplex, marks.sum(axis=0) / sizes, 0.0)
@@ -153,7 +153,7 @@ def _interaction(moments: Moments, raw: Estimate, owners: Sequence[int], marks: 
     layout = moments.layout
     centred = marks.copy()
     for i in owners:
-        if layout.attributes[i].kind is Kind.SIMPLEX:
+        if layout.attributes[i].kind is Encoding.SIMPLEX:
             centred[layout.span(i)] -= np.where(
                 marks[layout.span(i)].any(axis=0), marks[layout.span(i)].mean(axis=0), 0
             )

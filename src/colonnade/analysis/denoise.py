@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from colonnade.analysis.shrinkage import Deviations, Shrunk, bounded_mean, onto_simplex, shrink
 from colonnade.analysis.spectra import eigen
-from colonnade.mechanism.moments import Floats, Kind, Layout, Moments, Role
+from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments, Role
 
 FITTING_STEPS = 30
 
@@ -96,7 +96,7 @@ def complete(moments: Moments) -> Estimate:
 def holds_indicators(moments: Moments, attribute: int) -> bool:
     """Whether an attribute's coordinates are 0 or 1: the product of any two is known to be 0."""
     span = moments.layout.span(attribute)
-    if moments.layout.attributes[attribute].kind is not Kind.SIMPLEX:
+    if moments.layout.attributes[attribute].kind is not Encoding.SIMPLEX:
         return False
     inside = ~np.eye(span.stop - span.start, dtype=bool)
     return bool(np.all(moments.std[span, span][inside] == 0) and np.all(moments.value[span, span][inside] == 0))
@@ -105,21 +105,21 @@ def holds_indicators(moments: Moments, attribute: int) -> bool:
 def _margins(work: _Work) -> None:
     moments, layout, n = work.moments, work.moments.layout, work.moments.n
     work.value[0, 0], work.std[0, 0] = n, 0.0
-    simplexes = [j for j, other in enumerate(layout.attributes) if other.kind is Kind.SIMPLEX]
+    simplexes = [j for j, other in enumerate(layout.attributes) if other.kind is Encoding.SIMPLEX]
     for i, attribute in enumerate(layout.attributes):
         span = layout.span(i)
         copies = _copies(moments, i, simplexes)
         if not copies:
-            guess = n / attribute.size if attribute.kind is Kind.SIMPLEX else 0.0
+            guess = n / attribute.size if attribute.kind is Encoding.SIMPLEX else 0.0
             work.put(slice(0, 1), span, np.full((1, attribute.size), guess), np.full((1, attribute.size), np.inf))
             continue
         values, variances = (np.array(part) for part in zip(*copies, strict=True))
         variance = 1.0 / (1.0 / variances).sum(axis=0)
         mean = variance * (values / variances).sum(axis=0)
-        if attribute.kind is Kind.SIMPLEX and attribute.size == 2:
+        if attribute.kind is Encoding.SIMPLEX and attribute.size == 2:
             upper = bounded_mean(0.5 * (n + mean[1] - mean[0]), float(np.sqrt(0.25 * variance.sum())), 0.0, n)
             mean = np.array([n - upper, upper])
-        elif attribute.kind is Kind.SIMPLEX:
+        elif attribute.kind is Encoding.SIMPLEX:
             mean = onto_simplex(mean + (n - mean.sum()) / attribute.size, n)
         else:
             mean = np.clip(mean, -n, n)
@@ -156,7 +156,7 @@ def _own_blocks(work: _Work) -> None:
     for i, attribute in enumerate(layout.attributes):
         span = layout.span(i)
         margin, margin_std = work.value[0, span], work.std[0, span]
-        if attribute.kind is Kind.SIGNED:
+        if attribute.kind is Encoding.SIGNED:
             at = span.start
             std = float(moments.std[at, at])
             low = float(margin[0] ** 2 / n) if np.isfinite(margin_std[0]) else 0.0
@@ -218,7 +218,7 @@ def _label_blocks(work: _Work) -> None:
             _independent(work, rows, columns)
             continue
         table = _recompose(work, label, i)
-        if layout.attributes[label].kind is Kind.SIMPLEX and attribute.kind is Kind.SIMPLEX:
+        if layout.attributes[label].kind is Encoding.SIMPLEX and attribute.kind is Encoding.SIMPLEX:
             table = _fit_margins(table, work.value[0, rows], work.value[0, columns])
         else:
             table = _in_range(work, label, i, table)
@@ -231,7 +231,7 @@ def _through_label(work: _Work) -> None:
     layout, moments, n = work.moments.layout, work.moments, work.moments.n
     at = layout.span(layout.label).stop - 1
     variances = _variances(work)
-    if layout.attributes[layout.label].kind is Kind.SIMPLEX:
+    if layout.attributes[layout.label].kind is Encoding.SIMPLEX:
         share = work.value[0, at] / n
         factor, spread = share**2 + (1 - share) ** 2, n * share * (1 - share)
     else:
@@ -306,7 +306,7 @@ def _put_shrunk(work: _Work, i: int, j: int, shrunk: Shrunk) -> None:
     layout = work.moments.layout
     rows, columns = layout.span(i), layout.span(j)
     table = _base(work, rows, columns) + shrunk.value
-    if layout.attributes[i].kind is Kind.SIMPLEX and layout.attributes[j].kind is Kind.SIMPLEX:
+    if layout.attributes[i].kind is Encoding.SIMPLEX and layout.attributes[j].kind is Encoding.SIMPLEX:
         table = _fit_margins(table, work.value[0, rows], work.value[0, columns])
     else:
         table = _in_range(work, i, j, table)
@@ -316,7 +316,7 @@ def _put_shrunk(work: _Work, i: int, j: int, shrunk: Shrunk) -> None:
 def _freedom(layout: Layout, i: int) -> float:
     """Share of free deviations along one side of a table."""
     attribute = layout.attributes[i]
-    return 1.0 - 1.0 / attribute.size if attribute.kind is Kind.SIMPLEX else 1.0
+    return 1.0 - 1.0 / attribute.size if attribute.kind is Encoding.SIMPLEX else 1.0
 
 
 def _independent(work: _Work, rows: slice, columns: slice) -> None:
@@ -331,7 +331,7 @@ def _recompose(work: _Work, i: int, j: int) -> Floats:
     rows, columns = layout.span(i), layout.span(j)
     table = work.moments.value[rows, columns].copy()
     down, across = work.value[0, rows], work.value[0, columns]
-    first, second = layout.attributes[i].kind is Kind.SIMPLEX, layout.attributes[j].kind is Kind.SIMPLEX
+    first, second = layout.attributes[i].kind is Encoding.SIMPLEX, layout.attributes[j].kind is Encoding.SIMPLEX
     if first and np.all(np.isfinite(work.std[0, columns])):
         table += (across - table.sum(axis=0)) / down.size
     if second and np.all(np.isfinite(work.std[0, rows])):
@@ -345,9 +345,9 @@ def _in_range(work: _Work, i: int, j: int, table: Floats) -> Floats:
     """Sums over a level stay within its count; sums of products within what their squares allow."""
     layout = work.moments.layout
     rows, columns = layout.span(i), layout.span(j)
-    if layout.attributes[i].kind is Kind.SIMPLEX:
+    if layout.attributes[i].kind is Encoding.SIMPLEX:
         reach = work.value[0, rows][:, None] * np.ones((1, table.shape[1]))
-    elif layout.attributes[j].kind is Kind.SIMPLEX:
+    elif layout.attributes[j].kind is Encoding.SIMPLEX:
         reach = np.ones((table.shape[0], 1)) * work.value[0, columns]
     else:
         squares = np.diag(work.value)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, ndtri
-from scipy.stats import poisson
+from scipy.special import gammaincinv, ndtri, pdtr
 
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
@@ -61,5 +60,5 @@ def counts(randomness: Randomness, means: Floats, draws: int) -> Floats:
     out[:, large] = np.rint(means[large] + np.sqrt(means[large]) * z + (z * z - 1.0) / 6.0)
     reach = np.arange(int(EXACT_COUNTS + 12.0 * np.sqrt(EXACT_COUNTS)))
     for k in np.flatnonzero(~large & (means > 0)):
-        out[:, k] = np.searchsorted(poisson.cdf(reach, means[k]), levels[:, k])
+        out[:, k] = np.searchsorted(pdtr(reach, means[k]), levels[:, k])
     return out

@@ -10,7 +10,7 @@ import numpy as np
 from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.posterior import NoisyEquations, ridge_weights
 from colonnade.foundation.errors import ReleaseError, StudyError
-from colonnade.mechanism.moments import Floats, Kind, Layout, Moments, Role
+from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 
 
@@ -30,7 +30,7 @@ def target_of(layout: Layout, task: Task, label: str | None) -> Target:
     if label is None or _matches(layout.attributes[layout.label].name, label):
         at, attribute = layout.label, layout.attributes[layout.label]
         last = layout.span(at).stop - 1
-        if attribute.kind is Kind.SIGNED:
+        if attribute.kind is Encoding.SIGNED:
             # The paper's logistic label stands as 1 - 2y.
             scale, shift = (1.0, 0.0) if task is Task.LINEAR else (-0.5, 0.5)
             return Target(attribute.name, at, last, scale, shift)
@@ -38,13 +38,13 @@ def target_of(layout: Layout, task: Task, label: str | None) -> Target:
         return Target(attribute.name, at, last, scale, shift)
     for at, attribute in enumerate(layout.attributes):
         span = layout.span(at)
-        if _matches(attribute.name, label) and (attribute.kind is Kind.SIGNED or attribute.size == 2):
+        if _matches(attribute.name, label) and (attribute.kind is Encoding.SIGNED or attribute.size == 2):
             coordinate = span.stop - 1
         elif label in attribute.coordinates:
             coordinate = span.start + attribute.coordinates.index(label)
         else:
             continue
-        if attribute.kind is Kind.SIGNED and task is Task.LOGISTIC:
+        if attribute.kind is Encoding.SIGNED and task is Task.LOGISTIC:
             raise StudyError(f"the label of a logistic regression must be a level, got numeric column {label}")
         return Target(label, at, coordinate, 1.0, 0.0)
     raise StudyError(f"the label must be a numeric column or a level that was released, got label={label!r}")
@@ -102,7 +102,7 @@ def equations(
         raise ReleaseError(f"a label needs its products with every feature, which the release lacks for {missing}")
     mean = float(np.clip(estimate.margin[at] / n, 0.0, 1.0))
     # Split sums: a covariance with one half weighs both noisy halves, by 1-mean and by mean.
-    split = moments.layout.attributes[target.attribute].kind is Kind.SIMPLEX and centred
+    split = moments.layout.attributes[target.attribute].kind is Encoding.SIMPLEX and centred
     factor = mean**2 + (1 - mean) ** 2 if split else 1.0
     right = second[list(columns), at]
     layout = moments.layout
@@ -147,7 +147,7 @@ def _ceilings(estimate: Estimate, columns: Sequence[int], variance: float, split
     layout = estimate.layout
     margins = estimate.margin[list(columns)] / estimate.n
     squares = np.maximum(np.diag(estimate.value)[list(columns)] / estimate.n - margins**2, 0.0)
-    simplex = np.array([layout.attributes[i].kind is Kind.SIMPLEX for i in layout.attribute_of[list(columns)]])
+    simplex = np.array([layout.attributes[i].kind is Encoding.SIMPLEX for i in layout.attribute_of[list(columns)]])
     result: Floats = variance * np.where(simplex & split, np.minimum(margins**2, squares), squares)
     return result
 

@@ -19,7 +19,7 @@ from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.equations import Target
 from colonnade.analysis.plausible import even_points
 from colonnade.analysis.posterior import NoisyEquations
-from colonnade.mechanism.moments import Floats, Kind, Moments
+from colonnade.mechanism.moments import Encoding, Floats, Moments
 
 Refit = Callable[[Floats], Floats]
 """From a right-hand side c to the weights that the same method gives."""
@@ -96,7 +96,7 @@ def _raw(moments: Moments, estimate: Estimate, columns: Sequence[int]) -> tuple[
     grid, at, n = np.ix_(columns, columns), list(columns), moments.n
     layout = moments.layout
     inside = layout.attribute_of[at]
-    simplex = np.array([layout.attributes[i].kind is Kind.SIMPLEX for i in inside])
+    simplex = np.array([layout.attributes[i].kind is Encoding.SIMPLEX for i in inside])
     # Within one attribute of levels nothing is released but counts, which are clean already.
     own = (inside[:, None] == inside) & simplex[:, None]
     std = np.where(own, np.where(np.eye(len(at), dtype=bool), estimate.std[0, at], 0.0), moments.std[grid])

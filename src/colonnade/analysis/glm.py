@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
 from colonnade.mechanism.moments import Floats
@@ -59,6 +58,8 @@ def fit_moments(
     records: Floats, weights: Floats, moments: Floats, means: Floats, law: LogPartition, penalty: Penalty
 ) -> tuple[Floats, Floats]:
     """Weights (features x outputs) and intercepts; `moments` are means of y x, `means` those of y."""
+    from scipy.optimize import minimize  # takes long to import, and few commands need it
+
     features, outputs = moments.shape
     sparse = bool(penalty.absolute.any())
     absolute, squared = penalty.absolute[:, None], penalty.squared[:, None]

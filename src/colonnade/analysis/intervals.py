@@ -22,7 +22,7 @@ from colonnade.analysis.equations import Target, chosen_attributes, coordinates_
 from colonnade.analysis.inversion import Ends, Equations, all_ends, linear_ends
 from colonnade.analysis.reduction import MOST, choose_columns, drowned_directions, whole_columns
 from colonnade.foundation.errors import StudyError
-from colonnade.mechanism.moments import Floats, Kind, Law, Layout, Moments
+from colonnade.mechanism.moments import Encoding, Floats, Law, Layout, Moments
 from colonnade.mechanism.objective import Task
 
 LIMITS = (4.5, 11.5)
@@ -184,7 +184,7 @@ def _lacking(
         return "the release does not hold the label as a class"
     for a, i in enumerate((*chosen, target.attribute)):
         own = moments.std[layout.starts[i], layout.starts[i]]
-        if layout.attributes[i].kind is Kind.SIGNED and i != target.attribute and not np.isfinite(own):
+        if layout.attributes[i].kind is Encoding.SIGNED and i != target.attribute and not np.isfinite(own):
             return f"the release lacks the square of {_plain(layout, i)}"
         for j in (*chosen, target.attribute)[:a]:
             if not np.all(np.isfinite(moments.std[layout.span(i), layout.span(j)])):
@@ -198,7 +198,7 @@ def _target_variance(moments: Moments, raw: Estimate, target: Target, covariance
     if holds_indicators(moments, target.attribute):
         return float(covariance.matrix[-1, -1])
     mean = float(np.clip(raw.margin[at] / moments.n, -1.0, 1.0))
-    largest = mean * (1.0 - mean) if attribute.kind is Kind.SIMPLEX else 1.0 - mean**2
+    largest = mean * (1.0 - mean) if attribute.kind is Encoding.SIMPLEX else 1.0 - mean**2
     known = _square(moments, raw, target)
     return largest if known is None else float(np.clip(known / moments.n - mean**2, 1e-3 * largest, largest))
 
@@ -274,7 +274,7 @@ def _named(
 ) -> tuple[str, str, tuple[str, ...], tuple[str, ...], str]:
     """A coefficient's name, its column, its levels and its base, and the base in words."""
     attribute, plain = layout.attributes[column.attribute], _plain(layout, column.attribute)
-    if attribute.kind is Kind.SIGNED:
+    if attribute.kind is Encoding.SIGNED:
         return attribute.coordinates[0], plain, (), (), ""
     levels = tuple(attribute.coordinates[k] for k in column.levels)
     used = {k for c in beside for k in c.levels}

@@ -21,8 +21,8 @@ from colonnade.analysis.solve import Model
 from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.schema import Numeric
-from colonnade.mechanism.moments import Floats, Kind
+from colonnade.foundation.schema import Column
+from colonnade.mechanism.moments import Encoding, Floats
 
 TASKS = ("linear", "logistic", "multinomial", "poisson")
 PENALTIES = ("ridge", "lasso", "elastic-net")
@@ -154,15 +154,16 @@ class _Label:
                 raise StudyError(f"the label of a logistic regression must be binary or a level, got column {text}")
             pick = names.index(text) if level is not None else 1
             return cls(text, i, bernoulli, np.eye(attribute.size)[:, [pick]], 0.0)
-        if not isinstance(column, Numeric):
+        if column.bounds is None:
             raise StudyError(f"a {task} model needs a numeric column as label, got {text}")
+        low, high = column.bounds
         matrix, shift = _number(released, i, column)
         if task == "poisson":
-            if column.low < 0:
-                raise StudyError(f"a Poisson model needs counts from 0 up, got column {text} with low={column.low:g}")
+            if low < 0:
+                raise StudyError(f"a Poisson model needs counts from 0 up, got column {text} with low={low:g}")
             return cls(text, i, poisson, matrix, shift)
-        half = 0.5 * (column.high - column.low)
-        return cls(text, i, gaussian, matrix / half, (shift - 0.5 * (column.low + column.high)) / half)
+        half = 0.5 * (high - low)
+        return cls(text, i, gaussian, matrix / half, (shift - 0.5 * (low + high)) / half)
 
     def products(self, tables: Tables, sums: Floats) -> Floats:
         """Means of y x from means of all coordinates times x; the constant's stands in column 0."""
@@ -179,15 +180,15 @@ class _Label:
         return spread
 
 
-def _number(released: Released, i: int, column: Numeric) -> tuple[Floats, float]:
+def _number(released: Released, i: int, column: Column) -> tuple[Floats, float]:
     """How a numeric column's coordinates become its number in its own units."""
-    span, width = released.layout.span(i), column.high - column.low
+    span, (low, high) = released.layout.span(i), column.require_bounds()
     if i in released.tabular:
         margin = np.maximum(Tables.of(released).estimate.value[0, span], 0.0)
         return bin_means(column, margin / margin.sum())[:, None], 0.0
     if span.stop - span.start == 2:
-        return np.array([[0.0], [width]]), column.low
-    return np.array([[0.5 * width]]), 0.5 * (column.low + column.high)
+        return np.array([[0.0], [high - low]]), low
+    return np.array([[0.5 * (high - low)]]), 0.5 * (low + high)
 
 
 def _chosen(released: Released, question: Question, label: int, given: Mapping[int, int]) -> list[int]:
@@ -208,7 +209,7 @@ def _coordinates(released: Released, chosen: Sequence[int]) -> list[int]:
     layout, out = released.layout, []
     for i in chosen:
         attribute = layout.attributes[i]
-        drop = attribute.drop if attribute.drop is not None else (0 if attribute.kind is Kind.SIMPLEX else None)
+        drop = attribute.drop if attribute.drop is not None else (0 if attribute.kind is Encoding.SIMPLEX else None)
         out += [layout.starts[i] + j for j in range(attribute.size) if j != drop]
     return out
 

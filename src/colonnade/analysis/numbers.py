@@ -11,21 +11,23 @@ from colonnade.analysis.plausible import draw_signed
 from colonnade.analysis.tables import Tables
 from colonnade.analysis.walk import Levels
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Numeric
+from colonnade.foundation.schema import Column, Storage
 from colonnade.mechanism.moments import Floats
 
 RIDGE = 1e-6
 PIECES = 64
+Drawn = Sequence[str] | Floats
+"""A column of drawn records, as a file has it."""
 
 
-def is_whole(column: Numeric) -> bool:
+def is_whole(column: Column) -> bool:
     """Whether bounds and cuts are whole numbers, and so, it is assumed, the values."""
-    return all(float(v).is_integer() for v in (column.low, column.high, *column.bins))
+    return all(float(v).is_integer() for v in column.edges or column.require_bounds())
 
 
-def within_bins(column: Numeric, shares: Floats, codes: Levels, draws: Floats) -> Floats:
+def within_bins(column: Column, shares: Floats, codes: Levels, draws: Floats) -> Floats:
     """A number inside each record's bin, by a density that rises or falls towards the neighbouring bins."""
-    edges = np.array([column.low, *column.bins, column.high], dtype=np.float64)
+    edges = np.array(column.edges, dtype=np.float64)
     whole = is_whole(column)
     if whole:
         # The last bin holds its upper end, the others do not.
@@ -38,16 +40,14 @@ def within_bins(column: Numeric, shares: Floats, codes: Levels, draws: Floats) -
         out[at] = edges[k] + width[k] * _tilted(draws[at], _tilt(height, width, k))
     if whole:
         out = np.floor(np.minimum(out, np.nextafter(edges[codes + 1], -np.inf)))
-    numbers: Floats = np.clip(out, column.low, column.high)
+    numbers: Floats = np.clip(out, *column.require_bounds())
     return numbers
 
 
-def bin_means(column: Numeric, shares: Floats) -> Floats:
+def bin_means(column: Column, shares: Floats) -> Floats:
     """The mean number in each bin, under the same density."""
     points = (np.arange(PIECES) + 0.5) / PIECES
-    return np.array(
-        [within_bins(column, shares, np.full(PIECES, k), points).mean() for k in range(len(column.bins) + 1)]
-    )
+    return np.array([within_bins(column, shares, np.full(PIECES, k), points).mean() for k in range(len(shares))])
 
 
 def _tilt(height: Floats, width: Floats, k: int) -> float:
@@ -104,18 +104,20 @@ def fill_numbers(tables: Tables, columns: Sequence[int], records: Floats, random
         known.append(at)
 
 
-def draw_numbers(tables: Tables, columns: Sequence[int], levels: Levels, randomness: Randomness) -> dict[int, Floats]:
+def draw_numbers(tables: Tables, columns: Sequence[int], levels: Levels, randomness: Randomness) -> dict[int, Drawn]:
     """The numbers that were not cut at bins, in their own units."""
     released = tables.released
     records = encode_levels(tables, columns, levels)
     fill_numbers(tables, columns, records, randomness)
-    out: dict[int, Floats] = {}
+    out: dict[int, Drawn] = {}
     for i in released.numbers:
         span, column = released.layout.span(i), released.columns[i]
-        assert isinstance(column, Numeric)
         signed = records[:, span.stop - 1]
         if span.stop - span.start == 2:
             signed = 2.0 * signed - 1.0
-        value = column.low + 0.5 * (np.clip(signed, -1.0, 1.0) + 1.0) * (column.high - column.low)
-        out[i] = np.rint(value) if is_whole(column) else value
+        value = column.unsigned(signed)
+        if column.storage is Storage.LEVELS:
+            out[i] = [column.all_levels[int(k)] for k in np.rint(value)]
+        else:
+            out[i] = np.rint(value) if is_whole(column) else value
     return out

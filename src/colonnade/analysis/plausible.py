@@ -14,10 +14,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
-from scipy.stats.qmc import Sobol
 
 from colonnade.analysis.denoise import Estimate
-from colonnade.mechanism.moments import Floats, Kind
+from colonnade.analysis.sobol import sobol_points
+from colonnade.mechanism.moments import Encoding, Floats
 
 Levels = NDArray[np.int64]
 
@@ -40,7 +40,7 @@ def plausible_records(
     records[:, 0] = 1.0
     weights = np.full(count, 1.0 / count)
     levels: dict[int, Levels] = {}
-    order = sorted(attributes, key=lambda i: (layout.attributes[i].kind is Kind.SIGNED, -layout.attributes[i].size))
+    order = sorted(attributes, key=lambda i: (layout.attributes[i].kind is Encoding.SIGNED, -layout.attributes[i].size))
     if first is not None:
         order = [first, *(i for i in order if i != first)]
     uniform = even_points(count, len(order))
@@ -48,7 +48,7 @@ def plausible_records(
     lower = _factor(estimate, free)
     means = estimate.margin / n
     shocks = np.zeros((count, len(free)))
-    simplexes = sum(layout.attributes[i].kind is Kind.SIMPLEX for i in order)
+    simplexes = sum(layout.attributes[i].kind is Encoding.SIMPLEX for i in order)
     visits = max(count * simplexes * (simplexes - 1) // 2, 1)
     sweeps = min(SWEEPS, FITTING_COST // visits)
     done = 0
@@ -57,7 +57,7 @@ def plausible_records(
         here = slice(done, done + len(own))
         mean = means[own] + shocks[:, :done] @ lower[here, :done].T
         span = layout.span(i)
-        if layout.attributes[i].kind is Kind.SIMPLEX:
+        if layout.attributes[i].kind is Encoding.SIMPLEX:
             chosen = _draw_levels(mean, uniform[:, column])
             records[np.arange(count), span.start + chosen] = 1.0
             for _ in range(sweeps):
@@ -86,7 +86,7 @@ def with_target(estimate: Estimate, columns: Sequence[int], coordinate: int, cov
 def _free(estimate: Estimate, attribute: int) -> list[int]:
     """Coordinates that determine the attribute: the last level of a simplex follows from the others."""
     span = estimate.layout.span(attribute)
-    last = span.stop - (estimate.layout.attributes[attribute].kind is Kind.SIMPLEX)
+    last = span.stop - (estimate.layout.attributes[attribute].kind is Encoding.SIMPLEX)
     return list(range(span.start, last))
 
 
@@ -139,6 +139,5 @@ def _fitted(
 
 
 def even_points(rows: int, columns: int) -> Floats:
-    """Points that fill the unit cube evenly (Sobol' 1967), without a random draw."""
-    points: Floats = Sobol(columns, scramble=False).random_base2(int(np.ceil(np.log2(rows))))[:rows]
-    return np.clip(points + 0.5 / rows, 0.0, 1.0 - 1e-12)
+    """Points in the middle of the cells that a sequence of Sobol' (1967) fills, without a random draw."""
+    return np.clip(sobol_points(rows, columns) + 0.5 / rows, 0.0, 1.0 - 1e-12)

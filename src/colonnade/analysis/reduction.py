@@ -15,7 +15,7 @@ import numpy as np
 
 from colonnade.analysis.contrasts import Contrast, NoisyCovariance, noisy_covariance
 from colonnade.analysis.denoise import Estimate
-from colonnade.mechanism.moments import Floats, Kind, Layout, Moments
+from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments
 
 AGAIN = 0.5
 """What a further split of an attribute counts against the first one of another."""
@@ -100,7 +100,7 @@ def columns_of(layout: Layout, splits: Sequence[Contrast]) -> tuple[Contrast, ..
 def groups_of(layout: Layout, i: int, splits: Sequence[Contrast]) -> list[tuple[int, ...]]:
     """An attribute's levels in groups, the base's first: the one with the declared base, or the last."""
     attribute = layout.attributes[i]
-    if attribute.kind is Kind.SIGNED:
+    if attribute.kind is Encoding.SIGNED:
         return [(), (0,)]
     if attribute.ordered:
         cuts = [0, *sorted(len(s.levels) for s in splits), attribute.size]
@@ -115,7 +115,7 @@ def groups_of(layout: Layout, i: int, splits: Sequence[Contrast]) -> list[tuple[
 def _splits(layout: Layout, i: int) -> list[Contrast]:
     """Every way to split an attribute: a number, a level from the rest, or the bins below a cut from those above."""
     attribute = layout.attributes[i]
-    if attribute.kind is Kind.SIMPLEX and attribute.ordered:
+    if attribute.kind is Encoding.SIMPLEX and attribute.ordered:
         return [Contrast(i, tuple(range(k))) for k in range(1, attribute.size)]
     return [Contrast(i, (k,)) for k in range(attribute.size)]
 
@@ -126,14 +126,14 @@ def whole_columns(layout: Layout, attributes: Sequence[int]) -> tuple[Contrast, 
     for i in attributes:
         drop = layout.attributes[i].drop
         own = _splits(layout, i)
-        full = layout.attributes[i].kind is Kind.SIGNED or layout.attributes[i].ordered
+        full = layout.attributes[i].kind is Encoding.SIGNED or layout.attributes[i].ordered
         out += own if full else [s for s in own if s.levels != (drop or 0,)]
     return columns_of(layout, out)
 
 
 def _most_splits(layout: Layout, i: int) -> int:
     attribute = layout.attributes[i]
-    return attribute.size - (attribute.kind is Kind.SIMPLEX)
+    return attribute.size - (attribute.kind is Encoding.SIMPLEX)
 
 
 def _own_variances(matrix: Floats, chosen: Sequence[int]) -> Floats:

@@ -10,7 +10,7 @@ import numpy as np
 
 from colonnade.analysis.denoise import holds_indicators
 from colonnade.foundation.errors import ReleaseError, StudyError
-from colonnade.foundation.schema import Column, Numeric, Schema
+from colonnade.foundation.schema import Column, Schema, Storage
 from colonnade.mechanism.moments import Law, Layout, Moments
 from colonnade.mechanism.release import Release
 
@@ -116,7 +116,7 @@ class Released:
             raise StudyError(f'a condition is written as "column=level", got {text!r}')
         i = self.find_table(name.strip())
         column = self.columns[i]
-        if isinstance(column, Numeric):
+        if column.storage is Storage.NUMBERS:
             try:
                 return i, int(column.codes(np.array([float(level)]))[0])
             except ValueError:

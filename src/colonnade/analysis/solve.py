@@ -25,7 +25,7 @@ from colonnade.analysis.plausible import plausible_records, with_target
 from colonnade.analysis.posterior import Fit, NoisyEquations, equivalent_ridge, posterior, ridge_weights, widened
 from colonnade.analysis.shrinkage import bounded_mean
 from colonnade.foundation.errors import StudyError
-from colonnade.mechanism.moments import Floats, Kind, Layout, Moments
+from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments
 from colonnade.mechanism.objective import Task
 
 METHODS = ("default", "zhang", "raw")
@@ -202,7 +202,7 @@ def _uncentred(
 
 def _largest_variance(estimate: Estimate, target: Target, centred: bool) -> float:
     """Of a coordinate in [0, 1] by its mean; of a signed one 1."""
-    if estimate.layout.attributes[target.attribute].kind is Kind.SIGNED or not centred:
+    if estimate.layout.attributes[target.attribute].kind is Encoding.SIGNED or not centred:
         return 1.0
     mean = float(np.clip(estimate.margin[target.coordinate] / estimate.n, 0.0, 1.0))
     return mean * (1.0 - mean)
@@ -212,7 +212,7 @@ def released_share(estimate: Estimate, target: Target) -> float:
     """The positive class's share, as far as its noise lets it be known."""
     mean = target.shift + target.scale * float(estimate.margin[target.coordinate]) / estimate.n
     std = abs(target.scale) * float(estimate.std[0, target.coordinate]) / estimate.n
-    if estimate.layout.attributes[target.attribute].kind is Kind.SIGNED:
+    if estimate.layout.attributes[target.attribute].kind is Encoding.SIGNED:
         mean = bounded_mean(mean, std, 0.0, 1.0)
     return float(np.clip(mean, 1e-6, 1 - 1e-6))
 
@@ -253,7 +253,7 @@ def _dropped(
         attribute, span = layout.attributes[i], layout.span(i)
         own = full[span]
         base = 0.0
-        if attribute.kind is Kind.SIMPLEX and attribute.drop is not None:
+        if attribute.kind is Encoding.SIMPLEX and attribute.drop is not None:
             base = float(own[attribute.drop])
             constant += base
         for j, name in enumerate(attribute.coordinates):

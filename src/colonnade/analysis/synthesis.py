@@ -15,13 +15,12 @@ from threadpoolctl import threadpool_limits
 
 from colonnade.analysis.draws import seeded, uniform
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
-from colonnade.analysis.numbers import draw_numbers, within_bins
+from colonnade.analysis.numbers import Drawn, draw_numbers, within_bins
 from colonnade.analysis.released import Cell, Released
 from colonnade.analysis.tables import Tables, with_margins
 from colonnade.analysis.walk import Levels, Walk
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.moments import Floats
 
 WARNING = (
@@ -149,10 +148,10 @@ def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None
     """Rows in the columns' own units: levels by name, bins turned back into numbers inside them."""
     released, randomness = fitted.released, seeded(seed, "rows")
     levels = draw_levels(fitted, rows, randomness, given)
-    drawn: dict[int, Sequence[str] | Floats] = {}
+    drawn: dict[int, Drawn] = {}
     for k, i in enumerate(fitted.columns):
         column = released.columns[i]
-        if isinstance(column, Numeric):
+        if column.edges is not None:
             shares = fitted.target.margin[fitted.target.spans[k]]
             drawn[i] = within_bins(column, shares, levels[:, k], uniform(randomness, rows))
         else:

@@ -93,15 +93,14 @@ class Tables:
     def number(self, i: int) -> Number:
         """What is known of a number that was not cut at bins, in its own units."""
         released, estimate = self.released, self.estimate
-        column, span = released.columns[i], released.layout.span(i)
-        half = 0.5 * (column.high - column.low)  # type: ignore[union-attr]
+        (low, high), span = released.columns[i].require_bounds(), released.layout.span(i)
+        half, middle = 0.5 * (high - low), 0.5 * (low + high)
         at, factor, shift = span.stop - 1, 1.0, 0.0
         if span.stop - span.start == 2:
             factor, shift = 2.0, -1.0
         mean = factor * estimate.value[0, at] / released.n + shift
         variance = factor**2 * max(float(estimate.covariance[at, at]), 0.0) / released.n
         known = bool(np.isfinite(estimate.std[at, at]))
-        middle = 0.5 * (column.low + column.high)  # type: ignore[union-attr]
         name, owner = released.short(i), released.layout.attributes[i].owner
         return Number(name, owner, float(middle + half * mean), float(half * np.sqrt(variance)) if known else None)
 

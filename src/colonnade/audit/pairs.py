@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from colonnade.crypto.product import Integers
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Column, Numeric
+from colonnade.foundation.schema import Column, Storage
 from colonnade.mechanism.moments import Law
 from colonnade.protocol.session_plan import SessionPlan
 
@@ -47,25 +46,24 @@ class Pair:
 
 def candidates(column: Column, bound: int) -> list[Any]:
     """Raw values that may be extreme: bounds, about the middle and quarters, one value in each bin, levels."""
-    if not isinstance(column, Numeric):
-        return list(column.all_levels)[:MOST_LEVELS]
-    if column.bins:
-        edges = [column.low, *column.bins, column.high]
-        return [(a + b) / 2 for a, b in pairwise(edges)][:MOST_LEVELS]
-    width = column.high - column.low
-    inner = [_on_grid(column, share, bound) for share in (0.25, 0.5, 0.75)]
-    return [column.low - BEYOND * width, *inner, column.high + BEYOND * width]
+    if column.has_levels or column.storage is Storage.LEVELS:
+        return column.examples()[:MOST_LEVELS]
+    low, high = column.require_bounds()
+    inner = [_on_grid(low, high, share, bound) for share in (0.25, 0.5, 0.75)]
+    return [low - BEYOND * (high - low), *inner, high + BEYOND * (high - low)]
 
 
-def _on_grid(column: Numeric, share: float, bound: int) -> float:
+def _on_grid(low: float, high: float, share: float, bound: int) -> float:
     """A number about that far up, which needs no rounding: an odd step of the grid, since a label is cut in halves."""
     step = 2 * round((bound * (2 * share - 1) - 1) / 2) + 1
-    return column.low + (column.high - column.low) * (0.5 + step / (2 * bound))
+    return low + (high - low) * (0.5 + step / (2 * bound))
 
 
 def middle(column: Column, bound: int) -> Any:
     """A value for records that are only there to be there: some three quarters of the way up, or the first level."""
-    return _on_grid(column, 0.75, bound) if isinstance(column, Numeric) else column.all_levels[0]
+    if column.storage is Storage.LEVELS or column.bounds is None:
+        return column.examples()[0]
+    return _on_grid(*column.bounds, 0.75, bound)
 
 
 class Climber:

@@ -89,8 +89,8 @@ class Listening:
             pieces = self._pieces.setdefault(envelope.sender, [])
             pieces.append(envelope)
             count = body_of(envelope, Piece).count
-            # The first answer is worked on, the others are for the curious.
-            return (envelope,) if len(pieces) <= count else ()
+            # The first answer is worked on once all are there, the others are for the curious.
+            return pieces[:count] if len(pieces) == count * self.asks else ()
         if not up and envelope.step is Step.GO and body_of(envelope, Go).round == SUBMIT:
             return (envelope,) * self.asks
         return (envelope,)
@@ -145,10 +145,14 @@ def listen(
     randomness: Randomness,
     asks: int = 1,
     planner: Planner = plan_session,
+    identity: bytes | None = None,
 ) -> Transcript:
-    """Run one session and hand back what was seen of it."""
+    """Run one session and hand back what was seen of it; a curious server may choose the session's `identity`."""
     shares, wire = _Shares(), Listening(asks)
     middle = FitServer(agreement, NONE, planner)
+    server = ServerRole(middle, randomness)
+    if identity is not None:
+        server.identity = identity
     parties = {
         name: PartyRole(
             FitParty(
@@ -164,7 +168,7 @@ def listen(
         )
         for name in agreement.schema.names
     }
-    InProcess(ServerRole(middle, randomness), parties, wire).carry()
+    InProcess(server, parties, wire).carry()
     session, release = middle.session, middle.release
     assert session is not None and release is not None
     released = np.zeros(session.length, dtype=np.int64)

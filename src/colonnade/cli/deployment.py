@@ -89,7 +89,7 @@ def server_start(folder: Folder) -> None:
     """Serve sessions of the folder's study until stopped with Ctrl-C."""
     _require()
     from colonnade.flare.launch import serve
-    from colonnade.flare.site import SERVER, read_site
+    from colonnade.sites.site import SERVER, read_site
 
     site = read_site(folder, SERVER)
     raise typer.Exit(serve(site, _teller("server"), _sayer("server")))
@@ -108,8 +108,8 @@ def party_start(
     """Take part in sessions of the folder's study until stopped with Ctrl-C; policy and ledger judge each."""
     _require()
     from colonnade.flare.launch import take_part
-    from colonnade.flare.readiness import get_ready
-    from colonnade.flare.site import APPROVED, PARTY, read_site
+    from colonnade.sites.readiness import get_ready
+    from colonnade.sites.site import APPROVED, PARTY, read_site
 
     site = read_site(folder, PARTY)
     # Whatever would refuse a session later is said now.
@@ -159,10 +159,10 @@ def run(
 
 def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, fetch: str | None) -> None:
     from colonnade.flare.coordinator import fetch_release, run_session
-    from colonnade.flare.site import COORDINATOR, NOT_PRIVATE, read_site
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import read_release
     from colonnade.report.progress import Steps
+    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, read_site
 
     site = read_site(folder, COORDINATOR)
     with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
@@ -182,10 +182,10 @@ def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, 
 
 def _run_prediction(folder: Path, wait: float, json: bool) -> None:
     from colonnade.flare.coordinator import run_prediction
-    from colonnade.flare.prediction_request import read_prediction_request
-    from colonnade.flare.site import COORDINATOR, NOT_PRIVATE, read_site
     from colonnade.report.progress import Steps
     from colonnade.report.text import caution, opened_scores_text
+    from colonnade.sites.prediction_request import read_prediction_request
+    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, read_site
 
     asked = read_prediction_request(read_site(folder, COORDINATOR))
     with Steps(stderr()) as steps:
@@ -206,8 +206,8 @@ def _sayer(name: str) -> Callable[[str], None]:
 
 def _teller(name: str) -> Callable[[dict[str, Any]], None]:
     """One line for each step of a session, and the sentence at its end."""
-    from colonnade.flare.site import NOT_PRIVATE
     from colonnade.report.progress import NAMES
+    from colonnade.sites.site import NOT_PRIVATE
 
     last: list[str] = ["", "", ""]
 

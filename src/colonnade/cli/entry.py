@@ -16,6 +16,7 @@ from colonnade.cli.releases import components, report, solve, synthesize, tables
 from colonnade.cli.studies import fit, plan, schema
 from colonnade.cli.studio import studio
 from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.garbage import collecting_seldom
 
 TRACEBACK = "COLONNADE_TRACEBACK"
 
@@ -67,7 +68,8 @@ def main() -> None:
     """The entry point: refusals become one sentence and exit code 1."""
     try:
         try:
-            app(prog_name="colonnade")
+            with collecting_seldom():
+                app(prog_name="colonnade")
         finally:
             sys.stdout.flush()
     except ColonnadeError as error:

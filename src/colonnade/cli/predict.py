@@ -66,8 +66,7 @@ def predict(
 ) -> None:
     """Score records. Each party adds up its own columns, and only the sum over parties is shown: exactly, to one."""
     from colonnade.foundation.files import places, read_whole
-    from colonnade.model import read_model, score_files
-    from colonnade.report.machine import scores_csv
+    from colonnade.model import read_model, score_files, scores_csv
     from colonnade.report.text import caution, opened_scores_text
 
     if (study is None) != (receiver is None) or (study is None and approve):

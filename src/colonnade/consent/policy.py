@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ConsentError, PolicyError, PrivacyError
 from colonnade.foundation.schema import Schema
 from colonnade.foundation.sections import Section, read_toml
@@ -16,7 +17,6 @@ from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import PrivacyPlan, View
 
 ANYONE = "*"
-PRODUCTS = ("lattice", "bgn", "plain")
 SHORTEST_APPROVAL = 16
 LARGEST_POLICY = 1 << 20
 
@@ -218,7 +218,7 @@ def _policy(content: Section) -> Policy:
             ("labels", None),
             ("columns", None),
             ("tasks", [t.value for t in Task]),
-            ("products", PRODUCTS),
+            ("products", BACKENDS.names),
             ("calibrations", [c.value for c in Calibration]),
             ("scores_to", None),
         )

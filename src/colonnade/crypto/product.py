@@ -10,8 +10,9 @@ the start: a backend never opens, and never could open, a product without it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -135,6 +136,61 @@ class ServerProduct(ABC):
     @abstractmethod
     def open(self, total: Words, payloads: Sequence[bytes]) -> Integers:
         """The noisy integers, from the unmasked sum of all contributions."""
+
+
+@dataclass(frozen=True)
+class ProductNeeds:
+    """What a plan asks of a product's words; noise and reaches are in units of the product before the gain."""
+
+    rows: int
+    bound: int
+    noise_std: float
+    """The least of any cross."""
+    noise_reach: int
+    """Passed with a probability under 2^-40."""
+    columns: int
+    """Of all parties together."""
+    levels: int
+    """Coordinates of the largest attribute."""
+    share: Fraction
+    """The most that the standard deviation of the product's own error may be of the noise's."""
+    own_reach: int
+    """Bounds what parties add to the same words without the gain: sums of one owner, such as traces."""
+
+
+@dataclass(frozen=True)
+class ProductSizes:
+    """How large a product's words are, and what its own error costs."""
+
+    gain: int = 1
+    modulus_bits: int = 64
+    reach: int = 0
+    """As in `ProductSpec`; 0 where the plan's own sums and noise say it."""
+    error: int = 0
+    """The largest that the product itself adds to an opened integer."""
+    error_factor: Fraction = Fraction(1)
+    """By how much the rates of cross-party blocks grow in every sensitivity, so that it covers that error."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A secure product as the protocol sees it; what is expensive to load is loaded when it is called for."""
+
+    name: str
+    private: bool
+    """False: columns pass between roles as they are, and it may not leave one process."""
+    party: Callable[[str, ProductSpec | None], type[PartyProduct]]
+    """A party's side on a device, the best for a session of this specification where one is given."""
+    server: Callable[[], type[ServerProduct]]
+    sent: Callable[[ProductSpec, int], int]
+    """The bytes that one party sends in all rounds."""
+    seconds: Callable[[ProductSpec], float]
+    """CPU seconds of all sides together, from costs measured on one core."""
+    sizes: Callable[[ProductNeeds], ProductSizes] | None = None
+    """Chooses the words, or raises ProductError; None: opened integers have no error, in words of 64 bits."""
+    devices: tuple[str, ...] = ("cpu",)
+    assumptions: str = ""
+    """What its secrecy rests on, for a reader."""
 
 
 def centred(total: Words, modulus_bits: int) -> Integers:

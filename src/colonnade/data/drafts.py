@@ -14,6 +14,7 @@ import polars as pl
 
 from colonnade.data.reading import reason, scan
 from colonnade.foundation.errors import DataError
+from colonnade.foundation.schema import KINDS
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.toml import toml_key, toml_value
 
@@ -44,16 +45,13 @@ def draft_columns(path: Path, party: str | None = None, public: bool = False) ->
     taken = _observed(path, kinds, ids[:1]) if public else {}
     for column, kind in kinds.items():
         if column not in ids[:1]:
-            lines.append(f"{toml_key(column)} = {{ {taken.get(column) or _open(kind)} }}")
+            lines.append(f"{toml_key(column)} = {{ {taken.get(column) or draft_kind(kind)} }}")
     return "\n".join(lines) + "\n"
 
 
-def _open(kind: str) -> str:
-    if kind == "numeric":
-        return f'kind = "numeric", low = {UNKNOWN}, high = {UNKNOWN}'
-    if kind == "binary":
-        return f'kind = "binary", levels = [{UNKNOWN}, {UNKNOWN}]'
-    return f'kind = "categorical", levels = [{UNKNOWN}]'
+def draft_kind(kind: str) -> str:
+    """The declaration of a column of this kind, with all of its facts open."""
+    return ", ".join(f"{key} = {toml_value(value)}" for key, value in {"kind": kind, **KINDS[kind].draft()}.items())
 
 
 def _kinds(path: Path) -> dict[str, str]:

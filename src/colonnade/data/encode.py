@@ -18,8 +18,8 @@ from colonnade.data.store import Values
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Stream
-from colonnade.foundation.schema import Column, Numeric
-from colonnade.mechanism.moments import Attribute, Floats, Kind, Role
+from colonnade.foundation.schema import Column
+from colonnade.mechanism.moments import Attribute, Encoding, Floats, Role
 
 _CACHED = 1 << 17
 """Floats worked on at once: what a second-level cache holds."""
@@ -66,7 +66,7 @@ class Coding:
         for attribute, (name, level) in zip(self.attributes, self.sources, strict=True):
             place += attribute.size
             column = self.columns[name]
-            if level is None and isinstance(column, Numeric) and not column.bins:
+            if level is None and not column.has_levels:
                 out.append(place - 1)
         return tuple(out)
 
@@ -82,7 +82,7 @@ class Coding:
 
     @cached_property
     def _signed(self) -> NDArray[np.intp]:
-        signed = [a.kind is Kind.SIGNED and a.role is Role.FEATURE for a in self.attributes]
+        signed = [a.kind is Encoding.SIGNED and a.role is Role.FEATURE for a in self.attributes]
         return np.flatnonzero(np.repeat(signed, [a.size for a in self.attributes]))
 
     def toss(self, start: int, stop: int) -> Coins:
@@ -105,10 +105,10 @@ class Coding:
             rows = out[place : place + attribute.size]
             place += attribute.size
             column = self.columns[name]
-            if level is None and isinstance(column, Numeric) and not column.bins:
+            if level is None and not column.has_levels:
                 self._number(column, attribute, values[name], rows[-1], name in inside)
                 continue
-            codes = column.codes(np.asarray(values[name], np.float64)) if isinstance(column, Numeric) else values[name]
+            codes = column.codes(values[name])
             if level is not None:
                 np.multiply(codes == level, self.grid.bound, out=rows[0])
             elif attribute.role is Role.LABEL and attribute.size == 1:
@@ -126,9 +126,10 @@ class Coding:
             np.subtract(self.grid.bound, out[self.halves], out=out[self.halves - 1])
         return enlarged
 
-    def _number(self, column: Numeric, attribute: Attribute, values: Values, signed: Floats, inside: bool) -> None:
+    def _number(self, column: Column, attribute: Attribute, values: Values, signed: Floats, inside: bool) -> None:
         """Bounds become plus and minus the bound of the grid; of a label in halves, the bound and 0."""
-        half, middle = column.high / 2 - column.low / 2, column.low / 2 + column.high / 2
+        low, high = column.require_bounds()
+        half, middle = high / 2 - low / 2, low / 2 + high / 2
         halves = attribute.role is Role.LABEL and attribute.size == 2
         reach = self.grid.bound / 2 if halves else float(self.grid.bound)
         if half > 0 and isfinite(reach / half):
@@ -140,7 +141,7 @@ class Coding:
                 else:
                     np.multiply(values, reach / half, out=signed)
         else:
-            np.multiply(column.signed(np.asarray(values, np.float64)), reach, out=signed)
+            np.multiply(column.signed(values), reach, out=signed)
         # Numbers inside pass the bound by less than the least coin, unless the middle itself was rounded far.
         if not inside or abs(middle) > _FAR * half:
             np.clip(signed, -reach, reach, out=signed)

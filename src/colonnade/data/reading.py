@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from math import isnan
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.data.store import StoredTexts, Values
+from colonnade.data.storage import STORED, count_missing
+from colonnade.data.store import DiskTexts, Values
 from colonnade.foundation.errors import DataError, MissingError
 from colonnade.foundation.parts import data_files, is_parquet
-from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
+from colonnade.foundation.schema import Column
 
 ROW_BLOCK = 1 << 17
 BLOCK_VALUES = 1 << 21
 """A piece of work holds about as many values, so that wide tables are cut in shorter blocks."""
 SHORTEST_BLOCK = 1 << 12
-MOST_SHOWN = 12
-"""Levels that an error lists."""
 
 # Polars reads this many row groups ahead, by default so many that memory grows with the number of parts.
 os.environ.setdefault("POLARS_ROW_GROUP_PREFETCH_SIZE", "2")
@@ -47,7 +45,7 @@ def block_rows(width: int) -> int:
     return min(ROW_BLOCK, max(SHORTEST_BLOCK, BLOCK_VALUES // width))
 
 
-class Pieces:
+class FileBlocks:
     """A file's blocks with what their checking needs; ids, if any, are gathered on the way."""
 
     def __init__(self, party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None) -> None:
@@ -69,7 +67,7 @@ class _Ids:
 
     def __init__(self, party: str, column: str) -> None:
         self._party, self._column = party, column
-        self._texts = StoredTexts()
+        self._texts = DiskTexts()
         self._missing = 0
         self._hashes: list[NDArray[np.uint64]] = []
 
@@ -82,7 +80,7 @@ class _Ids:
         self._texts.append(np.frombuffer(data, np.uint8), series.str.len_bytes().cast(pl.Int64).to_numpy())
         self._hashes.append(series.hash().to_numpy())
 
-    def unique(self, path: Path) -> StoredTexts:
+    def unique(self, path: Path) -> DiskTexts:
         if self._missing:
             many = "1 value" if self._missing == 1 else f"{self._missing:,} values"
             raise DataError(f"party {self._party}: the id column {self._column} of {path.name} misses {many}")
@@ -106,7 +104,7 @@ class _Ids:
 
 
 @contextmanager
-def told(party: str, path: Path) -> Iterator[None]:
+def explain_errors(party: str, path: Path) -> Iterator[None]:
     """What the reader's library says, in one sentence."""
     try:
         yield
@@ -142,7 +140,7 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
     return found
 
 
-def chosen(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:
+def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:
     """The columns that are wanted, levels and ids as texts."""
     wanted = [*columns, *([id_column] if id_column is not None and id_column not in columns else [])]
     try:
@@ -153,13 +151,13 @@ def chosen(party: str, path: Path, columns: Mapping[str, Column], id_column: str
     for name in wanted:
         if name not in present:
             raise DataError(f"party {party}: {path.name} has no column {name!r}")
-    texts = [n for n, c in columns.items() if not isinstance(c, Numeric)] + ([id_column] if id_column else [])
+    texts = [n for n, c in columns.items() if STORED[c.storage].from_text] + ([id_column] if id_column else [])
     return found.select(pl.col(n).cast(pl.String) if n in texts else pl.col(n) for n in wanted)
 
 
 def _batches(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> Iterator[pl.DataFrame]:
-    with told(party, path):
-        wanted = chosen(party, path, columns, id_column)
+    with explain_errors(party, path):
+        wanted = select_columns(party, path, columns, id_column)
         rows = block_rows(len(columns) + 1)
         found = 0
         for frame in wanted.collect_batches(chunk_size=rows, maintain_order=True):
@@ -181,113 +179,26 @@ def _require_whole(party: str, path: Path, found: int) -> None:
 
 
 @contextmanager
-def counted(party: str, path: Path, columns: Mapping[str, Column]) -> Iterator[None]:
+def recount_missing(party: str, path: Path, columns: Mapping[str, Column]) -> Iterator[None]:
     """A block that lacks values knows those of its own rows: the rest of the file is counted before it is told."""
     try:
         yield
     except MissingError as error:
         only = {error.column: columns[error.column]}
         blocks = (frame.get_column(error.column) for frame in _batches(party, path, only, None))
-        count = sum(_absent(series, only[error.column]) for series in blocks)
+        count = sum(count_missing(series, only[error.column]) for series in blocks)
         raise MissingError(party, error.column, max(count, error.count), error.row) from None
 
 
-def _absent(series: pl.Series, column: Column) -> int:
-    """How many values a column lacks."""
-    if not isinstance(column, Numeric):
-        return _texts(series, column).null_count()
-    series = _trimmed(series)
-    numbers = series.drop_nulls().cast(pl.Float64, strict=False)
-    return series.null_count() + int(numbers.is_nan().sum())
-
-
-def _trimmed(series: pl.Series) -> pl.Series:
-    """Texts without the spaces around them; an empty one is no value."""
-    if series.dtype != pl.String:
-        return series
-    series = series.str.strip_chars()
-    return series.set(series == "", None)
-
-
-def _texts(series: pl.Series, column: Categorical | Binary) -> pl.Series:
-    """Levels as texts."""
-    texts = series.cast(pl.String)
-    return texts.str.strip_chars() if "" in column.levels else _trimmed(texts)
-
-
-def checked(
+def check_block(
     party: str, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
 ) -> tuple[dict[str, Values], dict[str, int]]:
-    """A block's columns as numbers and codes, and how many numbers will be clipped; `before` rows came earlier."""
+    """A block's columns as they are stored, and how many numbers will be clipped; `before` rows came earlier."""
     values: dict[str, Values] = {}
     clipped: dict[str, int] = {}
     for name, column in columns.items():
-        series = frame.get_column(name)
-        if isinstance(column, Numeric):
-            values[name], clipped[name] = _numbers(party, name, series, column, before)
-        else:
-            values[name] = _level_codes(party, name, series, column, before)
+        storage = STORED[column.storage]
+        values[name], outside = storage.read(party, name, frame.get_column(name), column, before)
+        if storage.clips:
+            clipped[name] = outside
     return values, clipped
-
-
-def _numbers(party: str, name: str, series: pl.Series, column: Numeric, before: int) -> tuple[NDArray[np.float64], int]:
-    """A column as numbers, and how many of them lie outside its bounds."""
-    numbers: NDArray[np.float64]
-    if series.dtype == pl.Float64 and not series.null_count():
-        numbers = series.to_numpy()
-        # A least number that is one says that all are.
-        least = float(numbers.min(initial=column.high))
-        if not isnan(least):
-            return numbers, _outside(numbers, least, column)
-    if series.dtype.is_temporal():
-        raise DataError(f"party {party}: column {name} must hold numbers, got dates or times")
-    series = _trimmed(series)
-    cast = series.cast(pl.Float64, strict=False)
-    wrong = cast.is_null() & series.is_not_null()
-    if wrong.any():
-        row = before + int(wrong.arg_max() or 0) + 1
-        raise DataError(f"party {party}: column {name} must hold numbers such as 1234.5, row {row} does not")
-    cast = cast.fill_nan(None)
-    if column.fill is not None:
-        cast = cast.fill_null(column.fill)
-    _complete(party, name, cast, before)
-    numbers = cast.to_numpy()
-    return numbers, _outside(numbers, float(numbers.min(initial=column.high)), column)
-
-
-def _outside(numbers: NDArray[np.float64], least: float, column: Numeric) -> int:
-    if column.low <= least and float(numbers.max(initial=column.low)) <= column.high:
-        return 0
-    return int(np.count_nonzero((numbers < column.low) | (numbers > column.high)))
-
-
-def _level_codes(
-    party: str, name: str, series: pl.Series, column: Categorical | Binary, before: int
-) -> NDArray[np.int32]:
-    """The index of each value's level; an undeclared level is "other" where declared, otherwise an error."""
-    texts = _texts(series, column)
-    if column.fill is not None:
-        texts = texts.fill_null(column.fill)
-    _complete(party, name, texts, before)
-    levels = column.all_levels
-    unknown = len(levels) - 1 if isinstance(column, Categorical) and column.other else -1
-    codes = texts.replace_strict(list(levels), list(range(len(levels))), default=unknown, return_dtype=pl.Int32)
-    numbers: NDArray[np.int32] = codes.to_numpy()
-    if numbers.size and int(numbers.min()) < 0:
-        first = int(np.argmin(numbers))
-        raise DataError(
-            f"party {party}: column {name}: level {texts[first]!r} is not among the declared levels {_few(levels)}, "
-            f"in row {before + first + 1}"
-        )
-    return numbers
-
-
-def _few(levels: Sequence[str]) -> str:
-    more = len(levels) - MOST_SHOWN
-    return str(list(levels)) if more <= 0 else f"{list(levels[:MOST_SHOWN])} and {more} more"
-
-
-def _complete(party: str, name: str, series: pl.Series, before: int) -> None:
-    if series.null_count():
-        row = before + int(series.is_null().arg_max() or 0) + 1
-        raise MissingError(party, name, series.null_count(), row)

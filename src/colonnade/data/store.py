@@ -19,7 +19,7 @@ MEMORY = 32 << 20
 _TAKEN_ROWS = 1 << 20
 
 
-class Disk:
+class ScratchFile:
     """An unlinked temporary file: no other process can open it, and it ends with the last object that uses it."""
 
     def __init__(self) -> None:
@@ -44,10 +44,10 @@ class Disk:
                 rest = rest[self._file.readinto(rest) or len(rest) :]  # type: ignore[attr-defined]
 
 
-class StoredColumn:
+class DiskColumn:
     """One column on disk, in segments; the columns of a table share a file, for files are few and columns are many."""
 
-    def __init__(self, disk: Disk, dtype: Any) -> None:
+    def __init__(self, disk: ScratchFile, dtype: Any) -> None:
         self._disk, self._dtype = disk, np.dtype(dtype)
         self._starts: list[int] = []
         self._places: list[int] = []
@@ -74,22 +74,22 @@ class StoredColumn:
             place, segment = min(end, stop), segment + 1
         return out
 
-    def take(self, order: NDArray[np.int64], disk: Disk) -> StoredColumn:
+    def take(self, order: NDArray[np.int64], disk: ScratchFile) -> DiskColumn:
         """The same column in another order; one column at a time is in memory."""
-        out, whole = StoredColumn(disk, self._dtype), self.rows(0, self._rows)
+        out, whole = DiskColumn(disk, self._dtype), self.rows(0, self._rows)
         for start in range(0, len(order), _TAKEN_ROWS):
             out.append(whole[order[start : start + _TAKEN_ROWS]])
         return out
 
     def __repr__(self) -> str:
-        return f"StoredColumn({self._rows} rows)"
+        return f"DiskColumn({self._rows} rows)"
 
 
-class StoredRows:
+class DiskRows:
     """Integer rows on disk; implements crypto.product.Columns."""
 
     def __init__(self, width: int) -> None:
-        self._disk, self._width, self._rows = Disk(), width, 0
+        self._disk, self._width, self._rows = ScratchFile(), width, 0
 
     def append(self, rows: NDArray[np.int16]) -> None:
         self._disk.append(rows)
@@ -105,14 +105,14 @@ class StoredRows:
         return out
 
     def __repr__(self) -> str:
-        return f"StoredRows{self.shape}"
+        return f"DiskRows{self.shape}"
 
 
-class StoredTexts(Sequence[str]):
+class DiskTexts(Sequence[str]):
     """Texts on disk; in memory is where each ends."""
 
     def __init__(self) -> None:
-        self._data = StoredColumn(Disk(), np.uint8)
+        self._data = DiskColumn(ScratchFile(), np.uint8)
         self._ends = [np.zeros(1, np.int64)]
 
     def append(self, texts: NDArray[np.uint8], lengths: NDArray[np.int64]) -> None:
@@ -147,33 +147,33 @@ class StoredTexts(Sequence[str]):
         return [data[a:b].decode() for a, b in pairwise(places)]
 
     def __repr__(self) -> str:
-        return f"StoredTexts({len(self)} rows)"
+        return f"DiskTexts({len(self)} rows)"
 
 
-Stored = Values | StoredColumn
+ColumnValues = Values | DiskColumn
 
 
-def part(column: Stored, start: int, stop: int) -> Values:
+def read_rows(column: ColumnValues, start: int, stop: int) -> Values:
     """Rows [start, stop) of a column, wherever it lies."""
-    return column.rows(start, stop) if isinstance(column, StoredColumn) else column[start:stop]
+    return column.rows(start, stop) if isinstance(column, DiskColumn) else column[start:stop]
 
 
-def taken(columns: Mapping[str, Stored], order: NDArray[np.int64]) -> dict[str, Stored]:
+def take_rows(columns: Mapping[str, ColumnValues], order: NDArray[np.int64]) -> dict[str, ColumnValues]:
     """Columns in another order."""
-    disk = Disk() if any(isinstance(column, StoredColumn) for column in columns.values()) else None
+    disk = ScratchFile() if any(isinstance(column, DiskColumn) for column in columns.values()) else None
     return {
-        name: column.take(order, disk or Disk()) if isinstance(column, StoredColumn) else column[order]
+        name: column.take(order, disk or ScratchFile()) if isinstance(column, DiskColumn) else column[order]
         for name, column in columns.items()
     }
 
 
-class Spool:
+class ColumnStore:
     """Gathers a table's blocks; moves everything to disk once it exceeds the memory it was given."""
 
     def __init__(self, memory: int = MEMORY) -> None:
         self._memory = memory
         self._blocks: dict[str, list[Values]] = {}
-        self._stored: dict[str, StoredColumn] = {}
+        self._stored: dict[str, DiskColumn] = {}
         self._held = 0
 
     def append(self, values: Mapping[str, Values]) -> None:
@@ -187,20 +187,20 @@ class Spool:
             self._spill()
 
     def _spill(self) -> None:
-        disk = Disk()
+        disk = ScratchFile()
         for name, blocks in self._blocks.items():
-            self._stored[name] = StoredColumn(disk, blocks[0].dtype)
+            self._stored[name] = DiskColumn(disk, blocks[0].dtype)
             for block in blocks:
                 self._stored[name].append(block)
         self._blocks, self._held = {}, 0
 
-    def columns(self) -> dict[str, Stored]:
+    def columns(self) -> dict[str, ColumnValues]:
         """All columns, in memory or on disk."""
         if self._stored:
             return dict(self._stored)
-        return {name: _joined(blocks) for name, blocks in self._blocks.items()}
+        return {name: _join(blocks) for name, blocks in self._blocks.items()}
 
 
-def _joined(blocks: list[Values]) -> Values:
+def _join(blocks: list[Values]) -> Values:
     whole: Values = np.concatenate(blocks) if len(blocks) > 1 else blocks[0]  # type: ignore[assignment]
     return whole

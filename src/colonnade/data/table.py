@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.product import Columns
 from colonnade.data.encode import Coding, code_block, corrected
-from colonnade.data.reading import Pieces, block_rows, checked, chosen, counted, told
-from colonnade.data.store import Spool, Stored, StoredRows, part, taken
+from colonnade.data.reading import FileBlocks, block_rows, check_block, explain_errors, recount_missing, select_columns
+from colonnade.data.storage import none_clipped
+from colonnade.data.store import ColumnStore, ColumnValues, DiskRows, read_rows, take_rows
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.parts import data_files, is_parquet
-from colonnade.foundation.schema import Column, Numeric
+from colonnade.foundation.schema import Column
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.moments import Floats, Layout
 
@@ -29,7 +30,7 @@ CACHE_BYTES = 32 << 20
 class IntegerColumns:
     """Integer columns in memory or on disk; implements crypto.product.Columns."""
 
-    stored: NDArray[np.int16] | StoredRows
+    stored: NDArray[np.int16] | DiskRows
     gram: Floats
     """Sums of products of all columns and of the constant 1, squares corrected for rounding: they are formed in the one
     pass that makes the columns."""
@@ -39,7 +40,7 @@ class IntegerColumns:
         return self.stored.shape[0], self.stored.shape[1]
 
     def rows(self, start: int, stop: int) -> NDArray[np.int16]:
-        return self.stored.rows(start, stop) if isinstance(self.stored, StoredRows) else self.stored[start:stop]
+        return self.stored.rows(start, stop) if isinstance(self.stored, DiskRows) else self.stored[start:stop]
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,7 +49,7 @@ class Table:
 
     party: str
     columns: Mapping[str, Column]
-    values: Mapping[str, Stored]
+    values: Mapping[str, ColumnValues]
     rows: int
     ids: Sequence[str] | None = None
     clipped: Mapping[str, int] | None = None
@@ -57,11 +58,11 @@ class Table:
     @property
     def late(self) -> bool:
         """Whether the file is read, and what is clipped counted, when the table is encoded."""
-        return isinstance(self.values, Unread)
+        return isinstance(self.values, UnreadColumns)
 
     def take(self, rows: NDArray[np.int64]) -> Table:
         """These rows in this order, without ids."""
-        return Table(self.party, self.columns, taken(self.values, rows), len(rows))
+        return Table(self.party, self.columns, take_rows(self.values, rows), len(rows))
 
     def encode(self, layout: Layout, grid: Grid, coins: bytes, workers: Workers = HERE) -> Columns:
         """The party's coordinates in the layout's order, as integers, block by block; `coins` decide the rounding."""
@@ -69,10 +70,10 @@ class Table:
         coding = Coding(self.party, self.columns, own, grid, coins, dict(layout.norms).get(self.party))
         width = coding.width
         small = 2 * self.rows * width <= CACHE_BYTES
-        out = np.empty((self.rows, width), np.int16) if small else StoredRows(width)
+        out = np.empty((self.rows, width), np.int16) if small else DiskRows(width)
         gram, enlarged, start = np.zeros((width + 1, width + 1)), np.zeros(width), 0
-        for rows, sums, more in self._coded(coding, workers):
-            if isinstance(out, StoredRows):
+        for rows, sums, more in self._code_blocks(coding, workers):
+            if isinstance(out, DiskRows):
                 out.append(rows)
             else:
                 out[start : start + len(rows)] = rows
@@ -81,15 +82,15 @@ class Table:
             start += len(rows)
         return IntegerColumns(out, corrected(coding, gram, enlarged))
 
-    def _coded(self, coding: Coding, workers: Workers) -> Iterator[tuple[NDArray[np.int16], Floats, Floats]]:
-        if isinstance(self.values, Unread) and not self.values.known:
-            return self.values.coded(coding, workers)
+    def _code_blocks(self, coding: Coding, workers: Workers) -> Iterator[tuple[NDArray[np.int16], Floats, Floats]]:
+        if isinstance(self.values, UnreadColumns) and not self.values.known:
+            return self.values.code_blocks(coding, workers)
         names = {name for name, _ in coding.sources}
         step = block_rows(coding.width)
         spans = [(start, min(self.rows, start + step)) for start in range(0, self.rows, step)]
         inside = {name for name, count in (self.clipped or {}).items() if not count}
         pieces = (
-            (coding, {n: part(self.values[n], *span) for n in names}, span[0], span[1] - span[0], inside)
+            (coding, {n: read_rows(self.values[n], *span) for n in names}, span[0], span[1] - span[0], inside)
             for span in spans
         )
         return workers.map(code_block, pieces)
@@ -98,40 +99,30 @@ class Table:
         """Every encoded coordinate of the party by its name, unrounded: what a released model's weights apply to."""
         out: dict[str, NDArray[np.float64]] = {}
         for name, column in self.columns.items():
-            values = part(self.values[name], 0, self.rows)
-            if isinstance(column, Numeric) and not column.bins:
-                out[name] = column.signed(np.asarray(values, dtype=np.float64))
-                continue
-            if isinstance(column, Numeric):
-                levels: Sequence[str] = column.levels_of(name)
-                codes = column.codes(np.asarray(values, dtype=np.float64))
-            else:
-                levels = [f"{name}={v}" for v in column.all_levels]
-                codes = np.asarray(values, dtype=np.int32)
-            out |= {level: (codes == i).astype(np.float64) for i, level in enumerate(levels)}
+            out |= column.encode(name, read_rows(self.values[name], 0, self.rows))
         return out
 
 
-class Unread(Mapping[str, Stored]):
+class UnreadColumns(Mapping[str, ColumnValues]):
     """A Parquet file's columns that are coded as they are read, and stored only if they are asked for otherwise."""
 
     def __init__(self, party: str, path: Path, columns: Mapping[str, Column]) -> None:
         self._party, self._path, self._columns = party, path, columns
-        self._known: dict[str, Stored] | None = None
+        self._known: dict[str, ColumnValues] | None = None
         self.rows = sum(int(pl.scan_parquet(file).select(pl.len()).collect().item()) for file in data_files(path))
-        self.clipped = {name: 0 for name, column in columns.items() if isinstance(column, Numeric)}
+        self.clipped = none_clipped(columns)
         """Known after the first reading."""
 
     @property
     def known(self) -> bool:
         return self._known is not None
 
-    def coded(self, coding: Coding, workers: Workers) -> Iterator[tuple[NDArray[np.int16], Floats, Floats]]:
+    def code_blocks(self, coding: Coding, workers: Workers) -> Iterator[tuple[NDArray[np.int16], Floats, Floats]]:
         """Integer rows and sums of products, block by block, in one pass through the file."""
-        pieces, seen = Pieces(self._party, self._path, self._columns), 0
+        pieces, seen = FileBlocks(self._party, self._path, self._columns), 0
         self.clipped.update(dict.fromkeys(self.clipped, 0))
-        with counted(self._party, self._path, self._columns):
-            for rows, sums, more, outside in workers.map(_coded_frame, ((coding, *piece) for piece in pieces)):
+        with recount_missing(self._party, self._path, self._columns):
+            for rows, sums, more, outside in workers.map(_code_frame, ((coding, *piece) for piece in pieces)):
                 seen += len(rows)
                 for name, count in outside.items():
                     self.clipped[name] += count
@@ -139,7 +130,7 @@ class Unread(Mapping[str, Stored]):
         if seen != self.rows:
             raise DataError(f"party {self._party}: {self._path.name} had {self.rows} records and has {seen} now")
 
-    def __getitem__(self, name: str) -> Stored:
+    def __getitem__(self, name: str) -> ColumnValues:
         if self._known is None:
             self._known = dict(read_table(self._party, self._path, self._columns).values)
         return self._known[name]
@@ -155,18 +146,18 @@ def read_table(
     party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None, workers: Workers = HERE
 ) -> Table:
     """A party's table from a CSV (plain or compressed) or Parquet file, a folder of either, or a pattern of parts."""
-    spool = Spool()
-    clipped = {name: 0 for name, column in columns.items() if isinstance(column, Numeric)}
-    pieces = Pieces(party, path, columns, id_column)
-    with counted(party, path, columns):
-        for values, outside in workers.map(checked, pieces):
-            spool.append(values)
+    store = ColumnStore()
+    clipped = none_clipped(columns)
+    pieces = FileBlocks(party, path, columns, id_column)
+    with recount_missing(party, path, columns):
+        for values, outside in workers.map(check_block, pieces):
+            store.append(values)
             for name, count in outside.items():
                 clipped[name] += count
     if not pieces.rows:
         raise DataError(f"party {party}: {path.name} holds no records")
     ids = None if pieces.ids is None else pieces.ids.unique(path)
-    return Table(party, dict(columns), spool.columns(), pieces.rows, ids, clipped)
+    return Table(party, dict(columns), store.columns(), pieces.rows, ids, clipped)
 
 
 def open_table(party: str, path: Path, columns: Mapping[str, Column], workers: Workers = HERE) -> Table:
@@ -177,9 +168,9 @@ def open_table(party: str, path: Path, columns: Mapping[str, Column], workers: W
         raise DataError(f"party {party}: {error}") from None
     if not parquet:
         return read_table(party, path, columns, None, workers)
-    with told(party, path):
-        chosen(party, path, columns, None).collect_schema()
-        values = Unread(party, path, dict(columns))
+    with explain_errors(party, path):
+        select_columns(party, path, columns, None).collect_schema()
+        values = UnreadColumns(party, path, dict(columns))
     if not values.rows:
         raise DataError(f"party {party}: {path.name} holds no records")
     return Table(party, dict(columns), values, values.rows, None, values.clipped)
@@ -192,13 +183,16 @@ def table_from(
     for name in columns:
         if name not in frame.columns:
             raise DataError(f"party {party}: there is no column {name!r}")
-    values, clipped = checked(party, frame, columns, 0)
+    if ids is not None and (isinstance(ids, str) or len(ids) != frame.height):
+        told = f"the text {ids!r}" if isinstance(ids, str) else f"{len(ids)} ids"
+        raise DataError(f"party {party}: there must be one id for each of {frame.height} records, got {told}")
+    values, clipped = check_block(party, frame, columns, 0)
     return Table(party, dict(columns), values, frame.height, ids, clipped)
 
 
-def _coded_frame(
+def _code_frame(
     coding: Coding, party: str, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
 ) -> tuple[NDArray[np.int16], Floats, Floats, dict[str, int]]:
-    values, outside = checked(party, frame, columns, before)
+    values, outside = check_block(party, frame, columns, before)
     inside = {name for name, count in outside.items() if not count}
     return *code_block(coding, values, before, frame.height, inside), outside

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import DataError, SchemaError
-from colonnade.foundation.schema import Binary, Column, Numeric
+from colonnade.foundation.schema import Column, Storage
 
 YES, NO = ("True", "true", "TRUE", "1"), ("False", "false", "FALSE", "0")
 """How a truth value may be declared as a level."""
@@ -67,7 +67,7 @@ def undeclared(name: str, declared: Mapping[str, Column]) -> str:
 
 def series_of(name: str, column: Column, values: NDArray[Any]) -> pl.Series:
     """A column of X as a table reads it: numbers as numbers, levels as text."""
-    if not isinstance(column, Numeric):
+    if column.storage is Storage.LEVELS:
         return pl.Series(name, [level_of(value, column.all_levels) for value in values], dtype=pl.String)
     if values.dtype.kind in "mM":
         raise DataError(f"column {name} must hold numbers, got dates or times")
@@ -104,18 +104,18 @@ def _missing(value: Any) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
-def classes_of(label: Binary, y: NDArray[Any]) -> NDArray[Any]:
+def classes_of(label: Column, y: NDArray[Any]) -> NDArray[Any]:
     """The declared classes as values of y's type, sorted."""
     if y.dtype.kind == "b":
-        if not all(level in YES + NO for level in label.levels):
-            raise DataError(f"y must hold the declared classes {list(label.levels)}, got truth values")
+        if not all(level in YES + NO for level in label.all_levels):
+            raise DataError(f"y must hold the declared classes {list(label.all_levels)}, got truth values")
         return np.array([False, True])
     if y.dtype.kind == "O":
         seen = {str(value): value for value in y}
-        return np.sort(np.array([seen.get(level, level) for level in label.levels], dtype=object))
+        return np.sort(np.array([seen.get(level, level) for level in label.all_levels], dtype=object))
     if y.dtype.kind not in "iuf":
-        return np.sort(np.array(label.levels))
+        return np.sort(np.array(label.all_levels))
     try:
-        return np.sort(np.array(label.levels, dtype=np.float64).astype(y.dtype))
+        return np.sort(np.array(label.all_levels, dtype=np.float64).astype(y.dtype))
     except ValueError:
-        raise DataError(f"y must hold the declared classes {list(label.levels)}, got numbers") from None
+        raise DataError(f"y must hold the declared classes {list(label.all_levels)}, got numbers") from None

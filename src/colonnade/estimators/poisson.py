@@ -8,9 +8,9 @@ import numpy as np
 
 from colonnade.analysis.models import Question, answer
 from colonnade.analysis.released import Released
-from colonnade.estimators.regression import Floats, VerticalLinearRegression
+from colonnade.estimators.linear import VerticalLinearRegression
+from colonnade.estimators.vertical import Floats
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.schema import Numeric
 
 
 class VerticalPoissonRegressor(VerticalLinearRegression):
@@ -26,7 +26,7 @@ class VerticalPoissonRegressor(VerticalLinearRegression):
         if self.method != "default" or not self.fit_intercept:
             raise StudyError("a Poisson regression has an intercept and the default method, and takes no other")
         label = self._declared_label()
-        if not isinstance(label, Numeric) or label.low < 0:
+        if label is None or label.bounds is None or label.bounds[0] < 0:
             raise StudyError(
                 f"a Poisson regression needs declared bounds of its label from 0 up, got label={self.label!r}"
             )
@@ -45,6 +45,5 @@ class VerticalPoissonRegressor(VerticalLinearRegression):
     def predict(self, X: Any) -> Floats:
         """The mean count, within the label's declared range."""
         column = self.schema_.parties[self.schema_.find(self._label_name)[0]][self._label_name]
-        assert isinstance(column, Numeric)
-        mean: Floats = np.clip(np.exp(np.minimum(self._score(X), 700.0)), column.low, column.high)
+        mean: Floats = np.clip(np.exp(np.minimum(self._score(X), 700.0)), *column.require_bounds())
         return mean

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 from colonnade.flare.provision import Address
-from colonnade.flare.site import STARTUP
 from colonnade.foundation.errors import PolicyError
+from colonnade.sites.site import STARTUP
 
 PROBE_SECONDS = 10.0
 

@@ -18,12 +18,12 @@ from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from colonnade.flare.certificates import check_certificate, probe, server_address
-from colonnade.flare.prediction_request import PredictionRequest
 from colonnade.flare.provision import COORDINATOR, PARTY_CLASS, SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, SERVER_CLASS
-from colonnade.flare.recipes import RELEASE
-from colonnade.flare.site import OUTCOME, SERVER, Site
 from colonnade.flare.topics import COMMAND
 from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
+from colonnade.sites.prediction_request import PredictionRequest
+from colonnade.sites.recipes import RELEASE
+from colonnade.sites.site import OUTCOME, SERVER, Site
 
 Watch = Callable[[str, float], None]
 POLL_SECONDS = 1.0

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from colonnade.crypto.backends import require_private
 from colonnade.flare.folder_texts import policy_file, readme, site_file, smallest_rows, start_script
 from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
 from colonnade.flare.provision import Address, keep_own_key_only, place_kit, provision
-from colonnade.flare.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.toml import toml_section
+from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
 from colonnade.study import Study, read_study
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -89,8 +90,7 @@ def check_study(study: Study) -> None:
     agreement = study.agreement
     if len(agreement.schema.names) < 2:
         raise StudyError(f"a deployment needs two parties or more, got {len(agreement.schema.names)}")
-    if agreement.product == "plain":
-        raise StudyError('product = "plain" shows columns to others and stays in one process: use "lattice"')
+    require_private(agreement.product)
     for name in agreement.schema.names:
         if not NAME.fullmatch(name) or name in RESERVED:
             raise StudyError(

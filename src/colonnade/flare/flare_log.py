@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from colonnade.flare.provision import Address
-from colonnade.flare.site import OUTCOME, STATUS
 from colonnade.flare.status import look
+from colonnade.sites.site import OUTCOME, STATUS
 
 # FLARE names its loggers by module and class: the module's hears all of them.
 SERVER_LOGGER = "nvflare.private.fed.server.fed_server"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 
 from colonnade.flare.provision import Address
-from colonnade.flare.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.toml import toml_section, toml_value
 from colonnade.mechanism.composition import charge_of
 from colonnade.mechanism.plan import View
 from colonnade.protocol.session_plan import TYPICAL_ROWS, SessionPlan
+from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
 from colonnade.study import Study
 
 _HEAD = """# {title}: study {study}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from colonnade.flare.party_job import PartyJob
-from colonnade.flare.recipes import FitRecipe, PredictRecipe
 from colonnade.flare.server_job import ServerJob
+from colonnade.sites.recipes import FitRecipe, PredictRecipe
 
 
 class FitServerJob(ServerJob):

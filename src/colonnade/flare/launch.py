@@ -18,9 +18,9 @@ from colonnade.flare.certificates import check_certificate, own_address, probe, 
 from colonnade.flare.flare_log import TWICE, watch_failures, watch_line, watch_server
 from colonnade.flare.process import StopSignals, alone, dead
 from colonnade.flare.provision import CLASSES, Address
-from colonnade.flare.site import LOCAL, SERVER, STATUS, Site
 from colonnade.flare.status import close_status, look, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.sites.site import LOCAL, SERVER, STATUS, Site
 
 Tell = Callable[[dict[str, Any]], None]
 """Called with what the status file says, whenever it says something new."""

@@ -12,14 +12,14 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.flare.process import ParentWatch
-from colonnade.flare.recipes import Recipe
 from colonnade.flare.signing import CertificateSigner
-from colonnade.flare.site import NOT_PRIVATE, PARTY, STATUS, read_site
 from colonnade.flare.status import StatusFile
 from colonnade.flare.topics import FRAME, TOPIC
 from colonnade.flare.watched_guard import watched
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.protocol.party import PartyRole, refusal
+from colonnade.sites.recipes import Recipe
+from colonnade.sites.site import NOT_PRIVATE, PARTY, STATUS, read_site
 from colonnade.transport.client import Call, Client, send_refusal
 from colonnade.transport.wire import Patience, Unreachable
 
@@ -42,7 +42,7 @@ class PartyJob(Executor):  # type: ignore[misc]
     def execute(self, task_name: str, shareable: Any, fl_ctx: Any, abort_signal: Any) -> Any:
         engine = fl_ctx.get_engine()
         folder = Path(engine.get_workspace().get_root_dir())
-        status = StatusFile(folder / STATUS, str(fl_ctx.get_job_id()), kind=self.recipe.kind)
+        status = StatusFile(folder / STATUS, str(fl_ctx.get_job_id()), self.recipe.kind)
         parent = ParentWatch(folder)
         seconds = answer_seconds(folder)
 
@@ -73,7 +73,7 @@ class PartyJob(Executor):  # type: ignore[misc]
             with ExitStack() as opened:
                 try:
                     site = read_site(folder, PARTY)
-                    recipe = self.recipe(site, status)
+                    recipe = self.recipe(site)
                     own, randomness = site.guard()
                     guard = watched(recipe.prepare(own), parent, status)
                     signer = CertificateSigner(folder, site.party)

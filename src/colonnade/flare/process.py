@@ -14,9 +14,9 @@ from types import FrameType
 
 import psutil
 
-from colonnade.flare.site import STATUS
 from colonnade.flare.status import look, unfinished
 from colonnade.foundation.errors import PolicyError, StoppedError
+from colonnade.sites.site import STATUS
 
 RUNNING = ".running"
 """Locked by the process that serves the folder, and holds its number; empty once it is told to stop."""

@@ -19,8 +19,8 @@ from nvflare.lighter.impl.workspace import WorkspaceBuilder
 from nvflare.lighter.provisioner import Provisioner
 from nvflare.lighter.utils import load_yaml
 
-from colonnade.flare.site import LOCAL, STARTUP
 from colonnade.foundation.errors import StudyError
+from colonnade.sites.site import LOCAL, STARTUP
 
 GONE_SECONDS = 40
 """A site that FLARE has not heard for so long is no longer connected."""

@@ -17,12 +17,12 @@ from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.flare.flare_log import doubled, failed_party, sentence
 from colonnade.flare.process import stands
-from colonnade.flare.recipes import JobAccount, Recipe
-from colonnade.flare.site import OUTCOME, SERVER, STATUS, read_site, server_randomness
 from colonnade.flare.status import StatusFile, look
 from colonnade.flare.topics import COMMAND, FRAME, TOPIC
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.protocol.server import ServerRole
+from colonnade.sites.recipes import JobAccount, Recipe
+from colonnade.sites.site import OUTCOME, SERVER, STATUS, read_site, server_randomness
 from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
 
@@ -50,11 +50,11 @@ class ServerJob(Controller):  # type: ignore[misc]
         self._run, self._told_to_stop, self._flaw = run, False, ""
         self._relay: Relay | None = None
         randomness = server_randomness()
-        self._status = StatusFile(folder / STATUS, job, randomness.seeded, self.recipe.kind)
+        self._status = StatusFile(folder / STATUS, job, self.recipe.kind, randomness.seeded)
         try:
             self._site = read_site(folder, SERVER)
             self._journal = FileJournal(self._site.journal)
-            self._recipe = self.recipe(self._site, self._status)
+            self._recipe = self.recipe(self._site)
             role = ServerRole(self._recipe.server_task(name, run), randomness, self._journal)
             self._relay = Relay(role, self._site.patience, self._status)
             self._status.session = role.identity.hex()

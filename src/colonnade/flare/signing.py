@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from cryptography.x509.oid import NameOID
 
 from colonnade.flare.certificates import check_certificate
-from colonnade.flare.site import STARTUP
 from colonnade.foundation.errors import PolicyError, SignatureError
+from colonnade.sites.site import STARTUP
 
 LARGEST_PROOF = 1 << 13
 """A proof above this is refused before it is read: a certificate has about 800 bytes, a signature 256."""

@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from colonnade.flare.site import SERVER
 from colonnade.foundation.files import replace_file
-from colonnade.protocol.fit import FIT
-from colonnade.protocol.kinds import Kind
+from colonnade.protocol.kinds import SessionKind
+from colonnade.sites.site import SERVER
 
 OFTEN = 0.2
 BEFORE_BOOKING = ("wait", "read", "align", "plan")
@@ -38,9 +37,9 @@ class StatusFile:
 
     path: Path
     job: str
-    seeded: bool = False
-    kind: Kind = FIT
+    kind: SessionKind
     """What the session is for."""
+    seeded: bool = False
     session: str = ""
     """The session's id, as ledgers, releases and the server's journal have it, once it is known."""
     spend: Spend | None = None

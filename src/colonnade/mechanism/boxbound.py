@@ -69,6 +69,15 @@ class _Dual:
         self.quotient = pair * np.outer(root, root) / 2
         np.fill_diagonal(self.quotient, square + (count - 1) * np.diag(pair) / 2)
         self.shift = linear * root / 2
+        self.shifted = bool(self.shift.any())
+        self.alone = np.isinf(self.inside)
+        self.inward = np.where(self.alone, 0.0, self.inside)
+
+    def less(self, d: Floats) -> Floats:
+        """The quotient matrix less D."""
+        matrix: Floats = self.quotient.copy()
+        matrix.ravel()[:: d.size + 1] -= d
+        return matrix
 
     def minimise(self) -> float:
         floor = min(float(np.linalg.eigvalsh(self.quotient)[0]), float(self.inside.min()))
@@ -98,40 +107,45 @@ class _Dual:
         value = self._barred(d, weight, absolute)
         for _ in range(25):
             try:
-                inverse = np.linalg.inv(self.quotient - np.diag(d))
+                inverse = np.linalg.inv(self.less(d))
             except np.linalg.LinAlgError:
                 break
-            gap = np.where(np.isinf(self.inside), 1e100, self.inside - d)
+            gap = np.where(self.alone, 1e100, self.inward - d)
             inner = inverse @ self.shift
             v = _reach(d, absolute)
             gradient = inner**2 - self.count * v * v + weight * (np.diag(inverse) + 1 / gap)
-            hessian = 2 * np.outer(inner, inner) * inverse + weight * inverse**2
+            hessian = 2 * (inner[:, None] * inner) * inverse + weight * inverse**2
             curved = np.where(v < 1.0, 4 * self.count * v**3 / absolute, 0.0)
-            hessian[np.diag_indices_from(hessian)] += curved + weight / gap**2 + 1e-12
+            diagonal = np.einsum("ii->i", hessian)
+            diagonal += curved + weight / gap**2 + 1e-12
             # Scaled to a unit diagonal, for the barrier spans many orders of magnitude.
-            unit = 1 / np.sqrt(np.diag(hessian))
+            unit = 1 / np.sqrt(diagonal)
             try:
-                step = unit * np.linalg.solve(hessian * np.outer(unit, unit), unit * gradient)
+                step = unit * np.linalg.solve(hessian * (unit[:, None] * unit), unit * gradient)
             except np.linalg.LinAlgError:
                 break
             size, slope = 1.0, float(gradient @ step)
-            while size > 1e-9 and not self._barred(d - size * step, weight, absolute) < value - 1e-4 * size * slope:
+            tried, lower = d - step, np.inf
+            while size > 1e-9:
+                tried = d - size * step
+                lower = self._barred(tried, weight, absolute)
+                if lower < value - 1e-4 * size * slope:
+                    break
                 size /= 2
             if size <= 1e-9 or slope < 1e-10 * (1 + abs(value)):
                 break
-            d = d - size * step
-            value = self._barred(d, weight, absolute)
+            d, value = tried, lower
         return d
 
     def _barred(self, d: Floats, weight: float, absolute: Floats) -> float:
-        matrix = self.quotient - np.diag(d)
-        gap = np.where(np.isinf(self.inside), 1.0, self.inside - d)
+        gap = np.where(self.alone, 1.0, self.inward - d)
+        if (gap <= 0).any():
+            return np.inf
+        matrix = self.less(d)
         try:
             root = np.linalg.cholesky(matrix)
-            quadratic = self.shift @ np.linalg.solve(matrix, self.shift)
+            quadratic = self.shift @ np.linalg.solve(matrix, self.shift) if self.shifted else 0.0
         except np.linalg.LinAlgError:
-            return np.inf
-        if (gap <= 0).any():
             return np.inf
         barrier = -2 * np.log(np.diag(root)).sum() - np.log(gap).sum()
         return float(quadratic + self.count @ _corner(d, absolute) + weight * barrier)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.mechanism.moments import Kind, Layout, Role
+from colonnade.mechanism.moments import Encoding, Layout, Role
 from colonnade.mechanism.objective import Floats, Indices, Objective
 
 
@@ -105,7 +105,7 @@ def traces(layout: Layout, *, label_square: bool = True) -> tuple[Block, ...]:
             factors = np.array([[c, c] for c in own], dtype=np.int64)
             out.append(Block((party,), Role.FEATURE, factors, np.ones(len(own)), summed=True))
     label = layout.attributes[layout.label]
-    if label_square and label.kind is Kind.SIGNED:
+    if label_square and label.kind is Encoding.SIGNED:
         square = np.full((1, 2), layout.starts[layout.label], dtype=np.int64)
         out.append(Block((label.owner,), Role.LABEL, square, np.ones(1), summed=True))
     return tuple(out)
@@ -127,7 +127,7 @@ def require_one_owner_of_sums(layout: Layout, blocks: tuple[Block, ...]) -> None
 
     The label's is the only such sum that a release holds.
     """
-    signed = np.array([False, *(layout.attributes[i].kind is Kind.SIGNED for i in layout.attribute_of[1:])])
+    signed = np.array([False, *(layout.attributes[i].kind is Encoding.SIGNED for i in layout.attribute_of[1:])])
     held = {b.owners for b in blocks if b.single and signed[b.factors[(b.factors == 0).any(axis=1)].max(axis=1)].any()}
     if len(held) > 1:
         raise PrivacyError(

@@ -7,7 +7,7 @@ from math import sqrt
 
 import numpy as np
 
-from colonnade.mechanism.moments import Kind, Role
+from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import PrivacyPlan
 
@@ -60,7 +60,7 @@ def forecast(plan: PrivacyPlan, n: int | None) -> Forecast:
     layout = plan.layout
     spread, narrow = np.ones(layout.width), np.ones(layout.width)
     for i, attribute in enumerate(layout.attributes):
-        signed = attribute.kind is Kind.SIGNED
+        signed = attribute.kind is Encoding.SIGNED
         spread[layout.span(i)] = 1 / 3 if signed else 1 / attribute.size
         narrow[layout.span(i)] = spread[layout.span(i)] * (NARROW**2 if signed else 1.0)
     label = np.zeros(layout.width, dtype=bool)

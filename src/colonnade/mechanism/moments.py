@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-class Kind(Enum):
+class Encoding(Enum):
     """The shape of an attribute's encoding."""
 
     SIGNED = "signed"
@@ -45,7 +45,7 @@ class Attribute:
 
     name: str
     owner: str
-    kind: Kind
+    kind: Encoding
     coordinates: tuple[str, ...]
     """Names of the encoded coordinates; a signed attribute has one."""
     role: Role = Role.FEATURE
@@ -90,7 +90,7 @@ class Layout:
         return tuple(dict.fromkeys(a.owner for a in self.attributes))
 
     @cached_property
-    def families(self) -> tuple[tuple[tuple[str, Kind, Role], ...], NDArray[np.int64]]:
+    def families(self) -> tuple[tuple[tuple[str, Encoding, Role], ...], NDArray[np.int64]]:
         """Alike attributes: the distinct (owner, kind, role), and for each attribute the index of its own."""
         keys = [(a.owner, a.kind, a.role) for a in self.attributes]
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
-from colonnade.mechanism.moments import Attribute, Kind, Layout, Role
+from colonnade.foundation.schema import Column, Schema
+from colonnade.mechanism.moments import Attribute, Encoding, Layout, Role
 
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -54,9 +54,9 @@ def layout_of(schema: Schema, label: str, task: Task, calibration: Calibration, 
     """
     owner, name = schema.find(label)
     column = schema.parties[owner][name]
-    if task is Task.LOGISTIC and not isinstance(column, Binary):
+    if task is Task.LOGISTIC and column.positive is None:
         raise StudyError(f"the label of a logistic regression must be binary, got column {name}")
-    if task is Task.LINEAR and not (isinstance(column, Numeric) and not column.bins):
+    if task is Task.LINEAR and column.has_levels:
         raise StudyError(f"the label of a linear regression must be numeric without bins, got column {name}")
     attributes: list[Attribute] = []
     for party, columns in schema.parties.items():
@@ -74,25 +74,20 @@ def layout_of(schema: Schema, label: str, task: Task, calibration: Calibration, 
 
 
 def _feature(full: str, party: str, name: str, column: Column, calibration: Calibration) -> list[Attribute]:
-    if isinstance(column, Numeric) and not column.bins:
-        return [Attribute(full, party, Kind.SIGNED, (name,))]
-    if isinstance(column, Numeric):
-        levels = column.levels_of(name)
-    else:
-        levels = tuple(f"{name}={level}" for level in column.all_levels)
-    named = column.drop if isinstance(column, Categorical) else None
-    drop = 0 if named is None else levels.index(f"{name}={named}")
+    names, drop = column.coordinates(name), column.dropped
+    if not column.has_levels:
+        return [Attribute(full, party, Encoding.SIGNED, names)]
     if calibration is Calibration.EXACT:
-        return [Attribute(full, party, Kind.SIMPLEX, levels, drop=drop, ordered=isinstance(column, Numeric))]
-    return [Attribute(f"{full}={i}", party, Kind.SIGNED, (level,)) for i, level in enumerate(levels) if i != drop]
+        return [Attribute(full, party, Encoding.SIMPLEX, names, drop=drop, ordered=column.ordered)]
+    return [Attribute(f"{full}={i}", party, Encoding.SIGNED, (level,)) for i, level in enumerate(names) if i != drop]
 
 
 def _label(full: str, owner: str, name: str, column: Column, split: bool) -> Attribute:
     if not split:
-        return Attribute(full, owner, Kind.SIGNED, (name,), Role.LABEL)
-    if isinstance(column, Binary):
-        return Attribute(full, owner, Kind.SIMPLEX, tuple(f"{name}={v}" for v in column.levels), Role.LABEL, drop=0)
-    return Attribute(full, owner, Kind.SIMPLEX, (f"{name}-", f"{name}+"), Role.LABEL, drop=0)
+        return Attribute(full, owner, Encoding.SIGNED, (name,), Role.LABEL)
+    if column.has_levels:
+        return Attribute(full, owner, Encoding.SIMPLEX, column.coordinates(name), Role.LABEL, drop=0)
+    return Attribute(full, owner, Encoding.SIMPLEX, (f"{name}-", f"{name}+"), Role.LABEL, drop=0)
 
 
 def paper_objective(layout: Layout, task: Task) -> Objective:
@@ -126,7 +121,7 @@ def exact_objective(layout: Layout, *, products: bool = True, label_square: bool
     """
     parts = [_label_pairs(layout)]
     label = layout.span(layout.label)
-    if all(a.kind is Kind.SIGNED or a.role is Role.LABEL for a in layout.attributes):
+    if all(a.kind is Encoding.SIGNED or a.role is Role.LABEL for a in layout.attributes):
         parts.append(np.array([[0, label.stop - 1]]))
     if label_square:
         parts.append(np.array([[label.start, label.stop - 1]]))
@@ -147,7 +142,7 @@ def _feature_pairs(layout: Layout) -> Indices:
     upper, lower = np.triu_indices(others.size)
     pairs = np.stack([others[upper], others[lower]], axis=1)
     attribute = layout.attribute_of
-    signed = np.array([a.kind is Kind.SIGNED for a in layout.attributes])
+    signed = np.array([a.kind is Encoding.SIGNED for a in layout.attributes])
     same = attribute[pairs[:, 0]] == attribute[pairs[:, 1]]
     kept: Indices = pairs[~same | signed[attribute[pairs[:, 0]]]]
     return kept

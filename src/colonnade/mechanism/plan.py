@@ -20,7 +20,7 @@ from colonnade.foundation.grid import rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho
 from colonnade.mechanism.dissection import Block, allocate, parties_of, require_one_owner_of_sums, require_two_owners
-from colonnade.mechanism.moments import Kind, Law, Layout, Role
+from colonnade.mechanism.moments import Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
 from colonnade.mechanism.weights import label_weight
@@ -333,7 +333,7 @@ def _counted(layout: Layout, terms: Terms) -> Layout:
     """The layout with the norms that records keep after rounding."""
     if terms.bound is None or not layout.norms:
         return layout
-    signed = Counter(a.owner for a in layout.attributes if a.kind is Kind.SIGNED and a.role is Role.FEATURE)
+    signed = Counter(a.owner for a in layout.attributes if a.kind is Encoding.SIGNED and a.role is Role.FEATURE)
     kept = tuple((owner, rounded_norm(norm, signed[owner], terms.bound)) for owner, norm in layout.norms)
     return replace(layout, norms=kept)
 
@@ -356,7 +356,7 @@ def _square_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: T
 
 def _rounded_squares(layout: Layout, block: Block, task: Task) -> int:
     """How many terms of a block are squares of numbers that were rounded, or products of a numeric label's halves."""
-    rounded = [a.kind is Kind.SIGNED or (a.role is Role.LABEL and task is Task.LINEAR) for a in layout.attributes]
+    rounded = [a.kind is Encoding.SIGNED or (a.role is Role.LABEL and task is Task.LINEAR) for a in layout.attributes]
     first, second = (layout.attribute_of[block.factors[:, i]] for i in (-2, -1))
     return int(((first == second) & (first >= 0) & np.array([*rounded, False])[first]).sum())
 

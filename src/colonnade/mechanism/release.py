@@ -18,7 +18,7 @@ from colonnade.foundation.canonical import RELEASE_FORMAT, canonical_digest, can
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import Integers
-from colonnade.mechanism.moments import Attribute, Floats, Kind, Law, Layout, Moments, Role, Trace
+from colonnade.mechanism.moments import Attribute, Encoding, Floats, Law, Layout, Moments, Role, Trace
 
 FORMAT = RELEASE_FORMAT
 
@@ -56,7 +56,9 @@ class Release:
         value, std = np.zeros((width, width)), np.full((width, width), np.inf)
         value[0, 0], std[0, 0] = self.n, 0.0
         for i, attribute in enumerate(self.layout.attributes):
-            if attribute.kind is Kind.SIMPLEX and not (attribute.role is Role.LABEL and self.plan["task"] == "linear"):
+            if attribute.kind is Encoding.SIMPLEX and not (
+                attribute.role is Role.LABEL and self.plan["task"] == "linear"
+            ):
                 # Two different indicators of one attribute multiply to 0; the halves of a numeric label do not.
                 span = self.layout.span(i)
                 std[span, span] = np.where(np.eye(attribute.size, dtype=bool), np.inf, 0.0)
@@ -180,7 +182,7 @@ def _attribute(content: Mapping[str, Any]) -> Attribute:
     texts = (content["name"], content["owner"], *names)
     _require(len(names) > 0 and all(isinstance(t, str) for t in texts) and isinstance(content["ordered"], bool))
     _require(drop is None or (isinstance(drop, int) and 0 <= drop < len(names)))
-    kind, role = Kind(content["kind"]), Role(content["role"])
+    kind, role = Encoding(content["kind"]), Role(content["role"])
     return Attribute(content["name"], content["owner"], kind, names, role, drop, content["ordered"])
 
 

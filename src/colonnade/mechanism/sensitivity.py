@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.boxbound import Floats, box_bound
 from colonnade.mechanism.dissection import Block, require_two_owners
-from colonnade.mechanism.moments import Kind, Law, Layout, Role
+from colonnade.mechanism.moments import Encoding, Law, Layout, Role
 
 Mask = NDArray[np.bool_]
 Indices = NDArray[np.int64]
@@ -121,7 +121,7 @@ def _part(layout: Layout, block: Block, power: int) -> _Part:
 
 def _part_of(layout: Layout, block: Block, power: int) -> _Part:
     keys, family = layout.families
-    signed = np.array([k[1] is Kind.SIGNED for k in keys])
+    signed = np.array([k[1] is Encoding.SIGNED for k in keys])
     factors, weight = _merged(block, power)
     attribute = layout.attribute_of[factors]
     left, right = attribute[:, 0], attribute[:, 1]
@@ -176,7 +176,7 @@ class _Families:
         busy = np.unique(np.concatenate([np.zeros(0, np.int64), *(p.families for p in parts)]))
         place, size = np.searchsorted(busy, np.arange(len(keys))), busy.size
         self.keys = [keys[i] for i in busy]
-        self.signed = np.array([k[1] is Kind.SIGNED for k in self.keys], dtype=bool)
+        self.signed = np.array([k[1] is Encoding.SIGNED for k in self.keys], dtype=bool)
         self.count = np.bincount(family, minlength=len(keys))[busy].astype(np.float64)
         pair = _added(size**2, [place[p.left] * size + place[p.right] for p in parts], [p.pair for p in parts], rates)
         self.pair = pair.reshape(size, size)
@@ -198,7 +198,12 @@ class _Families:
         if self.pair[np.ix_(features, features)].any() or self.sums[features].any() or self.unsummed[features].any():
             return
         for i, (owner, kind, role) in enumerate(self.keys):
-            if owner in norms and kind is Kind.SIGNED and role is Role.FEATURE and norms[owner] ** 2 < self.count[i]:
+            if (
+                owner in norms
+                and kind is Encoding.SIGNED
+                and role is Role.FEATURE
+                and norms[owner] ** 2 < self.count[i]
+            ):
                 # A summed block's squared weights carry the number of its terms; its change is at most R^2.
                 self.touch[i] += self.square[i] / self.count[i] * norms[owner] ** 4
                 self.square[i] = 0.0
@@ -222,7 +227,7 @@ class _Families:
                 return
         self.keys = [("", *k) for k in kinds]
         self.count = np.bincount(group, self.count, minlength=size).astype(np.float64)
-        self.signed = np.array([k[1] is Kind.SIGNED for k in self.keys], dtype=bool)
+        self.signed = np.array([k[1] is Encoding.SIGNED for k in self.keys], dtype=bool)
         self.touch = np.bincount(group, self.touch, minlength=size).astype(np.float64)
         self.pair, self.square, self.sums = pair, square, sums
 

@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from colonnade.mechanism.accounting import gaussian_rho
-from colonnade.mechanism.moments import Floats, Kind, Law, Layout, Role
+from colonnade.mechanism.moments import Encoding, Floats, Law, Layout, Role
 
 EXPLAINED = 0.1
 """Guess of R^2: a weak model, since errors of X'X matter only as far as it is strong."""
@@ -49,7 +49,7 @@ def _typical(layout: Layout) -> tuple[Floats, Floats]:
     for i, attribute in enumerate(layout.attributes):
         if attribute.role is Role.FEATURE:
             share = 1.0 / attribute.size
-            own = share * (1.0 - share) if attribute.kind is Kind.SIMPLEX else SIGNED_VARIANCE
+            own = share * (1.0 - share) if attribute.kind is Encoding.SIMPLEX else SIGNED_VARIANCE
             variances += [own] * attribute.size
             members += [float(i)] * attribute.size
     return np.array(variances), np.array(members)
@@ -86,7 +86,7 @@ def choose_release(layout: Layout, n: int, law: Law, epsilon: float, delta: floa
     whole budget to X'y. Only numeric features have a trace.
     """
     features = [a for a in layout.attributes if a.role is Role.FEATURE]
-    if any(a.kind is Kind.SIMPLEX for a in features) or len(features) < 2:
+    if any(a.kind is Encoding.SIMPLEX for a in features) or len(features) < 2:
         return "full"
     d = len(features)
     pairs = d * (d + 1) / 2

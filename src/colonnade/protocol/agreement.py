@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
-from colonnade.foundation.errors import StudyError
-from colonnade.foundation.schema import Numeric, Schema
+from colonnade.crypto.backends import BACKENDS
+from colonnade.foundation.errors import PrivacyError, StudyError
+from colonnade.foundation.schema import Schema
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 
-PRODUCTS = ("lattice", "bgn", "plain")
 RELEASES = ("auto", "full", "trace")
 
 
@@ -35,8 +36,7 @@ class Agreement:
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
 
     def __post_init__(self) -> None:
-        if self.product not in PRODUCTS:
-            raise StudyError(f"product must be one of {', '.join(PRODUCTS)}, got product={self.product!r}")
+        BACKENDS[self.product]
         if self.release not in RELEASES:
             raise StudyError(f"release must be one of {', '.join(RELEASES)}, got release={self.release!r}")
         if not isinstance(self.name, str) or not isinstance(self.label_square, bool):
@@ -44,6 +44,8 @@ class Agreement:
         for name, value in (("delta", self.delta), ("collusion", self.collusion)):
             if isinstance(value, bool) or not isinstance(value, int if name == "collusion" else (int, float)):
                 raise StudyError(f"{name} must be a number, got {name}={value!r}")
+        if not -inf < self.delta < inf:
+            raise PrivacyError(f"delta must lie in [0, 1), got delta={self.delta}")
         if not isinstance(self.label, str):
             raise StudyError(f"label must be the name of a column, got label={self.label!r}")
         self.schema.find(self.label)
@@ -67,8 +69,7 @@ class Agreement:
         for text in pair:
             name, _, level = text.partition("=")
             party, column = self.schema.find(name)
-            declared = self.schema.parties[party][column]
-            if isinstance(declared, Numeric) or level not in declared.all_levels:
+            if level not in self.schema.parties[party][column].all_levels:
                 raise StudyError(f"an impossible pair names declared levels of categories, got {text!r}")
 
     def to(self) -> dict[str, Any]:

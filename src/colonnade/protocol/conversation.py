@@ -76,7 +76,7 @@ S = TypeVar("S", PartyState, ServerState)
 
 
 @dataclass(frozen=True)
-class Row(Generic[S]):
+class Transition(Generic[S]):
     """One transition; `asks` and `sends` are for people who read the drawing."""
 
     state: S
@@ -88,32 +88,32 @@ class Row(Generic[S]):
 
 def _rows(
     states: Sequence[S], events: Sequence[Event], next: S | None, sends: str = "", asks: str = ""
-) -> tuple[Row[S], ...]:
+) -> tuple[Transition[S], ...]:
     """The same for several states and events; without a next state each stays where it is."""
-    return tuple(Row(s, e, s if next is None else next, sends, asks) for s in states for e in events)
+    return tuple(Transition(s, e, s if next is None else next, sends, asks) for s in states for e in events)
 
 
 P, E = PartyState, Event
 _LIVE = (P.NEW, P.ENTERED, P.READY, P.ALIGNING, P.MATCHED, P.JOINED, P.ACCEPTED, P.SUBMITTED)
-PARTY_ROWS: tuple[Row[PartyState], ...] = (
-    Row(P.NEW, E.START, P.ENTERED, "HELLO", "judge the public terms; which sessions are unsettled"),
-    Row(P.ENTERED, E.WELCOME, P.READY, "READY", "settle these; read the data; foresee refusals"),
-    Row(P.READY, E.GO_ALIGN, P.ALIGNING, "PARCEL, SIGNATURE, DONE", "note the matching"),
-    Row(P.READY, E.PARCEL, P.ALIGNING, "", "note the matching"),
+PARTY_ROWS: tuple[Transition[PartyState], ...] = (
+    Transition(P.NEW, E.START, P.ENTERED, "HELLO", "judge the public terms; which sessions are unsettled"),
+    Transition(P.ENTERED, E.WELCOME, P.READY, "READY", "settle these; read the data; foresee refusals"),
+    Transition(P.READY, E.GO_ALIGN, P.ALIGNING, "PARCEL, SIGNATURE, DONE", "note the matching"),
+    Transition(P.READY, E.PARCEL, P.ALIGNING, "", "note the matching"),
     *_rows((P.ALIGNING,), (E.GO_ALIGN,), None, "PARCEL, SIGNATURE, DONE"),
     *_rows((P.ALIGNING,), (E.PARCEL, E.SIGNATURE), None),
-    Row(P.ALIGNING, E.MATCHED, P.MATCHED),
+    Transition(P.ALIGNING, E.MATCHED, P.MATCHED),
     # Where nothing is matched all are matched as they stand; a peer may have been told to join before.
     *_rows((P.READY, P.MATCHED), (E.SIGNATURE,), None),
     *_rows((P.READY, P.MATCHED), (E.GO_JOIN,), P.JOINED, "SIGNATURE, JOIN"),
     *_rows((P.JOINED,), (E.SIGNATURE,), None),
-    Row(P.JOINED, E.PROPOSAL, P.ACCEPTED, "ACCEPT", "compare with the own terms, then plan; consent"),
+    Transition(P.JOINED, E.PROPOSAL, P.ACCEPTED, "ACCEPT", "compare with the own terms, then plan; consent"),
     *_rows((P.ACCEPTED,), (E.GO_ROUND,), None, "PARCEL, SIGNATURE, DONE"),
     *_rows((P.ACCEPTED,), (E.PARCEL, E.SIGNATURE), None),
-    Row(P.ACCEPTED, E.GO_SUBMIT, P.SUBMITTED, "SUBMIT", "book"),
+    Transition(P.ACCEPTED, E.GO_SUBMIT, P.SUBMITTED, "SUBMIT", "book"),
     *_rows((P.SUBMITTED,), (E.GO_SUBMIT,), None, "the same SUBMIT again"),
     *_rows((P.SUBMITTED,), (E.PIECE,), None),
-    Row(P.SUBMITTED, E.OPENED, P.RELEASED, "CONFIRM", "keep; note the release"),
+    Transition(P.SUBMITTED, E.OPENED, P.RELEASED, "CONFIRM", "keep; note the release"),
     *_rows(_LIVE[1:], (E.END,), P.CLOSED, "", "note the release, or that it is void"),
     *_rows((P.RELEASED, P.ENDED, P.CLOSED), (E.END,), P.CLOSED),
     *_rows(_LIVE, (E.ERROR, E.STOP), P.ENDED, "REFUSE", "void, unless a submission has left"),
@@ -123,34 +123,36 @@ PARTY_ROWS: tuple[Row[PartyState], ...] = (
 )
 V = ServerState
 _OPEN = (V.GATHERING, V.ALIGNING, V.JOINING, V.ASKING, V.RUNNING)
-SERVER_ROWS: tuple[Row[ServerState], ...] = (
+SERVER_ROWS: tuple[Transition[ServerState], ...] = (
     *_rows((V.GATHERING,), (E.HELLO,), None, "WELCOME", "what became of earlier sessions"),
     *_rows((V.GATHERING,), (E.READY,), None),
-    Row(V.GATHERING, E.LAST_READY, V.ALIGNING, "GO first round to all"),
+    Transition(V.GATHERING, E.LAST_READY, V.ALIGNING, "GO first round to all"),
     *_rows((V.ALIGNING,), (E.PARCEL, E.SIGNATURE), None, "the same to its recipient"),
     *_rows((V.ALIGNING,), (E.DONE,), None),
     *_rows((V.ALIGNING,), (E.LAST_DONE,), None, "own PARCEL; GO next round to all"),
-    Row(V.ALIGNING, E.MATCHED, V.JOINING, "GO join to all", "note that it began"),
+    Transition(V.ALIGNING, E.MATCHED, V.JOINING, "GO join to all", "note that it began"),
     *_rows((V.JOINING,), (E.SIGNATURE,), None, "the same to its recipient"),
     *_rows((V.JOINING,), (E.JOIN,), None),
-    Row(V.JOINING, E.LAST_JOIN, V.ASKING, "PROPOSAL to all"),
+    Transition(V.JOINING, E.LAST_JOIN, V.ASKING, "PROPOSAL to all"),
     *_rows((V.ASKING,), (E.ACCEPT,), None),
-    Row(V.ASKING, E.LAST_ACCEPT, V.RUNNING, "GO first round to all"),
+    Transition(V.ASKING, E.LAST_ACCEPT, V.RUNNING, "GO first round to all"),
     *_rows((V.RUNNING,), (E.PARCEL, E.SIGNATURE), None, "the same to its recipient"),
     *_rows((V.RUNNING,), (E.DONE, E.SUBMIT), None),
     *_rows((V.RUNNING,), (E.LAST_DONE,), None, "own PARCEL; GO next round to all"),
-    Row(V.RUNNING, E.LAST_SUBMIT, V.OPENED, "OPENED to all", "note that it counts, add up, note that it is open"),
+    Transition(
+        V.RUNNING, E.LAST_SUBMIT, V.OPENED, "OPENED to all", "note that it counts, add up, note that it is open"
+    ),
     *_rows((V.OPENED,), (E.CONFIRM, E.REFUSE, E.LOST), None),
-    Row(V.OPENED, E.LAST_CONFIRM, V.CLOSED, "END to all"),
+    Transition(V.OPENED, E.LAST_CONFIRM, V.CLOSED, "END to all"),
     *_rows((V.OPENED,), (E.STOP,), V.CLOSED, "END to all"),
     *_rows(_OPEN, (E.REFUSE, E.ERROR, E.LOST, E.STOP), V.FAILED, "END to all"),
     # The server itself cannot go on.
-    Row(V.OPENED, E.ERROR, V.FAILED, "END to all"),
+    Transition(V.OPENED, E.ERROR, V.FAILED, "END to all"),
     *_rows((V.CLOSED, V.FAILED), (E.LOST, E.STOP), None),
 )
 
 
-def _table(rows: Sequence[Row[S]]) -> Mapping[tuple[S, Event], S]:
+def _table(rows: Sequence[Transition[S]]) -> Mapping[tuple[S, Event], S]:
     table = {(row.state, row.event): row.next for row in rows}
     assert len(table) == len(rows), "a state and an event have one row"
     return table

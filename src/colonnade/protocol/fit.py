@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.crypto.backends import require_private
 from colonnade.crypto.product import (
     Columns,
     Contribution,
@@ -20,24 +21,34 @@ from colonnade.crypto.product import (
     ServerProduct,
     centred,
 )
+from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.errors import LedgerError, PolicyError, ProtocolError, StudyError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.blocks import NoisyBlock, exact_block, perturb
 from colonnade.mechanism.moments import Layout
-from colonnade.mechanism.release import Release, ReleasedBlock, digest, read_release
+from colonnade.mechanism.release import Release, ReleasedBlock, read_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.guard import Guard
-from colonnade.protocol.kinds import Kind, Mask, PartyTask, Records, Rows, Seat, ServerTask, matches_ids
+from colonnade.protocol.kinds import (
+    Mask,
+    PartyTask,
+    Records,
+    Rows,
+    ServerTask,
+    SessionContext,
+    SessionKind,
+    matches_ids,
+)
 from colonnade.protocol.messages import End, Masked, Proposal, masked_from, opened, submission, total_of
 from colonnade.protocol.products import party_product, server_product
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 GRAM_ROWS = 1 << 15
 NOTHING = Contribution(np.zeros(0, dtype=np.uint64))
-FIT = Kind(
+FIT = SessionKind(
     name="a release",
     agreed="plan",
     declared="study",
@@ -57,10 +68,10 @@ class Summed(Columns, Protocol):
     def gram(self) -> NDArray[np.float64]: ...
 
 
-class Table(Records, Protocol):
+class FitRecords(Records, Protocol):
     """A party's data."""
 
-    def take(self, rows: Rows) -> Table:
+    def take(self, rows: Rows) -> FitRecords:
         """These records, in this order."""
         ...
 
@@ -85,7 +96,7 @@ Keep = Callable[[Release], None]
 
 def study_digest(agreement: Agreement, alignment: str) -> str:
     """Digest of a study's public terms, by which server and parties see at once whether they hold the same."""
-    return digest({"agreement": agreement.to(), "alignment": alignment})
+    return canonical_digest({"agreement": agreement.to(), "alignment": alignment})
 
 
 def best_product(session: SessionPlan, workers: Workers) -> type[PartyProduct]:
@@ -99,11 +110,11 @@ def best_product(session: SessionPlan, workers: Workers) -> type[PartyProduct]:
 class FitParty(PartyTask):
     """One organisation's data and consent in one session."""
 
-    kind: ClassVar[Kind] = FIT
+    kind: ClassVar[SessionKind] = FIT
     name: str
     agreement: Agreement
     alignment: str
-    source: Callable[[], Table]
+    source: Callable[[], FitRecords]
     """Reads the party's table, once the server has let it in."""
     guard: Guard
     keep: Keep | None = None
@@ -115,7 +126,7 @@ class FitParty(PartyTask):
     kept: Release | None = field(default=None, init=False)
     unsettled: str = field(default="", init=False)
     """Why the ledger could not note the release: there the session stays booked."""
-    _table: Table | None = field(default=None, init=False, repr=False)
+    _table: FitRecords | None = field(default=None, init=False, repr=False)
     _own: dict[int, NoisyBlock] = field(default_factory=dict, init=False, repr=False)
     _product: PartyProduct | None = field(default=None, init=False, repr=False)
     _asked: list[str] = field(default_factory=list, init=False)
@@ -144,6 +155,9 @@ class FitParty(PartyTask):
     def _aligns(self) -> bool:
         return matches_ids(self.alignment, self.parties)
 
+    def require_private(self) -> None:
+        require_private(self.agreement.product)
+
     def judge(self) -> None:
         self.guard.judge(self.agreement, self._aligns)
 
@@ -154,7 +168,7 @@ class FitParty(PartyTask):
     def settle(self, outcomes: Mapping[str, str]) -> None:
         self.guard.settle({session: told for session, told in outcomes.items() if session in self._asked})
 
-    def read(self) -> Table:
+    def read(self) -> FitRecords:
         self._table = self.source()
         return self._table
 
@@ -182,11 +196,11 @@ class FitParty(PartyTask):
         if list(Agreement.of(theirs).schema.parties) != list(self.parties):
             raise PolicyError("the plan states other columns than this party declared")
 
-    def agree(self, proposal: Proposal, seat: Seat) -> str:
-        session = self.planner(self.agreement, proposal.rows, seat.identity)
-        if session.digest != seat.announced:
+    def agree(self, proposal: Proposal, context: SessionContext) -> str:
+        session = self.planner(self.agreement, proposal.rows, context.identity)
+        if session.digest != context.announced:
             raise StudyError(
-                f"the server announces plan {seat.announced[:16]} and sends the terms of plan {session.digest[:16]}"
+                f"the server announces plan {context.announced[:16]} and sends the terms of plan {session.digest[:16]}"
             )
         self.session = session
         return session.digest
@@ -200,14 +214,14 @@ class FitParty(PartyTask):
             self.show(self._planned())
         self.guard.consent(self._planned())
 
-    def prepare(self, seat: Seat) -> None:
+    def prepare(self, context: SessionContext) -> None:
         """All noise of the session is drawn here, once. Alg. 1, lines 4-9 and 12."""
         session, table = self._planned(), self._table
         assert table is not None
-        coins = seat.randomness.child("rounding").bytes(32)
+        coins = context.randomness.child("rounding").bytes(32)
         columns = table.encode(session.plan.layout, session.grid, coins, workers=self.workers)
         self._table = None
-        noise_source = seat.randomness.child("noise")
+        noise_source = context.randomness.child("noise")
         single = [i for i in session.single if session.plan.blocks[i].block.owners == (self.name,)]
         if single:
             gram = _gram(columns, session.grid.bound)
@@ -226,7 +240,7 @@ class FitParty(PartyTask):
             start = stop
         if session.spec.crosses:
             product = self.product(session, self.workers)
-            self._product = product(session.spec, seat.index, columns, noise, seat.randomness.child("product"))
+            self._product = product(session.spec, context.index, columns, noise, context.randomness.child("product"))
             self._product.workers = self.workers
 
     @property
@@ -299,7 +313,7 @@ class FitParty(PartyTask):
 class FitServer(ServerTask):
     """The server's part: it adds up masked submissions, in which the masks cancel."""
 
-    kind: ClassVar[Kind] = FIT
+    kind: ClassVar[SessionKind] = FIT
     agreement: Agreement
     alignment: str
     planner: Planner = plan_session
@@ -321,6 +335,9 @@ class FitServer(ServerTask):
     def label(self) -> str:
         return "server"
 
+    def require_private(self) -> None:
+        require_private(self.agreement.product)
+
     def propose(self, identity: bytes, rows: int) -> tuple[dict[str, Any], str]:
         self.session = self.planner(self.agreement, rows, identity)
         return self.agreement.to(), self.session.digest
@@ -340,10 +357,7 @@ class FitServer(ServerTask):
     @property
     def expected_bytes(self) -> float:
         """Sealed words and submissions."""
-        session = self._planned()
-        word = {"plain": 2.0, "lattice": session.spec.modulus_bits / 8, "bgn": 200.0}[self.agreement.product]
-        sealed = sum(c.shape[0] for c in session.spec.crosses) * session.rows * word
-        return sealed + 8.0 * session.length * len(session.parties)
+        return float(sum(self._planned().sent.values()))
 
     def send(self, round: str) -> Iterator[Parcel]:
         assert self._product is not None

@@ -23,7 +23,7 @@ Mask = Callable[[int, int], Words]
 
 
 @dataclass(frozen=True)
-class Kind:
+class SessionKind:
     """The words that differ between kinds of session."""
 
     name: str
@@ -55,7 +55,7 @@ class Records(Protocol):
 
 
 @dataclass(frozen=True)
-class Seat:
+class SessionContext:
     """A party's place in a session, when it considers what the server proposes."""
 
     identity: bytes
@@ -74,7 +74,7 @@ def matches_ids(alignment: str, parties: Sequence[str]) -> bool:
 class PartyTask(ABC):
     """One party's part of a kind of session: its data, its consent, what it hands in and what it takes."""
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[SessionKind]
     name: str
     alignment: str
 
@@ -101,6 +101,10 @@ class PartyTask(ABC):
     @abstractmethod
     def largest_list(self) -> int | None:
         """How many ids a partner may be able to test in one alignment."""
+
+    @abstractmethod
+    def require_private(self) -> None:
+        """Raise unless what passes may leave this process: carriers between machines ask."""
 
     # Consent, in the order in which it is asked for.
 
@@ -138,7 +142,7 @@ class PartyTask(ABC):
         """Raise unless the server proposes what this party's own files state; nothing is computed from it before."""
 
     @abstractmethod
-    def agree(self, proposal: Proposal, seat: Seat) -> str:
+    def agree(self, proposal: Proposal, context: SessionContext) -> str:
         """Compute what is proposed, and the digest of it, which the server must have announced."""
 
     @abstractmethod
@@ -146,7 +150,7 @@ class PartyTask(ABC):
         """Raise unless policy, ledger and person agree."""
 
     @abstractmethod
-    def prepare(self, seat: Seat) -> None:
+    def prepare(self, context: SessionContext) -> None:
         """All is agreed: draw what is to be drawn."""
 
     @property
@@ -192,14 +196,14 @@ class PartyTask(ABC):
 
     @property
     def largest_opened(self) -> int:
-        """No more bytes than these may be opened."""
+        """No more bytes than these may be opened, once all is agreed."""
         return 1 << 32
 
 
 class ServerTask(ABC):
     """The server's part of a kind of session."""
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[SessionKind]
     alignment: str
 
     @property
@@ -216,6 +220,10 @@ class ServerTask(ABC):
     @abstractmethod
     def label(self) -> str:
         """Under which the server's source of randomness is derived."""
+
+    @abstractmethod
+    def require_private(self) -> None:
+        """Raise unless what passes may leave this process: carriers between machines ask."""
 
     @abstractmethod
     def propose(self, identity: bytes, rows: int) -> tuple[dict[str, Any], str]:

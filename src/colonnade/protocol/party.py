@@ -21,7 +21,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_to
 from colonnade.protocol.codes import Code, code_of, sentence_of
 from colonnade.protocol.conversation import PARTY, Event, PartyState
-from colonnade.protocol.kinds import PartyTask, Records, Seat, matches_ids
+from colonnade.protocol.kinds import PartyTask, Records, SessionContext, matches_ids
 from colonnade.protocol.messages import (
     JOINING,
     SUBMIT,
@@ -58,6 +58,7 @@ EVENTS = {
     Step.PROPOSAL: Event.PROPOSAL,
     Step.END: Event.END,
 }
+MASK_BITS = 64
 ENTRY = (Code.VERSION, Code.TERMS, Code.SEED)
 """Why a party is not let in."""
 
@@ -94,7 +95,7 @@ class PartyRole:
         self._peers: list[bytes] = []
         self._rows, self._moved, self._expected = 0, 0.0, 0.0
         self._submission: list[bytes] = []
-        self._opened = Assembly(task.largest_opened)
+        self._opened = Assembly(0)
 
     @property
     def over(self) -> bool:
@@ -268,22 +269,25 @@ class PartyRole:
         assert self._keys is not None
         self._show("plan", 0.0)
         self._traffic.require_keys(self.task.parties, proposal.mask_keys)
-        seat = Seat(self._identity, self.task.parties.index(self.name), announced, self._own())
+        context = SessionContext(self._identity, self.task.parties.index(self.name), announced, self._own())
         with self._refusing_all(Code.PLAN):
             self.task.compare(proposal)
             agreed = self.task.kind.agreed
             if proposal.rows != self._rows:
                 raise PolicyError(f"the {agreed} is for n={proposal.rows} records, this party aligned {self._rows}")
             keys = proposal.mask_keys
-            if len(keys) != len(self.task.parties) or keys[seat.index] != self._keys.public:
+            if len(keys) != len(self.task.parties) or keys[context.index] != self._keys.public:
                 raise PolicyError(
                     f"the {agreed} must list one mask key for each party, and the one that this party sent"
                 )
-            digest = self.task.agree(proposal, seat)
+            # A key that would hide nothing is refused now, and not when a submission is due.
+            self._keys.mask(self._identity, context.index, keys, 0, MASK_BITS)
+            digest = self.task.agree(proposal, context)
         with self._refusing_all():
             self.task.consent()
         self._digest, self._peers = digest, list(proposal.mask_keys)
-        self.task.prepare(seat)
+        self._opened = Assembly(self.task.largest_opened)
+        self.task.prepare(context)
         self._moved, self._expected = 0.0, self.task.expected_bytes
         return self._to_server(Step.ACCEPT, Accept(digest))
 
@@ -294,9 +298,11 @@ class PartyRole:
         if not self.handed_in:
             self._submission = self.task.submit(self._mask)
             self.handed_in = True
-        for body in self._submission:
+        # The release may come, and all be forgotten, before the last piece has left the wire.
+        bodies = self._submission
+        for body in bodies:
             yield self._make(SERVER, Step.SUBMIT, body)
-        if not self._submission:
+        if not bodies:
             yield self._to_server(Step.DONE, Done(SUBMIT))
 
     def _mask(self, length: int, modulus_bits: int) -> Words:

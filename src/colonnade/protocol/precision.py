@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from math import ceil, sqrt
 
 import numpy as np
 
-from colonnade.crypto.lattice import product as lattice
-from colonnade.crypto.product import ProductSpec
+from colonnade.crypto.product import ProductNeeds, ProductSizes, ProductSpec
 from colonnade.foundation.errors import ProductError, StudyError
 from colonnade.foundation.grid import LARGEST_BOUND, Grid, rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.moments import Kind, Law, Role
+from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import BlockPlan, PrivacyPlan
 
 SHARES = ((Fraction(1, 50), Fraction(1, 100)), (Fraction(1, 10), Fraction(1, 10)), (Fraction(1, 2), Fraction(1, 4)))
-"""Of the noise's standard deviation, what rounding to the grid and the lattice error should move a sum by, and may."""
+"""Of the noise's standard deviation, what rounding and the product's own error should move a sum by, and may."""
 BOUNDS = tuple((1 << bits) - 1 for bits in range(3, 12))
 """Grids of numbers: a coarser one than the first would pay more for the correction of squares than it saves."""
 SHARE_VARIANCE = 10.0
@@ -36,12 +36,13 @@ def check_rows(rows: int) -> None:
         raise StudyError(f"a session serves at most 2^31={MOST_ROWS} records, got n={rows}")
 
 
-def lattice_sizes(plan: PrivacyPlan, rows: int, levels: int) -> tuple[Grid, lattice.Parameters]:
-    """The grid and the lattice product's sizes.
+def fit_sizes(plan: PrivacyPlan, rows: int, sizes: Callable[[ProductNeeds], ProductSizes]) -> tuple[Grid, ProductSizes]:
+    """The grid, and the sizes of a product that has an error of its own.
 
-    Rounding stays under 2% and the lattice error under 1% of the noise's standard deviation. With very many records no
-    word holds such fine products; then they may be up to a half and a quarter of it, which is small beside the records.
+    Rounding stays under 2% and that error under 1% of the noise's standard deviation. With very many records no word
+    holds such fine products; then they may be up to a half and a quarter of it, which is small beside the records.
     """
+    levels = max(a.size for a in plan.layout.attributes)
     refusal: ProductError | None = None
     for rounding, error in SHARES:
         grid = Grid(grid_bound(plan, rows, rounding))
@@ -52,15 +53,17 @@ def lattice_sizes(plan: PrivacyPlan, rows: int, levels: int) -> tuple[Grid, latt
         noise = max(_noise_reach(plan, item, grid.unit) for item in crossed)
         own = max((farthest(plan, item, rows, grid.unit) for item in plan.blocks if item.block.single), default=0)
         try:
-            return grid, lattice.choose_parameters(
-                rows,
-                grid.bound,
-                std,
-                ceil(noise * REPLANNED),
-                plan.layout.width - 1,
-                levels=levels,
-                share=error,
-                own_reach=ceil(own * REPLANNED),
+            return grid, sizes(
+                ProductNeeds(
+                    rows,
+                    grid.bound,
+                    std,
+                    ceil(noise * REPLANNED),
+                    plan.layout.width - 1,
+                    levels,
+                    share=error,
+                    own_reach=ceil(own * REPLANNED),
+                )
             )
         except ProductError as refused:
             refusal = refusal or refused
@@ -71,7 +74,7 @@ def lattice_sizes(plan: PrivacyPlan, rows: int, levels: int) -> tuple[Grid, latt
 def grid_bound(plan: PrivacyPlan, rows: int, share: Fraction = SHARES[0][0]) -> int:
     """The coarsest grid whose rounding stays under this share of the noise. Indicators need no rounding at all."""
     rounded = any(
-        a.kind is Kind.SIGNED or (a.role is Role.LABEL and plan.task is Task.LINEAR) for a in plan.layout.attributes
+        a.kind is Encoding.SIGNED or (a.role is Role.LABEL and plan.task is Task.LINEAR) for a in plan.layout.attributes
     )
     summed = 0.0
     if plan.law is Law.GAUSSIAN:
@@ -130,10 +133,9 @@ def cross_reach(plan: PrivacyPlan, rows: int, grid: Grid) -> int:
 
 
 @proven("no_wrap")
-def require_room(plan: PrivacyPlan, spec: ProductSpec) -> None:
-    """Refuse a plan that has a block whose sums, noise and product error included, could wrap modulo 2^modulus_bits."""
+def require_room(plan: PrivacyPlan, spec: ProductSpec, error: int) -> None:
+    """Refuse a plan that has a block whose sums, noise and the product's error included, could wrap."""
     limit = 1 << (spec.modulus_bits - 1)
-    error = lattice.lattice_error(spec.rows, spec.bound)[1]
     for item in plan.blocks:
         unit = spec.bound * spec.bound
         reach = farthest(plan, item, spec.rows, unit)

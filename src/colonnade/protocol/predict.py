@@ -13,16 +13,25 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.schema import Column
-from colonnade.mechanism.release import digest
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.guard import Guard
-from colonnade.protocol.kinds import Kind, Mask, PartyTask, Records, Rows, Seat, ServerTask, matches_ids
+from colonnade.protocol.kinds import (
+    Mask,
+    PartyTask,
+    Records,
+    Rows,
+    ServerTask,
+    SessionContext,
+    SessionKind,
+    matches_ids,
+)
 from colonnade.protocol.messages import End, Masked, Piece, Proposal, encode_body, masked_from, submission, total_of
 from colonnade.protocol.prediction import MODULUS_BITS, Floats, Prediction, scores_of, words_of
 
-PREDICT = Kind(
+PREDICT = SessionKind(
     name="scores",
     agreed="prediction",
     declared="model",
@@ -34,10 +43,10 @@ PREDICT = Kind(
 )
 
 
-class Table(Records, Protocol):
+class ScoreRecords(Records, Protocol):
     """Records to be scored."""
 
-    def take(self, rows: Rows) -> Table:
+    def take(self, rows: Rows) -> ScoreRecords:
         """These records, in this order."""
         ...
 
@@ -65,18 +74,23 @@ def prediction_digest(prediction: Prediction, alignment: str) -> str:
     """Digest of a prediction's public terms; n is not known before the records are matched."""
     # Parties stand in mask order, which sorted keys would not tell.
     terms = {**prediction.to(), "parties": list(prediction.parties)}
-    return digest({"prediction": terms, "alignment": alignment})
+    return canonical_digest({"prediction": terms, "alignment": alignment})
+
+
+def largest_parts(rows: int) -> int:
+    """No more bytes than these hold a word for each record."""
+    return 16 * rows + 64
 
 
 @dataclass
 class PredictParty(PartyTask):
     """One organisation's records and consent in one prediction, by its own copy of the model."""
 
-    kind: ClassVar[Kind] = PREDICT
+    kind: ClassVar[SessionKind] = PREDICT
     name: str
     prediction: Prediction
     alignment: str
-    source: Callable[[], Table]
+    source: Callable[[], ScoreRecords]
     """Reads the records, once the server has let this party in."""
     part_of: Callable[[Any], Floats]
     """This party's part of every score, of its own records."""
@@ -86,7 +100,7 @@ class PredictParty(PartyTask):
     keep: Keep | None = None
     scored: int = field(default=0, init=False)
     """How many records all parties have."""
-    _table: Table | None = field(default=None, init=False, repr=False)
+    _table: ScoreRecords | None = field(default=None, init=False, repr=False)
     _rows: Rows | None = field(default=None, init=False, repr=False)
     _part: Floats = field(default_factory=lambda: np.zeros(0), init=False, repr=False)
     _own: Masked | None = field(default=None, init=False, repr=False)
@@ -117,7 +131,10 @@ class PredictParty(PartyTask):
 
     @property
     def largest_opened(self) -> int:
-        return 1 << 36
+        return largest_parts(self.scored)
+
+    def require_private(self) -> None:
+        """Parts are always masked."""
 
     def judge(self) -> None:
         self.guard.foresee_scores(self.prediction, matches_ids(self.alignment, self.parties))
@@ -132,7 +149,7 @@ class PredictParty(PartyTask):
     def foresee(self, rows: int) -> None:
         """No number of records makes a difference."""
 
-    def read(self) -> Table:
+    def read(self) -> ScoreRecords:
         self._table = self.source()
         return self._table
 
@@ -153,10 +170,10 @@ class PredictParty(PartyTask):
         if theirs != self.prediction.to() or list(theirs["columns"]) != list(self.parties):
             raise ProtocolError("the server proposes another model, receiver or columns than this party was given")
 
-    def agree(self, proposal: Proposal, seat: Seat) -> str:
+    def agree(self, proposal: Proposal, context: SessionContext) -> str:
         terms = self.prediction.terms(proposal.rows)
-        if terms != seat.announced:
-            raise ProtocolError(f"the server announces prediction {seat.announced[:16]} and means {terms[:16]}")
+        if terms != context.announced:
+            raise ProtocolError(f"the server announces prediction {context.announced[:16]} and means {terms[:16]}")
         # Refused now rather than when all wait for it.
         words_of(self._part, len(self.parties))
         return terms
@@ -164,7 +181,7 @@ class PredictParty(PartyTask):
     def consent(self) -> None:
         self.guard.consent_scores(self.prediction, self.scored)
 
-    def prepare(self, seat: Seat) -> None:
+    def prepare(self, context: SessionContext) -> None:
         """Nothing is drawn."""
 
     def submit(self, mask: Mask) -> list[bytes]:
@@ -208,7 +225,7 @@ class PredictParty(PartyTask):
 class PredictServer(ServerTask):
     """Adds up masked parts and hands the sum, still masked, to the receiver: it can read neither."""
 
-    kind: ClassVar[Kind] = PREDICT
+    kind: ClassVar[SessionKind] = PREDICT
     prediction: Prediction
     alignment: str
     rows: int = field(default=0, init=False)
@@ -228,6 +245,9 @@ class PredictServer(ServerTask):
     def label(self) -> str:
         return "scores"
 
+    def require_private(self) -> None:
+        """Parts are always masked."""
+
     def propose(self, identity: bytes, rows: int) -> tuple[dict[str, Any], str]:
         self.rows = rows
         return self.prediction.to(), self.prediction.terms(rows)
@@ -237,7 +257,7 @@ class PredictServer(ServerTask):
 
     @property
     def largest_submission(self) -> int:
-        return 16 * self.rows + 64
+        return largest_parts(self.rows)
 
     def collect(self, party: str, whole: bytes) -> None:
         part = masked_from(whole, self.rows)

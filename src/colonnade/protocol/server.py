@@ -119,6 +119,11 @@ class ServerRole:
         return self._randomness.child("alignment").bytes(SESSION_BYTES)
 
     @property
+    def seeded(self) -> bool:
+        """Whether whoever knows a seed could draw the same: a simulation."""
+        return self._randomness.seeded
+
+    @property
     def parties(self) -> tuple[str, ...]:
         return tuple(self._peers)
 

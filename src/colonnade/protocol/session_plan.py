@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.crypto.lattice import product as lattice
-from colonnade.crypto.product import Cross, Integers, ProductSpec
+from colonnade.crypto.backends import BACKENDS
+from colonnade.crypto.product import Backend, Cross, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.blocks import IntegerNoise
@@ -31,8 +31,8 @@ from colonnade.protocol.precision import (
     SHARES,
     check_rows,
     cross_reach,
+    fit_sizes,
     grid_bound,
-    lattice_sizes,
     require_room,
     rounding_share,
 )
@@ -118,9 +118,20 @@ class SessionPlan:
         return _span(self.plan.layout, party)
 
     @property
+    def backend(self) -> Backend:
+        """The secure product."""
+        return BACKENDS[self.agreement.product]
+
+    @cached_property
+    def sent(self) -> dict[str, int]:
+        """The bytes that each party is expected to send: sealed columns, products and the submission."""
+        sizes = [self.backend.sent(self.spec, k) if self.spec.crosses else 0 for k in range(len(self.parties))]
+        return {name: 8 * self.length + size for name, size in zip(self.parties, sizes, strict=True)}
+
+    @property
     def in_the_clear(self) -> bool:
         """Whether columns pass between the roles as they are, so that an outsider alone sees just the release."""
-        return self.agreement.product == "plain" and len(self.parties) > 1
+        return not self.backend.private and len(self.parties) > 1
 
     def views(self, party: str | None = None) -> dict[View, float | None]:
         """The epsilon of a party's part, or of the whole record, against each view; None where nothing is promised."""
@@ -227,7 +238,7 @@ class SessionPlan:
         if self.agreement.schema.norms and not self.plan.layout.norms:
             out.append("declared norms are not used: they lower the noise of a trace release alone")
         if self.in_the_clear:
-            out.append('product "plain" shows columns in the clear: it is for simulation only')
+            out.append(f'product "{self.agreement.product}" shows columns in the clear: it is for simulation only')
         if (
             self.plan.collusion == 0
             and self.plan.law is Law.LAPLACE
@@ -281,19 +292,16 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
     plan = _plan(agreement, layout, blocks, replace(terms, draft=True))
     crosses = _crosses(layout, released)
-    gain, modulus_bits, reach = 1, 64, 0
-    if agreement.product == "lattice" and crosses:
-        levels = max(a.size for a in layout.attributes)
-        grid, parameters = lattice_sizes(plan, rows, levels)
-        gain, modulus_bits, reach = parameters.gain, parameters.modulus_bits, parameters.reach
-        terms = replace(terms, error_factor=lattice.error_factor(parameters, grid.bound, levels))
+    sizes, choose = ProductSizes(), BACKENDS[agreement.product].sizes
+    if choose is not None and crosses:
+        grid, sizes = fit_sizes(plan, rows, choose)
     else:
         grid = Grid(grid_bound(plan, rows))
     # What rounding and the product's own error cost is known now, and is paid for.
-    plan = _plan(agreement, layout, blocks, replace(terms, bound=grid.bound))
-    reach = reach or cross_reach(plan, rows, grid)
-    spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, modulus_bits, gain, reach)
-    require_room(plan, spec)
+    plan = _plan(agreement, layout, blocks, replace(terms, bound=grid.bound, error_factor=sizes.error_factor))
+    reach = sizes.reach or cross_reach(plan, rows, grid)
+    spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, sizes.modulus_bits, sizes.gain, reach)
+    require_room(plan, spec, sizes.error)
     return SessionPlan(agreement, rows, identity, plan, grid, spec, released)
 
 

@@ -18,8 +18,8 @@ from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import solve
 from colonnade.analysis.tables import Tables
+from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ReleaseError
-from colonnade.foundation.schema import Binary, Column, Numeric
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.model import PublicModel, publish
@@ -42,7 +42,7 @@ LARGEST_FACTOR = 1e4
 
 
 @dataclass(frozen=True)
-class Row:
+class CoefficientRow:
     """A coefficient as the page shows it."""
 
     feature: str
@@ -80,7 +80,7 @@ def environment() -> Environment:
         signed=_signed,
         share=share_text,
     )
-    found.globals.update(style=style())
+    found.globals.update(style=style(), backends=BACKENDS)
     return found
 
 
@@ -148,7 +148,13 @@ def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any
         "plan": plan,
         "label": f"{owner}.{column}",
         "columns": [
-            {"party": party, "name": name, "kind": kind_of(c), "declared": declared(c), "label": name == column}
+            {
+                "party": party,
+                "name": name,
+                "kind": c.noun,
+                "declared": c.describe(LONGEST_LEVELS),
+                "label": name == column,
+            }
             for party, names in agreement.schema.parties.items()
             for name, c in names.items()
         ],
@@ -166,7 +172,7 @@ def views_of(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     """Who may look, at what; with one party nobody else takes part."""
     pooled = f"the server with {'one party' if plan['collusion'] == 1 else str(plan['collusion']) + ' parties'}"
     several = len(plan["parties"]) > 1
-    clear = plan["product"] == "plain" and several
+    clear = not BACKENDS[plan["product"]].private and several
     hidden = "columns among them in the clear" if clear else "all of them sealed or masked"
     sees = {
         "outsider": ("anyone with the release", "the released numbers and every model made from them"),
@@ -176,22 +182,6 @@ def views_of(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     }
     views = VIEWS if several else ("outsider", "server")
     return [{"view": view, "name": VIEWS[view], "who": sees[view][0], "sees": sees[view][1]} for view in views]
-
-
-def kind_of(column: Column) -> str:
-    if isinstance(column, Numeric):
-        return "numeric, binned" if column.bins else "numeric"
-    return "binary" if isinstance(column, Binary) else "categorical"
-
-
-def declared(column: Column) -> str:
-    """The public facts that were declared of a column."""
-    if isinstance(column, Numeric):
-        cuts = f", cut at {', '.join(f'{b:g}' for b in column.bins)}" if column.bins else ""
-        return f"{column.low:g} to {column.high:g}{cuts}"
-    levels = column.all_levels
-    more = f" and {len(levels) - LONGEST_LEVELS} more" if len(levels) > LONGEST_LEVELS else ""
-    return ", ".join(levels[:LONGEST_LEVELS]) + more
 
 
 def epsilon_picture(plan: Mapping[str, Any]) -> Markup:
@@ -237,7 +227,7 @@ def model_context(public: PublicModel) -> dict[str, Any]:
     """A model's coefficients, largest first."""
     model = public.model
     rows = [
-        Row(feature, public.owner(feature)[0], _base(public, feature), value)
+        CoefficientRow(feature, public.owner(feature)[0], _base(public, feature), value)
         for feature, value in sorted(
             zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1])
         )
@@ -283,9 +273,7 @@ def _interval_picture(found: Intervals) -> Markup:
 def _base(public: PublicModel, feature: str) -> str:
     party, name = public.owner(feature)
     column = public.schema.parties[party][name]
-    if isinstance(column, Numeric):
-        return f"{column.low:g} to {column.high:g}" if not column.bins else f"against {column.levels_of(name)[0]}"
-    return f"against {column.levels[0] if isinstance(column, Binary) else column.drop or column.all_levels[0]}"
+    return f"against {column.base(name)}" if column.has_levels else column.describe(LONGEST_LEVELS)
 
 
 def curve_context(agreement: Agreement, rows: int, epsilon: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A plan, a model and scores in the forms that programs read."""
+"""A plan and a model in the forms that programs read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from colonnade.analysis.models import ClassModel
-from colonnade.foundation.schema import Binary
 
 if TYPE_CHECKING:
-    from colonnade.model import PublicModel, Scores
+    from colonnade.model import PublicModel
 
 
 def model_json(public: PublicModel) -> dict[str, Any]:
@@ -34,27 +33,6 @@ def model_json(public: PublicModel) -> dict[str, Any]:
         "r_squared_interval": None if model.r_squared_interval is None else list(model.r_squared_interval),
         **several,
     }
-
-
-def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> str:
-    """One line for each record: its id, and the probability and level or the value that the model gives it."""
-    import polars as pl
-
-    if id_column in ("probability", "predicted"):
-        id_column += "_"
-    columns: dict[str, Any] = {} if scores.ids is None or id_column is None else {id_column: list(scores.ids)}
-    if isinstance(public.model, ClassModel):
-        for k, name in enumerate(public.model.classes):
-            columns[f"probability {name}"] = scores.values[:, k]
-        columns["predicted"] = [public.model.classes[k] for k in scores.values.argmax(axis=1)]
-    elif public.model.task == "logistic":
-        _, column, level = public.label
-        no = column.levels[0] if isinstance(column, Binary) and level == column.levels[1] else f"not {level}"
-        columns["probability"] = scores.values
-        columns["predicted"] = [level if p >= 0.5 else no for p in scores.values]
-    else:
-        columns["predicted"] = scores.values
-    return pl.DataFrame(columns).write_csv()
 
 
 def finite(value: Any) -> Any:

@@ -11,8 +11,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from colonnade.foundation.schema import Binary, Categorical, Numeric
-
 if TYPE_CHECKING:
     from colonnade.analysis.solve import Model
     from colonnade.model import PublicModel
@@ -193,8 +191,9 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
         what = f"Model: chances of the levels of {name}; a coefficient is the range of the levels' weights"
     elif model.task == "poisson":
         what = f"Model: logarithm of the mean of {name}"
-    elif level is None and isinstance(column, Numeric):
-        what = f"Model: {name}, -1 at {column.low:g} and 1 at {column.high:g}"
+    elif level is None and column.bounds is not None:
+        low, high = (column.write(bound) for bound in column.bounds)
+        what = f"Model: {name}, -1 at {low} and 1 at {high}"
     else:
         what = f"Model: share of {name} = {level}"
     table = tidy_table("feature", "party", "coefficient", "range or base", right=(2,))
@@ -224,16 +223,10 @@ def _quality(model: Model) -> Text:
 
 def _base(public: PublicModel, party: str, name: str, feature: str) -> str:
     column = public.schema.parties[party][name]
-    if isinstance(column, Numeric) and not column.bins:
-        return f"{column.low:g} to {column.high:g}"
-    if isinstance(column, Binary):
-        return column.levels[0]
-    if isinstance(column, Categorical):
-        return column.drop or column.all_levels[0]
-    return column.levels_of(name)[0]
+    return column.base(name) if column.has_levels else column.describe(SHOWN)
 
 
-def path_table(models: Sequence[PublicModel]) -> RenderableType:
+def path_table(models: Sequence[PublicModel], penalty: str = "ridge") -> RenderableType:
     """How coefficients shrink: one column for each ridge, the largest in the middle of the path first."""
     path = [public.model for public in models]
     middle = path[len(path) // 2]
@@ -246,8 +239,7 @@ def path_table(models: Sequence[PublicModel]) -> RenderableType:
         table.add_row(Text(middle.features[i]), *(f"{model.coefficients[i]:+z.2g}" for model in path))
     if len(middle.features) > len(largest):
         table.add_row(Text(f"and {len(middle.features) - len(largest)} smaller ones", style="dim"))
-    kind = next((name for name in ("lasso", "elastic-net") if middle.method.startswith(name)), "ridge")
-    return titled(f"{kind.capitalize()} path of {middle.label}, {kind} per record", table)
+    return titled(f"{penalty.capitalize()} path of {middle.label}, {penalty} per record", table)
 
 
 def traffic_table(
@@ -284,7 +276,8 @@ def flaws(provenance: Mapping[str, Any]) -> list[str]:
     if provenance["seeded"]:
         out.append("the noise came from a seed: whoever knows it can remove the noise, so no epsilon holds")
     if provenance["simulation"]:
-        out.append('product "plain" showed columns in the clear: no epsilon holds against the server or a party')
+        name = provenance.get("agreement", {}).get("product", "plain")
+        out.append(f'product "{name}" showed columns in the clear: no epsilon holds against the server or a party')
     return out
 
 

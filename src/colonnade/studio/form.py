@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from colonnade.foundation.schema import KINDS
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.toml import toml_key, toml_section
 
@@ -16,11 +17,7 @@ STUDY_NUMBERS = ("epsilon", "delta", "collusion", "rows")
 STUDY_TEXTS = ("name", "task", "label", "product", "alignment", "calibration", "release")
 PARTY_TEXTS = ("data", "id", "policy", "ledger")
 PARTY_NUMBERS = ("epsilon", "norm")
-BY_KIND = {
-    "numeric": ("low", "high", "bins", "fill"),
-    "categorical": ("levels", "other", "drop", "fill"),
-    "binary": ("levels", "fill"),
-}
+BY_KIND = {kind.kind: tuple(kind.keys) for kind in KINDS}
 KNOWN = ("kind", *dict.fromkeys(key for keys in BY_KIND.values() for key in keys))
 EMPTY: Content = {
     "study": {"name": "study", "task": "logistic", "label": "", "epsilon": 1.0, "collusion": 1, "rows": 10_000},

@@ -48,6 +48,7 @@ class Client:
     """One organisation's process in one session."""
 
     def __init__(self, role: PartyRole, call: Call, patience: Patience | None = None) -> None:
+        role.task.require_private()
         self.role, self._call, self._patience = role, call, patience or Patience()
         self.closing = ""
         """What an error that `run` raised leaves unsaid: what it means for the party's budget or scores."""

@@ -55,6 +55,7 @@ class Relay:
     """`handle` may be called by many threads; the role is driven in the thread of whoever runs it."""
 
     def __init__(self, role: ServerRole, patience: Patience | None = None, watch: Watch | None = None) -> None:
+        role.task.require_private()
         self.role = role
         self.absent = ""
         """A party whose process the engine knows to be dead; `stop` may say so."""

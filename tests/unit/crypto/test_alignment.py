@@ -257,13 +257,13 @@ def test_parties_that_find_different_ids_are_told(free: None) -> None:
 
 def test_a_spoilt_table_hides_all_ids(free: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A partner that writes zeros costs matches, and opens none."""
-    send = star.Partner.send
+    send = star.PartnerRole.send
 
-    def spoilt(self: star.Partner, round: str) -> Iterator[tuple[str, bytes]]:
+    def spoilt(self: star.PartnerRole, round: str) -> Iterator[tuple[str, bytes]]:
         for recipient, body in send(self, round):
             yield recipient, bytes(len(body)) if round == "compare" else body
 
-    monkeypatch.setattr(star.Partner, "send", spoilt)
+    monkeypatch.setattr(star.PartnerRole, "send", spoilt)
     with pytest.raises(AlignmentError, match="in common, got none"):
         Star(people(3)).run()
 

@@ -86,7 +86,7 @@ def test_without_the_check_the_attack_would_read_the_whole_key(monkeypatch: pyte
     monkeypatch.setattr(oprf, "verify", lambda *_: None)
     run = Star({"hub": mine, "partner": theirs}).run(until="announce")
     hub = run.parties["hub"]._role
-    assert isinstance(hub, star.Hub)
+    assert isinstance(hub, star.HubRole)
     rows = hub._rows
     guess = np.zeros(512, np.uint8)
     guess[rows] = hub._words[:, 2:4].any(axis=1)  # id j matches exactly if bit j of the key is zero
@@ -104,7 +104,7 @@ def test_without_the_check_the_attack_would_read_the_whole_key(monkeypatch: pyte
     kernels = AlignmentKernels()
     forged = evaluate(key, evaluator._prefix, kernels.rows_of(zeros), ids, len(mine), kernels)
     partner = run.parties["partner"]._role
-    assert isinstance(partner, star.Partner)
+    assert isinstance(partner, star.PartnerRole)
     own_rows, said = partner._rows, partner._words[:, 2:4]
     assert np.array_equal(forged[own_rows, 2:], said)
     assert len(said) == KNOWN + FOREIGN
@@ -132,17 +132,17 @@ def test_one_wrong_column_passes_if_its_bit_is_guessed_and_not_else() -> None:
 
 def test_flipped_bits_of_a_cheating_hub_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the matrix, in either part of the proof: the seal is the hub's own, and the check refuses it."""
-    send = star.Hub.send
+    send = star.HubRole.send
     for place in ("matrix", "messages", "rows"):
 
-        def flipped(self: star.Hub, round: str, place: str = place) -> Iterator[tuple[str, bytes]]:
+        def flipped(self: star.HubRole, round: str, place: str = place) -> Iterator[tuple[str, bytes]]:
             for recipient, body in send(self, round):
                 if round == "matrix":
                     at = {"matrix": 7, "messages": len(body) - PROOF_BYTES + 3, "rows": len(body) - 5}[place]
                     body = body[:at] + bytes([body[at] ^ 4]) + body[at + 1 :]
                 yield recipient, body
 
-        monkeypatch.setattr(star.Hub, "send", flipped)
+        monkeypatch.setattr(star.HubRole, "send", flipped)
         passed = 0
         for attempt in range(6):  # a flipped matrix bit counts where the key's bit is one
             try:
@@ -155,9 +155,9 @@ def test_flipped_bits_of_a_cheating_hub_are_refused(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("change", ["value", "twice", "more", "group"])
 def test_a_hub_that_announces_something_else_is_refused(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    send = star.Hub.send
+    send = star.HubRole.send
 
-    def lied(self: star.Hub, round: str) -> Iterator[tuple[str, bytes]]:
+    def lied(self: star.HubRole, round: str) -> Iterator[tuple[str, bytes]]:
         for number, (recipient, body) in enumerate(send(self, round)):
             if round == "announce" and recipient == "party 1":
                 if number % 2 == 0:
@@ -171,7 +171,7 @@ def test_a_hub_that_announces_something_else_is_refused(change: str, monkeypatch
                     body = body[16:32] + body[16:]
             yield recipient, body
 
-    monkeypatch.setattr(star.Hub, "send", lied)
+    monkeypatch.setattr(star.HubRole, "send", lied)
     rule = {"more": "no more ids than there are", "group": "same common ids"}.get(change, "must announce common ids")
     with pytest.raises(ColonnadeError, match=rule):
         Star(people(3)).run()
@@ -254,19 +254,19 @@ def test_a_direction_has_its_own_keys() -> None:
 
 def test_nothing_of_compare_leaves_before_every_bin_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "BIN", 10)
-    events, check, write = list[str](), oprf.verify, star.Partner.send
+    events, check, write = list[str](), oprf.verify, star.PartnerRole.send
 
     def checked(*arguments: object) -> None:
         check(*arguments)  # type: ignore[arg-type]
         events.append("checked")
 
-    def sent(self: star.Partner, round: str) -> Iterator[tuple[str, bytes]]:
+    def sent(self: star.PartnerRole, round: str) -> Iterator[tuple[str, bytes]]:
         for recipient, body in write(self, round):
             events.append(round)
             yield recipient, body
 
     monkeypatch.setattr(oprf, "verify", checked)
-    monkeypatch.setattr(star.Partner, "send", sent)
+    monkeypatch.setattr(star.PartnerRole, "send", sent)
     run = Star({"a": [str(i) for i in range(50)], "b": [str(i) for i in range(60)]}).run()
     assert run.server.count == 50
     assert events == ["choose"] + 6 * ["checked"] + 6 * ["compare"]

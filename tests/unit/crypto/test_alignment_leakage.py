@@ -116,10 +116,10 @@ def ran(lists: list[list[str]]) -> Session:
         patch.setattr(oprf, "evaluate", noted_evaluate)
         patch.setattr(oprf, "challenge_of", noted_challenge)
         run = Star({f"p{k}": ids for k, ids in enumerate(lists)}).run(until="compare")
-    assert isinstance(run.parties["p0"]._role, star.Hub)
+    assert isinstance(run.parties["p0"]._role, star.HubRole)
     for k in range(1, len(lists)):
         role = run.parties[f"p{k}"]._role
-        assert isinstance(role, star.Partner)
+        assert isinstance(role, star.PartnerRole)
         session.tables[k] = role._tables[0].copy()
         session.held[k] = seen[k - 1]
         for other, channel in run.parties[f"p{k}"]._channels.items():
@@ -251,15 +251,15 @@ def test_what_partners_get_of_the_hub_is_uniform_but_for_common_ids(parties: int
     run = session.star
     assert run is not None
     said: dict[str, bytes] = {}
-    take = star.Partner.take
+    take = star.PartnerRole.take
 
-    def noted(self: star.Partner, round: str, sender: str, number: int, body: bytes) -> None:
+    def noted(self: star.PartnerRole, round: str, sender: str, number: int, body: bytes) -> None:
         if round == "announce" and number == 1:
             said[f"p{self._me}"] = body
         take(self, round, sender, number, body)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(star.Partner, "take", noted)
+        patch.setattr(star.PartnerRole, "take", noted)
         again = Star(run.ids)
         with free_transfers():
             again.run()

@@ -18,7 +18,8 @@ from colonnade.crypto.alignment.curve import LOW_ORDER, PRIME, field_elements, m
 from colonnade.crypto.alignment.ids import Ids
 from colonnade.crypto.alignment.ids import opened as opened_bin
 from colonnade.crypto.alignment.kem_ot import KemReceiver, KemSender
-from colonnade.crypto.alignment.kernels import AlignmentKernels, best_kernels
+from colonnade.crypto.alignment.kernel_choice import best_kernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.oblivious import Store, segment_of, slots_of
 from colonnade.crypto.alignment.oprf import hashed
 from colonnade.crypto.alignment.sizes import Sizes, capacity_of

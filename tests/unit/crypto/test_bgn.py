@@ -12,11 +12,12 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from colonnade.crypto.bgn import product as bgn
+from colonnade.crypto.bgn import layout
 from colonnade.crypto.bgn.cost import MEASURED, calibrate, predicted_seconds
 from colonnade.crypto.bgn.logarithm import SmallLogarithm
 from colonnade.crypto.bgn.pairing import CURVES, Curve, curve
-from colonnade.crypto.bgn.product import BgnParty, BgnServer
+from colonnade.crypto.bgn.party import BgnParty
+from colonnade.crypto.bgn.server import BgnServer
 from colonnade.crypto.frames import HEADER, pack
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import MessageError, ProductError
@@ -121,8 +122,8 @@ def test_the_stronger_curve_gives_the_same() -> None:
 
 
 def test_small_parcels_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bgn, "BLOCK_BYTES", 1500)
-    monkeypatch.setattr(bgn, "CHUNK", 2)
+    monkeypatch.setattr(layout, "BLOCK_BYTES", 1500)
+    monkeypatch.setattr(layout, "CHUNK", 2)
     session = Session.make(parties=3, rows=9)
     assert np.array_equal(run(session, BgnParty, BgnServer), session.expected())
 
@@ -286,7 +287,7 @@ def test_without_crosses_nothing_is_sent() -> None:
     relay = Relay(Session(session.spec, session.data, session.noise), BgnParty, BgnServer)
     (given,) = relay.contributions()
     assert relay.sent == []
-    assert len(given.payload) == bgn.planned_bytes(session.spec, 0) == 0
+    assert len(given.payload) == layout.planned_bytes(session.spec, 0) == 0
     assert relay.open([given]).size == 0
     assert predicted_seconds(session.spec) == 0
 

@@ -13,7 +13,8 @@ from colonnade.crypto.lattice import parameters as lattice_plan
 from colonnade.crypto.lattice.compiled import WORTHWHILE, CompiledParty, best_party
 from colonnade.crypto.lattice.kernels import Kernels, NumpyKernels
 from colonnade.crypto.lattice.parameters import N, fft_error, multiply_limbs, seal_limbs, uniform_norm
-from colonnade.crypto.lattice.product import LatticeParty, LatticeServer
+from colonnade.crypto.lattice.party import LatticeParty
+from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.crypto.lattice.words import Planes, Scratch
 from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.foundation.randomness import Randomness

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib import import_module
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from colonnade.crypto import plain
-from colonnade.crypto.bgn import product as bgn
-from colonnade.crypto.lattice import product as lattice
+from colonnade.crypto.backends import BACKENDS as KNOWN
+from colonnade.crypto.bgn.party import BgnParty
+from colonnade.crypto.bgn.server import BgnServer
+from colonnade.crypto.lattice.parameters import lattice_error
+from colonnade.crypto.lattice.party import LatticeParty
+from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.crypto.product import SERVER, ProductSpec, centred
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.randomness import Randomness
@@ -38,19 +41,19 @@ class Backend:
         return Relay(session or self.session(rows=12, parties=3), self.party, self.server, **settings)  # type: ignore[arg-type]
 
     def planned_bytes(self, spec: ProductSpec, me: int) -> int:
-        return int(import_module(f"colonnade.crypto.{self.name}").planned_bytes(spec, me))
+        return KNOWN[self.name].sent(spec, me)
 
 
 BACKENDS = [
     Backend("plain", plain.PlainParty, plain.PlainServer, shares=True),
-    Backend("bgn", bgn.BgnParty, bgn.BgnServer, shares=False),
+    Backend("bgn", BgnParty, BgnServer, shares=False),
     Backend(
         "lattice",
-        lattice.LatticeParty,
-        lattice.LatticeServer,
+        LatticeParty,
+        LatticeServer,
         shares=True,
         gain=1 << 20,
-        tolerance=lattice.lattice_error(50, 15)[1],
+        tolerance=lattice_error(50, 15)[1],
     ),
 ]
 REFUSED = (ProtocolError, ProductError)

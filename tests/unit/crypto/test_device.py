@@ -21,7 +21,8 @@ from colonnade.crypto.lattice.parameters import (
     seal_limbs,
     uniform_norm,
 )
-from colonnade.crypto.lattice.product import LatticeParty, LatticeServer
+from colonnade.crypto.lattice.party import LatticeParty
+from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
@@ -77,9 +78,9 @@ def test_threads_wipe_their_scratch() -> None:
     with ThreadPoolExecutor(3) as executor:
         relay = made(given, LatticeParty, Workers(executor, 5))
         relay.rounds()
-        boxes = [side._box for side in relay.parties]  # type: ignore[attr-defined]
-        held = [buffer for box in boxes for tools in box._all for buffer in tools.scratch._buffers.values()]
-        assert len(boxes[0]._all) > 1
+        held_by = [side._states for side in relay.parties]  # type: ignore[attr-defined]
+        held = [buffer for states in held_by for state in states._all for buffer in state.scratch._buffers.values()]
+        assert len(held_by[0]._all) > 1
         assert any(buffer.any() for buffer in held)
         for side in relay.parties:
             side.contribute()

@@ -18,10 +18,21 @@ from scipy import stats
 
 from colonnade.crypto.lattice import kernels
 from colonnade.crypto.lattice import parameters as lattice_plan
-from colonnade.crypto.lattice import product as lattice
-from colonnade.crypto.lattice.parameters import ERROR_VARIANCE, MODULUS_BITS, TAU, N, fft_error, lattice_error
-from colonnade.crypto.lattice.product import LatticeParty, LatticeServer, choose_parameters, error_factor
-from colonnade.crypto.lattice.slots import START, slots
+from colonnade.crypto.lattice import party as lattice
+from colonnade.crypto.lattice.frames import START, parcel_places
+from colonnade.crypto.lattice.parameters import (
+    ERROR_VARIANCE,
+    MODULUS_BITS,
+    TAU,
+    N,
+    Parameters,
+    choose_parameters,
+    error_factor,
+    fft_error,
+    lattice_error,
+)
+from colonnade.crypto.lattice.party import LatticeParty
+from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.crypto.lattice.words import PAIR_BITS, Planes, Scratch, rows_per_chunk, width
 from colonnade.crypto.product import Cross
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
@@ -261,7 +272,7 @@ def sensitivity(owners: list[NDArray[np.float64]], error: float) -> float:
 def test_error_factor_bounds_moved_data(levels: tuple[int, ...], growth: float) -> None:
     # Entries are linear in each coordinate, so corners suffice: a number at -1 or 1, or one level of several.
     owners = [np.array([[-1.0], [1.0]]) if count == 1 else np.eye(count) for count in levels]
-    chosen = lattice.Parameters(40, 1000, TAU, 1, 1.0, 173)
+    chosen = Parameters(40, 1000, TAU, 1, 1.0, 173)
     error = chosen.tau / chosen.gain
     ratio = sensitivity(owners, error) / sensitivity(owners, 0.0)
     sealed = max(levels[:-1])
@@ -361,7 +372,7 @@ def test_every_flipped_bit_raises() -> None:
 
 def test_parcels_stay_small_and_take_the_planned_bytes() -> None:
     for columns, rows in ((1, 10**6), (7, 370_000), (400, 80_000), (3000, 10_000)):
-        found = slots(columns, rows)
+        found = parcel_places(columns, rows)
         assert sum(slot.rows * slot.columns for slot in found) == (rows + N) * columns
         assert max(slot.rows * slot.columns * 7 + START for slot in found) <= 32_000_000
     given = session(3, rows=5000, widths=(2, 3, 4))

@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 
 from colonnade.crypto import plain
+from colonnade.crypto.backends import require_private
 from colonnade.crypto.frames import HEADER, pack
 from colonnade.crypto.plain import PlainParty, PlainServer
 from colonnade.crypto.product import Cross, ProductSpec
-from colonnade.foundation.errors import MessageError, ProductError
+from colonnade.foundation.errors import MessageError, ProductError, StudyError
 from colonnade.foundation.randomness import Randomness
 from tests.helpers.product_sessions import ArrayColumns, Relay, Sent, Session, run
 
 
-def test_a_network_transport_can_see_that_it_must_refuse() -> None:
-    assert plain.SIMULATION_ONLY is True
+def test_it_does_not_leave_the_process() -> None:
+    said = 'product = "plain" shows columns to others and stays in one process: use "lattice"'
+    with pytest.raises(StudyError, match=said):
+        require_private("plain")
+    assert [require_private(name).name for name in ("lattice", "bgn")] == ["lattice", "bgn"]
 
 
 @pytest.mark.parametrize(("bits", "gain"), [(64, 1), (64, 1000), (44, 1), (50, 37)])

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from colonnade.crypto.lattice import backend as planned
 from colonnade.foundation.errors import DataError, StudyError
-from colonnade.report import cost as planned
 from experiments.data import Dataset
 from experiments.data.dataset import binary, categorical, numeric
 from experiments.paper import __main__ as command
@@ -177,7 +177,7 @@ def test_fits_of_a_shipped_file_are_taken_over_while_their_code_stands(tmp_path,
 
 
 def test_the_code_digest_sees_statements_and_no_comments(tmp_path, monkeypatch):
-    file = tmp_path / "src" / "colonnade" / "table.py"
+    file = tmp_path / "src" / "colonnade" / "data" / "table.py"
     file.parent.mkdir(parents=True)
     monkeypatch.setattr(store, "ROOT", tmp_path)
     monkeypatch.setattr(store, "decided_by", lambda method: ("src/colonnade/data/table.py",))

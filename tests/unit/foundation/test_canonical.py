@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from colonnade.transport.study_digest import prediction_digest, study_digest
-
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
@@ -15,6 +13,8 @@ from colonnade.foundation.schema import Categorical, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import digest, write_sealed
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.fit import study_digest
+from colonnade.protocol.predict import prediction_digest
 from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.session_plan import plan_session
 

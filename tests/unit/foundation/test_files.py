@@ -96,7 +96,8 @@ def test_a_run_across_machines_starts_nothing_where_its_release_cannot_lie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from colonnade.cli import deployment
-    from colonnade.flare import coordinator, site
+    from colonnade.flare import coordinator
+    from colonnade.sites import site
 
     def start(*_: Any) -> None:
         raise AssertionError("a session was started")

@@ -121,4 +121,4 @@ def test_signed_values_stay_in_the_box(low: float, width: float, values: list[fl
 def test_bins() -> None:
     column = Numeric(0, 10, bins=(2.0, 5.0))
     assert column.codes(np.array([0, 1.99, 2, 4.99, 5, 10])).tolist() == [0, 0, 1, 1, 2, 2]
-    assert column.levels_of("x") == ("x<2", "2<=x<5", "x>=5")
+    assert column.coordinates("x") == ("x<2", "2<=x<5", "x>=5")

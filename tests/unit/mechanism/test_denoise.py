@@ -7,7 +7,7 @@ import pytest
 
 from colonnade.analysis.denoise import complete, denoise
 from colonnade.analysis.shrinkage import Deviations, bounded_mean, onto_simplex, shrink
-from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role, Trace
+from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role, Trace
 from tests.helpers.releases import make_records, release, release_of
 
 RECORDS = make_records(4000, 1, logistic=True)
@@ -22,7 +22,7 @@ def test_estimate_is_consistent(noise: float, law: Law) -> None:
     assert np.linalg.eigvalsh(estimate.covariance[1:-2, 1:-2])[0] > -1e-6 * estimate.n
     for i, attribute in enumerate(layout.attributes):
         margin = estimate.margin[layout.span(i)]
-        if attribute.kind is Kind.SIMPLEX:
+        if attribute.kind is Encoding.SIMPLEX:
             assert margin.min() >= 0
             assert margin.sum() == pytest.approx(estimate.n)
         else:
@@ -60,8 +60,8 @@ def test_margins_are_combined_from_all_copies() -> None:
 def test_paper_layout_without_sums() -> None:
     layout = Layout(
         (
-            *(Attribute(f"a.x{i}", "a", Kind.SIGNED, (f"x{i}",)) for i in range(3)),
-            Attribute("a.y", "a", Kind.SIGNED, ("y",), Role.LABEL),
+            *(Attribute(f"a.x{i}", "a", Encoding.SIGNED, (f"x{i}",)) for i in range(3)),
+            Attribute("a.y", "a", Encoding.SIGNED, ("y",), Role.LABEL),
         )
     )
     rng = np.random.default_rng(0)
@@ -78,8 +78,8 @@ def test_paper_layout_without_sums() -> None:
 def test_traces_stand_for_products() -> None:
     layout = Layout(
         (
-            *(Attribute(f"a.x{i}", "a", Kind.SIGNED, (f"x{i}",)) for i in range(6)),
-            Attribute("a.y", "a", Kind.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0),
+            *(Attribute(f"a.x{i}", "a", Encoding.SIGNED, (f"x{i}",)) for i in range(6)),
+            Attribute("a.y", "a", Encoding.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0),
         )
     )
     std = np.full((9, 9), np.inf)

@@ -7,7 +7,7 @@ import pytest
 
 from colonnade.foundation.errors import PrivacyError
 from colonnade.mechanism.dissection import allocate, dissect, parties_of, require_two_owners, traces
-from colonnade.mechanism.moments import Kind, Role
+from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Task, exact_objective, paper_objective, polynomial
 from tests.helpers.adversary import layout_from, signed_layout
 
@@ -65,11 +65,11 @@ def test_three_owners_dissect_and_are_refused() -> None:
 def test_traces_are_one_per_party_with_signed_features() -> None:
     layout = layout_from(
         [
-            ("A", Kind.SIGNED, 1, Role.FEATURE),
-            ("A", Kind.SIGNED, 1, Role.FEATURE),
-            ("A", Kind.SIGNED, 1, Role.LABEL),
-            ("B", Kind.SIMPLEX, 3, Role.FEATURE),
-            ("C", Kind.SIGNED, 1, Role.FEATURE),
+            ("A", Encoding.SIGNED, 1, Role.FEATURE),
+            ("A", Encoding.SIGNED, 1, Role.FEATURE),
+            ("A", Encoding.SIGNED, 1, Role.LABEL),
+            ("B", Encoding.SIMPLEX, 3, Role.FEATURE),
+            ("C", Encoding.SIGNED, 1, Role.FEATURE),
         ]
     )
     blocks = traces(layout)

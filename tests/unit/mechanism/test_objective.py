@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from colonnade.foundation.errors import StudyError
-from colonnade.mechanism.moments import Kind, Layout, Role
+from colonnade.mechanism.moments import Encoding, Layout, Role
 from colonnade.mechanism.objective import Objective, Task, exact_objective, paper_objective, polynomial
 from tests.helpers.adversary import layout_from, signed_layout
 
@@ -55,10 +55,10 @@ def test_counts_of_the_papers_coefficients() -> None:
 def test_exact_objective_releases_each_product_once_and_nothing_known() -> None:
     layout = layout_from(
         [
-            ("A", Kind.SIGNED, 1, Role.FEATURE),
-            ("A", Kind.SIMPLEX, 3, Role.FEATURE),
-            ("B", Kind.SIMPLEX, 2, Role.FEATURE),
-            ("B", Kind.SIMPLEX, 2, Role.LABEL),
+            ("A", Encoding.SIGNED, 1, Role.FEATURE),
+            ("A", Encoding.SIMPLEX, 3, Role.FEATURE),
+            ("B", Encoding.SIMPLEX, 2, Role.FEATURE),
+            ("B", Encoding.SIMPLEX, 2, Role.LABEL),
         ]
     )
     objective = exact_objective(layout)

@@ -9,7 +9,7 @@ import pytest
 
 from colonnade.foundation.errors import PrivacyError
 from colonnade.mechanism.dissection import dissect, traces
-from colonnade.mechanism.moments import Kind, Law, Role
+from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, paper_objective, polynomial
 from colonnade.mechanism.plan import (
     Neighbours,
@@ -146,7 +146,7 @@ def test_views_without_collusion_gaussian_promise_more_epsilon() -> None:
     party = plan.record[View.PARTY]
     assert plan.law is Law.GAUSSIAN
     assert party is not None and 1.1 < party < 2.0
-    single = layout_from([("A", Kind.SIGNED, 1, Role.FEATURE), ("A", Kind.SIGNED, 1, Role.LABEL)])
+    single = layout_from([("A", Encoding.SIGNED, 1, Role.FEATURE), ("A", Encoding.SIGNED, 1, Role.LABEL)])
     alone = plan_top_down(single, dissect(exact_objective(single)), 1.0, Terms(Task.LINEAR, collusion=0))
     assert alone.record[View.OUTSIDER] == pytest.approx(1.0)
 
@@ -161,7 +161,7 @@ def test_one_party() -> None:
 
 def test_traces_cost_nothing_beside_a_heavier_label() -> None:
     """At the signs that move the label's products most, no square moves."""
-    layout = layout_from([("A", Kind.SIGNED, 1, Role.FEATURE)] * 6 + [("A", Kind.SIMPLEX, 2, Role.LABEL)])
+    layout = layout_from([("A", Encoding.SIGNED, 1, Role.FEATURE)] * 6 + [("A", Encoding.SIMPLEX, 2, Role.LABEL)])
     label_only = dissect(exact_objective(layout, products=False))
     with_trace = label_only + traces(layout)
     one = plan_top_down(layout, label_only, 1.0, Terms(Task.LINEAR))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from colonnade.foundation.errors import ReleaseError
-from colonnade.mechanism.moments import Kind, Law, Layout, Role
+from colonnade.mechanism.moments import Encoding, Law, Layout, Role
 from colonnade.mechanism.release import (
     FORMAT,
     Release,
@@ -24,9 +24,9 @@ from tests.helpers.adversary import layout_from
 def layout() -> Layout:
     return layout_from(
         [
-            ("A", Kind.SIGNED, 1, Role.FEATURE),
-            ("B", Kind.SIMPLEX, 3, Role.FEATURE),
-            ("B", Kind.SIMPLEX, 2, Role.LABEL),
+            ("A", Encoding.SIGNED, 1, Role.FEATURE),
+            ("B", Encoding.SIMPLEX, 3, Role.FEATURE),
+            ("B", Encoding.SIMPLEX, 2, Role.LABEL),
         ]
     )
 

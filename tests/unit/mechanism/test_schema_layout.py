@@ -7,7 +7,7 @@ import pytest
 
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
-from colonnade.mechanism.moments import Kind, Role
+from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Calibration, Task, layout_of
 
 SCHEMA = Schema(
@@ -26,12 +26,12 @@ SCHEMA = Schema(
 def test_exact_layout_counts_attributes() -> None:
     layout = layout_of(SCHEMA, "bank.y", Task.LINEAR, Calibration.EXACT)
     assert [(a.name, a.kind, a.size, a.role) for a in layout.attributes] == [
-        ("bank.age", Kind.SIGNED, 1, Role.FEATURE),
-        ("bank.job", Kind.SIMPLEX, 3, Role.FEATURE),
-        ("bank.income", Kind.SIMPLEX, 3, Role.FEATURE),
-        ("bank.y", Kind.SIMPLEX, 2, Role.LABEL),
-        ("shop.card", Kind.SIMPLEX, 2, Role.FEATURE),
-        ("shop.spend", Kind.SIGNED, 1, Role.FEATURE),
+        ("bank.age", Encoding.SIGNED, 1, Role.FEATURE),
+        ("bank.job", Encoding.SIMPLEX, 3, Role.FEATURE),
+        ("bank.income", Encoding.SIMPLEX, 3, Role.FEATURE),
+        ("bank.y", Encoding.SIMPLEX, 2, Role.LABEL),
+        ("shop.card", Encoding.SIMPLEX, 2, Role.FEATURE),
+        ("shop.spend", Encoding.SIGNED, 1, Role.FEATURE),
     ]
     assert layout.width == 1 + 1 + 3 + 3 + 2 + 2 + 1
     assert layout.starts == (1, 2, 5, 8, 10, 12)
@@ -44,14 +44,14 @@ def test_exact_layout_counts_attributes() -> None:
 
 def test_paper_layout_counts_features() -> None:
     layout = layout_of(SCHEMA, "y", Task.LINEAR, Calibration.PAPER)
-    assert all(a.kind is Kind.SIGNED and a.size == 1 for a in layout.attributes)
+    assert all(a.kind is Encoding.SIGNED and a.size == 1 for a in layout.attributes)
     assert layout.width == 1 + (1 + 2 + 2 + 1) + (1 + 1)
     assert len(layout.features) == layout.width - 2
 
 
 def test_a_signed_label_where_no_split_is_wanted() -> None:
     layout = layout_of(SCHEMA, "y", Task.LINEAR, Calibration.EXACT, split=False)
-    assert layout.attributes[layout.label].kind is Kind.SIGNED
+    assert layout.attributes[layout.label].kind is Encoding.SIGNED
 
 
 def test_labels_must_fit_the_task() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from colonnade.mechanism.boxbound import SAFETY, box_bound
 from colonnade.mechanism.dissection import Block, dissect, traces
-from colonnade.mechanism.moments import Kind, Law, Role
+from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.objective import Task, exact_objective, paper_objective
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
 from tests.helpers.adversary import layout_from, signed_layout
@@ -92,15 +92,15 @@ def test_bounds_scale_with_their_weights() -> None:
         assert box_bound(*scaled) == pytest.approx(factor * box_bound(*parts), rel=1e-6)
 
 
-def release(kinds: list[tuple[str, Kind, int, Role]], law: Law, owner: str | None = None) -> float:
+def release(kinds: list[tuple[str, Encoding, int, Role]], law: Law, owner: str | None = None) -> float:
     layout = layout_from(kinds)
     return sensitivity(layout, [(b, 1.0) for b in dissect(exact_objective(layout))], law, owner)
 
 
 def test_tables_by_hand() -> None:
-    signed = ("A", Kind.SIGNED, 1, Role.FEATURE)
-    levels = ("B", Kind.SIMPLEX, 5, Role.FEATURE)
-    label = ("B", Kind.SIMPLEX, 2, Role.LABEL)
+    signed = ("A", Encoding.SIGNED, 1, Role.FEATURE)
+    levels = ("B", Encoding.SIMPLEX, 5, Role.FEATURE)
+    label = ("B", Encoding.SIMPLEX, 2, Role.LABEL)
     # Label table: 2. With a second categorical: three tables of 2 each.
     assert release([levels, label], Law.LAPLACE) == pytest.approx(2.0)
     assert release([levels, levels, label], Law.LAPLACE) == pytest.approx(6.0)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from colonnade.mechanism.moments import Attribute, Kind, Law, Layout, Role
+from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
 from colonnade.mechanism.weights import RATIOS, choose_release, label_weight
 from tests.helpers.releases import layout_with
 
 
 def signed(d: int) -> Layout:
-    features = tuple(Attribute(f"a.x{i}", "a", Kind.SIGNED, (f"x{i}",)) for i in range(d))
-    return Layout((*features, Attribute("a.y", "a", Kind.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0)))
+    features = tuple(Attribute(f"a.x{i}", "a", Encoding.SIGNED, (f"x{i}",)) for i in range(d))
+    return Layout((*features, Attribute("a.y", "a", Encoding.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0)))
 
 
 def test_label_weighs_more_when_the_noise_grows() -> None:

@@ -11,7 +11,7 @@ pytest.importorskip("jinja2")
 
 from colonnade.foundation.schema import Binary, Categorical, Numeric
 from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
-from colonnade.report.html import declared, environment, kind_of, odds_text, views_of
+from colonnade.report.html import LONGEST_LEVELS, environment, odds_text, views_of
 from colonnade.report.machine import finite
 
 HOSTILE = "<script>\"&'"
@@ -47,11 +47,11 @@ def test_odds_are_rounded_up(epsilon: float | None, text: str) -> None:
     ],
 )
 def test_columns_in_words(column: Numeric | Binary | Categorical, kind: str, facts: str) -> None:
-    assert (kind_of(column), declared(column)) == (kind, facts)
+    assert (column.noun, column.describe(LONGEST_LEVELS)) == (kind, facts)
 
 
 def test_many_levels_are_cut() -> None:
-    text = declared(Categorical(tuple(f"level{k}" for k in range(100))))
+    text = Categorical(tuple(f"level{k}" for k in range(100))).describe(LONGEST_LEVELS)
     more = re.search(r" and (\d+) more$", text)
     assert more is not None and text.count("level") + int(more[1]) == 100
 

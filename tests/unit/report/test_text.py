@@ -91,7 +91,7 @@ def test_a_forecast_says_what_it_takes_for_granted() -> None:
 
 def test_what_takes_a_guarantee_away_is_said() -> None:
     assert flaws({"seeded": False, "simulation": False}) == []
-    both = flaws({"seeded": True, "simulation": True})
+    both = flaws({"seeded": True, "simulation": True, "agreement": {"product": "plain"}})
     assert ["seed" in both[0], '"plain"' in both[1]] == [True, True]
     known = {"session": "a" * 64, "plan_digest": "b" * 64, "transcript_digest": "c" * 64, "colonnade": "0.1.0"}
     text = shown(provenance_report({**known, "seeded": True, "simulation": False}))

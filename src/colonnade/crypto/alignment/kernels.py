@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +15,9 @@ Rows = NDArray[np.int64]
 
 SUMS = 128
 """Random sums of rows that a check compares."""
-WORTHWHILE = 1 << 18
-"""Ids of a list from which on compiled loops save more than the time that it takes to load them."""
 _GROUP = 11  # bits of a challenge that are looked at together
 _KINDS = 1 << _GROUP
 _BLOCK = 1 << 15  # rows that are sorted at once, while a cache holds them
-_COMPILED = "colonnade.crypto.alignment.compiled"
 
 
 @dataclass(frozen=True)
@@ -133,17 +128,3 @@ def take(rows: Words, chosen: NDArray[np.integer]) -> Words:
     width = rows.shape[1]
     items = np.ascontiguousarray(rows).view(f"V{8 * width}").ravel()
     return np.take(items, chosen).view(np.uint64).reshape(-1, width)
-
-
-def available() -> bool:
-    """Whether numba is installed; its first use on a machine compiles for some seconds, and is kept on disk."""
-    return find_spec("numba") is not None
-
-
-def best_kernels(ids: int) -> AlignmentKernels:
-    """Those that take the least time for so many ids; what they compute is the same."""
-    if available() and (ids >= WORTHWHILE or _COMPILED in sys.modules):
-        from colonnade.crypto.alignment.compiled import CompiledAlignmentKernels
-
-        return CompiledAlignmentKernels()
-    return AlignmentKernels()

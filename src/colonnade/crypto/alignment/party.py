@@ -21,9 +21,10 @@ from colonnade.crypto.alignment.curve import LOW_ORDER
 from colonnade.crypto.alignment.frames import ROUNDS, Channel, Frame, Inbox, as_count
 from colonnade.crypto.alignment.ids import Ids
 from colonnade.crypto.alignment.kem_ot import require_post_quantum
-from colonnade.crypto.alignment.kernels import AlignmentKernels, best_kernels
+from colonnade.crypto.alignment.kernel_choice import best_kernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.sizes import GREETING_BYTES, LARGEST_COUNT, Sizes
-from colonnade.crypto.alignment.star import Hub, Partner, Setting, StarRole
+from colonnade.crypto.alignment.star import HubRole, PartnerRole, Setting, StarRole
 from colonnade.crypto.product import SERVER, Parcel
 from colonnade.foundation.errors import AlignmentError, MessageError, PolicyError, ProtocolError
 from colonnade.foundation.randomness import Randomness
@@ -170,9 +171,9 @@ class AlignmentParty:
             self._step,
         )
         if self._name == hub:
-            self._role = Hub(setting, self._base)
+            self._role = HubRole(setting, self._base)
         else:
-            self._role = Partner(setting, hub, self._greetings[hub][40:])
+            self._role = PartnerRole(setting, hub, self._greetings[hub][40:])
         del self._key, self._base, self._ids
         self._done += 1
 

@@ -113,7 +113,7 @@ class StarRole(ABC):
         self.names = blake2b(tags[order].data, digest_size=32, key=self.group).digest()
 
 
-class Hub(StarRole):
+class HubRole(StarRole):
     """The side with the fewest ids: it learns first which of them all hold, and tells the others."""
 
     def __init__(self, setting: Setting, base: BaseSender) -> None:
@@ -207,7 +207,7 @@ class Hub(StarRole):
         self._put_in_order(rows, tags)
 
 
-class Partner(StarRole):
+class PartnerRole(StarRole):
     """Any other side: it holds a function's key, and tells the hub its own ids' values in a table."""
 
     def __init__(self, setting: Setting, hub: str, public: bytes) -> None:

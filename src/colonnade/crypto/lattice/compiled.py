@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.lattice.kernels import NumpyKernels, Small, check_norm, paired
 from colonnade.crypto.lattice.parameters import N
-from colonnade.crypto.lattice.product import LatticeParty
+from colonnade.crypto.lattice.party import LatticeParty
 from colonnade.crypto.lattice.words import PAIR_BITS, Floats, Planes
 from colonnade.crypto.product import ProductSpec, Words
 

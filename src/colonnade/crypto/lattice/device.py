@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.lattice.kernels import Kernels, NumpyKernels, Small
 from colonnade.crypto.lattice.parameters import NORM_SLACK, SECRET_VARIANCE, N, fft_error, uniform_norm
-from colonnade.crypto.lattice.product import LatticeParty
+from colonnade.crypto.lattice.party import LatticeParty
 from colonnade.crypto.lattice.words import EXACT_BITS, Planes, Scratch
 from colonnade.crypto.product import Words
 from colonnade.foundation.errors import ProductError, StudyError

@@ -1,7 +1,7 @@
 """The array work of the lattice product, behind one seam: transforms of ring elements and products of words.
 
 A ring element is stored with coefficients i and i + N/2 side by side, so that a pair is one complex number and its
-N/2 pairs, twisted, are transformed by one complex FFT. `product.py` says what is computed and in which order; kernels
+N/2 pairs, twisted, are transformed by one complex FFT. `party.py` says what is computed and in which order; kernels
 say how. All results are integers, and the bounds of `lattice_plan` make them exact, so other kernels (a device's, say)
 must give the same bits: `class DeviceParty(LatticeParty): kernels = DeviceKernels` is all that is needed to use them.
 """
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import scipy.fft
 from numpy.typing import NDArray
 
 from colonnade.crypto.lattice.parameters import PAIR_LIMB, N, uniform_norm
@@ -85,7 +84,7 @@ class Keys(NamedTuple):
 
 
 class NumpyKernels:
-    """Kernels on numpy, its BLAS and scipy's FFT, one thread."""
+    """Kernels on numpy, its BLAS and its FFT, one thread."""
 
     def __init__(self) -> None:
         self._scratch = Scratch()
@@ -113,26 +112,30 @@ class NumpyKernels:
             words = self._sealed(values[part], low[blocks], message[blocks.start * N : blocks.stop * N, part])
             upper = None
             for place, limb in others:
-                if pairs is None:
-                    words += inverse(self._product(values[part], limb[blocks])).reshape(words.shape) << np.uint64(place)
+                own = values[part] if pairs is None else pairs[part.start // 2 : (part.stop + 1) // 2]
+                found = inverse(*self._product(own, limb[blocks], "upper")).reshape(len(own), -1)
+                if pairs is not None:
+                    upper = found
                 else:
-                    both = self._product(pairs[part.start // 2 : (part.stop + 1) // 2], limb[blocks])
-                    upper = inverse(both).reshape(len(both), -1)
+                    found <<= np.uint64(place)
+                    words += found
             planes.write(part, blocks.start * N, words, upper)
 
-    def _product(self, keys: Complex, values: Complex, name: str = "product") -> Complex:
-        """Every key times every element."""
-        product: Complex = self._scratch(name, (len(keys), *values.shape), np.complex128)
-        return np.multiply(keys[:, None], values, out=product)
+    def _product(self, keys: Complex, values: Complex, name: str) -> tuple[Complex, Complex]:
+        """Every key times every element, and room for its coefficients."""
+        shape = len(keys), *values.shape
+        product: Complex = self._scratch("product", shape, np.complex128)
+        # A transform into its own argument would copy that first.
+        room: Complex = self._scratch(name, shape, np.complex128)
+        return np.multiply(keys[:, None], values, out=product), room
 
     def _sealed(self, keys: Complex, values: Complex, message: Small) -> Words:
         """Ring elements a s, plus a message; right modulo 2^51."""
-        # The message is turned while it is short.
-        turned: Small = self._scratch("message", message.T.shape, message.dtype.type)
+        turned: Floats = self._scratch("message", message.T.shape, np.float64)
         np.copyto(turned, message.T)
-        floats = backward(self._product(keys, values, "words")).reshape(turned.shape)
+        turned += ROUND
+        floats = backward(*self._product(keys, values, "words")).reshape(turned.shape)
         floats += turned
-        floats += ROUND
         return floats.view(np.uint64)
 
     def sums(self, columns: int, bits: Sequence[int]) -> Complex:
@@ -144,8 +147,9 @@ class NumpyKernels:
             piece = rows[blocks.start * N : blocks.stop * N, columns].T
             floats: Floats = self._scratch("y", piece.shape, np.float64)
             np.copyto(floats, piece)
-            y = forward(floats.reshape(len(piece), -1, N))
-            products: Complex = self._scratch("products", y.shape, np.complex128)
+            shape = len(piece), floats.shape[1] // N, N // 2
+            y = forward(floats.reshape(len(piece), -1, N), self._scratch("values of y", shape, np.complex128))
+            products: Complex = self._scratch("product", y.shape, np.complex128)
             for total, value in zip(sums, conjugates, strict=True):
                 np.multiply(y, value[blocks], out=products)
                 total[columns] += products[:, 0] if len(value[blocks]) == 1 else products.sum(axis=1)
@@ -181,24 +185,23 @@ def pieces(columns: int, blocks: int) -> Iterator[tuple[slice, slice]]:
             yield slice(column, min(column + wide, columns)), slice(block, min(block + long, blocks))
 
 
-def forward(elements: Floats) -> Complex:
+def forward(elements: Floats, out: Complex | None = None) -> Complex:
     """The values of ring elements at the 1024 roots of X^1024 = i; overwrites its argument."""
     pairs: Complex = elements.view(np.complex128)
     pairs *= _TWIST
-    values: Complex = scipy.fft.fft(pairs, axis=-1, overwrite_x=True, workers=1)
-    return values
+    return np.fft.fft(pairs, out=out)
 
 
-def backward(values: Complex) -> Floats:
-    """The coefficients, as floats near integers, of ring elements given by their values; overwrites its argument."""
-    pairs: Complex = scipy.fft.ifft(values, axis=-1, norm="forward", overwrite_x=True, workers=1)
+def backward(values: Complex, out: Complex | None = None) -> Floats:
+    """The coefficients, as floats near integers, of ring elements given by their values."""
+    pairs: Complex = np.fft.ifft(values, norm="forward", out=out)
     pairs *= _UNTWIST
     return pairs.view(np.float64)
 
 
-def inverse(values: Complex) -> Words:
-    """The integer coefficients, right modulo 2^51, of ring elements given by their values; overwrites its argument."""
-    floats = backward(values)
+def inverse(values: Complex, out: Complex | None = None) -> Words:
+    """The integer coefficients, right modulo 2^51, of ring elements given by their values."""
+    floats = backward(values, out)
     floats += ROUND
     return floats.view(np.uint64)
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, expm1, log1p, sqrt
 
-from colonnade.crypto.lattice.slots import BLOCK
+from colonnade.crypto.frames import check_spec
+from colonnade.crypto.lattice.frames import BLOCK
 from colonnade.crypto.lattice.words import PAIR_BITS
+from colonnade.crypto.product import ProductSpec
 from colonnade.foundation.errors import ProductError
 from colonnade.foundation.proof import proven
 
@@ -52,6 +54,18 @@ class Parameters:
     error_std: float
     """Standard deviation, at most, of what the lattice adds to an opened value."""
     security: int
+
+
+def check_lattice(spec: ProductSpec) -> None:
+    """Refuse a specification that the lattice product could not run, or not safely."""
+    check_spec(spec)
+    if spec.modulus_bits not in MODULUS_BITS or security(spec.modulus_bits) < SECURITY_FLOOR:
+        raise ProductError(
+            f"the lattice product needs modulus_bits within {MODULUS_BITS[0]} and {MODULUS_BITS[-1]} for "
+            f"{SECURITY_FLOOR} bits of security, got modulus_bits={spec.modulus_bits}"
+        )
+    if spec.gain * spec.bound > LARGEST_MESSAGE:
+        raise ProductError(f"gain * bound must be at most {LARGEST_MESSAGE}, got {spec.gain} * {spec.bound}")
 
 
 def security(modulus_bits: int) -> int:

@@ -22,6 +22,9 @@ EXACT_BITS = 53
 SHORTEST_CHUNK = 256
 """Rows that a chunk must have to be worth its own matrix product; else two limbs in longer chunks are."""
 
+FEW_COLUMNS = 8
+"""Where no more columns than this are multiplied by, a second matrix product costs less than to join two planes."""
+
 PAIR_BITS = 24
 """Where the second of two integers of at most 23 bits lies that share a word: at a whole byte."""
 
@@ -81,7 +84,7 @@ class Planes:
         return Planes(tuple(arrays), modulus_bits)
 
     def write(self, columns: slice, row: int, words: Words, upper: Words | None = None) -> None:
-        """Keep the low modulus_bits of words, from this row on, of the rows that fit.
+        """Keep the low modulus_bits of words, from this row on, of the rows that fit; overwrites `upper`.
 
         `upper` is for words of five bytes: it holds, for each pair of columns, what is to be added to the fifth byte
         of the first, and at PAIR_BITS what is to be added to that of the second.
@@ -89,34 +92,31 @@ class Planes:
         fit, rows = slice(0, self.arrays[0].shape[1] - row), slice(row, row + words.shape[1])
         words = words[:, fit]
         low, *rest = (plane[columns, rows] for plane in self.arrays)
-        halves = words.view(np.uint32).reshape(*words.shape, 2)
-        np.copyto(low, halves[..., 0])
+        np.copyto(low, words, casting="unsafe")
         if not rest:
             return
-        mask = (1 << (self.modulus_bits - 32)) - 1
-        if width(self.modulus_bits) == 5:
-            fifth = _bytes(words)[..., 4]
-            if upper is None:
-                np.bitwise_and(fifth, np.uint8(mask), out=rest[0])
-                return
+        high = words >> np.uint64(32)
+        np.copyto(rest[0], high, casting="unsafe")
+        if upper is not None:
             # A multiple of 256 under which the first of a pair cannot be negative, and borrow from the second.
             upper += np.uint64(1 << (PAIR_BITS - 1))
-            added = _bytes(upper[:, fit])
             for place in range(2):
                 to = rest[0][place::2]
-                np.add(fifth[place::2], added[: len(to), :, place * PAIR_BITS // 8], out=to)
-            rest[0] &= np.uint8(mask)
-            return
-        high = halves[..., 1] & np.uint32(mask)
-        np.copyto(rest[0], high, casting="unsafe")
+                to += upper[: len(to), fit].astype(np.uint8)
+                upper >>= np.uint64(PAIR_BITS)
         if len(rest) == 2:
-            np.copyto(rest[1], high >> np.uint32(16), casting="unsafe")
+            high >>= np.uint64(16)
+            np.copyto(rest[1], high, casting="unsafe")
+        rest[-1] &= rest[-1].dtype.type(self._last_mask)
+
+    @property
+    def _last_mask(self) -> int:
+        return (1 << self.modulus_bits - (48 if len(self.arrays) == 3 else 32)) - 1
 
     def cut(self) -> None:
         """Clear what the last plane holds above modulus_bits."""
-        last = self.modulus_bits - (48 if len(self.arrays) == 3 else 32)
         if len(self.arrays) > 1 and self.modulus_bits % 8:
-            self.arrays[-1][...] &= self.arrays[-1].dtype.type((1 << last) - 1)
+            self.arrays[-1][...] &= self.arrays[-1].dtype.type(self._last_mask)
 
     def words(self) -> Words:
         words: Words = self.arrays[0].astype(np.uint64)
@@ -128,7 +128,8 @@ class Planes:
         """This matrix times one of integers of absolute value at most `bound`, modulo 2^64."""
         columns, rows = self.arrays[0].shape
         exact, limbs = rows_per_chunk(self.modulus_bits, bound), 1
-        if exact < SHORTEST_CHUNK:
+        few = centre is None and len(self.arrays) > 1 and small.shape[1] <= FEW_COLUMNS
+        if exact < SHORTEST_CHUNK or few:
             exact, limbs = (1 << (EXACT_BITS - 32)) // bound, 2
         step = max(CACHED_WORDS // (limbs * columns), LEAST_ROWS)
         # As many whole exact chunks as fit the cache, or a part of one.
@@ -181,7 +182,9 @@ class Planes:
         half = 1 << (self.modulus_bits - 1)
         halves = floats.view(np.uint32).reshape(*floats.shape, 2)
         np.copyto(halves[..., 0], self.arrays[0][:, rows])
-        np.bitwise_xor(self._high(rows), np.uint32(_PATTERN ^ half >> 32), out=halves[..., 1])
+        np.copyto(halves[..., 1], self._high(rows))
+        words = floats.view(np.uint64)
+        words ^= np.uint64(_PATTERN << 32 ^ half)
         floats -= 2.0**52 + half
 
 
@@ -194,10 +197,6 @@ def _types(modulus_bits: int) -> tuple[type[np.uint8] | type[np.uint16] | type[n
     return {4: (np.uint32,), 5: (np.uint32, np.uint8), 6: (np.uint32, np.uint16), 7: (np.uint32, np.uint16, np.uint8)}[
         width(modulus_bits)
     ]
-
-
-def _bytes(words: Words) -> NDArray[np.uint8]:
-    return words.view(np.uint8).reshape(*words.shape, 8)
 
 
 def _chunked(words: Floats, small: Floats, chunk: int) -> Integers:

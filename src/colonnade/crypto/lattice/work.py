@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.crypto.lattice.frames import Frames, ParcelPlace
 from colonnade.crypto.lattice.kernels import Kernels, Small
 from colonnade.crypto.lattice.parameters import TAU, N, seal_limbs
-from colonnade.crypto.lattice.slots import Frames, Slot
 from colonnade.crypto.lattice.words import Planes, Scratch
 from colonnade.crypto.product import ProductSpec, Words
 from colonnade.foundation.errors import ProductError
@@ -25,7 +25,7 @@ PIECE_COLUMNS, PIECE_BLOCKS, PIECE_WORDS = 64, 64, 1 << 22
 """The largest piece of a multiplication: a piece ends with transforms of its own, which longer pieces share."""
 
 
-class Tools:
+class WorkerState:
     """What one worker needs beside its piece of work."""
 
     def __init__(self, kernels: type[Kernels], spec: ProductSpec) -> None:
@@ -36,41 +36,41 @@ class Tools:
         self.scratch.wipe()
 
 
-class Box:
-    """The tools of a session's workers, kept from piece to piece: fresh memory costs more than the arithmetic in it."""
+class WorkerStates:
+    """The states of all workers, kept from piece to piece: fresh memory costs more than the arithmetic in it."""
 
     def __init__(self, kernels: type[Kernels], spec: ProductSpec) -> None:
         self._kernels, self._spec = kernels, spec
         self._own = local()
-        self._all: list[Tools] = []
+        self._all: list[WorkerState] = []
 
     @property
-    def tools(self) -> Tools:
-        """Those of the thread that asks."""
-        if not hasattr(self._own, "tools"):
-            self._own.tools = Tools(self._kernels, self._spec)
-            self._all.append(self._own.tools)
-        found: Tools = self._own.tools
+    def own(self) -> WorkerState:
+        """That of the thread that asks."""
+        if not hasattr(self._own, "state"):
+            self._own.state = WorkerState(self._kernels, self._spec)
+            self._all.append(self._own.state)
+        found: WorkerState = self._own.state
         return found
 
     def wipe(self) -> None:
         """Overwrite what was used; no piece may be under way."""
-        for tools in self._all:
-            tools.wipe()
+        for state in self._all:
+            state.wipe()
 
-    def __reduce__(self) -> tuple[type[Box], tuple[type[Kernels], ProductSpec]]:
-        """A box that is sent to another process arrives empty."""
-        return Box, (self._kernels, self._spec)
+    def __reduce__(self) -> tuple[type[WorkerStates], tuple[type[Kernels], ProductSpec]]:
+        """What is sent to another process arrives empty."""
+        return WorkerStates, (self._kernels, self._spec)
 
 
 @contextmanager
-def _tools(box: Box, remote: bool) -> Iterator[Tools]:
-    """A remote worker's tools are wiped after the piece, for nobody could tell it when the session ends."""
+def _state(states: WorkerStates, remote: bool) -> Iterator[WorkerState]:
+    """A remote worker's state is wiped after the piece, for nobody could tell it when the session ends."""
     try:
-        yield box.tools
+        yield states.own
     finally:
         if remote:
-            box.wipe()
+            states.wipe()
 
 
 def draw_errors(stream: Stream, count: int) -> NDArray[np.int8]:
@@ -91,7 +91,7 @@ def public_elements(spec: ProductSpec, block: int, blocks: int) -> Words:
     return stream.words(blocks * N).reshape(blocks, N)
 
 
-def checked(rows: NDArray[Any], spec: ProductSpec, party: int) -> NDArray[Any]:
+def check_entries(rows: NDArray[Any], spec: ProductSpec, party: int) -> NDArray[Any]:
     """Rows whose entries the plan allows for."""
     largest = max(int(rows.max()), -int(rows.min())) if rows.size else 0
     if largest > spec.bound:
@@ -100,22 +100,29 @@ def checked(rows: NDArray[Any], spec: ProductSpec, party: int) -> NDArray[Any]:
     return rows
 
 
-def filled(rows: NDArray[Any]) -> NDArray[Any]:
+def pad_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """Rows of whole blocks, filled up with zeros after the last."""
     lacking = -len(rows) % N
     return np.concatenate([rows, np.zeros((lacking, rows.shape[1]), rows.dtype)]) if lacking else rows
 
 
 def seal_piece(
-    box: Box, remote: bool, spec: ProductSpec, me: int, slot: Slot, keys: Any, rows: NDArray[np.int16], source: bytes
+    states: WorkerStates,
+    remote: bool,
+    spec: ProductSpec,
+    me: int,
+    place: ParcelPlace,
+    keys: Any,
+    rows: NDArray[np.int16],
+    source: bytes,
 ) -> bytes:
     """One parcel of sealed words; `source` is the key of its errors, so that a piece done twice is the same twice."""
-    with _tools(box, remote) as at:
-        message = _message(filled(checked(rows, spec, me)), spec, Stream(source), at.scratch)
-        elements = at.kernels.elements(public_elements(spec, slot.block, slot.blocks), seal_limbs(spec.modulus_bits))
-        planes = Planes.empty((slot.columns, slot.rows), spec.modulus_bits, at.scratch)
-        at.kernels.seal(planes, keys, slot.all_columns, elements, message)
-        return at.frames.wrap(0, me, slot, planes)
+    with _state(states, remote) as at:
+        message = _message(pad_rows(check_entries(rows, spec, me)), spec, Stream(source), at.scratch)
+        elements = at.kernels.elements(public_elements(spec, place.block, place.blocks), seal_limbs(spec.modulus_bits))
+        planes = Planes.empty((place.columns, place.rows), spec.modulus_bits, at.scratch)
+        at.kernels.seal(planes, keys, place.all_columns, elements, message)
+        return at.frames.wrap(0, me, place, planes)
 
 
 def _message(rows: NDArray[np.int16], spec: ProductSpec, errors: Stream, scratch: Scratch) -> Small:
@@ -131,9 +138,9 @@ def _message(rows: NDArray[np.int16], spec: ProductSpec, errors: Stream, scratch
     return message
 
 
-def times_piece(box: Box, remote: bool, planes: Planes, small: Small, bound: int) -> Words:
+def times_piece(states: WorkerStates, remote: bool, planes: Planes, small: Small, bound: int) -> Words:
     """A sealed parcel times the integers it meets."""
-    with _tools(box, remote) as at:
+    with _state(states, remote) as at:
         return at.kernels.times(planes, small, bound)
 
 
@@ -147,12 +154,12 @@ def spans(columns: int, blocks: int, most: int) -> Iterator[tuple[slice, int, in
 
 
 def multiply_piece(
-    box: Box, remote: bool, spec: ProductSpec, me: int, bits: Sequence[int], block: int, rows: Small
+    states: WorkerStates, remote: bool, spec: ProductSpec, me: int, bits: Sequence[int], block: int, rows: Small
 ) -> Words:
     """The sum of a_r y_r(1/X) over the blocks of these rows; the block after the last is that of p and rho."""
     key = block * N >= spec.rows
-    rows = filled(rows if key else checked(rows, spec, me))
-    with _tools(box, remote) as at:
+    rows = pad_rows(rows if key else check_entries(rows, spec, me))
+    with _state(states, remote) as at:
         blocks, sums = len(rows) // N, at.kernels.sums(rows.shape[1], bits)
         for first in range(0, blocks, BLOCKS_AT_ONCE):
             count = min(BLOCKS_AT_ONCE, blocks - first)

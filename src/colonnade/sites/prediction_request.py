@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.data.table import Table, read_table
-from colonnade.flare.site import PARTY, SITE, Site
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.files import read_whole
 from colonnade.mechanism.moments import Floats
-from colonnade.model import PublicModel, partial_scores, prediction_of, read_model, receivers_scores
+from colonnade.model import PublicModel, partial_scores, prediction_of, read_model, receivers_scores, scores_csv
 from colonnade.protocol.predict import OpenedScores, prediction_digest
 from colonnade.protocol.prediction import Prediction
-from colonnade.report.machine import scores_csv
+from colonnade.sites.site import PARTY, SITE, Site
 
 
 @dataclass(frozen=True)

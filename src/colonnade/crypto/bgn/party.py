@@ -19,85 +19,19 @@ the pairings; and parties do not prove that they know their key shares. mcl's ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import numpy as np
 
-from colonnade.crypto.bgn.logarithm import SmallLogarithm
-from colonnade.crypto.bgn.pairing import Curve, Elements, Group
+from colonnade.crypto.bgn.layout import ROUNDS, CipherLayout, Progress
+from colonnade.crypto.bgn.pairing import Elements, Group
 from colonnade.crypto.bgn.pairing import curve as load_curve
-from colonnade.crypto.frames import HEADER, check_party, check_round, check_spec, entries, flat_noise, pack, unpack
-from colonnade.crypto.product import (
-    SERVER,
-    Columns,
-    Contribution,
-    Cross,
-    Integers,
-    Parcel,
-    PartyProduct,
-    ProductSpec,
-    ServerProduct,
-    Words,
-)
+from colonnade.crypto.frames import check_party, check_round, flat_noise, pack, unpack
+from colonnade.crypto.product import SERVER, Columns, Contribution, Cross, Integers, Parcel, PartyProduct, ProductSpec
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Randomness
-
-Progress = Callable[[str, int, int], None]
-
-ROUNDS = ("keys", "encrypt", "blind")
-BLOCK_BYTES = 1 << 20
-CHUNK = 4096
-"""Opened integers in one parcel of GT elements: at most 7 MB."""
-
-
-class _Layout:
-    """Which columns each party encrypts, and how ciphertexts are cut into parcels."""
-
-    def __init__(self, spec: ProductSpec, curve: Curve) -> None:
-        check_spec(spec)
-        if spec.gain != 1:
-            raise ProductError(f"the product bgn opens the integers themselves: gain must be 1, got gain={spec.gain}")
-        self.entries = entries(spec)
-        self.chunks = -(-self.entries // CHUNK)
-        self.left = [self._columns(spec, k, True) for k in range(len(spec.parties))]
-        self.right = [self._columns(spec, k, False) for k in range(len(spec.parties))]
-        self._rows, self._curve = spec.rows, curve
-
-    @staticmethod
-    def _columns(spec: ProductSpec, party: int, left: bool) -> list[int]:
-        spans = [
-            range(c.left_start, c.left_stop) if left else range(c.right_start, c.right_stop)
-            for c in spec.crosses
-            if (c.left if left else c.right) == party
-        ]
-        return sorted({column for span in spans for column in span})
-
-    def row_bytes(self, party: int) -> int:
-        return 2 * (len(self.left[party]) * self._curve.g1.size + len(self.right[party]) * self._curve.g2.size)
-
-    def blocks(self, party: int) -> list[tuple[int, int]]:
-        """The row ranges of a party's parcels of ciphertexts."""
-        if not self.row_bytes(party):
-            return []
-        step = max(1, BLOCK_BYTES // self.row_bytes(party))
-        return [(start, min(self._rows, start + step)) for start in range(0, self._rows, step)]
-
-    def chunk(self, number: int) -> slice:
-        return slice(number * CHUNK, min(self.entries, (number + 1) * CHUNK))
-
-
-def planned_bytes(spec: ProductSpec, me: int, curve: str = "bn254") -> int:
-    """The bytes that one party sends in all rounds, with the payload of its contribution."""
-    groups = load_curve(curve)
-    layout, others = _Layout(spec, groups), len(spec.parties) - 1
-    if not layout.entries:
-        return 0
-    keys = others * (HEADER.size + groups.g1.size + groups.g2.size)
-    encrypt = len(layout.blocks(me)) * HEADER.size + spec.rows * layout.row_bytes(me)
-    blind = (1 + others) * (layout.chunks * HEADER.size + layout.entries * groups.gt.size)
-    return keys + encrypt + blind + HEADER.size + layout.entries * groups.gt.size
 
 
 class BgnParty(PartyProduct):
@@ -117,7 +51,7 @@ class BgnParty(PartyProduct):
         progress: Progress | None = None,
     ) -> None:
         self._curve = load_curve(curve)
-        self._layout = _Layout(spec, self._curve)
+        self._layout = CipherLayout(spec, self._curve)
         check_party(spec, me, columns, noise)
         self._spec, self._me, self._columns, self._progress = spec, me, columns, progress
         self._randomness = randomness.child(f"bgn {spec.session.hex()}")
@@ -257,104 +191,3 @@ class BgnParty(PartyProduct):
                 yield Parcel(name, pack(self._spec, "blind", self._name, name, number, body))
             if self._progress:
                 self._progress("blind", number + 1, self._layout.chunks)
-
-
-class BgnServer(ServerProduct):
-    """The server: multiplies and adds ciphertexts, combines partial decryptions, solves small logarithms."""
-
-    def __init__(self, spec: ProductSpec, *, curve: str = "bn254", progress: Progress | None = None) -> None:
-        self._spec, self._curve, self._progress = spec, load_curve(curve), progress
-        self._layout = layout = _Layout(spec, self._curve)
-        groups = (self._curve.g1, self._curve.g1, self._curve.g2, self._curve.g2)
-        # For each party S, T in G1 and S', T' in G2; a column of ciphertexts is one C vector.
-        self._ciphers = [
-            [
-                np.zeros((len(layout.left[k] if i < 2 else layout.right[k]), spec.rows, group.words), dtype=np.uint64)
-                for i, group in enumerate(groups)
-            ]
-            for k in range(len(spec.parties))
-        ]
-        self._needed = {("encrypt", name): len(layout.blocks(k)) for k, name in enumerate(spec.parties)}
-        self._needed |= {("blind", name): layout.chunks for name in spec.parties}
-        self._taken = dict.fromkeys(self._needed, 0)
-        self._sum = self._curve.gt.empty(0)
-
-    def receive(self, round: str, sender: str, payload: bytes) -> None:
-        check_round(ROUNDS, round)
-        needed, number = self._needed.get((round, sender), 0), self._taken.get((round, sender), 0)
-        if number == needed:
-            raise MessageError(f"the server expects {needed} parcels of round {round} from {sender!r}, got another")
-        if round == "blind" and not len(self._sum):
-            raise MessageError(f"the server must send its products before it takes round blind from {sender}")
-        body = unpack(self._spec, round, sender, SERVER, number, payload)
-        if round == "encrypt":
-            self._take_ciphers(self._spec.parties.index(sender), number, body)
-        else:
-            part = self._layout.chunk(number)
-            values = self._curve.gt.read(body, part.stop - part.start)
-            self._sum[part] = self._curve.gt.add(self._sum[part], values)
-        self._taken[round, sender] = number + 1
-
-    def send(self, round: str) -> Iterator[Parcel]:
-        check_round(ROUNDS, round)
-        return self._evaluate() if round == "encrypt" and self._layout.entries else iter(())
-
-    def open(self, total: Words, payloads: Sequence[bytes]) -> Integers:
-        count, gt = self._layout.entries, self._curve.gt
-        if total.shape != (count,) or np.any(total):
-            raise ProductError("the contributions to bgn must add up to zeros, got others: a mask is missing")
-        if len(payloads) != len(self._spec.parties):
-            raise ProductError(f"opening needs all {len(self._spec.parties)} partial decryptions, got {len(payloads)}")
-        if not count:
-            return np.zeros(0, dtype=np.int64)
-        self._require("blind")
-        value = self._sum
-        for name, payload in zip(self._spec.parties, payloads, strict=True):
-            value = gt.add(value, gt.read(unpack(self._spec, "open", name, SERVER, 0, payload), count))
-        return SmallLogarithm(self._curve, self._spec.reach, count).solve(value, self._progress)
-
-    def _require(self, round: str) -> None:
-        for name in self._spec.parties:
-            needed, number = self._needed[round, name], self._taken[round, name]
-            if number < needed:
-                raise ProductError(f"the server needs {needed} parcels of round {round} from {name}, got {number}")
-
-    def _take_ciphers(self, party: int, number: int, body: memoryview) -> None:
-        start, stop = self._layout.blocks(party)[number]
-        if len(body) != (stop - start) * self._layout.row_bytes(party):
-            raise MessageError(
-                f"ciphertexts of {self._spec.parties[party]} must have {(stop - start) * self._layout.row_bytes(party)}"
-                f" bytes, got {len(body)}"
-            )
-        at = 0
-        for i, field in enumerate(self._ciphers[party]):
-            group = self._curve.g1 if i < 2 else self._curve.g2
-            count = len(field) * (stop - start)
-            got = group.read(body[at : at + count * group.size], count).reshape(stop - start, len(field), group.words)
-            field[:, start:stop] = got.transpose(1, 0, 2)
-            at += count * group.size
-
-    def _evaluate(self) -> Iterator[Parcel]:
-        """Multiply and add ciphertexts: four multi-pairings for each opened integer."""
-        self._require("encrypt")
-        curve, layout = self._curve, self._layout
-        products = [curve.gt.empty(layout.entries) for _ in range(4)]
-        at = 0
-        for cross in self._spec.crosses:
-            (s, t, _, _), (_, _, s2, t2) = self._ciphers[cross.left], self._ciphers[cross.right]
-            for i in range(cross.left_start, cross.left_stop):
-                x = layout.left[cross.left].index(i)
-                for j in range(cross.right_start, cross.right_stop):
-                    y = layout.right[cross.right].index(j)
-                    for product, (one, two) in zip(products, ((s, s2), (s, t2), (t, s2), (t, t2)), strict=True):
-                        product[at] = curve.multi_pairing(one[x], two[y])[0]
-                    at += 1
-                    if self._progress:
-                        self._progress("multiply", at, layout.entries)
-        self._ciphers.clear()
-        self._sum = products[0]
-        for number in range(layout.chunks):
-            part = layout.chunk(number)
-            body = b"".join(curve.gt.write(product[part]) for product in products[1:])
-            for name in self._spec.parties:
-                yield Parcel(name, pack(self._spec, "encrypt", SERVER, name, number, body))

@@ -8,8 +8,8 @@ from pathlib import Path
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.policy import check_approvals
 from colonnade.data.table import Table
-from colonnade.flare.site import SITE, Site
 from colonnade.foundation.errors import LedgerError, PolicyError, SiteError
+from colonnade.sites.site import SITE, Site
 
 
 def try_folder(folder: Path, what: str, mode: int = 0o777) -> None:

@@ -13,18 +13,17 @@ from typing import Any, ClassVar
 
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.data.table import Table
-from colonnade.flare.prediction_request import PredictionRequest, read_prediction_request
-from colonnade.flare.readiness import clipping, try_folder, try_releases
-from colonnade.flare.site import SCORES, Site
-from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import SiteError, StudyError
 from colonnade.foundation.files import Place, keep_release, places
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.release import Release, write_release
 from colonnade.protocol.fit import FIT, FitParty, FitServer
-from colonnade.protocol.kinds import Kind, PartyTask, ServerTask
+from colonnade.protocol.kinds import PartyTask, ServerTask, SessionKind
 from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
+from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
+from colonnade.sites.readiness import clipping, try_folder, try_releases
+from colonnade.sites.site import SCORES, Site
 
 RELEASE = "release.json"
 AnyGuard = ConsentGuard | PolicyGuard
@@ -46,12 +45,12 @@ class JobAccount:
 class Recipe(ABC):
     """One site's part in one session."""
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[SessionKind]
     task: ClassVar[str]
     """What the engine calls it."""
 
-    def __init__(self, site: Site, status: StatusFile) -> None:
-        self.site, self.status = site, status
+    def __init__(self, site: Site) -> None:
+        self.site = site
         self.file: Path | None = None
         """What the session left here."""
 
@@ -81,8 +80,8 @@ class FitRecipe(Recipe):
 
     kind, task = FIT, "session"
 
-    def __init__(self, site: Site, status: StatusFile) -> None:
-        super().__init__(site, status)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
         self._clipped = self._flaw = ""
         self._fetched = True
 
@@ -143,8 +142,8 @@ class PredictRecipe(Recipe):
 
     kind, task = PREDICT, "prediction"
 
-    def __init__(self, site: Site, status: StatusFile) -> None:
-        super().__init__(site, status)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
         self.asked: PredictionRequest = read_prediction_request(site)
         self._task: PredictParty | None = None
         self._table: Table | None = None
@@ -162,7 +161,7 @@ class PredictRecipe(Recipe):
         session, receiver = role.identity.hex(), self.asked.prediction.receiver
         place = file_of(session)
         facts = {"session": session, "receiver": receiver, "rows": role.task.rows, "scores": place}
-        facts["seeded"] = self.status.seeded
+        facts["seeded"] = role.seeded
         return JobAccount(f"{role.task.ending(role.end)}: they are at {receiver}, in {place}", True, facts=facts)
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:

@@ -13,41 +13,34 @@ docs/security.md has the assumptions, proofs/lattice_error.md what the lattice e
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto.frames import check_party, check_round, check_spec, entries
+from colonnade.crypto.frames import check_party, check_round
+from colonnade.crypto.lattice.frames import START, ParcelPlace, parcel_places
 from colonnade.crypto.lattice.kernels import Kernels, NumpyKernels, Small
 from colonnade.crypto.lattice.parameters import (
-    LARGEST_MESSAGE,
-    MODULUS_BITS,
     NORM_SLACK,
     SECRET_BOUND,
     SECRET_VARIANCE,
-    SECURITY_FLOOR,
     WIDE_BOUND,
     N,
+    check_lattice,
     multiply_limbs,
     seal_limbs,
-    security,
 )
-from colonnade.crypto.lattice.parameters import Parameters as Parameters
-from colonnade.crypto.lattice.parameters import choose_parameters as choose_parameters
-from colonnade.crypto.lattice.parameters import error_factor as error_factor
-from colonnade.crypto.lattice.parameters import lattice_error as lattice_error
-from colonnade.crypto.lattice.slots import START, Slot, slots
 from colonnade.crypto.lattice.words import Planes, width
 from colonnade.crypto.lattice.work import BLOCKS_AT_ONCE as BLOCKS_AT_ONCE
 from colonnade.crypto.lattice.work import ERRORS_AT_ONCE as ERRORS_AT_ONCE
 from colonnade.crypto.lattice.work import (
-    Box,
-    checked,
-    filled,
+    WorkerStates,
+    check_entries,
     multiply_piece,
+    pad_rows,
     public_elements,
     seal_piece,
     spans,
@@ -62,9 +55,7 @@ from colonnade.crypto.product import (
     Parcel,
     PartyProduct,
     ProductSpec,
-    ServerProduct,
     Words,
-    centred,
 )
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.randomness import Randomness
@@ -99,41 +90,33 @@ def draw_hints(randomness: Randomness, count: int) -> Integers:
     return plus.view(np.int64) - minus.view(np.int64)
 
 
-def _needed(spec: ProductSpec, party: int, *, left: bool) -> NDArray[np.intp]:
-    """The columns of a party that some cross seals (left) or multiplies."""
-    spans = [
-        np.arange(cross.left_start, cross.left_stop) if left else np.arange(cross.right_start, cross.right_stop)
-        for cross in spec.crosses
-        if party == (cross.left if left else cross.right)
-    ]
-    return np.unique(np.concatenate(spans)) if spans else np.zeros(0, np.intp)
+class _Needs:
+    """The columns of each party that some cross seals (left) or multiplies (right)."""
 
+    def __init__(self, spec: ProductSpec) -> None:
+        spans: dict[tuple[int, bool], set[int]] = {}
+        for cross in spec.crosses:
+            spans.setdefault((cross.left, True), set()).update(range(cross.left_start, cross.left_stop))
+            spans.setdefault((cross.right, False), set()).update(range(cross.right_start, cross.right_stop))
+        self._columns = {key: np.array(sorted(found), np.intp) for key, found in spans.items()}
 
-def _block(shares: Words, spec: ProductSpec, cross: Cross) -> Words:
-    """A cross's part of all that its two parties share."""
-    row = int(np.searchsorted(_needed(spec, cross.left, left=True), cross.left_start))
-    column = int(np.searchsorted(_needed(spec, cross.right, left=False), cross.right_start))
-    return shares[row : row + cross.shape[0], column : column + cross.shape[1]]
+    def of(self, party: int, *, left: bool) -> NDArray[np.intp]:
+        return self._columns.get((party, left), np.zeros(0, np.intp))
 
-
-def _check(spec: ProductSpec) -> None:
-    check_spec(spec)
-    if spec.modulus_bits not in MODULUS_BITS or security(spec.modulus_bits) < SECURITY_FLOOR:
-        raise ProductError(
-            f"the lattice product needs modulus_bits within {MODULUS_BITS[0]} and {MODULUS_BITS[-1]} for "
-            f"{SECURITY_FLOOR} bits of security, got modulus_bits={spec.modulus_bits}"
-        )
-    if spec.gain * spec.bound > LARGEST_MESSAGE:
-        raise ProductError(f"gain * bound must be at most {LARGEST_MESSAGE}, got {spec.gain} * {spec.bound}")
+    def block(self, shares: Words, cross: Cross) -> Words:
+        """A cross's part of all that its two parties share."""
+        row = int(np.searchsorted(self.of(cross.left, left=True), cross.left_start))
+        column = int(np.searchsorted(self.of(cross.right, left=False), cross.right_start))
+        return shares[row : row + cross.shape[0], column : column + cross.shape[1]]
 
 
 def planned_bytes(spec: ProductSpec, me: int) -> int:
     """The bytes that one party sends in all rounds."""
-    total = 0
+    total, needs = 0, _Needs(spec)
     for left in (True, False):
         peers = {c.right if left else c.left for c in spec.crosses if me == (c.left if left else c.right)}
-        for slot in slots(len(_needed(spec, me, left=left)), spec.rows if left else 0):
-            total += len(peers) * (START + slot.rows * slot.columns * width(spec.modulus_bits))
+        for place in parcel_places(len(needs.of(me, left=left)), spec.rows if left else 0):
+            total += len(peers) * (START + place.rows * place.columns * width(spec.modulus_bits))
     return total
 
 
@@ -146,13 +129,14 @@ class LatticeParty(PartyProduct):
     def __init__(
         self, spec: ProductSpec, me: int, columns: Columns, noise: Mapping[Cross, Integers], randomness: Randomness
     ) -> None:
-        _check(spec)
+        check_lattice(spec)
         check_party(spec, me, columns, noise)
         self._spec, self._me, self._columns, self._name = spec, me, columns, spec.parties[me]
         self._noise = {cross: np.array(noise[cross], dtype=np.int64) for cross in spec.crosses}
         session = spec.session.hex()
         self._randomness = {name: randomness.child(f"lattice {name} {session}") for name in self.rounds}
-        self._left, self._right = _needed(spec, me, left=True), _needed(spec, me, left=False)
+        self._needs = _Needs(spec)
+        self._left, self._right = self._needs.of(me, left=True), self._needs.of(me, left=False)
         self._seal_bits = seal_limbs(spec.modulus_bits)
         self._multiply_bits, self._most = multiply_limbs(spec.modulus_bits, max(spec.bound, WIDE_BOUND))
         # s and rho are stored as s(1/X) and rho(1/X), the form in which inner products need them.
@@ -160,18 +144,18 @@ class LatticeParty(PartyProduct):
         self._rho = draw_wide(self._randomness["multiply"], len(self._right) * N).reshape(-1, N)
         self._kept: dict[int, Words] = {}
         self._returned: dict[int, Words] = {}
-        self._expected: dict[tuple[str, int], list[Slot]] = {}
+        self._expected: dict[tuple[str, int], list[ParcelPlace]] = {}
         for left in sorted({cross.left for cross in spec.crosses if cross.right == me}):
-            count = len(_needed(spec, left, left=True))
+            count = len(self._needs.of(left, left=True))
             self._kept[left] = np.zeros((count, len(self._right)), np.uint64)
-            self._expected["seal", left] = slots(count, spec.rows)
+            self._expected["seal", left] = parcel_places(count, spec.rows)
         for right in sorted({cross.right for cross in spec.crosses if cross.left == me}):
-            count = len(_needed(spec, right, left=False))
+            count = len(self._needs.of(right, left=False))
             self._returned[right] = np.zeros((len(self._left), count), np.uint64)
-            self._expected["multiply", right] = slots(count, 0)
+            self._expected["multiply", right] = parcel_places(count, 0)
         self._taken = dict.fromkeys(self._expected, 0)
-        self._box = Box(self.kernels, spec)
-        self._under_way: deque[tuple[int, Slot, Future[Words]]] = deque()
+        self._states = WorkerStates(self.kernels, spec)
+        self._under_way: deque[tuple[int, ParcelPlace, Future[Words]]] = deque()
         self._sent: set[str] = set()
         self._done = False
 
@@ -198,24 +182,24 @@ class LatticeParty(PartyProduct):
             raise MessageError(
                 f"party {self._name} expects {len(found)} parcels of round {round} from {sender!r}, got another"
             )
-        slot = found[number]
-        planes = self._box.tools.frames.unwrap(self.rounds.index(round), peer, slot, payload)
+        place = found[number]
+        planes = self._states.own.frames.unwrap(self.rounds.index(round), peer, place, payload)
         if round == "multiply":
-            products = self._box.tools.kernels.times(planes, self._secrets.T, SECRET_BOUND)
-            self._returned[peer][:, slot.all_columns] += products.T
+            products = self._states.own.kernels.times(planes, self._secrets.T, SECRET_BOUND)
+            self._returned[peer][:, place.all_columns] += products.T
         elif self.workers.apart:
             self._gather(self.workers.ahead - 1)
-            work = self.workers.submit(times_piece, self._box, self.workers.remote, planes, *self._small(slot))
-            self._under_way.append((peer, slot, work))
+            work = self.workers.submit(times_piece, self._states, self.workers.remote, planes, *self._small(place))
+            self._under_way.append((peer, place, work))
         else:
-            self._kept[peer][slot.all_columns] += self._box.tools.kernels.times(planes, *self._small(slot))
+            self._kept[peer][place.all_columns] += self._states.own.kernels.times(planes, *self._small(place))
         self._taken[round, peer] = number + 1
 
     def _gather(self, most: int) -> None:
         """Add what is done to the shares, until at most so many pieces are under way."""
         while len(self._under_way) > most:
-            peer, slot, work = self._under_way.popleft()
-            self._kept[peer][slot.all_columns] += work.result()
+            peer, place, work = self._under_way.popleft()
+            self._kept[peer][place.all_columns] += work.result()
 
     def contribute(self) -> Contribution:
         for (round, peer), found in self._expected.items():
@@ -239,9 +223,9 @@ class LatticeParty(PartyProduct):
     def _share(self, cross: Cross) -> Words:
         share = self._noise[cross].view(np.uint64).copy()
         if cross.left == self._me:
-            share -= _block(self._returned[cross.right], self._spec, cross)
+            share -= self._needs.block(self._returned[cross.right], cross)
         if cross.right == self._me:
-            share += _block(self._kept[cross.left], self._spec, cross)
+            share += self._needs.block(self._kept[cross.left], cross)
         return share
 
     def wipe(self) -> None:
@@ -249,7 +233,7 @@ class LatticeParty(PartyProduct):
         self._rho.fill(0)
         for share in (*self._kept.values(), *self._returned.values(), *self._noise.values()):
             share.fill(0)
-        self._box.wipe()
+        self._states.wipe()
         self._randomness.clear()
 
     def _rows(self, needed: NDArray[np.intp], block: int, blocks: int) -> NDArray[np.int16]:
@@ -258,25 +242,25 @@ class LatticeParty(PartyProduct):
             return rows[:, needed[0] : needed[-1] + 1]
         return rows[:, needed]
 
-    def _small(self, slot: Slot) -> tuple[Small, int]:
+    def _small(self, place: ParcelPlace) -> tuple[Small, int]:
         """The integers by which a sealed parcel is multiplied, and their bound."""
-        if slot.block * N >= self._spec.rows:
+        if place.block * N >= self._spec.rows:
             return self._rho.T, WIDE_BOUND
-        return self._rows(self._right, slot.block, slot.blocks), self._spec.bound
+        return self._rows(self._right, place.block, place.blocks), self._spec.bound
 
     # Alg. 1, line 11: the left party's half of a cross-party product.
     def _seal(self) -> Iterator[bytes]:
-        keys = self._box.tools.kernels.keys(self._secrets, self._seal_bits)
+        keys = self._states.own.kernels.keys(self._secrets, self._seal_bits)
 
         def pieces() -> Iterator[tuple[Any, ...]]:
-            for slot in slots(len(self._left), self._spec.rows):
-                if slot.block * N >= self._spec.rows:
-                    rows = np.zeros((N, slot.columns), np.int16)
+            for place in parcel_places(len(self._left), self._spec.rows):
+                if place.block * N >= self._spec.rows:
+                    rows = np.zeros((N, place.columns), np.int16)
                 else:
-                    rows = self._rows(self._left, slot.block, slot.blocks)[:, slot.all_columns]
+                    rows = self._rows(self._left, place.block, place.blocks)[:, place.all_columns]
                 # Each parcel's errors have a key of their own: who draws them, and when, does not matter.
                 source = self._randomness["seal"].bytes(32)
-                yield self._box, self.workers.remote, self._spec, self._me, slot, keys, rows, source
+                yield self._states, self.workers.remote, self._spec, self._me, place, keys, rows, source
 
         return self.workers.map(seal_piece, pieces())
 
@@ -288,14 +272,14 @@ class LatticeParty(PartyProduct):
         apart = self.workers.apart and self.workers.device == "cpu"
         for columns, words in self._sums_apart() if apart else self._sums_here():
             u[columns] += words
-        for slot in slots(count, 0):
-            planes = Planes.empty((slot.columns, N), spec.modulus_bits, self._box.tools.scratch)
-            planes.write(slice(None), 0, u[slot.all_columns])
-            yield self._box.tools.frames.wrap(1, self._me, slot, planes)
+        for place in parcel_places(count, 0):
+            planes = Planes.empty((place.columns, N), spec.modulus_bits, self._states.own.scratch)
+            planes.write(slice(None), 0, u[place.all_columns])
+            yield self._states.own.frames.wrap(1, self._me, place, planes)
 
     def _sums_here(self) -> Iterator[tuple[slice, Words]]:
         """The parts of sum of a_r y_r + p rho, as many blocks at once as one rounding allows."""
-        spec, count, kernels = self._spec, len(self._right), self._box.tools.kernels
+        spec, count, kernels = self._spec, len(self._right), self._states.own.kernels
         bits, most = self._multiply_bits, self._most
         total = -(-spec.rows // N)
         sums = kernels.sums(count, bits)
@@ -304,7 +288,7 @@ class LatticeParty(PartyProduct):
             blocks = 1 if block == total else min(group, total - block)
             rows: Small = self._rho.T
             if block < total:
-                rows = filled(checked(self._rows(self._right, block, blocks), spec, self._me))
+                rows = pad_rows(check_entries(self._rows(self._right, block, blocks), spec, self._me))
             if held + blocks > most:
                 yield slice(None), kernels.collect(sums, bits)
                 held = 0
@@ -322,20 +306,7 @@ class LatticeParty(PartyProduct):
                 rows: Small = self._rho.T
                 if block < total:
                     rows = self._rows(self._right, block, blocks)[:, columns]
-                yield self._box, self.workers.remote, spec, self._me, self._multiply_bits, block, rows
+                yield self._states, self.workers.remote, spec, self._me, self._multiply_bits, block, rows
 
         found = self.workers.map(multiply_piece, pieces())
         return ((columns, words) for (columns, _, _), words in zip(cut, found, strict=True))
-
-
-class LatticeServer(ServerProduct):
-    """The server relays parcels between parties and opens the sum of all contributions."""
-
-    def __init__(self, spec: ProductSpec) -> None:
-        _check(spec)
-        self._spec = spec
-
-    def open(self, total: Words, payloads: Sequence[bytes]) -> Integers:
-        if total.shape != (entries(self._spec),):
-            raise ProductError(f"the sum of contributions must have {entries(self._spec)} words, got {total.shape}")
-        return centred(total, self._spec.modulus_bits)

@@ -1,4 +1,4 @@
-"""Linear and logistic regression behind the scikit-learn front door, on one data frame of several parties' columns.
+"""What every estimator does: one session on one data frame of several parties' columns.
 
 All parties run in this process, through the same protocol as anywhere else. Every `fit` is a session of its own and
 spends its whole epsilon: `cross_val_score` with k folds spends k times, `GridSearchCV` once per candidate and fold.
@@ -14,17 +14,14 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.solve import METHODS, Model, solve
 from colonnade.data.table import table_from
 from colonnade.estimators.frames import (
-    classes_of,
     is_frame,
     names_by_position,
     object_array,
@@ -32,15 +29,16 @@ from colonnade.estimators.frames import (
     series_of,
     undeclared,
 )
-from colonnade.foundation.errors import DataError, SchemaError, StudyError
+from colonnade.estimators.guards import Consent, open_guards
+from colonnade.foundation.errors import SchemaError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema, column_from
+from colonnade.foundation.schema import Column, Numeric, Schema, Storage, column_from
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
-from colonnade.model import coordinate_names, partial_scores
+from colonnade.model import partial_scores
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import plan_session
-from colonnade.runs import run_unguarded
+from colonnade.runs import run_guarded
 from colonnade.study import offer_of
 
 Floats = NDArray[np.float64]
@@ -52,7 +50,7 @@ ONLY_PARTY = "data"
 LABEL = "label"
 
 
-class _Vertical(BaseEstimator):  # type: ignore[misc]
+class Vertical(BaseEstimator):  # type: ignore[misc]
     """What both regressions share: declarations, the session, the way back to the data's units."""
 
     _task: Task
@@ -64,7 +62,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         delta: float = 0.0,
         split: Mapping[str, Mapping[str, float]] | None = None,
         parties: Mapping[str, Sequence[str | int]] | None = None,
-        schema: Schema | Mapping[str | int, Declared] | Numeric | None = None,
+        schema: Schema | Mapping[str | int, Declared] | Column | None = None,
         norms: Mapping[str, float] | None = None,
         label: str | Declared | None = None,
         label_party: str | None = None,
@@ -77,6 +75,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         fit_intercept: bool = True,
         ridge: float | None = None,
         random_state: Any = None,
+        consent: Consent | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -95,6 +94,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.ridge = ridge
         self.random_state = random_state
+        self.consent = consent
 
     def fit(self, X: Any, y: Any) -> Self:
         """Run one session on these records and spend its epsilon."""
@@ -109,7 +109,9 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
             warnings.warn(sentence, UserWarning, stacklevel=2)
         frame = self._frame(X, schema).with_columns(pl.Series(self._label_name, target))
         tables = {party: table_from(party, frame, columns) for party, columns in schema.parties.items()}
-        outcome = run_unguarded(agreement, tables, "none", self._randomness())
+        source = self._randomness()
+        guards = open_guards(self.consent, schema, frame, source.seeded)
+        outcome = run_guarded(agreement, tables, guards, "none", source)
         self.schema_ = schema
         self.plan_ = outcome.session.describe()
         self.release_ = outcome.release
@@ -143,7 +145,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         fitting = bool(y)
         if fitting:
             features = [column for name, column in self._declarations().items() if name != self.label]
-            self._plain = all(isinstance(column, Numeric) and column.fill is None for column in features)
+            self._plain = all(c.storage is Storage.NUMBERS and c.fill is None for c in features)
         kept: dict[str, Any] = {"dtype": np.float64} if self._plain else {"dtype": None, "ensure_all_finite": False}
         if fitting:
             kept |= {"ensure_min_samples": 2, "y_numeric": self._task is Task.LINEAR, "multi_output": False}
@@ -163,7 +165,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
     def _declarations(self) -> dict[str, Column]:
         """Every column that the schema names, in its order; a position stands for that column of X."""
         if isinstance(self.schema, Schema):
-            return {name: column for columns in self.schema.parties.values() for name, column in columns.items()}
+            return self.schema.columns
         if not isinstance(self.schema, Mapping):
             return {}
         known = [str(name) for name in getattr(self, "feature_names_in_", ())]
@@ -189,7 +191,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         """Every party's columns, label included, and the label's owner."""
         declared = self._features()
         names = self._names
-        encoded = [c for name in names for c in coordinate_names(name, declared[name])]
+        encoded = [c for name in names for c in declared[name].coordinates(name)]
         if len(set(encoded)) < len(encoded):
             raise SchemaError(f"the names of encoded columns must be distinct, got {encoded}")
         self._label_name = self.label if isinstance(self.label, str) else LABEL
@@ -213,7 +215,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         named = hasattr(self, "feature_names_in_")
         self._positions = None if named else names_by_position(declared, self.n_features_in_)
         names = self._names
-        if self.schema is None or isinstance(self.schema, Numeric):
+        if self.schema is None or isinstance(self.schema, Column):
             return dict.fromkeys(names, self.schema or ASSUMED)
         for name in names:
             if name not in declared:
@@ -319,8 +321,8 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
     def _describe(self) -> None:
         """Coefficients in the data's units, in the order of X's columns."""
         weights = dict(zip(self.model_.features, self.model_.coefficients, strict=True))
-        columns = {name: column for own in self.schema_.parties.values() for name, column in own.items()}
-        coordinates = [(columns[name], c) for name in self._names for c in coordinate_names(name, columns[name])]
+        columns = self.schema_.columns
+        coordinates = [(columns[name], c) for name in self._names for c in columns[name].coordinates(name)]
         half, middle = self._units()
         intercept = middle + half * self.model_.intercept
         coefficients: dict[str, float] = {}
@@ -328,9 +330,10 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
             if coordinate not in weights:
                 continue
             weight = half * weights[coordinate]
-            if isinstance(column, Numeric) and not column.bins:
-                weight *= 2 / (column.high - column.low)
-                intercept -= weight * (column.high + column.low) / 2
+            if not column.has_levels:
+                low, high = column.require_bounds()
+                weight *= 2 / (high - low)
+                intercept -= weight * (high + low) / 2
             coefficients[coordinate] = weight
         self.encoded_feature_names_ = np.array(list(coefficients), dtype=object)
         self._store(np.array(list(coefficients.values())), float(intercept))
@@ -341,9 +344,8 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         found = intervals(self.release_.moments(), self._task, intercept=self.fit_intercept)
         half = self._units()[0]
-        columns = {name: column for own in self.schema_.parties.values() for name, column in own.items()}
-        numbers = {name: c for name, c in columns.items() if isinstance(c, Numeric) and not c.bins}
-        return found.in_units({n: half * (2 / (c.high - c.low) if (c := numbers.get(n)) else 1.0) for n in columns})
+        bounds = {name: None if c.has_levels else c.require_bounds() for name, c in self.schema_.columns.items()}
+        return found.in_units({name: half * (2 / (b[1] - b[0]) if b else 1.0) for name, b in bounds.items()})
 
     def _units(self) -> tuple[float, float]:
         """What a model's unit is worth in the label's, and the label at 0."""
@@ -354,137 +356,8 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]
         """Keep the coefficients in the shape that scikit-learn expects of the task."""
 
 
-class VerticalLinearRegression(RegressorMixin, _Vertical):  # type: ignore[misc]
-    """Differentially private least squares over columns that several parties hold.
-
-    Every `fit` spends `epsilon` anew, so `cross_val_score` with k folds spends k times.
-
-    Parameters
-    ----------
-    epsilon : the record's epsilon (top-down), or {party: epsilon} (bottom-up).
-    delta : 0 for discrete Laplace noise, above 0 for discrete Gaussian.
-    split : bottom-up: {party: {"own": epsilon, other party: epsilon}}, how a party spreads what it allows. What is not
-        named is proposed so that the noise that matters is least.
-    parties : {party: columns of X, by name or position}; None: those of a `Schema`, else one party holds everything.
-    schema : {column, by name or position: Numeric | Categorical | Binary or its declared form}, a `Schema`, or one
-        `Numeric` for every column. None: every feature is taken to lie in [-1, 1], with a warning; bounds are never
-        computed from data. It declares the columns of X and the label, and nothing else. Where X is an array without
-        names, as many of a pipeline's steps give it, its columns are those of the schema in order, with a warning; a
-        step's `set_output(transform="pandas")` keeps names.
-    norms : {party: public bound on the length of its numeric features, each scaled to [-1, 1]}; None: those of a
-        `Schema`, if any. They lower the noise of a trace release with delta above 0.
-    label : the label's public bounds, `Numeric(low, high)` or its declared form, or its name in the schema.
-        None: [-1, 1], with a warning.
-    label_party : who holds the label; None: the first party.
-    collusion : how many parties may pool what they see with the server; None: 1, or 0 for a single party.
-    product : "lattice", "bgn", or "plain" (simulation).
-    calibration : "exact" or "paper".
-    release : "full": all second moments. "trace": products with the label, and one sum of squares for each party.
-        "auto": trace where the full table would drown in noise.
-    label_square : also release the square of a numeric label, for R².
-    method : "default", "zhang" or "raw": how the noisy moments are solved.
-    fit_intercept : without one the model passes through the middle of all declared ranges.
-    ridge : penalty per record in encoded units; None: chosen from the noise.
-    random_state : None: the operating system's randomness. Anything else seeds the noise: a simulation without
-        privacy, and the release says so.
-
-    Attributes
-    ----------
-    coef_, intercept_ : in the units of X and y, for the columns `encoded_feature_names_`: a numeric column is one of
-        them, a categorical one has an indicator for each level but a dropped one.
-    plan_ : what was promised, as `colonnade plan --json` prints it.
-    release_ : the noisy moments; everything else was computed from them.
-    model_ : the model in encoded units.
-    intervals_ : 95% intervals in the units of X and y, of the full model or of a reduced one (docs/report.md); they are
-        computed when asked for.
-    schema_ : every party's public columns, label included.
-    """
-
-    _task = Task.LINEAR
-
-    def _target(self, y: Any) -> tuple[Column, Any]:
-        return self._declared_label() or ASSUMED, np.asarray(y, dtype=np.float64)
-
-    def _units(self) -> tuple[float, float]:
-        column = self.schema_.parties[self.schema_.find(self._label_name)[0]][self._label_name]
-        assert isinstance(column, Numeric)
-        return (column.high - column.low) / 2, (column.high + column.low) / 2
-
-    def _store(self, coefficients: Floats, intercept: float) -> None:
-        self.coef_, self.intercept_ = coefficients, intercept
-
-    def predict(self, X: Any) -> Floats:
-        """The label in its own units, clipped to its declared range."""
-        score = np.clip(self._score(X), -1.0, 1.0)
-        half, middle = self._units()
-        result: Floats = middle + half * score
-        return result
-
-
-class VerticalLogisticRegression(ClassifierMixin, _Vertical):  # type: ignore[misc]
-    """Differentially private logistic regression (two classes) over columns that several parties hold.
-
-    Every `fit` spends `epsilon` anew, so `cross_val_score` with k folds spends k times. Parameters and attributes are
-    those of `VerticalLinearRegression`, but for these:
-
-    label : the two classes, `Binary(levels)` or its declared form, or the label's name in the schema. None: the classes
-        are those that occur in y, and which they are counts as public.
-    classes_ : the two classes, sorted; `coef_` and `decision_function` speak of the second.
-    coef_, intercept_ : of the log-odds, with shapes (1, features) and (1,).
-    """
-
-    _task = Task.LOGISTIC
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
-    def _target(self, y: Any) -> tuple[Column, Any]:
-        check_classification_targets(y)
-        label = self._declared_label()
-        if label is not None and not isinstance(label, Binary):
-            raise SchemaError(f"the label of a logistic regression must be binary, got {label}")
-        self.classes_ = np.unique(y) if label is None else classes_of(label, y)
-        # scikit-learn's contract asks for ValueError here.
-        if label is None and type_of_target(y) != "binary":
-            raise ValueError(f"Only binary classification is supported. The type of the target is {type_of_target(y)}.")
-        if len(self.classes_) != 2:
-            raise ValueError(
-                f"a logistic regression needs 2 classes in y or declared, got 1 class, {self.classes_[0]!r}"
-            )
-        low, high = (str(value) for value in self.classes_)
-        codes = np.searchsorted(self.classes_, y).clip(max=1)
-        if np.any(self.classes_[codes] != y):
-            raise DataError(f"y must hold the declared classes {low!r} and {high!r} only")
-        return Binary((low, high), None if label is None else label.fill), np.array([low, high], dtype=object)[codes]
-
-    def _store(self, coefficients: Floats, intercept: float) -> None:
-        self.coef_, self.intercept_ = coefficients[None, :], np.array([intercept])
-
-    def decision_function(self, X: Any) -> Floats:
-        """The log-odds of the second class."""
-        return self._score(X)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The likelier class."""
-        positive = self.decision_function(X) > 0
-        likelier: NDArray[Any] = self.classes_[positive.astype(np.intp)]
-        return likelier
-
-    def predict_proba(self, X: Any) -> Floats:
-        """The probability of each class, in the order of `classes_`."""
-        decision = self.decision_function(X)
-        return np.column_stack([expit(-decision), expit(decision)])
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """The logarithms of `predict_proba`."""
-        decision = self.decision_function(X)
-        return -np.logaddexp(0.0, np.column_stack([decision, -decision]))
-
-
 def _column(name: str, declared: Declared) -> Column:
-    if isinstance(declared, (Numeric, Categorical, Binary)):
+    if isinstance(declared, Column):
         return declared
     if not isinstance(declared, Mapping):
         raise SchemaError(f"column {name} must be declared by a column or a mapping, got {declared!r}")

@@ -28,7 +28,7 @@ START = _HEADER.size + _TAG
 
 
 @dataclass(frozen=True)
-class Slot:
+class ParcelPlace:
     """The place of one parcel in its sender's sequence; rows after the last block's are left out."""
 
     index: int
@@ -43,18 +43,20 @@ class Slot:
         return slice(self.column, self.column + self.columns)
 
 
-def slots(columns: int, rows: int) -> list[Slot]:
+def parcel_places(columns: int, rows: int) -> list[ParcelPlace]:
     """The parcels of `rows` rows, then those of one block more, which holds a key; each under 32 MB."""
     if columns == 0:
         return []
     per = min(BLOCKS_PER_PARCEL, max(2, WORDS_PER_PARCEL // (BLOCK * columns)))
     total = -(-rows // BLOCK)
     spans = [(block, min(per, total - block)) for block in range(0, total, per)] + [(total, 1)]
-    found: list[Slot] = []
+    found: list[ParcelPlace] = []
     for block, blocks in spans:
         count = BLOCK if block == total else min(rows - block * BLOCK, blocks * BLOCK)
         for column in range(0, columns, COLUMNS_PER_PARCEL):
-            found.append(Slot(len(found), block, blocks, column, min(COLUMNS_PER_PARCEL, columns - column), count))
+            found.append(
+                ParcelPlace(len(found), block, blocks, column, min(COLUMNS_PER_PARCEL, columns - column), count)
+            )
     return found
 
 
@@ -66,33 +68,33 @@ class Frames:
         self._session = derive(spec.session, "lattice session", 16)
         self._key = algorithms.AES256(derive(spec.session, "lattice parcels"))
 
-    def wrap(self, round: int, sender: int, slot: Slot, planes: Planes) -> bytes:
+    def wrap(self, round: int, sender: int, place: ParcelPlace, planes: Planes) -> bytes:
         """Header, tag, words."""
-        header = self._header(round, sender, slot)
+        header = self._header(round, sender, place)
         arrays = [plane.data.cast("B") for plane in planes.arrays]
         return b"".join([header, self._tag(header, arrays), *arrays])
 
-    def unwrap(self, round: int, sender: int, slot: Slot, payload: bytes) -> Planes:
-        """The words of the parcel that belongs in this slot; anything else raises."""
-        what = f"parcel {slot.index} from {self._spec.parties[sender]!r}"
-        expected, got = self._header(round, sender, slot), payload[: _HEADER.size]
+    def unwrap(self, round: int, sender: int, place: ParcelPlace, payload: bytes) -> Planes:
+        """The words of the parcel that belongs in this place; anything else raises."""
+        what = f"parcel {place.index} from {self._spec.parties[sender]!r}"
+        expected, got = self._header(round, sender, place), payload[: _HEADER.size]
         if len(got) < _HEADER.size:
             raise MessageError(f"{what} must have a header of {_HEADER.size} bytes, got {len(got)}")
         for field, is_, must in zip(_FIELDS, _HEADER.unpack(got), _HEADER.unpack(expected), strict=True):
             if is_ != must:
                 shown = f"{field}={must}, got {field}={is_}" if isinstance(must, int) else f"this {field}, got another"
                 raise MessageError(f"{what} must have {shown}")
-        size = START + slot.rows * slot.columns * width(self._spec.modulus_bits)
+        size = START + place.rows * place.columns * width(self._spec.modulus_bits)
         if len(payload) != size:
             raise MessageError(f"{what} must have {size} bytes, got {len(payload)}")
         body = memoryview(payload)[START:]
         if got != expected or not compare_digest(self._tag(expected, [body]), payload[_HEADER.size : START]):
             raise MessageError(f"{what} must be as it was sent, got altered bytes")
-        return Planes.read(body, (slot.columns, slot.rows), self._spec.modulus_bits)
+        return Planes.read(body, (place.columns, place.rows), self._spec.modulus_bits)
 
-    def _header(self, round: int, sender: int, slot: Slot) -> bytes:
-        place = slot.index, slot.block, slot.column, slot.columns, slot.rows
-        return _HEADER.pack(_MAGIC, self._session, round, self._spec.modulus_bits, sender, *place)
+    def _header(self, round: int, sender: int, place: ParcelPlace) -> bytes:
+        numbers = place.index, place.block, place.column, place.columns, place.rows
+        return _HEADER.pack(_MAGIC, self._session, round, self._spec.modulus_bits, sender, *numbers)
 
     def _tag(self, header: bytes, body: list[memoryview]) -> bytes:
         """GMAC under a key of the session: it finds accidents and mix-ups; who may speak is the protocol's matter."""

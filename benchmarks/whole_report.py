@@ -1,0 +1,71 @@
+"""docs/results/whole.md and its JSON: all sizes of benchmarks/whole.py, measured anew or taken from what is stored."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from whole import DEMO, STEPS, measure, measure_made
+
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
+STORE = RESULTS / "whole.json"
+CASES = [(rows, aligned) for rows in (100_000, 1_000_000) for aligned in (False, True)]
+COLUMNS, PARTIES = 20, 3
+HEAD = f"""# What privacy costs a whole study
+
+Written by `make whole` (`python benchmarks/whole.py --series`). The private side is `colonnade fit` with all parties in
+one process: their CPU seconds together, from files to release, model and intervals. The other side is a script that
+reads the same files with polars, joins them by id and fits scikit-learn's LogisticRegression with its default solver.
+Each is a process of its own with one thread, on a machine that others use too; `benchmarks/whole.py` says how total and
+work are measured. The demo has 3 CSV files; the made studies have 3 Parquet files, {COLUMNS} columns in all, ids as
+texts, a tenth of each list not common, or none of them where rows are aligned already.
+"""
+NOTE = """Total counts the interpreter and all imports, every module compiled anew as in a first run. The line "bytecode
+kept" is for the second run and later ones, where imports take a third. Work is what is left when all modules are
+loaded, the same for both. The demo is the median of 3 runs, the others are one.
+"""
+
+
+def write_series(most_rows: int) -> None:
+    """Measure the demo and all made studies of at most so many rows, then write the page."""
+    keep("demo", measure(DEMO, 3, kept_too=True))
+    for rows, aligned in CASES:
+        if rows <= most_rows:
+            name = f"{rows:,} rows, {'aligned' if aligned else 'ids'}"
+            keep(name, measure_made(rows, COLUMNS, PARTIES, aligned, 1))
+    (RESULTS / "whole.md").write_text(page(json.loads(STORE.read_text())))
+
+
+def keep(name: str, found: dict[str, Any]) -> None:
+    stored = json.loads(STORE.read_text()) if STORE.exists() else {}
+    STORE.write_text(json.dumps({**stored, name: found}, indent=1) + "\n")
+    print(name, f"ratio {found['ratio']:.2f}, work ratio {found['work_ratio']:.2f}", flush=True)
+
+
+def page(stored: dict[str, dict[str, Any]]) -> str:
+    """The tables."""
+    lines = [HEAD, "| study | rows | private s | clear s | ratio | private work s | clear work s | work ratio |"]
+    lines.append("|" + 8 * "---|")
+    for name, f in stored.items():
+        lines.append(
+            f"| {name} | {f['rows']:,} | {f['private_cpu_seconds']:.2f} | {f['clear_cpu_seconds']:.2f} | "
+            f"{f['ratio']:.2f} | {f['private_work_seconds']:.2f} | {f['clear_work_seconds']:.2f} | "
+            f"{f['work_ratio']:.1f} |"
+        )
+        if kept := f.get("kept_bytecode"):
+            lines.append(
+                f"| {name}, bytecode kept | {f['rows']:,} | {kept['private_cpu_seconds']:.2f} | "
+                f"{kept['clear_cpu_seconds']:.2f} | {kept['ratio']:.2f} | | | |"
+            )
+    lines += ["", NOTE, "## Where the private side's CPU goes", ""]
+    lines += [f"| study | {' | '.join(STEPS)} | peak MB | peak MB in the clear |", "|" + (len(STEPS) + 3) * "---|"]
+    for name, f in stored.items():
+        steps = " | ".join(f"{f['steps'][step]:.2f}" for step in STEPS)
+        lines.append(f"| {name} | {steps} | {f['peak_mb']['private']:.0f} | {f['peak_mb']['clear']:.0f} |")
+    lines += ["", "## How good the models are", "", "Accuracy on the common records, to which both were fitted.", ""]
+    lines += ["| study | private, epsilon = 1 | in the clear | majority |", "|" + 4 * "---|"]
+    for name, f in stored.items():
+        told = f["accuracy"]
+        lines.append(f"| {name} | {told['private']:.4f} | {told['clear']:.4f} | {told['majority']:.4f} |")
+    return "\n".join(lines) + "\n"

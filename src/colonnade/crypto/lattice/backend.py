@@ -1,0 +1,78 @@
+"""The lattice product as the protocol sees it: its sizes from a plan's needs, its bytes and its CPU time."""
+
+from __future__ import annotations
+
+from colonnade.crypto.lattice.parameters import choose_parameters, error_factor, lattice_error
+from colonnade.crypto.product import Backend, PartyProduct, ProductNeeds, ProductSizes, ProductSpec, ServerProduct
+
+# The cost model that `make overhead` fits, in docs/results/overhead.json.
+SECONDS_A_SESSION = 8.97e-3
+SECONDS_A_SEALED_WORD = 19.5e-9
+SECONDS_A_RECEIVED_WORD = 14.24e-9
+SECONDS_A_TERM = 0.0913e-9
+
+
+def party(device: str, spec: ProductSpec | None) -> type[PartyProduct]:
+    """With a specification in compiled loops, where they are installed and the session is large enough."""
+    if device != "cpu":
+        from colonnade.crypto.lattice.device import DeviceParty
+
+        return DeviceParty
+    if spec is not None:
+        from colonnade.crypto.lattice.compiled import best_party
+
+        return best_party(spec)
+    from colonnade.crypto.lattice.party import LatticeParty
+
+    return LatticeParty
+
+
+def server() -> type[ServerProduct]:
+    from colonnade.crypto.lattice.server import LatticeServer
+
+    return LatticeServer
+
+
+def sizes(needs: ProductNeeds) -> ProductSizes:
+    chosen = choose_parameters(
+        needs.rows,
+        needs.bound,
+        needs.noise_std,
+        needs.noise_reach,
+        needs.columns,
+        levels=needs.levels,
+        share=needs.share,
+        own_reach=needs.own_reach,
+    )
+    error = lattice_error(needs.rows, needs.bound)[1]
+    factor = error_factor(chosen, needs.bound, needs.levels)
+    return ProductSizes(chosen.gain, chosen.modulus_bits, chosen.reach, error, factor)
+
+
+def sent(spec: ProductSpec, me: int) -> int:
+    from colonnade.crypto.lattice.party import planned_bytes
+
+    return planned_bytes(spec, me)
+
+
+def seconds(spec: ProductSpec) -> float:
+    """CPU seconds of all parties together."""
+    sealed = {(c.left, column) for c in spec.crosses for column in range(c.left_start, c.left_stop)}
+    receivers = {(c.left, c.right) for c in spec.crosses}
+    received = sum(1 for left, _ in sealed for to in receivers if to[0] == left)
+    terms = sum(c.shape[0] * c.shape[1] for c in spec.crosses)
+    each = len(sealed) * SECONDS_A_SEALED_WORD + received * SECONDS_A_RECEIVED_WORD + terms * SECONDS_A_TERM
+    return SECONDS_A_SESSION + spec.rows * each
+
+
+LATTICE = Backend(
+    name="lattice",
+    private=True,
+    party=party,
+    server=server,
+    sent=sent,
+    seconds=seconds,
+    sizes=sizes,
+    devices=("cpu", "cuda"),
+    assumptions="ring-LWE, X25519, AES",
+)

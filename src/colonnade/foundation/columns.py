@@ -1,0 +1,390 @@
+"""Kinds of columns: what each declares, how its values become coordinates, and how it is shown and written.
+
+A kind is a class that says so of itself, and is known by its name in `KINDS`. How a file's values are read is decided
+by the storage type that it names (`data/storage.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.foundation.errors import SchemaError
+from colonnade.foundation.registry import Registry
+from colonnade.foundation.shown import OPEN, shown
+
+OTHER = "other"
+Codes = NDArray[np.int32]
+Numbers = NDArray[np.float64]
+
+
+class Storage(Enum):
+    """What a column's values are in a table."""
+
+    NUMBERS = "numbers"
+    """Floats, as they stand in the file."""
+    LEVELS = "levels"
+    """The place of each text among the column's `all_levels`."""
+
+
+class Column(ABC):
+    """Public facts about one column; the record has either one number in [-1, 1] of it, or indicators of its levels."""
+
+    kind: ClassVar[str]
+    keys: ClassVar[Mapping[str, bool]]
+    """What the declared form takes beside its kind, and whether it must."""
+    storage: ClassVar[Storage]
+    fill: float | str | None
+    """Stands for a missing value."""
+    ordered: ClassVar[bool] = False
+    """Whether neighbouring levels are alike: the bins of a number."""
+
+    @property
+    @abstractmethod
+    def has_levels(self) -> bool:
+        """Whether a record has one coordinate for each level, and not one signed number."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, declared: Mapping[str, Any]) -> Self:
+        """The column from the values of its `keys`."""
+
+    @abstractmethod
+    def declared(self) -> dict[str, Any]:
+        """The values of its `keys`, but for those that have their default, and for `fill`."""
+
+    @classmethod
+    @abstractmethod
+    def draft(cls) -> dict[str, Any]:
+        """What a person has to declare, each an open "?"."""
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Stored values are clipped to these; None where they are not numbers on a line."""
+        return None
+
+    def require_bounds(self) -> tuple[float, float]:
+        """The bounds of a column that must have them."""
+        if self.bounds is None or not self.bounds[0] < self.bounds[1]:
+            raise SchemaError(f"a number needs bounds, low below high; the {self.kind} column has {self.bounds}")
+        return self.bounds
+
+    @property
+    def edges(self) -> tuple[float, ...] | None:
+        """Where each level of a number begins, and where the last one ends; None where levels are no intervals."""
+        return None
+
+    @property
+    def all_levels(self) -> tuple[str, ...]:
+        """The texts that a file may have, of a column that is stored as levels."""
+        return ()
+
+    @property
+    def undeclared(self) -> int:
+        """The code of a text that is not declared; negative where it is an error."""
+        return -1
+
+    @property
+    def positive(self) -> str | None:
+        """The second of two levels, where the column is a question of yes or no."""
+        return None
+
+    @property
+    def dropped(self) -> int:
+        """The level that coefficients are against."""
+        return 0
+
+    def coordinates(self, name: str) -> tuple[str, ...]:
+        """The names of its coordinates in a release, where the column has this name."""
+        return tuple(f"{name}={level}" for level in self.all_levels) if self.has_levels else (name,)
+
+    def codes(self, values: NDArray[Any]) -> Codes:
+        """The level of each stored value."""
+        return np.asarray(values, dtype=np.int32)
+
+    def signed(self, values: NDArray[Any]) -> Numbers:
+        """Stored values clipped to the bounds and mapped linearly to [-1, 1]."""
+        low, high = self.require_bounds()
+        clipped = np.clip(np.asarray(values, dtype=np.float64), low, high)
+        return np.clip((2.0 * clipped - low - high) / (high - low), -1.0, 1.0)
+
+    def encode(self, name: str, values: NDArray[Any]) -> dict[str, Numbers]:
+        """Every coordinate by its name, unrounded."""
+        if not self.has_levels:
+            return {name: self.signed(values)}
+        codes = self.codes(values)
+        return {level: (codes == i).astype(np.float64) for i, level in enumerate(self.coordinates(name))}
+
+    def unsigned(self, signed: Numbers) -> Numbers:
+        """Numbers in [-1, 1] back in the units of the stored values."""
+        low, high = self.require_bounds()
+        return low + (np.clip(signed, -1.0, 1.0) + 1.0) / 2.0 * (high - low)
+
+    def examples(self) -> list[Any]:
+        """One value of each level, as a file has it."""
+        return list(self.all_levels)
+
+    @property
+    def noun(self) -> str:
+        """What kind of column it is, for a person."""
+        return self.kind
+
+    def describe(self, most: int) -> str:
+        """The declared facts for a person; of many levels the first `most`."""
+        levels = self.all_levels
+        more = f" and {len(levels) - most} more" if len(levels) > most else ""
+        return ", ".join(levels[:most]) + more
+
+    def base(self, name: str) -> str:
+        """The level that coefficients are against, for a person."""
+        return self.coordinates(name)[self.dropped].removeprefix(f"{name}=")
+
+    def write(self, value: float) -> str:
+        """One stored number, for a person."""
+        return f"{value:g}"
+
+
+KINDS: Registry[type[Column]] = Registry("kind", SchemaError)
+
+
+def register_kind(column: type[Column]) -> type[Column]:
+    """Make a kind of column known under its `kind`: a study may then declare it."""
+    return KINDS.add(column.kind, column)
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a finite number that a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return -sys.float_info.max <= value <= sys.float_info.max
+
+
+def texts_of(declared: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """A declared list as texts."""
+    if not isinstance(declared[key], (list, tuple)):
+        raise SchemaError(f"{key} must be a list of texts, got {key}={shown(declared[key])}")
+    return tuple(str(level) for level in declared[key])
+
+
+def text_of(declared: Mapping[str, Any], key: str) -> str | None:
+    """A declared level as text, where there is one."""
+    return None if declared.get(key) is None else str(declared[key])
+
+
+@register_kind
+@dataclass(frozen=True)
+class Numeric(Column):
+    """A number clipped to [low, high]; `bins` (inner cut points) encode it as the indicator of its interval."""
+
+    low: float
+    high: float
+    bins: tuple[float, ...] = ()
+    fill: float | None = None
+
+    kind = "numeric"
+    keys = {"low": True, "high": True, "bins": False, "fill": False}  # noqa: RUF012 - as the base class declares
+    storage = Storage.NUMBERS
+    ordered = True
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("low", self.low),
+            ("high", self.high),
+            ("fill", self.fill),
+            *(("bins", b) for b in self.bins),
+        ):
+            if not (name == "fill" and value is None) and not is_number(value):
+                raise SchemaError(f"{name} must be a finite number, got {name}={shown(value)}")
+        if not math.isfinite(float(self.high) - float(self.low)):
+            raise SchemaError(f"low and high must be less than 1.8e308 apart, got low={self.low}, high={self.high}")
+        if not self.low < self.high:
+            raise SchemaError(f"low must be below high, got low={self.low}, high={self.high}")
+        if not all(a < b for a, b in pairwise(self.edges)):
+            raise SchemaError(f"bins must increase strictly between low and high, got bins={list(self.bins)}")
+        if self.fill is not None and not self.low <= self.fill <= self.high:
+            raise SchemaError(f"fill must lie between low and high, got fill={self.fill}")
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> Self:
+        return cls(declared["low"], declared["high"], tuple(declared.get("bins", ())), declared.get("fill"))
+
+    def declared(self) -> dict[str, Any]:
+        return {"low": self.low, "high": self.high} | ({"bins": list(self.bins)} if self.bins else {})
+
+    @classmethod
+    def draft(cls) -> dict[str, Any]:
+        return {"low": OPEN, "high": OPEN}
+
+    @property
+    def has_levels(self) -> bool:
+        return bool(self.bins)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        return self.low, *self.bins, self.high
+
+    def coordinates(self, name: str) -> tuple[str, ...]:
+        if not self.bins:
+            return (name,)
+        cuts = [f"{v:g}" for v in self.bins]
+        inner = [f"{a}<={name}<{b}" for a, b in pairwise(cuts)]
+        return (f"{name}<{cuts[0]}", *inner, f"{name}>={cuts[-1]}")
+
+    def codes(self, values: NDArray[Any]) -> Codes:
+        """The index of the bin that each value falls into."""
+        return np.searchsorted(np.asarray(self.bins), np.asarray(values, np.float64), side="right").astype(np.int32)
+
+    def examples(self) -> list[Any]:
+        return [(a + b) / 2 for a, b in pairwise(self.edges)]
+
+    @property
+    def noun(self) -> str:
+        return "numeric, binned" if self.bins else "numeric"
+
+    def describe(self, most: int) -> str:
+        cuts = f", cut at {', '.join(f'{b:g}' for b in self.bins)}" if self.bins else ""
+        return f"{self.low:g} to {self.high:g}{cuts}"
+
+
+@register_kind
+@dataclass(frozen=True)
+class Categorical(Column):
+    """One of several declared levels; with `other` an undeclared level is mapped to the level "other"."""
+
+    levels: tuple[str, ...]
+    other: bool = False
+    drop: str | None = None
+    fill: str | None = None
+
+    kind = "categorical"
+    keys = {"levels": True, "other": False, "drop": False, "fill": False}  # noqa: RUF012 - as the base class declares
+    storage = Storage.LEVELS
+    has_levels = True
+
+    def __post_init__(self) -> None:
+        if len(self.all_levels) < 2:
+            raise SchemaError(f"a categorical column needs at least 2 levels, got levels={list(self.levels)}")
+        if len(set(self.all_levels)) != len(self.all_levels):
+            raise SchemaError(f"levels must be distinct, got levels={list(self.all_levels)}")
+        for name, value in (("drop", self.drop), ("fill", self.fill)):
+            if value is not None and value not in self.all_levels:
+                raise SchemaError(f"{name} must be one of the levels, got {name}={value!r}")
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> Self:
+        levels, other = texts_of(declared, "levels"), declared.get("other", False)
+        if not isinstance(other, bool):
+            raise SchemaError(f"other must be true or false, got other={shown(other)}")
+        return cls(levels, other, text_of(declared, "drop"), text_of(declared, "fill"))
+
+    def declared(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"levels": list(self.levels)}
+        if self.other:
+            out["other"] = True
+        if self.drop is not None:
+            out["drop"] = self.drop
+        return out
+
+    @classmethod
+    def draft(cls) -> dict[str, Any]:
+        return {"levels": [OPEN]}
+
+    @property
+    def all_levels(self) -> tuple[str, ...]:
+        return (*self.levels, OTHER) if self.other else self.levels
+
+    @property
+    def undeclared(self) -> int:
+        return len(self.levels) if self.other else -1
+
+    @property
+    def dropped(self) -> int:
+        return 0 if self.drop is None else self.all_levels.index(self.drop)
+
+
+@register_kind
+@dataclass(frozen=True)
+class Binary(Column):
+    """One of two declared levels; the second is the positive one."""
+
+    levels: tuple[str, str]
+    fill: str | None = None
+
+    kind = "binary"
+    keys = {"levels": True, "fill": False}  # noqa: RUF012 - as the base class declares
+    storage = Storage.LEVELS
+    has_levels = True
+
+    def __post_init__(self) -> None:
+        if len(self.levels) != 2 or self.levels[0] == self.levels[1]:
+            raise SchemaError(f"a binary column needs 2 distinct levels, got levels={list(self.levels)}")
+        if self.fill is not None and self.fill not in self.levels:
+            raise SchemaError(f"fill must be one of the levels, got fill={self.fill!r}")
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> Self:
+        levels: Any = texts_of(declared, "levels")
+        return cls(levels, text_of(declared, "fill"))
+
+    def declared(self) -> dict[str, Any]:
+        return {"levels": list(self.levels)}
+
+    @classmethod
+    def draft(cls) -> dict[str, Any]:
+        return {"levels": [OPEN, OPEN]}
+
+    @property
+    def all_levels(self) -> tuple[str, ...]:
+        return self.levels
+
+    @property
+    def positive(self) -> str:
+        return self.levels[1]
+
+
+def column_from(name: str, declared: Mapping[str, Any]) -> Column:
+    """A checked column from its declared form, e.g. {"kind": "numeric", "low": 17, "high": 90}."""
+    try:
+        kind = KINDS[declared.get("kind")]
+    except SchemaError as error:
+        raise SchemaError(f"column {name}: {error}") from None
+    for key in declared:
+        if key != "kind" and key not in kind.keys:
+            raise SchemaError(
+                f"column {name}: a {kind.kind} column has no key {key!r}; it takes {', '.join(kind.keys)}"
+            )
+    for key, needed in kind.keys.items():
+        if needed and key not in declared:
+            raise SchemaError(f"column {name}: a {kind.kind} column needs {key!r}")
+    values = {key: value for key, value in declared.items() if key != "kind"}
+    for key, value in values.items():
+        # A "?" beside other levels may be one: some data marks what is missing by it.
+        if value == OPEN or (isinstance(value, (list, tuple)) and value and all(v == OPEN for v in value)):
+            raise SchemaError(
+                f'column {name}: {key} still has the "?" of a draft: replace it by what is publicly known of the column'
+            )
+    try:
+        return kind.of(values)
+    except SchemaError as error:
+        raise SchemaError(f"column {name}: {error}") from None
+    except (TypeError, ValueError):
+        raise SchemaError(f"column {name}: cannot read {shown(dict(declared))} as a {kind.kind} column") from None
+
+
+def column_to(column: Column) -> dict[str, Any]:
+    """The declared form of a column; `column_from` reads it back."""
+    fill = {} if column.fill is None else {"fill": column.fill}
+    return {"kind": column.kind, **column.declared(), **fill}

@@ -1,0 +1,108 @@
+"""Names that users may write down: what `colonnade` exports, and the import paths that documents and examples use.
+
+A rename shows up here. If it is wanted, change the list, the documents and the changelog together.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import colonnade
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPORTED = {"Schema", "VerticalLinearRegression", "VerticalLogisticRegression", "VerticalPoissonRegressor"}
+PATHS = {
+    "colonnade.analysis.components": {"components"},
+    "colonnade.analysis.intervals": {"Intervals", "intervals"},
+    "colonnade.analysis.models": {"Question", "answer"},
+    "colonnade.analysis.released": {"Released"},
+    "colonnade.analysis.request": {"ModelRequest"},
+    "colonnade.analysis.solve": {"Model", "ridge_path", "solve"},
+    "colonnade.analysis.synthesis": {"fit_release", "synthesize"},
+    "colonnade.analysis.tables": {"Tables"},
+    "colonnade.cli": {"app", "main"},
+    "colonnade.consent.entries": {"Booking", "DataSet", "EntryKind"},
+    "colonnade.consent.ledger": {"Ledger"},
+    "colonnade.consent.policy": {"policy_from", "read_policy"},
+    "colonnade.crypto.alignment": {"align_in_process"},
+    "colonnade.data.table": {"open_table", "read_table", "table_from"},
+    "colonnade.estimators": EXPORTED - {"Schema"},
+    "colonnade.foundation.errors": {"ColonnadeError", "DataError", "LedgerError", "PolicyError", "StudyError"},
+    "colonnade.foundation.randomness": {"Randomness"},
+    "colonnade.foundation.schema": {"Binary", "Categorical", "Numeric", "Schema"},
+    "colonnade.mechanism.composition": {"Cap", "Charge", "rho_of_pure"},
+    "colonnade.mechanism.release": {"Release", "read_release", "write_release"},
+    "colonnade.model": {"PublicModel", "Scores", "publish", "read_model", "score_files", "write_model"},
+    "colonnade.runs": {"FittedStudy", "fit", "predict"},
+    "colonnade.study": {"Study", "read_study", "study_from"},
+}
+PARAMETERS = {
+    "colonnade.runs.fit": "study randomness approved ask show look keep watch workers",
+    "colonnade.runs.predict": "study model receiver data approved ask watch randomness",
+    "colonnade.study.read_study": "path",
+    "colonnade.model.score_files": "public files ids",
+    "colonnade.analysis.solve.solve": "moments task method ridge features label intercept",
+    "colonnade.analysis.intervals.intervals": "moments task features label intercept level",
+    "colonnade.VerticalLinearRegression": (
+        "epsilon delta split parties schema norms label label_party collusion product calibration release label_square "
+        "method fit_intercept ridge random_state consent"
+    ),
+}
+
+
+def documents() -> list[Path]:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    return [path for path in [*pages, *(ROOT / "demo").glob("*.py")] if path.is_file()]
+
+
+def imported(text: str) -> set[tuple[str, str]]:
+    """(module, name) of every import from the package in a document's code blocks, or in a program."""
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "```" in text else [text]
+    found = set()
+    for block in blocks:
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "colonnade":
+                found |= {(str(node.module), alias.name) for alias in node.names}
+    return found
+
+
+def test_the_package_exports_these_names() -> None:
+    assert set(colonnade.__all__) == EXPORTED
+    assert set(dir(colonnade)) == EXPORTED | {"__version__"}
+    for name in EXPORTED:
+        assert inspect.isclass(getattr(colonnade, name))
+
+
+@pytest.mark.parametrize("module", PATHS)
+def test_documented_paths_hold_their_names(module: str) -> None:
+    found = import_module(module)
+    assert not [name for name in sorted(PATHS[module]) if not hasattr(found, name)]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_keep_their_names(name: str) -> None:
+    module, _, last = name.rpartition(".")
+    found = inspect.signature(getattr(import_module(module), last)).parameters
+    assert " ".join(found) == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_whatever_a_document_imports_is_on_the_list(path: Path) -> None:
+    if path.suffix == ".md" and "```python" not in path.read_text(encoding="utf-8"):
+        return
+    known = {(module, name) for module, names in PATHS.items() for name in names}
+    known |= {("colonnade", name) for name in (*EXPORTED, "runs")}
+    assert imported(path.read_text(encoding="utf-8")) <= known
+
+
+def test_the_module_is_a_program() -> None:
+    done = subprocess.run([sys.executable, "-m", "colonnade.cli", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("colonnade ")
