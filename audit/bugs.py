@@ -22,9 +22,10 @@ from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Role
 from colonnade.mechanism.plan import PrivacyPlan
+from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.messages import Masked, Piece, masked_from, submission
-from colonnade.protocol.party import Party, State
-from colonnade.protocol.server import Server
+from colonnade.protocol.party import PartyRole
+from colonnade.protocol.server import ServerRole
 
 Plant = Callable[[], Any]
 
@@ -64,12 +65,12 @@ def _columns(alter: Callable[[Numeric, Any], Numeric]) -> Any:
     """A patch by which a table puts numbers on the grid with other bounds than declared."""
     encode = Table.encode
 
-    def encoded(self: Table, layout: Any, grid: Any, *more: Any) -> Any:
+    def encoded(self: Table, layout: Any, grid: Any, *more: Any, **named: Any) -> Any:
         columns: dict[str, Column] = {}
         for name, column in self.columns.items():
             plain = isinstance(column, Numeric) and not column.bins
             columns[name] = alter(column, np.asarray(self.values[name])) if plain else column  # type: ignore[arg-type]
-        return encode(replace(self, columns=columns), layout, grid, *more)
+        return encode(replace(self, columns=columns), layout, grid, *more, **named)
 
     return patch.object(Table, "encode", encoded)
 
@@ -91,9 +92,9 @@ def one_bound_twice() -> Iterator[None]:
 @contextmanager
 def fresh_noise_on_retry() -> Iterator[None]:
     """A party that is asked again for its submission draws its noise again."""
-    prepare, submit, draw = Party._prepare, Party._submit, IntegerNoise.draw
+    prepare, hand_in, draw = FitParty.prepare, PartyRole._submit, IntegerNoise.draw
 
-    def prepared(self: Any, session: Any) -> None:
+    def prepared(self: Any, seat: Any) -> None:
         drawn: list[Any] = []
 
         def kept(law: Any, parts: int, source: Any) -> Any:
@@ -101,41 +102,40 @@ def fresh_noise_on_retry() -> Iterator[None]:
             return drawn[-1][2]
 
         with patch.object(IntegerNoise, "draw", kept):
-            prepare(self, session)
+            prepare(self, seat)
+        session = self.session
         own = [i for i in session.single if session.plan.blocks[i].block.owners == (self.name,)]
         crossed = np.arange(session.cross_start, session.length)
         self.planted = list(zip([*(session.positions[i] for i in own), crossed], drawn, strict=True))
 
-    def submitted(self: Any) -> Any:
-        if self.state is State.SUBMITTED:
-            _session, bits = self.session, self.session.spec.modulus_bits
-            words = self.planted_first.words.copy()
-            for places, (law, parts, old) in self.planted:
+    def submitted(self: PartyRole) -> Any:
+        task: Any = self.task
+        if hasattr(task, "planted_first"):
+            words = task.planted_first.words.copy()
+            for places, (law, parts, old) in task.planted:
                 words[places] += (draw(law, parts, Randomness()) - old).view(np.uint64)
-            words &= np.uint64((1 << bits) - 1)
-            self._submission = submission(Masked(words, self.planted_first.payload))
-        yield from submit(self)
-        if not hasattr(self, "planted_first"):
-            pieces = [msgspec.msgpack.decode(body, type=Piece) for body in self._submission]
-            self.planted_first = masked_from(b"".join(p.data for p in pieces), self.session.length)
+            words &= np.uint64((1 << task.session.spec.modulus_bits) - 1)
+            self._submission = submission(Masked(words, task.planted_first.payload))
+        for envelope in hand_in(self):
+            if not hasattr(task, "planted_first"):
+                pieces = [msgspec.msgpack.decode(body, type=Piece) for body in self._submission]
+                task.planted_first = masked_from(b"".join(p.data for p in pieces), task.session.length)
+            yield envelope
 
-    with patch.object(Party, "_prepare", prepared), patch.object(Party, "_submit", submitted):
+    with patch.object(FitParty, "prepare", prepared), patch.object(PartyRole, "_submit", submitted):
         yield
 
 
 @contextmanager
 def same_seed() -> Iterator[None]:
     """Every session has the same id, and every party's product the same secrets."""
-    start, child = Server.__init__, Randomness.child
-
-    def started(self: Server, *arguments: Any, **more: Any) -> None:
-        start(self, *arguments, **more)
-        self.identity = bytes(range(32))
+    child = Randomness.child
 
     def same(self: Randomness, label: str) -> Randomness:
         return Randomness(b"the same seed") if label == "product" else child(self, label)
 
-    with patch.object(Server, "__init__", started), patch.object(Randomness, "child", same):
+    identity = property(lambda self: bytes(range(32)))
+    with patch.object(ServerRole, "identity", identity), patch.object(Randomness, "child", same):
         yield
 
 
@@ -163,26 +163,26 @@ def float_laplace() -> Iterator[None]:
 @contextmanager
 def opened_before_noise() -> Iterator[None]:
     """Parties submit cross-party products without noise; the server adds it to what it has opened."""
-    prepare, draw, opening = Party._prepare, IntegerNoise.draw, Server._open
+    prepare, draw, opening = FitParty.prepare, IntegerNoise.draw, FitServer.open
 
     def bare(self: IntegerNoise, parts: int, source: Randomness) -> Any:
         values = draw(self, parts, source)
         return values if parts == 1 else np.zeros_like(values)
 
-    def prepared(self: Party, session: Any) -> None:
+    def prepared(self: FitParty, seat: Any) -> None:
         with patch.object(IntegerNoise, "draw", bare):
-            prepare(self, session)
+            prepare(self, seat)
 
-    def opened(self: Server, session: Any) -> Any:
-        release = opening(self, session)
+    def opened(self: FitServer, *told: Any) -> None:
+        opening(self, *told)
+        assert self.release is not None and self.session is not None
         source = Randomness()
-        for i, block in enumerate(release.blocks):
+        for i, block in enumerate(self.release.blocks):
             if len(block.owners) > 1:
-                for _ in session.parties:
-                    block.values[...] += draw(session.noise(i), session.plan.shares, source)
-        return release
+                for _ in self.session.parties:
+                    block.values[...] += draw(self.session.noise(i), self.session.plan.shares, source)
 
-    with patch.object(Party, "_prepare", prepared), patch.object(Server, "_open", opened):
+    with patch.object(FitParty, "prepare", prepared), patch.object(FitServer, "open", opened):
         yield
 
 

@@ -8,15 +8,13 @@ from fractions import Fraction
 import numpy as np
 
 from audit.precision import impossible, off_grid
-from colonnade.audit.transcript import Listening
+from colonnade.audit.transcript import listen
 from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Law
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import ParcelBody, body_of
-from colonnade.protocol.party import Party
-from colonnade.protocol.server import Server
 
 SCALE = Fraction(50)
 """Of the noise that is searched for gaps: every integer near 0 is to come some fifty times in 20,000 draws."""
@@ -28,17 +26,8 @@ def payloads(
     agreement: Agreement, tables: Mapping[str, Table], randomness: Randomness, identity: bytes | None = None
 ) -> Payloads:
     """All parcels of one session, which its server and its parties can read."""
-    server = Server(agreement, randomness.child("server"))
-    if identity is not None:
-        server.identity = identity
-    parties = {
-        name: Party(name, agreement.schema.parties[name], table.rows, table.encode, randomness.child(name))
-        for name, table in tables.items()
-    }
-    transport = Listening(server, parties)
-    transport.run()
     out: Payloads = {}
-    for envelope in transport.parcels:
+    for envelope in listen(agreement, tables, randomness, identity=identity).parcels:
         parcel = body_of(envelope, ParcelBody)
         key = parcel.round, envelope.sender, envelope.recipient
         out[*key, sum(k[:3] == key for k in out)] = parcel.payload

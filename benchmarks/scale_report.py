@@ -125,7 +125,8 @@ def alignments(matched: Sequence[Case]) -> list[str]:
     """What of a study is the matching of ids."""
     told = ", ".join(f"{c['seconds']['align'] / c['wall']:.0%} at {c['rows']:,} rows" for c in matched)
     lines = ["All records are common, and each party has them in an order of its own; tables are read whole, into"]
-    lines[-1] += f" temporary files, before ids are matched. Matching takes of the wall time: {told}."
+    lines[-1] += f" temporary files, before ids are matched. Matching takes of the wall time: {told}. MB sent are"
+    lines[-1] += " those of the products; [alignment.md](alignment.md) has those of matching."
     return lines
 
 

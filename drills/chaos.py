@@ -18,22 +18,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client as Line
+from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-
-from colonnade.transport.hub import Hub
-from colonnade.transport.member import Member
 
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import Ledger
-from colonnade.data.table import read_table
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
-from colonnade.protocol.messages import Envelope, Step
+from colonnade.protocol.fit import FitServer
+from colonnade.protocol.messages import Step
+from colonnade.protocol.party import PartyRole
+from colonnade.protocol.server import ServerRole
 from colonnade.study import Study
-from colonnade.transport.journal import OPENED, Journal
-from colonnade.transport.wire import Patience, Pull, Push, Unreachable, decode_item, decode_request
-from tests.helpers.wires import PARTIES, guard, write_study
+from colonnade.transport.client import Client
+from colonnade.transport.journal import OPENED, FileJournal
+from colonnade.transport.relay import Relay
+from colonnade.transport.wire import Patience, Pull, Push, Unreachable, decode_request
+from tests.helpers.wires import PARTIES, guard, message_in, party_task, sends, write_study
 
 PATIENCE = Patience(join=15.0, silence=1.0, beat=0.1, poll=0.2, farewell=2.0)
 CALM = Patience(join=60.0, silence=30.0, beat=0.1, poll=0.2, farewell=5.0)
@@ -58,7 +60,7 @@ class Fuse:
         request = decode_request(data)
         if self.number is None or not isinstance(request, (Push, Pull)):
             return
-        if self.step is not None and (not isinstance(request, Push) or step_of(request) is not self.step):
+        if self.step is not None and not sends(data, self.step):
             return
         self.lit += moment == BEFORE
         if self.lit == self.number and moment == self.moment:
@@ -67,7 +69,8 @@ class Fuse:
 
 def serve(folder: Path, study: Study, fuse: Fuse) -> int:
     patience = CALM if fuse.calm else PATIENCE
-    hub = Hub(study.agreement, study.alignment, Randomness(), Journal(folder / "sessions.jsonl"), patience)
+    journal, task = FileJournal(folder / "sessions.jsonl"), FitServer(study.agreement, study.alignment)
+    relay = Relay(ServerRole(task, Randomness(), journal), patience)
     listener = Listener(str(folder / "socket"), backlog=16)
     guard = threading.Lock()
 
@@ -80,7 +83,7 @@ def serve(folder: Path, study: Study, fuse: Fuse) -> int:
             with guard:
                 note_submission(folder, name, data)
                 fuse.pass_by(data, BEFORE)
-            answer = hub.handle(name, data)
+            answer = relay.handle(name, data)
             with guard:
                 fuse.pass_by(data, AFTER)
             try:
@@ -93,35 +96,27 @@ def serve(folder: Path, study: Study, fuse: Fuse) -> int:
             threading.Thread(target=talk, args=(listener.accept(),), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
-    return RELEASED if hub.run().release is not None else ENDED
-
-
-def step_of(push: Push) -> Step | None:
-    item = decode_item(push.item)
-    return item.step if isinstance(item, Envelope) else None
+    with journal.alone():
+        relay.run()
+    return ENDED if relay.role.failed else RELEASED
 
 
 def note_submission(folder: Path, name: str, data: bytes) -> None:
     """Whatever of a submission reaches the server's machine is on record."""
-    request = decode_request(data)
-    if isinstance(request, Push) and step_of(request) is Step.SUBMIT:
-        item = decode_item(request.item)
-        assert isinstance(item, Envelope)
+    message = message_in(data)
+    if message is not None and message.step is Step.SUBMIT:
         with (folder / "submissions").open("a") as file:
-            file.write(f"{item.session.hex()} {name}\n")
+            file.write(f"{message.session.hex()} {name}\n")
 
 
 def take_part(folder: Path, study: Study, name: str, fuse: Fuse) -> int:
     local = threading.local()
-    source = study.sources[name]
-    assert source.data is not None
-    data_file = source.data
 
     def call(data: bytes) -> bytes:
         fuse.pass_by(data, BEFORE)
         try:
             if getattr(local, "wire", None) is None:
-                local.wire = Client(str(folder / "socket"))
+                local.wire = Line(str(folder / "socket"))
             local.wire.send((name, data))
             if not local.wire.poll(10.0 if fuse.calm else 2.0):
                 raise EOFError
@@ -132,18 +127,9 @@ def take_part(folder: Path, study: Study, name: str, fuse: Fuse) -> int:
         fuse.pass_by(data, AFTER)
         return answer
 
-    member = Member(
-        name,
-        study.agreement,
-        study.alignment,
-        lambda: read_table(name, data_file, study.agreement.schema.parties[name], source.id),
-        call,
-        Randomness(),
-        guard(folder, name, total=1e6),
-        CALM if fuse.calm else PATIENCE,
-    )
+    role = PartyRole(party_task(study, name, guard(folder, name, total=1e6)), Randomness())
     try:
-        member.run()
+        Client(role, call, CALM if fuse.calm else PATIENCE).run()
     except ColonnadeError as error:
         (folder / f"{name}.said").write_text(str(error))
         return ENDED
@@ -189,7 +175,7 @@ def session(
 def check(folder: Path, settled: bool) -> int:
     """The books against what the server opened; how many sessions count."""
     journal = [json.loads(line) for line in (folder / "sessions.jsonl").read_text().splitlines() if line]
-    outcomes = Journal(folder / "sessions.jsonl").outcomes({entry["session"] for entry in journal})
+    outcomes = FileJournal(folder / "sessions.jsonl").outcomes({entry["session"] for entry in journal})
     counted = {name for name, outcome in outcomes.items() if outcome == OPENED}
     submitted = {tuple(line.split()) for line in _lines(folder / "submissions")}
     for name in PARTIES:

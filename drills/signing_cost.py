@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import process_time
 
-from colonnade.transport.vouching import ALIGNMENT, SESSION, Vouching
-
-from colonnade.transport.wire import Vouch
+from colonnade.protocol.messages import Signature
+from colonnade.protocol.signatures import ALIGNMENT, SESSION, SignedTraffic
 from tests.helpers.authority import Authority, as_deployed
 
 HASHED = 1 << 26
@@ -27,22 +26,22 @@ def milliseconds(work: Callable[[], object], times: int) -> float:
     return 1e3 * (process_time() - start) / times
 
 
-def session(ends: dict[str, Vouching]) -> int:
+def session(ends: dict[str, SignedTraffic]) -> int:
     """All statements of an alignment and a lattice product between all pairs, signed and checked; how many."""
     names, count = list(ends), 0
 
-    def hand(sender: str, vouches: Iterator[Vouch]) -> None:
+    def hand(sender: str, signatures: Iterator[tuple[str, Signature]]) -> None:
         nonlocal count
-        for vouch in vouches:
+        for peer, signature in signatures:
             count += 1
-            ends[vouch.peer].take(Vouch(sender, vouch.about, vouch.value, vouch.proof))
+            ends[peer].take(sender, signature)
 
     def pass_on(round: str, recipients: Callable[[int], list[str]]) -> None:
         for place, name in enumerate(names):
             for peer in recipients(place):
-                ends[name].sent(peer, round, b"parcel")
-                ends[peer].came(name, round, b"parcel")
-            hand(name, ends[name].due())
+                ends[name].note_sent(peer, round, b"parcel")
+                ends[peer].note_received(name, round, b"parcel")
+            hand(name, ends[name].sign_rounds())
 
     for end in ends.values():
         end.begin(ALIGNMENT, bytes(32))
@@ -54,13 +53,13 @@ def session(ends: dict[str, Vouching]) -> int:
         end.begin(SESSION, bytes(32))
     keys = [hashlib.sha256(name.encode()).digest() for name in names]
     for name, key in zip(names, keys, strict=True):
-        hand(name, ends[name].mask_key(key))
+        hand(name, ends[name].sign_key(key))
     for end in ends.values():
-        end.agree(names, keys)
+        end.require_keys(names, keys)
     pass_on("seal", lambda k: names[k + 1 :])
     pass_on("multiply", lambda k: names[:k])
     for end in ends.values():
-        end.settled()
+        end.require_all()
     return count
 
 
@@ -68,14 +67,14 @@ def main() -> None:
     parties = int(sys.argv[1]) if len(sys.argv) > 1 else 8
     authority, names = Authority(key=as_deployed), [f"p{k}" for k in range(parties)]
     with tempfile.TemporaryDirectory() as place:
-        vouchers = {name: authority.voucher(Path(place), name, as_deployed) for name in names}
+        signers = {name: authority.signer(Path(place), name, as_deployed) for name in names}
         said = bytes(200)
-        proof = vouchers["p0"].sign(said)
+        proof = signers["p0"].sign(said)
         print(f"a proof has {len(proof)} bytes")
-        print(f"signing takes {milliseconds(lambda: vouchers['p0'].sign(said), 200):.2f} ms")
-        print(f"checking takes {milliseconds(lambda: vouchers['p1'].check('p0', said, proof), 500):.2f} ms")
+        print(f"signing takes {milliseconds(lambda: signers['p0'].sign(said), 200):.2f} ms")
+        print(f"checking takes {milliseconds(lambda: signers['p1'].check('p0', said, proof), 500):.2f} ms")
         start = process_time()
-        count = session({name: Vouching(name, names, vouchers[name]) for name in names})
+        count = session({name: SignedTraffic(name, names, signers[name]) for name in names})
         each = 1e3 * (process_time() - start) / parties
         print(f"K={parties}: {count} signatures in a session, {each:.1f} ms for each party")
         data = bytes(HASHED)

@@ -19,7 +19,7 @@ from pathlib import Path
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import Ledger
 from colonnade.flare.status import look
-from colonnade.transport.journal import OPENED, Journal
+from colonnade.transport.journal import OPENED, FileJournal
 from demo.network import ROOT, Deployment
 
 STEPS = ("align", "plan", "products", "submit")
@@ -56,7 +56,7 @@ def books(sites: Deployment) -> dict[str, dict[str, EntryKind]]:
 
 def opened(sites: Deployment, books: dict[str, dict[str, EntryKind]]) -> set[str]:
     known = {session for book in books.values() for session in book}
-    outcomes = Journal(sites.folder / "server" / "sessions.jsonl").outcomes(known)
+    outcomes = FileJournal(sites.folder / "server" / "sessions.jsonl").outcomes(known)
     return {session for session, outcome in outcomes.items() if outcome == OPENED}
 
 

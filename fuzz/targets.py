@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,12 +25,15 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from colonnade.analysis.solve import solve
+from colonnade.audit.transcript import OnePlan
 from colonnade.consent.entries import Booking, DataSet
-from colonnade.consent.ledger import GENESIS, TABLES, Ledger, _canonical, _link
+from colonnade.consent.ledger import GENESIS, TABLES, Ledger, _link
 from colonnade.consent.policy import policy_from, read_policy
 from colonnade.crypto.product import Contribution
 from colonnade.data.table import Table, read_table
+from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError, MessageError
+from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema, column_from
 from colonnade.mechanism.blocks import NoisyBlock
@@ -39,9 +42,12 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import read_release, write_release, write_sealed
 from colonnade.model import publish, read_model, write_model
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.fit import FitParty, FitServer
+from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import (
     BODIES,
     MAGIC,
+    VERSION,
     Assembly,
     Envelope,
     Masked,
@@ -51,10 +57,25 @@ from colonnade.protocol.messages import (
     masked_from,
     submission,
 )
+from colonnade.protocol.party import PartyRole
+from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import plan_session
 from colonnade.runs import run_unguarded
 from colonnade.study import read_study, study_from
-from colonnade.transport.wire import Ring, Start, Vouch, decode_item, decode_reply, decode_request, encode_item
+from colonnade.transport.in_process import InProcess
+from colonnade.transport.wire import (
+    Barred,
+    Barring,
+    Beat,
+    Fine,
+    Mail,
+    Pull,
+    Push,
+    Wait,
+    decode_reply,
+    decode_request,
+    encode,
+)
 from fuzz.choices import Choices, altered, mutated
 
 STUDY = """
@@ -152,17 +173,24 @@ def _file(name: str, data: bytes) -> Path:
 @cache
 def _messages() -> list[bytes]:
     bodies: dict[Step, Any] = {
+        Step.HELLO: {"version": VERSION, "terms": "ab", "seeded": False, "pending": ["cd"]},
+        Step.WELCOME: {"session": bytes(32), "alignment": bytes(32), "outcomes": {"cd": "void"}},
+        Step.READY: {},
         Step.JOIN: {"columns": {"x": {"kind": "numeric", "low": 0, "high": 1}}, "rows": 10, "mask_key": bytes(32)},
-        Step.PLAN: {"agreement": _agreement().to(), "rows": 100, "mask_keys": [bytes(32)] * 2},
+        Step.PROPOSAL: {"agreement": _agreement().to(), "rows": 100, "mask_keys": [bytes(32)] * 2},
         Step.ACCEPT: {"digest": "ab"},
-        Step.REFUSE: {"reason": "no"},
+        Step.REFUSE: {"code": "policy", "phase": "plan"},
         Step.GO: {"round": "seal"},
         Step.PARCEL: {"round": "seal", "payload": bytes(64)},
+        Step.SIGNATURE: {"about": "mask key", "value": bytes(32), "proof": bytes(64)},
         Step.DONE: {"round": "seal"},
         Step.SUBMIT: {"index": 0, "count": 1, "data": bytes(24)},
         Step.OPENED: {"index": 0, "count": 1, "data": b"{}"},
-        Step.ABORT: {"reason": "over"},
+        Step.CONFIRM: {},
+        Step.END: {"code": "policy", "party": "a", "phase": "plan", "opened": False},
     }
+    for step, body in bodies.items():
+        msgspec.convert(body, BODIES[step])
     return [
         Envelope(bytes(32), "d" * 64, "a", "", step, msgspec.msgpack.encode(body)).encode()
         for step, body in bodies.items()
@@ -245,15 +273,61 @@ def _plan(data: bytes) -> None:
         plan_session(replace(agreement, product="plain"), rows, bytes(32)).digest.encode()
 
 
+# --- a whole session, one of whose messages is altered on its way
+
+
+@cache
+def _planner() -> OnePlan:
+    return OnePlan()
+
+
+def _conversation(data: bytes) -> None:
+    """The role that gets the altered message, and all others, end with an error of our own or with a release."""
+    choices = Choices(data)
+    at, seen = choices.below(48), 0
+    agreement = replace(_agreement(), product="plain", delta=0.0)
+
+    def meddle(envelope: Envelope, up: bool) -> tuple[Envelope, ...]:
+        nonlocal seen
+        seen += 1
+        return (envelope,) if seen - 1 != at else _meddled(envelope, choices)
+
+    # A matching takes long.
+    alignment = NONE if choices.below(16) else PSI
+    source = Randomness(b"fuzz")
+    tables = _tables(agreement)
+    parties = {
+        name: PartyRole(
+            FitParty(name, agreement, alignment, partial(tables.__getitem__, name), Unguarded(), planner=_planner()),
+            source,
+        )
+        for name in agreement.schema.names
+    }
+    InProcess(ServerRole(FitServer(agreement, alignment, _planner()), source), parties, meddle).carry()
+
+
+def _meddled(envelope: Envelope, choices: Choices) -> tuple[Envelope, ...]:
+    fields = msgspec.msgpack.decode(envelope.encode()[4:])
+    if choices.below(4):
+        fields[-1] = _packed(altered(msgspec.msgpack.decode(fields[-1]), choices))
+    else:
+        fields = altered(fields, choices)
+    try:
+        return (Envelope.decode(MAGIC + _packed(fields)),) * (1 + (choices.below(8) == 0))
+    except MessageError:
+        return ()
+
+
 # --- what travels between machines: frames, and proofs of who signed
 
 
 def _frames() -> list[bytes]:
-    return [encode_item(i) for i in (Ring("greet", "a", bytes(64)), Start(bytes(32)), Vouch("a", "b", b"c", bytes(99)))]
+    frames = (Push(bytes(16), 1, bytes(64)), Pull(bytes(16), 3), Beat(bytes(16), "align", 0.5), Fine(), Wait())
+    return [encode(f) for f in (*frames, Mail(2, bytes(64)), Barred(Barring.TWICE))]
 
 
 def _frame(data: bytes) -> None:
-    readers: tuple[Callable[[bytes], object], ...] = (decode_item, decode_request, decode_reply)
+    readers: tuple[Callable[[bytes], object], ...] = (decode_request, decode_reply)
     refusals = 0
     for reader in readers:
         try:
@@ -357,9 +431,7 @@ def _parquet(data: bytes) -> None:
 # --- releases, models, ledgers
 
 
-@cache
-def _release() -> bytes:
-    agreement = replace(_agreement(), product="plain", delta=0.0)
+def _tables(agreement: Agreement) -> dict[str, Table]:
     generator = np.random.default_rng(0)
     tables = {}
     for party, columns in agreement.schema.parties.items():
@@ -369,8 +441,14 @@ def _release() -> bytes:
             else generator.integers(0, 2, 50).astype("i4")
             for n, c in columns.items()
         }
-        tables[party] = Table(party, columns, values, 50)
-    return write_release(run_unguarded(agreement, tables, "none", Randomness(b"fuzz")).release)
+        tables[party] = Table(party, columns, values, 50, [f"i{i}" for i in range(50)])
+    return tables
+
+
+@cache
+def _release() -> bytes:
+    agreement = replace(_agreement(), product="plain", delta=0.0)
+    return write_release(run_unguarded(agreement, _tables(agreement), "none", Randomness(b"fuzz")).release)
 
 
 @cache
@@ -433,7 +511,7 @@ def _ledger_tree(data: bytes) -> None:
             connection.execute(statement)
         for number, content in enumerate(_entries(), 1):
             try:
-                text = _canonical(altered(content, choices) if choices.left else content)
+                text = canonical_json(altered(content, choices) if choices.left else content)
             except (TypeError, ValueError):
                 text = "[" * 100_000
             previous = _link(previous, number, text)
@@ -445,9 +523,10 @@ def _ledger_tree(data: bytes) -> None:
 
 TARGETS: dict[str, Target] = {
     "message": Target(_message, _messages, 237_000),
-    "message body": Target(_body, _bodies, 198_000),
+    "message body": Target(_body, _bodies, 196_000),
     "message form": Target(_form, _forms, 120_000, structured=True),
     "submission": Target(_submission, _submissions, 90_000),
+    "conversation": Target(_conversation, _no_seeds, 2_000, structured=True),
     "frame": Target(_frame, _frames, 20_000),
     "proof": Target(_proof, _proofs, 10_000),
     "agreement": Target(_plan, _no_seeds, 60_000, structured=True),

@@ -15,8 +15,9 @@ from colonnade.data.table import table_from
 from colonnade.foundation.schema import Column, Schema, column_from
 from colonnade.mechanism.moments import Encoding, Law, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release, ReleasedBlock
+from colonnade.mechanism.release import Release
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.fit import released
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 from experiments.data import Dataset, partition
 
@@ -78,22 +79,7 @@ def central(dataset: Dataset, n: int, epsilon: float, delta: float, parties: int
 
 def _empty(session: SessionPlan) -> Release:
     """A release of the plan with zeros in it: what stands where, with how much noise."""
-    blocks = []
-    for i, item in enumerate(session.plan.blocks):
-        block = item.block
-        values = np.zeros(1 if block.summed else len(block.factors), dtype=np.int64)
-        blocks.append(
-            ReleasedBlock(
-                block.owners,
-                block.role,
-                block.summed,
-                session.unit(block),
-                block.factors,
-                values,
-                session.released_std(i),
-            )
-        )
-    return Release(session.rows, session.plan.layout, session.plan.law, tuple(blocks), session.describe(), {})
+    return released(session, np.zeros(session.length, dtype=np.int64), {})
 
 
 def columns_of(dataset: Dataset) -> dict[str, Column]:

@@ -27,7 +27,7 @@ from colonnade.consent.policy import policy_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest, read_release, write_release
-from colonnade.model import publish, read_model, write_model
+from colonnade.model import Scores, publish, read_model, write_model
 from colonnade.protocol.session_plan import plan_session
 from colonnade.study import Study, read_study
 
@@ -107,6 +107,11 @@ def digest_of(release: Release) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def digest_of_scores(scores: Scores) -> str:
+    told = json.dumps([list(scores.ids or ()), [round(value, 9) for value in scores.values.tolist()]])
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
 def run(case: Case) -> dict[str, str]:
     """The digest of a seeded release, and of the scores by a model of it for the last party."""
     with tempfile.TemporaryDirectory() as folder:
@@ -117,8 +122,7 @@ def run(case: Case) -> dict[str, str]:
             public = publish(release, solve(release.moments(), Task.LINEAR))
             last = list(COLUMNS)[case.parties - 1]
             scores, _ = runs.predict(study, public, last, randomness=Randomness(SEED))
-            told = json.dumps([list(scores.ids or ()), [round(value, 9) for value in scores.values.tolist()]])
-            out["scores"] = hashlib.sha256(told.encode()).hexdigest()
+            out["scores"] = digest_of_scores(scores)
         return out
 
 

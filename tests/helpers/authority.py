@@ -71,11 +71,11 @@ class Authority:
         (startup / "rootCA.pem").write_bytes(self.root.public_bytes(Encoding.PEM))
         return place / name
 
-    def voucher(self, place: Path, name: str, key: Callable[[], PrivateKey] = elliptic) -> CertificateSigner:
+    def signer(self, place: Path, name: str, key: Callable[[], PrivateKey] = elliptic) -> CertificateSigner:
         return CertificateSigner(self.folder(place, name, key=key), name)
 
     def late(self, place: Path, name: str, start: timedelta, end: timedelta) -> CertificateSigner:
-        """A voucher whose own folder is in order, and which shows a certificate of other dates."""
-        voucher = self.voucher(place, name)
-        voucher._own = self._certificate(name, voucher._key, start, end, ca=False).public_bytes(Encoding.DER)
-        return voucher
+        """A signer whose own folder is in order, and which shows a certificate of other dates."""
+        signer = self.signer(place, name)
+        signer._own = self._certificate(name, signer._key, start, end, ca=False).public_bytes(Encoding.DER)
+        return signer

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from colonnade.transport.hub import Hub
 
 from colonnade.consent.entries import EntryKind
-from colonnade.consent.guard import ConsentGuard, foresee
+from colonnade.consent.guard import ConsentGuard, PolicyGuard, foresee
 from colonnade.consent.policy import Policy
 from colonnade.foundation.errors import LedgerError, PolicyError
 from colonnade.foundation.matching import HYBRID
@@ -21,10 +20,11 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
 from colonnade.mechanism.release import write_release
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.messages import Done, ParcelBody, Step, body_of
 from colonnade.protocol.session_plan import plan_session
 from colonnade.study import Study
-from colonnade.transport.wire import Push, Ring, Turn, decode_item, decode_request
-from tests.helpers.wires import PARTIES, Run, Wire, guard, run, write_study
+from colonnade.transport.relay import Relay
+from tests.helpers.wires import PARTIES, Run, Wire, guard, message_in, run, write_study
 
 
 @pytest.fixture
@@ -39,17 +39,18 @@ def ruled(folder: Path, name: str = "bank", total: float = 50.0, **rules: Any) -
     return guards
 
 
-def watched(seen: list[tuple[str, str]], guards: dict[str, ConsentGuard] | None = None) -> Callable[[Hub], Wire]:
+def watched(seen: list[tuple[str, str]], guards: dict[str, ConsentGuard] | None = None) -> Callable[[Relay], Wire]:
     """A wire that keeps what each party sends of an alignment, and what its book says at that moment."""
 
-    def wire(hub: Hub) -> Wire:
+    def wire(relay: Relay) -> Wire:
         def carry(name: str, data: bytes) -> bytes:
-            request = decode_request(data)
-            if isinstance(request, Push) and isinstance(item := decode_item(request.item), (Ring, Turn)):
-                seen.append((name, item.round))
+            message = message_in(data)
+            if message is not None and message.step in (Step.PARCEL, Step.DONE) and not message.plan:
+                body = body_of(message, ParcelBody) if message.step is Step.PARCEL else body_of(message, Done)
+                seen.append((name, body.round))
                 if guards is not None:
                     assert [line.kind for line in guards[name].ledger.lines()] == [EntryKind.ALIGNED], name
-            return hub.handle(name, data)
+            return relay.handle(name, data)
 
         return carry
 
@@ -104,8 +105,8 @@ def test_a_view_without_a_guarantee_is_refused_before_ids_are_matched(study: Stu
 
 def test_a_simulation_goes_by_its_policy_too(study: Study, tmp_path: Path) -> None:
     guards, seen = ruled(tmp_path, labels=("works.hours",)), list[tuple[str, str]]()
-    policies = {name: kept.policy for name, kept in guards.items()}
-    out = run(study, tmp_path, b"seed", wire=watched(seen), policies=policies)
+    policies = {name: PolicyGuard(name, kept.policy) for name, kept in guards.items()}
+    out = run(study, tmp_path, b"seed", guards=policies, wire=watched(seen))
     refused(out, "labels allows works.hours", "policy", "wait")
     assert not seen
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,11 +20,18 @@ from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 
 from colonnade.cli import app
 from colonnade.flare import coordinator
-from colonnade.flare.server_job import COMMAND, RELEASE, JobAccount, ServerJob
-from colonnade.flare.status import StatusFile
+from colonnade.flare.status import look
+from colonnade.flare.topics import COMMAND
 from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
+from colonnade.foundation.randomness import Randomness
+from colonnade.protocol.guard import Unguarded
+from colonnade.protocol.party import PartyRole
+from colonnade.sites.recipes import RELEASE
 from colonnade.sites.site import COORDINATOR, OUTCOME, Site, read_site
-from tests.helpers.wires import PARTIES, write_study
+from colonnade.study import Study
+from colonnade.transport.client import Client
+from tests.helpers.played_jobs import JOB, ServerSite
+from tests.helpers.wires import PARTIES, QUICK, party_task, write_study
 
 VOID = "not all parties had submitted, so that nothing was opened and nothing is spent"
 
@@ -147,7 +156,7 @@ def test_stopped_while_it_is_asked_for(site: Site, engine: Engine) -> None:
 
 
 def test_stopped_under_way(site: Site, engine: Engine) -> None:
-    """The hall is asked to end it, for all and with an account, and the job is not torn down."""
+    """The relay is asked to end it, for all and with an account, and the job is not torn down."""
     engine.jobs["job-0000-1111"] = left(f"the session ended (stopped): a person stopped the session; {VOID}")
     engine.interrupt = "look"
     with pytest.raises(StoppedError, match=r"\(stopped\): a person stopped the session; not all parties had submitted"):
@@ -230,40 +239,66 @@ def test_a_job_that_does_not_begin_is_given_the_rest_of_the_time(
     assert "look" not in engine.asked and "abort" in engine.asked
 
 
-def test_what_is_shown_of_a_session_under_way(tmp_path: Path) -> None:
-    """Steps, and nothing of the server's machine; asked to stop, the hall is told."""
-    job = ServerJob()
-    job._board = StatusFile(tmp_path / "status.json", "job", session="ab" * 32)
-    job._told_to_stop = False
-    job._board.end("the release was opened", True, tmp_path / "releases" / "abab.json")
-    told = job._progress(COMMAND, {}, None)
-    assert told == {"job": "job", "session": "ab" * 32, "step": "wait", "share": 1.0, "done": True}
-    assert not job._told_to_stop
-    job._progress(COMMAND, {"stop": True}, None)
-    assert job._told_to_stop
+SEED = "5eed"
+
+
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ServerSite, Study]:
+    """The server's job of a seeded session, with no engine."""
+    monkeypatch.setenv("COLONNADE_SEED", SEED)
+    study = write_study(tmp_path)
+    return ServerSite(tmp_path / "study.toml", tmp_path / "server"), study
+
+
+def all_take_part(server: ServerSite, study: Study) -> None:
+    """Three parties, to their end."""
+
+    def take_part(name: str) -> None:
+        role = PartyRole(party_task(study, name, Unguarded()), Randomness(bytes.fromhex(SEED)))
+        Client(role, lambda data: server.ask(name, data), QUICK).run()
+
+    with ThreadPoolExecutor(len(PARTIES)) as pool:
+        list(pool.map(take_part, PARTIES))
+
+
+def test_what_is_shown_of_a_session_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps, and nothing of the server's machine."""
+    server, study = played(tmp_path, monkeypatch)
+    server.start()
+    all_take_part(server, study)
+    told = server.finish()
+    shown = server.command({})
+    session = told["session"]
+    assert shown == {"job": JOB, "session": session, "step": "open", "share": 1.0, "done": True}
+    (kept,) = (tmp_path / "server" / "releases").iterdir()
+    assert kept.name == f"{session[:16]}.json" and look(tmp_path / "server" / "status.json")["file"] == str(kept)
+
+
+def test_asked_to_stop_the_relay_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, _ = played(tmp_path, monkeypatch)
+    server.command({"stop": True})
+    server.start()
+    told = server.finish()
+    assert not told["ok"] and told["sentence"] == (
+        f"the session ended (stopped): a person stopped the session; it was at step wait; {VOID}"
+    )
 
 
 @pytest.mark.parametrize("blocked", ["", "releases", "run"])
 def test_a_release_that_the_server_cannot_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocked: str) -> None:
-    """The account is written in any case, and says that the session counts."""
-    for name in ("releases", "run"):
-        (tmp_path / name).mkdir()
-    if blocked:
-        (tmp_path / blocked / (RELEASE if blocked == "run" else "ab.json")).mkdir()
-    release = SimpleNamespace(provenance={"session": "ab"})
-    result = SimpleNamespace(release=release, sent={}, received={}, sentence="the release was opened")
-    job = ServerJob()
-    monkeypatch.setattr("colonnade.flare.server_job.write_release", lambda _: b"release")
-    job._hall = SimpleNamespace(run=lambda stop: result)  # type: ignore[assignment]
-    job._site = SimpleNamespace(releases=tmp_path / "releases")  # type: ignore[assignment]
-    job._run, job._board = tmp_path / "run", StatusFile(tmp_path / "status.json", "job")
-    account: JobAccount = job._conduct(lambda: False)
-    job._tell(account)
-    told = json.loads((tmp_path / "run" / OUTCOME).read_text())
-    assert told["session"] == "ab" and told["ok"] == (blocked != "run")
+    """The account is written in any case, and says that the session counts; parties have the release."""
+    server, study = played(tmp_path, monkeypatch)
+    if blocked == "releases":
+        shutil.rmtree(server.folder / "releases")
+        (server.folder / "releases").write_text("a file is in the way")
+    elif blocked:
+        (server.run_folder / RELEASE).mkdir()
+    server.start()
+    all_take_part(server, study)
+    told = server.finish()
+    assert len(told["session"]) == 64 and told["ok"] == (blocked != "run")
     if not blocked:
-        assert told["sentence"] == "the release was opened" and account.file == tmp_path / "releases" / "ab.json"
+        assert told["sentence"] == "the release was opened" and (server.run_folder / RELEASE).is_file()
         return
     assert "the session counts as spent, and every party has the release" in told["sentence"]
-    assert str(tmp_path) not in told["sentence"] and str(tmp_path) in (tmp_path / "status.json").read_text()
-    assert (tmp_path / "run" / RELEASE).is_file() == (blocked == "releases")
+    assert str(tmp_path) not in told["sentence"] and str(tmp_path) in (server.folder / "status.json").read_text()
+    assert (server.run_folder / RELEASE).is_file() == (blocked == "releases")

@@ -19,15 +19,16 @@ import pytest
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
-from colonnade.flare.standing import alone
-
+from colonnade.consent.guard import PolicyGuard
 from colonnade.consent.policy import read_policy
 from colonnade.flare.certificates import check_certificate, probe, server_address
 from colonnade.flare.deploy import deploy_new, warnings
 from colonnade.flare.folder_texts import policy_file
 from colonnade.flare.launch import KEPT_JOBS, check_local, check_port, clear_old_jobs
+from colonnade.flare.process import alone
 from colonnade.flare.provision import (
     PARTY_CLASS,
+    PARTY_LAUNCHER,
     SCORE_PARTY_CLASS,
     SCORE_SERVER_CLASS,
     SERVER_CLASS,
@@ -162,7 +163,7 @@ def test_seed_needs_a_policy_that_allows_it(
     monkeypatch.setenv(SEED, "beef")
     if says is None:
         kept, randomness = read_site(bank).guard()
-        assert kept is None and randomness.seeded
+        assert isinstance(kept, PolicyGuard) and randomness.seeded
         monkeypatch.delenv(SEED)
         with pytest.raises(StudyError, match="must name a ledger, outside simulations"):
             read_site(bank).guard()
@@ -191,7 +192,7 @@ def test_foreign_authority(theirs: Path, bank: Path) -> None:
 
 
 def test_two_processes_cannot_serve_one_folder(bank: Path) -> None:
-    hold = f"from pathlib import Path\nfrom colonnade.flare.standing import alone\nwith alone(Path({str(bank)!r})):\n"
+    hold = f"from pathlib import Path\nfrom colonnade.flare.process import alone\nwith alone(Path({str(bank)!r})):\n"
     with alone(bank):
         done = subprocess.run([sys.executable, "-c", f"{hold} pass"], capture_output=True, text=True)
     assert done.returncode == 1 and "is being served by another process already" in done.stderr
@@ -323,6 +324,29 @@ def test_rules_for_the_engine_must_be_there(bank: Path) -> None:
     shutil.rmtree(bank / "local")
     with pytest.raises(StudyError, match=r"bank/local/resources.json is missing: deploy anew, or copy it back"):
         check_local(bank)
+
+
+@pytest.mark.parametrize("part", ["classes", "launcher"])
+def test_folder_of_an_earlier_version(ours: Path, bank: Path, part: str) -> None:
+    """Its allow-list names classes that are gone: the engine would refuse every job, and say so in a log alone."""
+    path = bank / "local" / "resources.json"
+    text = path.read_text()
+    before = {
+        "classes": (PARTY_CLASS, "colonnade.network.party_job.PartyJob"),
+        "launcher": (PARTY_LAUNCHER, "colonnade.network.launcher.PartyLauncher"),
+    }[part]
+    assert before[0] in text
+    path.write_text(text.replace(*before))
+    with pytest.raises(StudyError) as refused:
+        check_local(bank)
+    assert str(refused.value) == (
+        "bank was deployed by an earlier version of Colonnade, whose local/resources.json this one cannot use: "
+        "deploy the study anew"
+    )
+    check_local(ours / "server")
+    # What else an organisation's people allow is their own matter.
+    path.write_text(text.replace(f'"{PARTY_CLASS}"', f'"{PARTY_CLASS}", "their.own.Class"'))
+    check_local(bank)
 
 
 def test_port_that_another_process_has() -> None:

@@ -3,22 +3,48 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from colonnade.transport.hub import Hub
-from colonnade.transport.seat import decline
-from colonnade.transport.study_digest import study_digest
 
+from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import LedgerError, NoDataError, PolicyError, SiteError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.codes import Code
+from colonnade.protocol.fit import FitServer, ending
+from colonnade.protocol.messages import (
+    VERSION,
+    Body,
+    End,
+    Envelope,
+    Hello,
+    Ready,
+    Refuse,
+    Step,
+    Welcome,
+    body_of,
+    encode_body,
+)
+from colonnade.protocol.party import refusal
+from colonnade.protocol.server import ServerRole
 from colonnade.study import Study
-from colonnade.transport.journal import Journal
-from colonnade.transport.wire import Hello, Leave, Pull, Push, Unreachable, decode_reply, decode_request, encode, ending
-from tests.helpers.wires import PARTIES, QUICK, Wire, guard, run, write_study
+from colonnade.transport.client import send_refusal
+from colonnade.transport.journal import FileJournal
+from colonnade.transport.relay import Relay
+from colonnade.transport.wire import (
+    URGENT,
+    Mail,
+    Pull,
+    Push,
+    Reply,
+    Unreachable,
+    Wait,
+    decode_reply,
+    decode_request,
+    encode,
+)
+from tests.helpers.wires import PARTIES, QUICK, Wire, guard, message_in, run, sends, write_study
 
 
 @pytest.fixture
@@ -33,7 +59,7 @@ def test_a_study_that_differs_is_told_as_such(study: Study, tmp_path: Path) -> N
     out = run(study, tmp_path, guards=guards, studies={"town": other})
     assert "its study file states other terms than the server's; nothing is spent" in out.sentence("town")
     for name in ("works", "bank"):
-        assert out.sentence(name).startswith("the session ended at town (plan-differs)"), out.sentence(name)
+        assert out.sentence(name).startswith("the session ended at town (study-differs)"), out.sentence(name)
 
 
 def test_nobody_in_common(study: Study, tmp_path: Path) -> None:
@@ -54,36 +80,50 @@ def test_the_step_is_that_of_whoever_left(study: Study, tmp_path: Path) -> None:
         assert "it was at step read;" in out.sentence(name)
 
 
-def test_a_party_that_only_leaves_has_not_come(study: Study, tmp_path: Path) -> None:
-    """The last to be heard says that it cannot begin: the others are asked for nothing any more."""
-    sent: list[str] = []
+def refuse(name: str, code: Code, phase: str, session: bytes = b"") -> Envelope:
+    return Envelope(session, "", name, SERVER, Step.REFUSE, encode_body(Refuse(code, phase)))
 
-    def wire(hub: Hub) -> Wire:
+
+def test_a_party_that_only_refuses_has_not_come(study: Study, tmp_path: Path) -> None:
+    """The last to be heard says that it cannot begin: the others are asked for nothing any more."""
+    sent: list[Step] = []
+    ready = {name: threading.Event() for name in ("works", "bank")}
+
+    def wire(relay: Relay) -> Wire:
         def carry(name: str, data: bytes) -> bytes:
-            request = decode_request(data)
             if name == "town":
-                while len(hub._members) < 2:
-                    time.sleep(0.01)
-                if "town" not in hub._members:
-                    hub.handle(name, encode(Leave(bytes(16), Code.SITE, "wait")))
+                if sends(data, Step.HELLO):
+                    for event in ready.values():
+                        assert event.wait(10)
+                    relay.handle(name, encode(Push(bytes(16), URGENT, refuse("town", Code.SITE, "wait").encode())))
                 raise Unreachable
-            if isinstance(request, Push):
-                sent.append(name)
-            return hub.handle(name, data)
+            answer = relay.handle(name, data)
+            message = message_in(data)
+            if message is not None:
+                sent.append(message.step)
+                ready[name].set() if message.step is Step.READY else None
+            return answer
 
         return carry
 
     out = run(study, tmp_path, wire=wire, patience=replace(QUICK, join=1.0))
     assert out.sentence("works").startswith("the session ended at town (site)"), out.sentence("works")
-    assert not sent
+    assert set(sent) == {Step.HELLO, Step.READY}
+
+
+def relay_of(study: Study, tmp_path: Path) -> Relay:
+    task = FitServer(study.agreement, study.alignment)
+    return Relay(ServerRole(task, Randomness(), FileJournal(tmp_path / "sessions.jsonl")), QUICK)
 
 
 def test_a_step_that_nobody_knows_is_not_passed_on(study: Study, tmp_path: Path) -> None:
-    hub = Hub(study.agreement, study.alignment, Randomness(), Journal(tmp_path / "sessions.jsonl"), QUICK)
-    hub.handle("town", encode(Leave(bytes(16), Code.DATA, "patients.csv has 17 rows")))
-    over = hub.run().over
-    assert over is not None and (over.party, over.step) == ("town", "wait")
-    assert "it was at step wait;" in ending(over)
+    relay = relay_of(study, tmp_path)
+    told = refuse("town", Code.DATA, "patients.csv has 17 rows")
+    relay.handle("town", encode(Push(bytes(16), URGENT, told.encode())))
+    relay.run()
+    end = relay.role.end
+    assert end is not None and (end.party, end.phase) == ("town", "wait")
+    assert "it was at step wait;" in ending(end)
 
 
 @pytest.mark.parametrize(
@@ -104,24 +144,71 @@ def test_what_a_party_that_cannot_begin_tells(error: Exception, code: Code) -> N
         heard.append(data)
         return data
 
-    decline(call, error)
-    (leave,) = (decode_request(data) for data in heard)
-    assert isinstance(leave, Leave) and (leave.code, leave.step) == (code, "wait")
+    send_refusal(call, refusal("town", error))
+    (data,) = heard
+    push, message = decode_request(data), message_in(data)
+    assert isinstance(push, Push) and push.number == URGENT
+    assert message is not None and (message.sender, message.step) == ("town", Step.REFUSE)
+    assert body_of(message, Refuse) == Refuse(code, "wait")
+
+
+class Puppet:
+    """A party's process whose every request the test makes."""
+
+    def __init__(self, relay: Relay, name: str, instance: bytes) -> None:
+        self._relay, self._name, self._instance = relay, name, instance
+        self._pushed = self._taken = 0
+        self.session = b""
+
+    def say(self, step: Step, body: Body, urgent: bool = False) -> Reply:
+        self._pushed += not urgent
+        message = Envelope(self.session, "", self._name, SERVER, step, encode_body(body))
+        return self._ask(Push(self._instance, URGENT if urgent else self._pushed, message.encode()))
+
+    def pull(self) -> Reply:
+        reply = self._ask(Pull(self._instance, self._taken))
+        self._taken += isinstance(reply, Mail) and reply.number != URGENT
+        return reply
+
+    def _ask(self, request: Push | Pull) -> Reply:
+        return decode_reply(self._relay.handle(self._name, encode(request)))
+
+    def enter(self, terms: str) -> None:
+        self.say(Step.HELLO, Hello(VERSION, terms, False, []))
+        self.session = body_of(mail_in(self.pull()), Welcome).session
+
+
+def mail_in(reply: Reply) -> Envelope:
+    assert isinstance(reply, Mail), reply
+    return Envelope.decode(reply.item)
+
+
+def puppets(relay: Relay) -> dict[str, Puppet]:
+    return {name: Puppet(relay, name, bytes([k]) * 16) for k, name in enumerate(PARTIES)}
 
 
 def test_nobody_aligns_while_one_still_reads(study: Study, tmp_path: Path) -> None:
     """Entered is not ready: a party that says hello and reads on may still refuse."""
-    hub = Hub(study.agreement, study.alignment, Randomness(), Journal(tmp_path / "sessions.jsonl"), QUICK)
-    terms = study_digest(study.agreement, study.alignment)
-    thread = threading.Thread(target=hub.run)
+    relay = relay_of(study, tmp_path)
+    parties, terms = puppets(relay), relay.role.task.terms
+    thread = threading.Thread(target=relay.run)
     thread.start()
-    for k, name in enumerate(PARTIES):
-        hub.handle(name, encode(Hello(bytes([k]) * 16, terms, False, [])))
-    for k, name in enumerate(PARTIES[:2]):
-        reply = decode_reply(hub.handle(name, encode(Pull(bytes([k]) * 16, 0))))
-        assert type(reply).__name__ == "Wait", reply
-    assert hub.step == "wait"
-    hub.handle("town", encode(Leave(bytes([2]) * 16, Code.BUDGET, "read")))
+    for party in parties.values():
+        party.enter(terms)
+    for name in PARTIES[:2]:
+        parties[name].say(Step.READY, Ready())
+        assert isinstance(parties[name].pull(), Wait)
+    assert relay.role.phase == "wait" and relay.role.gathering
+    parties["town"].say(Step.REFUSE, Refuse(Code.BUDGET, "read"), urgent=True)
     thread.join(20)
-    over = decode_reply(hub.handle("works", encode(Pull(bytes(16), 0))))
-    assert ending(over).startswith("the session ended at town (budget)")  # type: ignore[arg-type]
+    end = body_of(mail_in(parties["works"].pull()), End)
+    assert ending(end).startswith("the session ended at town (budget)") and "it was at step read" in ending(end)
+
+
+def test_who_enters_after_the_end_gets_the_last_word(study: Study, tmp_path: Path) -> None:
+    relay = relay_of(study, tmp_path)
+    parties = puppets(relay)
+    parties["town"].say(Step.REFUSE, Refuse(Code.SITE, "wait"), urgent=True)
+    relay.run()
+    late = mail_in(parties["bank"].say(Step.HELLO, Hello(VERSION, relay.role.task.terms, False, [])))
+    assert body_of(late, End) == End(Code.SITE, "town", "wait", False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +12,26 @@ import polars as pl
 import pytest
 
 from colonnade.consent.entries import Booking, EntryKind
+from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
-from colonnade.data.table import read_table, table_from
+from colonnade.data.table import table_from
 from colonnade.flare.folder_texts import policy_file, site_file
-from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, SiteError
+from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, SiteError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.composition import charge_of
-from colonnade.runs import run_unguarded
+from colonnade.protocol.fit import FitServer
+from colonnade.protocol.guard import Unguarded
+from colonnade.protocol.messages import Step
+from colonnade.protocol.party import PartyRole
+from colonnade.protocol.server import ServerRole
 from colonnade.sites.readiness import clipping, get_ready, try_releases
 from colonnade.sites.site import PARTY, SERVER, Site, read_site
 from colonnade.study import read_study
-from tests.helpers.wires import write_study
+from colonnade.transport.client import Client
+from colonnade.transport.relay import Relay
+from tests.helpers.authority import Authority
+from tests.helpers.wires import QUICK, brings, party_task, write_study
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -56,7 +66,7 @@ def spend(folder: Path, kind: EntryKind | None = None) -> None:
     """One session of the study, as far as the ledger knows."""
     site = read_site(folder, PARTY)
     guard, _ = site.guard()
-    assert guard is not None
+    assert isinstance(guard, ConsentGuard)
     plan = site.study.session(55)
     charge = charge_of(plan.plan, "bank")
     book(folder).book(Booking("s", "bank", "pay", plan.digest, guard.data, charge, 1.0), guard.policy.cap)
@@ -78,6 +88,7 @@ def test_a_folder_that_is_fine_has_nothing_to_say(bank: Path) -> None:
         ("policy.toml", "epsilon = ", "epsilon = 0.01 #", PolicyError, "session.epsilon is at most 0.01, the plan has"),
         ("policy.toml", "[total]\nepsilon = ", "[total]\nepsilon = 0.01 #", LedgerError, "may spend at most epsilon=0"),
         ("site.toml", '"ledger.sqlite"', '"/proc/l.sqlite"', LedgerError, "ledger l.sqlite cannot be used"),
+        ("site.toml", "[site]", "[site]\nworkers = 0", StudyError, "workers must be at least 1, got workers=0"),
         ("site.toml", '"releases"', '"/proc/rel"', SiteError, "the releases of bank/site.toml cannot be written: no"),
     ],
 )
@@ -113,7 +124,7 @@ def test_a_booking_that_may_be_void_is_not_held_against_the_start(bank: Path) ->
 
 def test_ids_that_were_matched_often_enough(bank: Path) -> None:
     guard, _ = read_site(bank, PARTY).guard()
-    assert guard is not None
+    assert isinstance(guard, ConsentGuard)
     for k in range(20):
         assert ready(bank) == []
         guard.align(f"{k}", "pay", ("works", "bank", "town"))
@@ -128,46 +139,89 @@ def test_clipping_is_told_to_the_party(bank: Path) -> None:
     assert ready(bank) == ["values were clipped to their bounds: 2 of savings"]
 
 
-def test_a_job_tells_of_clipping_and_of_a_release_that_could_not_be_kept(
-    bank: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The party's job around a session that is played here: its last sentence, for its own people."""
+@pytest.fixture
+def job(bank: Path) -> Callable[[Callable[[bytes], bytes] | None], tuple[dict[str, Any], dict[str, str]]]:
+    """The bank's own job in a session with two others, who are played; its last word, and theirs."""
     pytest.importorskip("nvflare", reason="the extra flare is not installed")
-    from colonnade.flare import party_job
-    from colonnade.flare.status import StatusFile, look
+    from tests.helpers.played_jobs import take_part
 
+    folder, authority = bank.parent, Authority()
+    shutil.copytree(authority.folder(folder / "certificates", "bank") / "startup", bank / "startup")
+    study = read_study(folder / "study.toml")
+    signers = {name: authority.signer(folder / "certificates", name) for name in ("works", "town")}
+
+    def play(passing: Callable[[bytes], bytes] | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+        relay = Relay(ServerRole(FitServer(study.agreement, study.alignment), Randomness()), QUICK)
+        said: dict[str, str] = {}
+
+        def other(name: str) -> None:
+            role = PartyRole(party_task(study, name, Unguarded()), Randomness(), signers[name])
+            try:
+                Client(role, lambda data: relay.handle(name, data), QUICK).run()
+                said[name] = "the release was opened"
+            except ColonnadeError as error:
+                said[name] = str(error)
+
+        def call(data: bytes) -> bytes:
+            answer = relay.handle("bank", data)
+            return answer if passing is None else passing(answer)
+
+        threads = [threading.Thread(target=relay.run)]
+        threads += [threading.Thread(target=other, args=(name,)) for name in signers]
+        for thread in threads:
+            thread.start()
+        own = take_part(bank, "bank", call)
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        return own, said
+
+    return play
+
+
+def test_a_job_tells_of_clipping(bank: Path, job: Any) -> None:
     rows = (bank.parent / "bank.csv").read_text().splitlines()
     (bank.parent / "bank.csv").write_text("\n".join([rows[0], "q1,7000", *rows[1:]]) + "\n")
-    study = read_study(bank.parent / "study.toml")
-    tables = {
-        name: read_table(name, bank.parent / f"{name}.csv", columns, "person")
-        for name, columns in study.agreement.schema.parties.items()
-    }
-    release = run_unguarded(study.agreement, tables, study.alignment, Randomness(b"seed")).release
+    own, said = job()
+    assert own["sentence"] == "the release was opened; values were clipped to their bounds: 1 of savings"
+    assert own["ok"] and set(said.values()) == {"the release was opened"}
+    # The matching stands in the ledger under the id that the terminal shows.
+    (noted,) = [line for line in book(bank).lines() if line.kind is EntryKind.ALIGNED]
+    assert own["session"] == noted.to()["session"] == book(bank).entries()[0].booking.session
+    assert [e.kind for e in book(bank).entries()] == [EntryKind.BOOKED, EntryKind.RELEASED]
 
-    class Played:
-        def __init__(self, *arguments: Any, **_: Any) -> None:
-            self._read = arguments[3]
 
-        def run(self) -> Any:
-            self._read()
-            if blocked:
-                shutil.rmtree(bank / "releases")
-                (bank / "releases").write_text("a file is in the way")
-            return release
+def test_a_job_tells_of_a_release_that_could_not_be_kept(bank: Path, job: Any) -> None:
+    """Others have the release, and the ledger says that it was opened."""
 
-    monkeypatch.setattr(party_job, "Member", Played)
-    monkeypatch.setattr(party_job, "Voucher", lambda *_: None)
-    blocked = False
-    board = StatusFile(bank / "status.json", "job")
-    standing: Any = object()
-    job = party_job.PartyJob()
-    job._take_part(bank, board, lambda data: data, standing)
-    said = look(board.path)
-    assert said["sentence"] == "the release was opened; values were clipped to their bounds: 1 of savings"
-    blocked = True
-    with pytest.raises(SiteError, match="the session counts as spent, and the server and the other parties have the"):
-        job._take_part(bank, board, lambda data: data, standing)
+    def passing(answer: bytes) -> bytes:
+        if brings(answer, Step.OPENED):
+            shutil.rmtree(bank / "releases")
+            (bank / "releases").write_text("a file is in the way")
+        return answer
+
+    own, said = job(passing)
+    assert not own["ok"] and own["sentence"].startswith("the release was opened and could not be kept here: ")
+    assert own["sentence"].endswith(
+        "the session counts as spent, and the server and the other parties have the release"
+    )
+    assert set(said.values()) == {"the release was opened"}
+    assert [e.kind for e in book(bank).entries()] == [EntryKind.BOOKED, EntryKind.RELEASED]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("workers = 0", "workers must be at least 1, got workers=0"),
+        ('device = "abacus"', "device must be one of cpu, cuda, got device='abacus'"),
+    ],
+)
+def test_a_job_without_workers_refuses_at_once(bank: Path, job: Any, more: str, says: str) -> None:
+    """Others are told, and do not wait for a party that will not come."""
+    edit(bank / "site.toml", "[site]", f"[site]\n{more}")
+    own, said = job()
+    assert own["sentence"] == f"{says}; nothing is spent"
+    assert all(text.startswith("the session ended at bank (site)") for text in said.values()), said
 
 
 def test_the_servers_places_are_tried_before_parties_are_asked(bank: Path) -> None:

@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
-from colonnade.transport.hub import Hub
-from colonnade.transport.study_digest import study_digest
 
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
 from colonnade.data.table import read_table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
-from colonnade.protocol.messages import Envelope, Proposal, Step, body_of, encode_body
+from colonnade.protocol.fit import FitServer, study_digest
+from colonnade.protocol.messages import Envelope, Hello, Proposal, Step, body_of, encode_body
+from colonnade.protocol.server import ServerRole
 from colonnade.runs import run_unguarded
 from colonnade.study import Study
+from colonnade.transport.relay import Relay
 from colonnade.transport.wire import (
-    Entry,
-    Mail,
+    Barred,
+    Barring,
     Patience,
     Pull,
     Push,
     Unreachable,
-    decode_item,
     decode_reply,
     decode_request,
     encode,
 )
-from tests.helpers.wires import PARTIES, QUICK, Run, Wire, guard, run, write_study
+from tests.helpers.wires import (
+    PARTIES,
+    QUICK,
+    Meddle,
+    Run,
+    Wire,
+    deviating,
+    guard,
+    message_in,
+    run,
+    unmatched,
+    write_study,
+)
 
 SEED = b"a seed of tests"
 
@@ -45,6 +57,12 @@ def study(tmp_path: Path) -> Study:
 @pytest.fixture
 def guards(study: Study, tmp_path: Path) -> dict[str, ConsentGuard]:
     return {name: guard(tmp_path, name) for name in PARTIES}
+
+
+@pytest.fixture
+def plain(study: Study, tmp_path: Path) -> Study:
+    """Rows as they stand, where the matching is not the matter."""
+    return unmatched(study, tmp_path)
 
 
 def kinds(guards: dict[str, ConsentGuard], name: str) -> list[EntryKind]:
@@ -65,9 +83,9 @@ def embedded(study: Study, seed: bytes) -> bytes:
 
 
 def opened(out: Run) -> set[bytes]:
-    assert out.result is not None and not out.errors, out.errors
-    assert out.result.release is not None
-    return {write_release(release) for release in (out.result.release, *out.releases.values())}
+    assert not out.errors, out.errors
+    assert out.release is not None and out.told == "the release was opened"
+    return {write_release(release) for release in (out.release, *out.releases.values())}
 
 
 def test_release_is_that_of_one_process(study: Study, tmp_path: Path) -> None:
@@ -76,17 +94,14 @@ def test_release_is_that_of_one_process(study: Study, tmp_path: Path) -> None:
 
 
 def test_release_is_that_of_one_process_without_alignment(tmp_path: Path) -> None:
-    study = replace(write_study(tmp_path), alignment="none")
-    for name in PARTIES:
-        lines = (tmp_path / f"{name}.csv").read_text().splitlines()
-        (tmp_path / f"{name}.csv").write_text("\n".join(lines[:50]) + "\n")
+    study = unmatched(write_study(tmp_path), tmp_path)
     assert opened(run(study, tmp_path, SEED)) == {embedded(study, SEED)}
 
 
 def test_lost_answers_are_asked_for_again_and_done_once(study: Study, tmp_path: Path) -> None:
     """Every third answer is lost after the work was done, every fifth request before."""
 
-    def lossy(hub: Hub) -> Wire:
+    def lossy(relay: Relay) -> Wire:
         count, lock = [0], threading.Lock()
 
         def carry(name: str, data: bytes) -> bytes:
@@ -95,7 +110,7 @@ def test_lost_answers_are_asked_for_again_and_done_once(study: Study, tmp_path: 
                 here = count[0]
             if here % 5 == 0:
                 raise Unreachable
-            answer = hub.handle(name, data)
+            answer = relay.handle(name, data)
             if here % 3 == 0:
                 raise Unreachable
             return answer
@@ -106,20 +121,20 @@ def test_lost_answers_are_asked_for_again_and_done_once(study: Study, tmp_path: 
     assert opened(run(study, tmp_path, SEED, wire=lossy, patience=patience)) == {embedded(study, SEED)}
 
 
-def test_ledgers_are_booked_and_released(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
-    assert len(opened(run(study, tmp_path, guards=guards))) == 1
+def test_ledgers_are_booked_and_released(plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+    assert len(opened(run(plain, tmp_path, guards=guards))) == 1
     for name in PARTIES:
         assert kinds(guards, name) == [EntryKind.BOOKED, EntryKind.RELEASED]
 
 
-def test_second_session_within_the_same_budget(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
-    opened(run(study, tmp_path, guards=guards))
+def test_second_session_within_the_same_budget(plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+    opened(run(plain, tmp_path, guards=guards))
     before = {name: guards[name].spent().epsilon for name in PARTIES}
     # The bank has room for half a session more.
     room = 1.5 * before["bank"]
     again = {name: guard(tmp_path, name, total=room if name == "bank" else 500.0) for name in PARTIES}
-    out = run(study, tmp_path, guards=again)
-    assert not out.releases and out.result is not None and out.result.release is None
+    out = run(plain, tmp_path, guards=again)
+    assert not out.releases and out.release is None
     assert "bank refuses: " in out.sentence("bank") and f"{room:.6g}" in out.sentence("bank")
     # The others hear who and which kind of reason, and no number of the bank's book.
     assert out.sentence("works").startswith("the session ended at bank (budget)")
@@ -127,22 +142,13 @@ def test_second_session_within_the_same_budget(study: Study, tmp_path: Path, gua
     assert {name: again[name].spent().epsilon for name in PARTIES} == before
 
 
-def meddling(change: Callable[[str, Envelope], Envelope], victim: str = "bank") -> Callable[[Hub], Wire]:
-    """A wire that changes plans on their way to one party."""
+def meddling(change: Callable[[Envelope], Envelope], victim: str = "bank") -> Meddle:
+    """Changes plans on their way to one party."""
 
-    def wire(hub: Hub) -> Wire:
-        def carry(name: str, data: bytes) -> bytes:
-            answer = hub.handle(name, data)
-            reply = decode_reply(answer)
-            if name == victim and isinstance(reply, Mail):
-                item = decode_item(reply.item)
-                if isinstance(item, Envelope) and item.step is Step.PLAN:
-                    return encode(Mail(reply.number, change(name, item).encode()))
-            return answer
+    def meddle(name: str, message: Envelope) -> Sequence[Envelope]:
+        return [change(message) if name == victim and message.step is Step.PROPOSAL else message]
 
-        return carry
-
-    return wire
+    return meddle
 
 
 def with_plan(envelope: Envelope, **terms: object) -> Envelope:
@@ -155,22 +161,22 @@ def with_plan(envelope: Envelope, **terms: object) -> Envelope:
     ("change", "says"),
     [
         # A larger epsilon is a smaller noise scale than the study announces.
-        (lambda _, e: with_plan(e, epsilon=60.0), "the plan's epsilon is not what this party agreed to: it is 60.0"),
-        (lambda _, e: with_plan(e, collusion=0), "the plan's collusion is not what this party agreed to: it is 0"),
-        (lambda _, e: with_plan(e, delta=0.1), "the plan's delta is not what this party agreed to"),
-        (lambda _, e: msgspec.structs.replace(e, plan="0" * 64), "the server announces plan 0000000000000000"),
-        (lambda _, e: msgspec.structs.replace(e, body=e.body[:-1]), "cannot be decoded"),
+        (lambda e: with_plan(e, epsilon=60.0), "the plan's epsilon is not what this party agreed to: it is 60.0"),
+        (lambda e: with_plan(e, collusion=0), "the plan's collusion is not what this party agreed to: it is 0"),
+        (lambda e: with_plan(e, delta=0.1), "the plan's delta is not what this party agreed to"),
+        (lambda e: msgspec.structs.replace(e, plan="0" * 64), "the server announces plan 0000000000000000"),
+        (lambda e: msgspec.structs.replace(e, body=e.body[:-1]), "cannot be decoded"),
     ],
     ids=["smaller noise", "fewer shares of noise", "delta", "another digest", "cut off"],
 )
 def test_plan_altered_in_transit(
-    study: Study,
+    plain: Study,
     tmp_path: Path,
     guards: dict[str, ConsentGuard],
-    change: Callable[[str, Envelope], Envelope],
+    change: Callable[[Envelope], Envelope],
     says: str,
 ) -> None:
-    out = run(study, tmp_path, guards=guards, wire=meddling(change))
+    out = run(plain, tmp_path, guards=guards, wire=deviating(meddling(change)))
     assert not out.releases and says in out.sentence("bank"), out.sentence("bank")
     for other in ("works", "town"):
         assert out.sentence(other).startswith("the session ended at bank (")
@@ -178,42 +184,46 @@ def test_plan_altered_in_transit(
     assert all(not kinds(guards, name) for name in PARTIES)
 
 
-def test_server_with_another_study(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+def test_server_with_another_study(plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     """A server that plans less noise than the study of the parties is refused at the door, or by the plan itself."""
-    greedy = replace(study, agreement=replace(study.agreement, epsilon=60.0))
-    out = run(study, tmp_path, guards=guards, hub_study=greedy, patience=replace(QUICK, join=1.0))
-    for name in PARTIES:
-        assert "its study file states other terms than the server's; nothing is spent" in out.sentence(name)
+    greedy = replace(plain.agreement, epsilon=60.0)
+    out = run(plain, tmp_path, guards=guards, served=FitServer(greedy, plain.alignment))
+    told = [out.sentence(name) for name in PARTIES]
+    # Who comes first is not let in, and for the others it ends there.
+    assert sum("its study file states other terms than the server's; nothing is spent" in text for text in told) == 1
+    assert all("(study-differs)" in text or "is not let in" in text for text in told), told
+    assert all("nothing is spent" in text for text in told)
 
-    def lying(hub: Hub) -> Wire:
-        hub._terms = study_digest(study.agreement, study.alignment)
-        return hub.handle
+    class Lying(FitServer):
+        @property
+        def terms(self) -> str:
+            return study_digest(plain.agreement, plain.alignment)
 
-    out = run(study, tmp_path, guards=guards, hub_study=greedy, wire=lying)
+    out = run(plain, tmp_path, guards=guards, served=Lying(greedy, plain.alignment))
     told = [out.sentence(name) for name in PARTIES]
     assert any("the plan's epsilon is not what this party agreed to: it is 60.0" in sentence for sentence in told)
     assert all("nothing is spent" in sentence for sentence in told)
     assert all(not kinds(guards, name) for name in PARTIES)
 
 
-def test_party_name_used_twice(study: Study, tmp_path: Path) -> None:
+def test_party_name_used_twice(plain: Study, tmp_path: Path) -> None:
     """Whoever enters second under a name is refused; the session of the first goes on."""
     seen: list[bytes] = []
 
-    def wire(hub: Hub) -> Wire:
+    def wire(relay: Relay) -> Wire:
         def carry(name: str, data: bytes) -> bytes:
-            answer = hub.handle(name, data)
+            answer = relay.handle(name, data)
             request = decode_request(data)
             if name == "bank" and isinstance(request, Pull) and not seen:
                 stranger = bytes(16)
                 for meddled in (msgspec.structs.replace(request, instance=stranger), Push(stranger, 1, b"")):
-                    seen.append(hub.handle("bank", encode(meddled)))
+                    seen.append(relay.handle("bank", encode(meddled)))
             return answer
 
         return carry
 
-    assert opened(run(study, tmp_path, SEED, wire=wire)) == {embedded(study, SEED)}
-    assert [decode_reply(answer).why for answer in seen] == [Entry.TWICE, Entry.TWICE]  # type: ignore[union-attr]
+    assert opened(run(plain, tmp_path, SEED, wire=wire)) == {embedded(plain, SEED)}
+    assert [decode_reply(answer) for answer in seen] == [Barred(Barring.TWICE)] * 2
 
 
 def test_second_process_of_a_party_hears_its_sentence(
@@ -221,33 +231,53 @@ def test_second_process_of_a_party_hears_its_sentence(
 ) -> None:
     """Two processes with the bank's certificate: the wire lets the town's speak in the bank's name."""
 
-    def wire(hub: Hub) -> Wire:
-        return lambda name, data: hub.handle("bank" if name == "town" else name, data)
+    def wire(relay: Relay) -> Wire:
+        return lambda name, data: relay.handle("bank" if name == "town" else name, data)
 
     out = run(study, tmp_path, guards=guards, wire=wire, patience=replace(QUICK, join=1.0))
     told = [out.sentence("bank"), out.sentence("town")]
     assert sum("a party of this name has entered the session already; nothing is spent" in text for text in told) == 1
-    assert out.result is not None and out.result.release is None
+    assert out.release is None
     nothing_spent(guards)
 
 
 def test_seeds_must_agree(study: Study, tmp_path: Path) -> None:
-    def half_seeded(hub: Hub) -> Wire:
-        hub._seeded = False
-        return hub.handle
+    out = run(study, tmp_path, SEED, serve=lambda task, _, journal: ServerRole(task, Randomness(), journal))
+    told = sorted(out.sentence(name) for name in PARTIES)
+    says = "server and parties must all be seeded for a simulation, or none"
+    assert all(says in text for text in told) and sum("is not let in" in text for text in told) == 1
+    assert all("(seed-differs)" in text for text in told if "is not let in" not in text)
 
-    out = run(study, tmp_path, SEED, wire=half_seeded, patience=replace(QUICK, join=0.5))
-    assert "server and parties must all be seeded for a simulation, or none" in out.sentence("bank")
+
+def test_another_version_of_the_protocol(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+    def wire(relay: Relay) -> Wire:
+        def carry(name: str, data: bytes) -> bytes:
+            message, request = message_in(data), decode_request(data)
+            if name == "town" and message is not None and message.step is Step.HELLO:
+                older = msgspec.structs.replace(body_of(message, Hello), version=1)
+                item = msgspec.structs.replace(message, body=encode_body(older)).encode()
+                data = encode(msgspec.structs.replace(request, item=item))
+            return relay.handle(name, data)
+
+        return carry
+
+    out = run(study, tmp_path, guards=guards, wire=wire)
+    assert out.sentence("town") == (
+        "party town is not let in: it speaks another version of the protocol than the server; nothing is spent"
+    )
+    for other in ("works", "bank"):
+        assert out.sentence(other).startswith("the session ended at town (version-differs)"), out.sentence(other)
+    nothing_spent(guards)
 
 
 class Gone(BaseException):
     """Stands for a process that was killed: it says nothing more."""
 
 
-def dying(victim: str, calls: int) -> Callable[[Hub], Wire]:
+def dying(victim: str, calls: int) -> Callable[[Relay], Wire]:
     """A wire on which a party falls silent after so many of its pushes and pulls."""
 
-    def wire(hub: Hub) -> Wire:
+    def wire(relay: Relay) -> Wire:
         count = [0]
 
         def carry(name: str, data: bytes) -> bytes:
@@ -255,14 +285,14 @@ def dying(victim: str, calls: int) -> Callable[[Hub], Wire]:
                 count[0] += isinstance(decode_request(data), (Push, Pull))
                 if count[0] > calls:
                     raise Gone
-            return hub.handle(name, data)
+            return relay.handle(name, data)
 
         return carry
 
     return wire
 
 
-@pytest.mark.parametrize("calls", [0, 4, 20])
+@pytest.mark.parametrize("calls", [1, 5, 20])
 def test_party_dies(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], calls: int) -> None:
     patience = Patience(join=10.0, silence=0.6, beat=0.1, poll=0.1, farewell=1.0)
     out = run(study, tmp_path, guards=guards, wire=dying("town", calls), patience=patience)
@@ -280,10 +310,10 @@ def test_exception_text_stays_at_home(study: Study, tmp_path: Path, guards: dict
     (tmp_path / "town.csv").write_text(lines)
     heard: list[bytes] = []
 
-    def wire(hub: Hub) -> Wire:
+    def wire(relay: Relay) -> Wire:
         def carry(name: str, data: bytes) -> bytes:
             heard.append(data)
-            heard.append(hub.handle(name, data))
+            heard.append(relay.handle(name, data))
             return heard[-1]
 
         return carry
@@ -298,11 +328,11 @@ def test_exception_text_stays_at_home(study: Study, tmp_path: Path, guards: dict
 def test_party_that_never_comes(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     patience = replace(QUICK, join=0.5)
 
-    def wire(hub: Hub) -> Wire:
+    def wire(relay: Relay) -> Wire:
         def carry(name: str, data: bytes) -> bytes:
             if name == "town":
                 raise Unreachable
-            return hub.handle(name, data)
+            return relay.handle(name, data)
 
         return carry
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from colonnade.data.table import Table
 from colonnade.foundation import errors
 from colonnade.foundation.errors import (
     ColonnadeError,
@@ -19,35 +20,14 @@ from colonnade.foundation.errors import (
     ProtocolError,
 )
 from colonnade.foundation.randomness import Randomness
-from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import MEANING, Code, code_of, sentence_of
-from colonnade.protocol.messages import Abort, Envelope, Refuse, Step, body_of, encode_body
-from colonnade.protocol.party import Party
-from colonnade.protocol.party import State as PartyState
-from colonnade.protocol.server import Server
-from colonnade.protocol.server import State as ServerState
-from colonnade.runs import run_unguarded
-from colonnade.transport.in_process import InProcess
-from tests.helpers.sessions import agreement_of, tables_of
+from colonnade.protocol.conversation import PartyState, ServerState
+from colonnade.protocol.messages import SUBMIT, Done, End, Envelope, Refuse, Step, body_of, encode_body
+from colonnade.runs import run_guarded
+from tests.helpers.sessions import Scripted, TappedSession, agreement_of, tables_of, tapped_session
 
 SECRET = "cap 17.25 of patients.csv"
 HOOKS = ("consent", "encode", "book")
-
-
-class Tapped(InProcess):
-    """Keeps a copy of every byte that passes."""
-
-    def __init__(self, server: Server, parties: dict[str, Party]) -> None:
-        super().__init__(server, parties)
-        self.wire: list[Envelope] = []
-
-    def _to_server(self, envelope: Envelope) -> None:
-        self.wire.append(envelope)
-        super()._to_server(envelope)
-
-    def _to_party(self, envelope: Envelope) -> None:
-        self.wire.append(envelope)
-        super()._to_party(envelope)
 
 
 def raising(error: Exception) -> Callable[..., Any]:
@@ -57,16 +37,29 @@ def raising(error: Exception) -> Callable[..., Any]:
     return hook
 
 
-def tapped(hook: str, error: Exception, parties: int = 3) -> Tapped:
+class Unreadable(Table):
+    """A table that meets an error when it is put on the grid."""
+
+    error: Exception
+
+    def encode(self, *_: object, **named: object) -> Any:
+        raise self.error
+
+
+def unreadable(table: Table, error: Exception) -> Table:
+    out = Unreadable(table.party, table.columns, table.values, table.rows)
+    object.__setattr__(out, "error", error)
+    return out
+
+
+def tapped(hook: str, error: Exception, parties: int = 3) -> TappedSession:
     """A session in which the party p1 meets the error at one of its hooks."""
     agreement = agreement_of(parties)
-    source = Randomness(b"codes")
-    roles = {}
-    for name, table in tables_of(agreement).items():
-        hooks: dict[str, Any] = {hook: raising(error)} if name == "p1" and hook != "encode" else {}
-        encode = raising(error) if name == "p1" and hook == "encode" else table.encode
-        roles[name] = Party(name, table.columns, table.rows, encode, source.child(name), **hooks)
-    return Tapped(Server(agreement, source.child("server")), roles)
+    tables = tables_of(agreement)
+    if hook == "encode":
+        tables["p1"] = unreadable(tables["p1"], error)
+        return tapped_session(agreement, b"codes", tables=tables)
+    return tapped_session(agreement, b"codes", guards={"p1": Scripted(**{hook: raising(error)})})
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -83,23 +76,24 @@ def tapped(hook: str, error: Exception, parties: int = 3) -> Tapped:
     ],
 )
 def test_an_error_reaches_others_as_its_code_alone(hook: str, kind: type[Exception], code: Code) -> None:
-    transport = tapped(hook, kind(SECRET))
+    wire = tapped(hook, kind(SECRET))
     with pytest.raises((ColonnadeError, kind), match=r"17\.25"):
-        transport.run()
-    refusals = [body_of(e, Refuse) for e in transport.wire if e.step is Step.REFUSE]
+        wire.run()
+    phase = "submit" if hook == "book" else "plan"
     # An unknown error in consent is no refusal of a plan, but ends the session all the same.
-    assert refusals == [Refuse(code)]
-    assert {e.recipient for e in transport.wire if e.step is Step.ABORT} == {"p0", "p1", "p2"}
-    assert {body_of(e, Abort) for e in transport.wire if e.step is Step.ABORT} == {Abort(code, "p1")}
-    for envelope in transport.wire:
+    assert [body_of(e, Refuse) for e in wire.sent(Step.REFUSE)] == [Refuse(code, phase)]
+    assert {e.recipient for e in wire.sent(Step.END)} == {"p0", "p1", "p2"}
+    assert {body_of(e, End) for e in wire.sent(Step.END)} == {End(code, "p1", phase, False)}
+    for envelope in wire.seen:
         assert b"17.25" not in envelope.encode() and b"patients" not in envelope.encode()
-    server, parties = transport._server, transport._parties
-    assert (server.state, server.code, server.culprit) == (ServerState.FAILED, code, "p1")
-    assert server.reason == sentence_of(code, "p1")
+    server, parties = wire.server, wire.parties
+    assert (server.state, server.end) == (ServerState.FAILED, End(code, "p1", phase, False))
+    assert server.sentence == sentence_of(code, "p1")
     assert "17.25" in parties["p1"].reason
     for name in ("p0", "p2"):
         assert code.value in parties[name].reason and "17.25" not in parties[name].reason
-    assert all(p.state is PartyState.ENDED and p.release is None for p in parties.values())
+    assert all(p.state is PartyState.CLOSED for p in parties.values())
+    assert all(wire.kept(name) is None for name in parties)
 
 
 def test_a_code_for_every_error_and_words_for_every_code() -> None:
@@ -120,45 +114,57 @@ def test_a_code_that_nobody_knows_is_no_message() -> None:
 
 
 def test_a_book_keeps_its_own_sentence_or_the_code() -> None:
-    agreement: Agreement = agreement_of(2)
+    agreement = agreement_of(2)
     void: dict[str, str] = {}
+    guards = {name: Scripted(void=lambda reason, name=name: void.update({name: reason})) for name in ("p0", "p1")}
+    guards["p1"].book = raising(LedgerError(SECRET))  # type: ignore[method-assign]
     with pytest.raises(LedgerError, match=r"17\.25"):
-        run_unguarded(
-            agreement,
-            tables_of(agreement),
-            "none",
-            Randomness(b"void"),
-            book={"p1": raising(LedgerError(SECRET))},
-            void={name: lambda reason, name=name: void.update({name: reason}) for name in ("p0", "p1")},  # type: ignore[misc]
-        )
+        run_guarded(agreement, tables_of(agreement), guards, "none", Randomness(b"void"))
     assert void == {"p0": sentence_of(Code.BUDGET, "p1"), "p1": SECRET}
 
 
-def test_a_party_may_leave_before_the_plan_and_not_after_the_end() -> None:
-    agreement = agreement_of(2)
-    source = Randomness(b"leave")
-    server = Server(agreement, source)
-    parties = {n: Party(n, t.columns, t.rows, t.encode, source.child(n)) for n, t in tables_of(agreement).items()}
-    with pytest.raises(ProtocolError, match="is new and has nothing to refuse"):
-        parties["p0"].refuse(DataError(SECRET))
-    assert list(server.receive(parties["p0"].join(server.identity))) == []
-    out = list(server.receive(parties["p0"].refuse(DataError(SECRET))))
-    assert [(e.recipient, body_of(e, Abort)) for e in out] == [("p0", Abort(Code.DATA, "p0"))]
-    assert list(parties["p0"].receive(out[0])) == [] and parties["p0"].reason == SECRET
-    with pytest.raises(ProtocolError, match="is ended and has nothing to refuse"):
-        parties["p0"].refuse(DataError(SECRET))
+def test_a_party_may_leave_before_the_plan_and_leaves_once() -> None:
+    wire = tapped_session(agreement_of(2), drop=lambda e: e.sender == "p1")
+    wire.run()
+    server, party = wire.server, wire.parties["p0"]
+    assert party.state is PartyState.READY and server.state is ServerState.GATHERING
+    (refusal,) = party.fault(DataError(SECRET))
+    out = list(server.receive(refusal))
+    # The other has never entered, and is told when it comes.
+    assert [(e.recipient, body_of(e, End)) for e in out] == [("p0", End(Code.DATA, "p0", "wait", False))]
+    assert list(party.receive(out[0])) == [] and party.reason == SECRET
+    assert body_of(server.farewell("p1"), End) == body_of(out[0], End)
+    assert party.fault(DataError(SECRET)) == party.stop() == []
 
 
-def test_what_is_opened_is_not_aborted() -> None:
-    agreement = agreement_of(2)
-    transport = Tapped(
-        Server(agreement, Randomness(b"open")),
-        {n: Party(n, t.columns, t.rows, t.encode, Randomness(n.encode())) for n, t in tables_of(agreement).items()},
-    )
-    transport.run()
-    assert all(p.handed_in for p in transport._parties.values())
-    with pytest.raises(ProtocolError, match="has opened the release"):
-        list(transport._server.abort(Code.STOPPED))
+def test_a_party_may_leave_before_it_has_begun() -> None:
+    wire = tapped_session(agreement_of(2))
+    (refusal,) = wire.parties["p0"].fault(DataError(SECRET))
+    assert body_of(refusal, Refuse) == Refuse(Code.DATA, "wait")
+    (end,) = wire.server.receive(refusal)
+    assert (end.recipient, body_of(end, End).code) == ("p0", Code.DATA)
+
+
+def test_what_is_opened_is_not_ended() -> None:
+    wire = tapped_session(agreement_of(2), b"open", drop=lambda e: e.step is Step.CONFIRM and e.sender == "p1")
+    wire.run()
+    assert all(p.handed_in for p in wire.parties.values())
+    assert wire.server.state is ServerState.OPENED
+    ends = {body_of(e, End) for e in wire.server.stop()}
+    # A confirmation is lacking, and the release is open all the same.
+    assert ends == {End(None, "", "open", True)} and wire.server.state is ServerState.CLOSED
+    assert wire.release is not None
+    assert list(wire.server.stop()) == list(wire.server.lost("p0")) == []
+    assert wire.server.state is ServerState.CLOSED
+
+
+def test_a_party_that_has_its_release_says_no_more() -> None:
+    """In one process the release arrives while the last submission is still on its way."""
+    wire = tapped_session(agreement_of(3), b"last")
+    wire.run()
+    steps = [e.step for e in wire.seen]
+    assert Step.SUBMIT not in steps[steps.index(Step.OPENED) :]
+    assert [body_of(e, Done).round for e in wire.sent(Step.DONE)].count(SUBMIT) == 0
 
 
 def test_every_code_is_documented() -> None:

@@ -214,7 +214,8 @@ def try_the_rest() -> None:
         server.state = server_state
         server.task.propose(server.identity, ROWS)
         if event is Event.ERROR:
-            list(server.fault(NAMES[0], planted))
+            # When all is open, nobody but the server itself can end it by an error.
+            list(server.fault("" if server_state is ServerState.OPENED else NAMES[0], planted))
         elif event is Event.STOP:
             list(server.stop())
         elif event is Event.LOST:

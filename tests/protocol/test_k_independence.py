@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 import pytest
@@ -11,15 +9,16 @@ from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
 from colonnade.analysis.solve import solve
+from colonnade.audit.transcript import OnePlan
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.grid import LARGEST_BOUND
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol import party, server
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.protocol.session_plan import plan_session
 from colonnade.runs import Outcome, run_unguarded
+from tests.helpers.sessions import tapped_session
 
 LABEL = "y"
 
@@ -101,27 +100,15 @@ def test_the_plan_adds_the_same_noise_for_every_k(delta: float) -> None:
         assert spread[K] == pytest.approx(spread[1], rel=0 if delta == 0 else 1e-6)
 
 
-@pytest.fixture
-def planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of runs of one plan: only the session's identity is new in each."""
-    plans: dict[tuple[str, int], SessionPlan] = {}
-
-    def planned(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
-        key = (repr(agreement), rows)
-        if key not in plans:
-            plans[key] = plan_session(agreement, rows, identity)
-        return replace(plans[key], identity=identity, spec=replace(plans[key].spec, session=identity))
-
-    monkeypatch.setattr(server, "plan_session", planned)
-    monkeypatch.setattr(party, "plan_session", planned)
-
-
 def _coefficients(frame: pl.DataFrame, K: int, epsilon: float, runs: int) -> NDArray[np.float64]:
     agreement, tables = _study(frame, K, epsilon)
-    rows = []
+    # Hundreds of runs of one plan: only the session's identity is new in each.
+    planner, rows = OnePlan(), []
     for run in range(runs):
-        outcome = run_unguarded(agreement, tables, "none", Randomness(seed=f"{K} parties, run {run}".encode()))
-        model = solve(outcome.release.moments(), Task.LINEAR, method="raw", ridge=0.05)
+        wire = tapped_session(agreement, f"{K} parties, run {run}".encode(), tables=tables, planner=planner)
+        wire.run()
+        assert wire.release is not None
+        model = solve(wire.release.moments(), Task.LINEAR, method="raw", ridge=0.05)
         weights = dict(zip(model.features, model.coefficients, strict=True))
         rows.append([weights[name] for name in sorted(weights)])
     return np.array(rows)
@@ -138,7 +125,6 @@ def _likelihood(first: NDArray[np.float64], second: NDArray[np.float64]) -> floa
 
 
 @pytest.mark.statistical
-@pytest.mark.usefixtures("planned_once")
 def test_with_noise_the_law_of_the_coefficients_does_not_depend_on_k() -> None:
     frame = _frame(60, 4)
     one = _coefficients(frame, 1, 20.0, 250)

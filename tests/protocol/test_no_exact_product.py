@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from colonnade.data.table import Table
-from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Categorical, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.fit import FitServer
 from colonnade.protocol.messages import Envelope
-from colonnade.protocol.party import Party
-from colonnade.protocol.server import Server
-from colonnade.transport.in_process import InProcess
+from tests.helpers.sessions import TappedSession, arrays_in, coins_of, secrets_in, tapped_session
 
 ROWS = 300
 
@@ -39,43 +36,30 @@ def _tables() -> dict[str, Table]:
     return tables
 
 
-def _arrays(root: object) -> Iterator[np.ndarray[Any, Any]]:
-    """Every integer or float array that can be reached from an object without passing through modules or classes."""
-    seen: set[int] = set()
-    stack = [root]
-    while stack:
-        item = stack.pop()
-        if (
-            id(item) in seen
-            or isinstance(item, type)
-            or type(item).__name__ in ("module", "function", "builtin_function_or_method")
-        ):
-            continue
-        seen.add(id(item))
-        if isinstance(item, np.ndarray):
-            if item.dtype.kind in "iuf" and item.size:
-                yield item
-            continue
-        stack.extend(gc.get_referents(item))
+class _Search:
+    """Looks through all roles whenever a message is on the wire, on either way: before the next one is worked on."""
 
-
-class _Searching(InProcess):
-    """Looks through all roles after each delivery."""
-
-    def __init__(self, server: Server, parties: dict[str, Party], tables: dict[str, Table]) -> None:
-        super().__init__(server, parties)
+    def __init__(self, tables: dict[str, Table]) -> None:
         self.tables = tables
-        self.coins = {n: Randomness(b"search").child(n).child("rounding").bytes(32) for n in tables}
+        self.wire: TappedSession | None = None
         self.looked = 0
         self.found: list[str] = []
         self._exact: set[int] = set()
 
+    def __call__(self, envelope: Envelope, up: bool) -> Iterable[Envelope]:
+        assert self.wire is not None
+        self._look("server", self.wire.server)
+        for name, party in self.wire.parties.items():
+            self._look(name, party)
+        return (envelope,)
+
     def _learn(self) -> None:
-        session = self._server.session
+        assert self.wire is not None and isinstance(self.wire.server.task, FitServer)
+        session = self.wire.server.task.session
         if session is None or self._exact:
             return
         encoded = {
-            n: t.encode(session.plan.layout, session.grid, self.coins[n]).rows(0, ROWS).astype(np.int64)
+            n: t.encode(session.plan.layout, session.grid, coins_of(n, b"search")).rows(0, ROWS).astype(np.int64)
             for n, t in self.tables.items()
         }
         for cross in session.spec.crosses:
@@ -87,12 +71,11 @@ class _Searching(InProcess):
 
     def _look(self, role: str, holder: object) -> None:
         self._learn()
-        session = self._server.session
-        if session is None:
+        if self.wire is None or not self._exact:
             return
-        bits = session.spec.modulus_bits
+        bits = self.wire.session.spec.modulus_bits
         wanted = np.array(sorted({v % (1 << bits) for v in self._exact} | self._exact_small()), dtype=np.float64)
-        for array in _arrays(holder):
+        for array in arrays_in(holder):
             self.looked += 1
             values = array.ravel()
             if values.dtype.kind == "f":
@@ -104,32 +87,26 @@ class _Searching(InProcess):
     def _exact_small(self) -> set[int]:
         return {v for v in self._exact if v > 0}
 
-    def _to_server(self, envelope: Envelope) -> None:
-        super()._to_server(envelope)
-        self._look("server", self._server)
 
-    def _to_party(self, envelope: Envelope) -> None:
-        super()._to_party(envelope)
-        for name, party in self._parties.items():
-            self._look(name, party)
-
-
-def _run(product: str) -> _Searching:
+def _agreement(product: str) -> tuple[Agreement, dict[str, Table]]:
     tables = _tables()
     schema = Schema({name: table.columns for name, table in tables.items()})
-    agreement = Agreement("search", schema, "y", Task.LINEAR, epsilon=1.0, product=product)
-    source = Randomness(b"search")
-    server = Server(agreement, source.child("server"))
-    parties = {n: Party(n, t.columns, t.rows, t.encode, source.child(n)) for n, t in tables.items()}
-    transport = _Searching(server, parties, tables)
-    transport.run()
-    return transport
+    return Agreement("search", schema, "y", Task.LINEAR, epsilon=1.0, product=product), tables
+
+
+def _run(product: str) -> _Search:
+    agreement, tables = _agreement(product)
+    search = _Search(tables)
+    search.wire = tapped_session(agreement, b"search", tables=tables, meddle=search)
+    search.wire.run()
+    assert search.wire.release is not None
+    return search
 
 
 def test_nobody_holds_an_exact_product_of_the_lattice() -> None:
-    transport = _run("lattice")
-    assert transport.looked > 100
-    assert transport.found == []
+    search = _run("lattice")
+    assert search.looked > 100
+    assert search.found == []
 
 
 def test_the_search_would_notice() -> None:
@@ -139,17 +116,13 @@ def test_the_search_would_notice() -> None:
 
 def test_the_search_sees_what_a_role_holds() -> None:
     array = np.arange(5)
-    assert any(found is array for found in _arrays({"deep": [({"er": array},)]}))
+    assert any(found is array for found in arrays_in({"deep": [({"er": array},)]}))
 
 
 @pytest.mark.parametrize("product", ["lattice"])
 def test_secrets_are_wiped(product: str) -> None:
-    tables = _tables()
-    schema = Schema({name: table.columns for name, table in tables.items()})
-    agreement = Agreement("wipe", schema, "y", Task.LINEAR, epsilon=1.0, product=product)
-    source = Randomness(b"wipe")
-    server = Server(agreement, source.child("server"))
-    parties = {n: Party(n, t.columns, t.rows, t.encode, source.child(n)) for n, t in tables.items()}
-    InProcess(server, parties).run()
-    for party in parties.values():
-        assert party._product is None and party._own == {}
+    agreement, tables = _agreement(product)
+    wire = tapped_session(agreement, b"wipe", tables=tables)
+    wire.run()
+    for party in wire.parties.values():
+        assert secrets_in(party) == []

@@ -123,4 +123,4 @@ def test_a_refused_study_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     study = replace(wide_study(30, 2, 1.0))
     assert try_study(study, b"x").refusal == ""
     monkeypatch.setattr(precision, "MOST_ROWS", 29)
-    assert try_study(study, b"x").refusal == "ProtocolError"
+    assert try_study(study, b"x").refusal == "StudyError"

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
-from colonnade.protocol.prediction_server import ScoringServer
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from colonnade.crypto.masks import MaskKeys
-from colonnade.foundation.errors import MessageError, PolicyError, ProtocolError
+from colonnade.foundation.errors import MessageError, PolicyError, ProtocolError, StudyError
+from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.protocol.codes import Code
+from colonnade.protocol.conversation import PartyState, ServerState
+from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import (
     SUBMIT,
     Accept,
     Done,
+    End,
     Envelope,
     Go,
     Join,
+    ParcelBody,
     Piece,
     Proposal,
     Refuse,
@@ -32,9 +38,11 @@ from colonnade.protocol.messages import (
     encode_body,
     masked_from,
 )
-from colonnade.protocol.party import State
-from colonnade.protocol.prediction import LARGEST_SCORE, STEPS, Prediction, ScoringParty, words_of
-from colonnade.transport.in_process import Carrier
+from colonnade.protocol.party import PartyRole
+from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
+from colonnade.protocol.prediction import LARGEST_SCORE, STEPS, Prediction, words_of
+from colonnade.protocol.server import ServerRole
+from tests.helpers.sessions import Scripted, TappedSession, altered
 
 ROWS = 400
 Parts = Mapping[str, NDArray[np.float64]]
@@ -49,11 +57,57 @@ def parts_of(parties: int, rows: int = ROWS, seed: int = 5) -> dict[str, NDArray
     return {f"p{k}": draw.normal(0, 3, rows) for k in range(parties)}
 
 
-def carrier(parts: Parts, receiver: str = "p0", kind: type[Carrier] = Carrier, **hooks: Any) -> Any:
+@dataclass
+class Part:
+    """A party's records, which are their own part of the score."""
+
+    values: NDArray[np.float64]
+    ids: list[str] | None = None
+
+    @property
+    def rows(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: NDArray[np.int64]) -> Part:
+        return Part(self.values[rows])
+
+
+class Scored(TappedSession):
+    """A prediction whose receiver's scores are kept."""
+
+    opened: dict[str, OpenedScores]
+
+    def ended(self) -> set[End]:
+        return {body_of(e, End) for e in self.sent(Step.END)}
+
+
+def scored(parts: Parts, receiver: str = "p0", people: Mapping[str, list[str]] | None = None, **named: Any) -> Scored:
     prediction = Prediction("ab" * 32, receiver, columns_of(len(parts)))
+    alignment = NONE if people is None else PSI
     source = Randomness(b"scores")
-    roles = {n: ScoringParty(n, prediction, part.copy(), source.child(n), **hooks) for n, part in parts.items()}
-    return kind(ScoringServer(prediction, source.child("server")), roles)
+    guards, kind = named.pop("guards", {}), named.pop("kind", Scored)
+    opened: dict[str, OpenedScores] = {}
+
+    def role(name: str, part: NDArray[np.float64]) -> PartyRole:
+        def keep(session: str, scores: OpenedScores) -> None:
+            opened[name] = scores
+
+        table = Part(part.copy(), None if people is None else people[name])
+        task = PredictParty(
+            name,
+            prediction,
+            alignment,
+            lambda: table,
+            lambda own: own.values.copy(),
+            guards.get(name, Unguarded()),
+            keep=keep,
+        )
+        return PartyRole(task, source)
+
+    roles = {name: role(name, part) for name, part in parts.items()}
+    out: Scored = kind(ServerRole(PredictServer(prediction, alignment), source), roles, **named)
+    out.opened = opened
+    return out
 
 
 @pytest.mark.parametrize("parties", [2, 3, 5])
@@ -61,12 +115,26 @@ def carrier(parts: Parts, receiver: str = "p0", kind: type[Carrier] = Carrier, *
 def test_the_receiver_opens_the_sum_within_the_grid(parties: int, last: bool) -> None:
     parts = parts_of(parties)
     receiver = f"p{parties - 1}" if last else "p0"
-    run = carrier(parts, receiver)
-    run.carry()
-    scores = run._parties[receiver].scores
-    assert np.abs(scores - sum(parts.values())).max() <= parties * 0.5 / STEPS + 1e-15
-    assert all(p.scores is None for name, p in run._parties.items() if name != receiver)
-    assert all(p.state is State.RELEASED for p in run._parties.values())
+    wire = scored(parts, receiver)
+    wire.run()
+    assert set(wire.opened) == {receiver}
+    assert wire.opened[receiver].rows.tolist() == list(range(ROWS))
+    assert np.abs(wire.opened[receiver].scores - sum(parts.values())).max() <= parties * 0.5 / STEPS + 1e-15
+    assert all(p.state is PartyState.CLOSED and p.released for p in wire.parties.values())
+    assert wire.ended() == {End(None, "", "open", True)}
+
+
+def test_scores_stand_in_the_order_of_the_receivers_own_records() -> None:
+    parts = parts_of(3, 40)
+    people = {n: [f"person {(7 * k + i) % 40 + k}" for i in range(40)] for k, n in enumerate(parts)}
+    wire = scored(parts, "p1", people)
+    wire.run()
+    by_person = {n: dict(zip(people[n], parts[n], strict=True)) for n in parts}
+    common = [i for i, person in enumerate(people["p1"]) if all(person in own for own in by_person.values())]
+    assert 30 < len(common) < 40
+    assert wire.opened["p1"].rows.tolist() == common
+    expected = [sum(own[people["p1"][i]] for own in by_person.values()) for i in common]
+    assert np.abs(wire.opened["p1"].scores - expected).max() <= 1.5 / STEPS + 1e-15
 
 
 def test_each_part_is_rounded_to_the_grid_and_no_further() -> None:
@@ -99,13 +167,13 @@ def _reachable(root: object) -> Iterator[NDArray[np.float64]]:
             stack.extend(gc.get_referents(item))
 
 
-class Searching(Carrier):
-    """Looks through all roles after each delivery for parts that are not their own."""
+class Searching(Scored):
+    """Looks through all roles, whenever a message is on the wire, for parts that are not their own."""
 
-    def __init__(self, server: ScoringServer, parties: dict[str, ScoringParty]) -> None:
-        super().__init__(server, parties)
+    def __init__(self, server: ServerRole, parties: Mapping[str, PartyRole]) -> None:
+        super().__init__(server, parties, meddle=self._search)
         self.looked, self.found = 0, set[str]()
-        self.parts = {name: party._part.copy() for name, party in parties.items()}
+        self.parts = {name: party.task.source().values.copy() for name, party in parties.items()}  # type: ignore
 
     def _look(self, role: str, holder: object) -> None:
         for array in _reachable(holder):
@@ -117,94 +185,78 @@ class Searching(Carrier):
                     if np.isin(form, array).sum() > 3:
                         self.found.add(f"{role} holds the part of {name}")
 
-    def _look_at_all(self) -> None:
-        self._look("server", self._server)
-        for name, party in self._parties.items():
+    def _search(self, envelope: Envelope, up: bool) -> Iterable[Envelope]:
+        self._look("server", self.server)
+        for name, party in self.parties.items():
             self._look(name, party)
-
-    def _to_server(self, envelope: Envelope) -> None:
-        super()._to_server(envelope)
-        self._look_at_all()
-
-    def _to_party(self, envelope: Envelope) -> None:
-        super()._to_party(envelope)
-        self._look_at_all()
+        return (envelope,)
 
 
 @pytest.mark.parametrize("parties", [2, 3])
 def test_nobody_holds_the_part_of_another(parties: int) -> None:
-    run = carrier(parts_of(parties, 60), "p1", Searching)
-    run.carry()
-    assert run.looked > 100
-    assert run.found == set()
+    wire = scored(parts_of(parties, 60), "p1", kind=Searching)
+    wire.run()
+    assert wire.looked > 100
+    assert wire.found == set()
 
 
 def test_the_search_would_notice_a_missing_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MaskKeys, "mask", lambda self, session, me, publics, length, bits: np.zeros(length, np.uint64))
-    run = carrier(parts_of(3, 60), "p1", Searching)
-    run.carry()
-    assert "server holds the part of p0" in run.found
-
-
-class Tapped(Carrier):
-    def __init__(self, server: ScoringServer, parties: dict[str, ScoringParty]) -> None:
-        super().__init__(server, parties)
-        self.wire: list[Envelope] = []
-
-    def _to_server(self, envelope: Envelope) -> None:
-        self.wire.append(envelope)
-        super()._to_server(envelope)
-
-    def _to_party(self, envelope: Envelope) -> None:
-        self.wire.append(envelope)
-        super()._to_party(envelope)
+    wire = scored(parts_of(3, 60), "p1", kind=Searching)
+    wire.run()
+    assert "server holds the part of p0" in wire.found
 
 
 def test_what_the_server_sees_is_uniform_and_so_is_its_sum() -> None:
-    run = carrier(parts_of(3, 4000), "p2", Tapped)
-    run.carry()
-    sent = [
-        masked_from(body_of(e, Piece).data, 4000).words
-        for e in run.wire
-        if e.step in (Step.SUBMIT, Step.OPENED) and len(e.body) > 100
-    ]
+    wire = scored(parts_of(3, 4000), "p2")
+    wire.run()
+    large = [e for e in wire.sent(Step.SUBMIT, Step.OPENED) if len(e.body) > 100]
+    sent = [masked_from(body_of(e, Piece).data, 4000).words for e in large]
     assert len(sent) == 3  # two parts and their sum
     for words in sent:
         for shift in (0, 28, 60):
             counts = np.bincount(((words >> np.uint64(shift)) & np.uint64(15)).astype(int), minlength=16)
             assert chisquare(counts).pvalue > 1e-6
-    assert {e.recipient for e in run.wire if e.step is Step.OPENED and len(e.body) > 100} == {"p2"}
+    assert {e.recipient for e in large if e.step is Step.OPENED} == {"p2"}
 
 
 def test_a_refusal_ends_it_with_a_code_and_opens_nothing() -> None:
     def consent(prediction: Prediction, rows: int) -> None:
         raise PolicyError(f"scores_to allows none, the prediction is for n={rows} secret records")
 
-    run = carrier(parts_of(3), "p0", Tapped, consent=consent)
+    parts = parts_of(3)
+    wire = scored(parts, guards={"p0": Scripted(consent_scores=consent)})
     with pytest.raises(PolicyError, match="p0 refuses: scores_to allows none"):
-        run.carry()
-    assert [body_of(e, Refuse) for e in run.wire if e.step is Step.REFUSE] == [Refuse(Code.POLICY)]
-    assert not any(b"secret" in e.body for e in run.wire)
-    assert all(p.state is State.ENDED and p.scores is None and not len(p._part) for p in run._parties.values())
+        wire.run()
+    assert [body_of(e, Refuse) for e in wire.sent(Step.REFUSE)] == [Refuse(Code.POLICY, "plan")]
+    assert not any(b"secret" in e.body for e in wire.seen)
+    assert all(p.state is PartyState.CLOSED for p in wire.parties.values()) and not wire.opened
+    for name, party in wire.parties.items():
+        party.task.source = None  # type: ignore[attr-defined]
+        assert not any(np.isin(parts[name].view(np.int64), held).sum() > 3 for held in _reachable(party))
 
 
 def test_different_numbers_of_records_end_it() -> None:
     parts = parts_of(2)
-    run = carrier({**parts, "p1": parts["p1"][:-1]})
-    with pytest.raises(ProtocolError, match="the same number of records, got p0 400, p1 399"):
-        run.carry()
+    wire = scored({**parts, "p1": parts["p1"][:-1]})
+    with pytest.raises(StudyError, match="the same number of records, got p0 400, p1 399"):
+        wire.run()
+    assert wire.ended() == {End(Code.ROWS, "", "plan", False)}
 
 
-def started(parties: int = 3, receiver: str = "p1") -> tuple[ScoringServer, dict[str, ScoringParty], Proposal]:
-    """All have joined; the plan is on its way."""
-    run = carrier(parts_of(parties), receiver)
-    server, members = run._server, run._parties
-    out = [e for member in members.values() for e in server.receive(member.join(server.identity))]
-    return server, members, body_of(out[0], Proposal)
+def started(parties: int = 3, receiver: str = "p1") -> tuple[Scored, Envelope]:
+    """All have joined; the proposals are lost on their way."""
+    wire = scored(parts_of(parties), receiver, drop=lambda e: e.step is Step.PROPOSAL)
+    wire.run()
+    return wire, wire.sent(Step.PROPOSAL)[0]
 
 
-def said(party: ScoringParty, server: ScoringServer, step: Step, body: Any, digest: str = "") -> list[Envelope]:
-    return list(party.receive(Envelope(server.identity, digest, "", party.name, step, encode_body(body))))
+def said(wire: Scored, party: str, step: Step, body: Any, digest: str) -> list[Envelope]:
+    envelope = Envelope(wire.server.identity, digest, "", party, step, encode_body(body))
+    return list(wire.parties[party].receive(envelope))
+
+
+OWN_KEY = "must list one mask key for each party, and the one that this party sent"
 
 
 @pytest.mark.parametrize(
@@ -218,56 +270,72 @@ def said(party: ScoringParty, server: ScoringServer, step: Step, body: Any, dige
         ),
         (lambda p: {"agreement": {}}, "proposes another model"),
         (lambda p: {"rows": 399}, "for n=399 records, this party aligned 400"),
-        (lambda p: {"mask_keys": p.mask_keys[::-1]}, "must hold this party's own key at place 0"),
-        (lambda p: {"mask_keys": p.mask_keys[:1]}, "one mask key for each party, got 1"),
+        (lambda p: {"mask_keys": p.mask_keys[::-1]}, OWN_KEY),
+        (lambda p: {"mask_keys": p.mask_keys[:1]}, OWN_KEY),
         (lambda p: {"mask_keys": [p.mask_keys[0]] * 3}, "must differ from that of party 0"),
         (lambda p: {"mask_keys": [p.mask_keys[0], bytes(32), p.mask_keys[2]]}, "small order"),
     ],
 )
 def test_a_party_agrees_to_its_own_terms_alone(change: Any, sentence: str) -> None:
-    server, members, plan = started()
-    fields = {"agreement": plan.agreement, "rows": plan.rows, "mask_keys": plan.mask_keys} | change(plan)
-    out = said(members["p0"], server, Step.PLAN, Proposal(**fields))
-    assert [body_of(e, Refuse) for e in out] == [Refuse(Code.PLAN)]
-    assert sentence in members["p0"].reason
-    assert members["p0"]._own is None and not len(members["p0"]._part)
+    asked: list[int] = []
+
+    def meddle(envelope: Envelope, up: bool) -> tuple[Envelope, ...]:
+        if envelope.step is not Step.PROPOSAL or envelope.recipient != "p0":
+            return (envelope,)
+        plan = body_of(envelope, Proposal)
+        return (altered(envelope, body=encode_body(msgspec.structs.replace(plan, **change(plan)))),)
+
+    guard = Scripted(consent_scores=lambda prediction, rows: asked.append(rows))
+    wire = scored(parts_of(3), "p1", meddle=meddle, guards={"p0": guard})
+    with pytest.raises(PolicyError, match=sentence):
+        wire.run()
+    assert [body_of(e, Refuse) for e in wire.sent(Step.REFUSE)] == [Refuse(Code.PLAN, "plan")]
+    assert sentence in wire.parties["p0"].reason
+    assert asked == [] and not wire.sent(Step.SUBMIT)
 
 
 def test_a_party_refuses_what_is_out_of_turn() -> None:
-    server, members, plan = started()
-    party = members["p0"]
+    wire, proposal = started()
+    party, plan = wire.parties["p0"], body_of(proposal, Proposal)
     with pytest.raises(ProtocolError, match="is joined and expects no go message"):
-        said(party, server, Step.GO, Go(SUBMIT))
-    (accept,) = said(party, server, Step.PLAN, plan)
+        said(wire, "p0", Step.GO, Go(SUBMIT), "")
+    (accept,) = said(wire, "p0", Step.PROPOSAL, plan, proposal.plan)
     digest = body_of(accept, Accept).digest
     with pytest.raises(ProtocolError, match="another prediction"):
-        said(party, server, Step.GO, Go(SUBMIT), "00")
-    with pytest.raises(ProtocolError, match="a prediction has the round submit alone, got 'seal'"):
-        said(party, server, Step.GO, Go("seal"), digest)
-    first = said(party, server, Step.GO, Go(SUBMIT), digest)
-    assert [e.body for e in said(party, server, Step.GO, Go(SUBMIT), digest)] == [e.body for e in first]
-    with pytest.raises(ProtocolError, match="p0 is not the receiver and was sent scores"):
-        said(party, server, Step.OPENED, Piece(0, 1, b"scores"), digest)
-    with pytest.raises(ProtocolError, match="joins a prediction once"):
-        party.join(server.identity)
+        said(wire, "p0", Step.GO, Go(SUBMIT), "00")
+    with pytest.raises(ProtocolError, match="a session for scores has no round 'seal'"):
+        said(wire, "p0", Step.GO, Go("seal"), digest)
+    with pytest.raises(ProtocolError, match="a session for scores has no round 'seal'"):
+        said(wire, "p0", Step.PARCEL, ParcelBody("seal", b"x"), digest)
+    first = said(wire, "p0", Step.GO, Go(SUBMIT), digest)
+    assert [e.body for e in said(wire, "p0", Step.GO, Go(SUBMIT), digest)] == [e.body for e in first] != []
+    assert repr(party) == "PartyRole('p0', submitted)"
+    with pytest.raises(ProtocolError, match="is submitted, and start has no place"):
+        list(party.start())
     with pytest.raises(ProtocolError, match="another session"):
         list(party.receive(Envelope(bytes(32), digest, "", "p0", Step.GO, encode_body(Go(SUBMIT)))))
-    assert repr(party) == "ScoringParty('p0', submitted)"
+    with pytest.raises(ProtocolError, match="p0 is not the receiver and was sent scores"):
+        said(wire, "p0", Step.OPENED, Piece(0, 1, b"scores"), digest)
 
 
-def test_the_receiver_refuses_a_sum_of_another_length() -> None:
-    server, members, plan = started(2)
-    (accept,) = said(members["p1"], server, Step.PLAN, plan)
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [(bytes(80), "must have 400 words"), (bytes(16 * ROWS + 65), "within 6464 bytes")],
+    ids=["short", "long"],
+)
+def test_the_receiver_refuses_a_sum_of_another_length(data: bytes, sentence: str) -> None:
+    wire, proposal = started(2)
+    (accept,) = said(wire, "p1", Step.PROPOSAL, body_of(proposal, Proposal), proposal.plan)
     digest = body_of(accept, Accept).digest
-    assert [e.step for e in said(members["p1"], server, Step.GO, Go(SUBMIT), digest)] == [Step.DONE]
-    with pytest.raises(MessageError, match="must have 400 words"):
-        said(members["p1"], server, Step.OPENED, Piece(0, 1, bytes(80)), digest)
-    assert members["p1"].scores is None
+    assert [e.step for e in said(wire, "p1", Step.GO, Go(SUBMIT), digest)] == [Step.DONE]
+    with pytest.raises(MessageError, match=sentence):
+        said(wire, "p1", Step.OPENED, Piece(0, 1, data), digest)
+    assert wire.opened == {}
 
 
 def test_the_server_refuses_what_is_out_of_turn() -> None:
-    server, _, _ = started()
-    prediction = server.prediction
+    wire, proposal = started()
+    server = wire.server
 
     def tell(sender: str, step: Step, body: Any, digest: str = "") -> list[Envelope]:
         return list(server.receive(Envelope(server.identity, digest, sender, "", step, encode_body(body))))
@@ -276,7 +344,7 @@ def test_the_server_refuses_what_is_out_of_turn() -> None:
         tell("p9", Step.ACCEPT, Accept("x"))
     with pytest.raises(ProtocolError, match="is asking and expects no submit message from p0"):
         tell("p0", Step.SUBMIT, Piece(0, 1, b""))
-    digest = prediction.terms(ROWS)
+    digest = proposal.plan
     for name in ("p0", "p1"):
         tell(name, Step.ACCEPT, Accept(digest))
     with pytest.raises(ProtocolError, match="has heard accept from p1 already"):
@@ -284,24 +352,33 @@ def test_the_server_refuses_what_is_out_of_turn() -> None:
     assert {e.step for e in tell("p2", Step.ACCEPT, Accept(digest))} == {Step.GO}
     with pytest.raises(ProtocolError, match="another prediction from p0"):
         tell("p0", Step.SUBMIT, Piece(0, 1, b""), "00")
-    with pytest.raises(ProtocolError, match="the part of p1 already, or expects none"):
+    with pytest.raises(ProtocolError, match="the submission of p1 already, or expects none"):
         tell("p1", Step.SUBMIT, Piece(0, 1, b""), digest)
-    with pytest.raises(ProtocolError, match="the end of round submit from the receiver, got p0's"):
+    with pytest.raises(ProtocolError, match="party p0 must hand in a submission, and says that it is done"):
         tell("p0", Step.DONE, Done(SUBMIT), digest)
+    with pytest.raises(ProtocolError, match="a session for scores has no parcel for the server"):
+        tell("p0", Step.PARCEL, ParcelBody(SUBMIT, b"x"), digest)
     with pytest.raises(MessageError, match="must have 400 words"):
         tell("p0", Step.SUBMIT, Piece(0, 1, b"short"), digest)
-    other = ScoringServer(prediction, Randomness(b"other"))
+
+
+def test_the_server_refuses_other_columns_and_sessions_on_the_way_in() -> None:
+    wire = scored(parts_of(3), drop=lambda e: e.step is Step.JOIN)
+    wire.run()
+    server, first = wire.server, wire.sent(Step.JOIN)[0]
+    join = body_of(first, Join)
     with pytest.raises(ProtocolError, match="p0 declares other columns than the model has"):
-        list(other.receive(Envelope(other.identity, "", "p0", "", Step.JOIN, encode_body(Join({}, ROWS, bytes(32))))))
+        list(server.receive(altered(first, body=encode_body(Join({}, ROWS, join.mask_key)))))
     with pytest.raises(ProtocolError, match="another session"):
-        list(other.receive(Envelope(server.identity, "", "p0", "", Step.JOIN, b"")))
+        list(server.receive(altered(first, session=bytes(32))))
 
 
 def test_another_digest_ends_it() -> None:
-    server, _, _ = started()
-    accept = Envelope(server.identity, "", "p0", "", Step.ACCEPT, encode_body(Accept("00")))
-    assert {e.step for e in server.receive(accept)} == {Step.ABORT}
-    assert server.code is Code.PLAN and server.culprit == "p0"
+    wire, _ = started()
+    accept = Envelope(wire.server.identity, "", "p0", "", Step.ACCEPT, encode_body(Accept("00")))
+    assert {e.step for e in wire.server.receive(accept)} == {Step.END}
+    assert wire.server.state is ServerState.FAILED
+    assert wire.server.end == End(Code.PLAN, "p0", "plan", False)
 
 
 def test_a_prediction_needs_a_receiver_and_another_party() -> None:

@@ -14,14 +14,13 @@ from audit.survey import grids
 from colonnade.audit.bounds import limits, lower_bound
 from colonnade.audit.likelihood import Ratio, bare_noise
 from colonnade.audit.pairs import exact_vector
-from colonnade.audit.transcript import collect, one_plan
+from colonnade.audit.transcript import OnePlan, collect
 from colonnade.audit.views import Finding, Stage, attacks, scopes_of
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.noise import discrete_laplace
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import View
-from colonnade.protocol import party as party_module
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import plan_session
 
@@ -90,12 +89,12 @@ def test_hard_pairs_nearly_spend_what_is_claimed(changes: dict[str, Any]) -> Non
 
 def test_a_remembered_plan_is_the_plan() -> None:
     agreement = lean(3, 1)
-    with one_plan():
-        first = [party_module.plan_session(agreement, 20, bytes([i]) * 32) for i in range(3)]
+    planner = OnePlan()
+    first = [planner(agreement, 20, bytes([i]) * 32) for i in range(3)]
     again = [plan_session(agreement, 20, bytes([i]) * 32) for i in range(3)]
     assert [s.digest for s in first] == [s.digest for s in again]
     assert [s.spec for s in first] == [s.spec for s in again]
-    assert party_module.plan_session is plan_session
+    assert planner(agreement, 20, bytes([2]) * 32) is first[2] and planner(agreement, 21, bytes(32)).rows == 21
 
 
 @pytest.mark.parametrize("parties", [2, 3])

@@ -169,6 +169,7 @@ def lint_with(tmp_path: Path, planted: dict[str, str]) -> subprocess.CompletedPr
         ({"crypto/alignment/server.py": "from colonnade.crypto.alignment import party"}, "Inside crypto.alignment"),
         ({"data/storage.py": "from colonnade.data import reading"}, "Inside data"),
         ({"analysis/solve.py": "from colonnade.mechanism import blocks"}, "Making models is post-processing"),
+        ({"flare/party_job.py": "from colonnade.flare import server_job"}, "Inside flare"),
         ({"protocol/party.py": "import sqlite3"}, "No input, output, clock"),
         ({"data/table.py": "import secrets"}, "One door to randomness"),
     ],

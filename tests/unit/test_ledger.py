@@ -20,9 +20,10 @@ import polars as pl
 import pytest
 
 from colonnade.consent import ledger as module
-from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind
+from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind, content_of
 from colonnade.consent.ledger import GENESIS, Ledger
 from colonnade.data.table import read_table, table_from
+from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import DataError, LedgerError, PolicyError
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.composition import (
@@ -37,8 +38,11 @@ from colonnade.mechanism.composition import (
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.guard import Unguarded
+from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.session_plan import SessionPlan
-from colonnade.runs import Outcome, run_unguarded
+from colonnade.transport.in_process import Wire, pass_on
+from tests.helpers.sessions import TappedSession, tapped_session
 
 FORK = multiprocessing.get_context("fork")
 DATA = DataSet("bank.csv", "d" * 64)
@@ -341,8 +345,8 @@ def test_tampering_is_found_and_named(book: Ledger, statement: str, message: str
 def test_a_chain_that_is_hashed_anew_must_still_make_sense(book: Ledger) -> None:
     book.book(booking("s1"), CAP)
     entry = book.entries()[0]
-    content = module._content(EntryKind.RELEASED, entry.time, booking("s2"), CAP, "")
-    text = module._canonical(content)
+    content = content_of(EntryKind.RELEASED, entry.time, booking("s2"), CAP, "")
+    text = canonical_json(content)
     link = module._link(entry.hash, 2, text)
     connection = sqlite3.connect(book.path)
     connection.execute("INSERT INTO entries VALUES (2, ?, ?)", (text, link))
@@ -517,50 +521,57 @@ AGREEMENT = Agreement(
 )
 
 
-def _study(folder: Path, caps: dict[str, Cap], watch: Callable[[str, float], None] | None = None) -> Outcome:
-    """An embedded run in which each party books in its own ledger, and settles by how the run ended."""
-    tables, books = {}, {}
-    sessions: dict[str, str] = {}
-    for party, columns in AGREEMENT.schema.parties.items():
-        frame = pl.DataFrame({name: [0.5, 1.0, 2.0, 4.0] for name in columns})
-        tables[party] = table_from(party, frame, columns)
+class BookingOnly(Unguarded):
+    """Books in a party's ledger and settles by how the session ended; no policy asks beforehand."""
 
-        def book(session: SessionPlan, party: str = party) -> None:
-            spend = charge_of(session.plan, party)
-            data = DataSet(f"{party}.csv", party)
-            name = session.identity.hex()
-            entry = Booking(
-                name, party, session.agreement.name, session.digest, data, spend, record_epsilon(session.plan)
-            )
-            Ledger(folder / party).book(entry, caps[party])
-            sessions[party] = name
+    def __init__(self, folder: Path, party: str, cap: Cap) -> None:
+        self._ledger, self._party, self._cap, self._session = Ledger(folder / party), party, cap, ""
 
-        books[party] = book
-    kind = EntryKind.VOID
-    try:
-        outcome = run_unguarded(AGREEMENT, tables, "none", watch=watch, book=books)
-        kind = EntryKind.RELEASED
-    finally:
-        for party, name in sessions.items():
-            Ledger(folder / party).settle(name, party, kind)
-    return outcome
+    def book(self, session: SessionPlan) -> None:
+        spend, data = charge_of(session.plan, self._party), DataSet(f"{self._party}.csv", self._party)
+        name, study = session.identity.hex(), session.agreement.name
+        entry = Booking(name, self._party, study, session.digest, data, spend, record_epsilon(session.plan))
+        self._ledger.book(entry, self._cap)
+        self._session = name
+
+    def release(self) -> None:
+        self._ledger.settle(self._session, self._party, EntryKind.RELEASED)
+
+    def void(self, reason: str) -> None:
+        if self._session:
+            self._ledger.settle(self._session, self._party, EntryKind.VOID)
+
+
+def _study(folder: Path, caps: dict[str, Cap], meddle: Wire = pass_on) -> TappedSession:
+    """A run in which each party books in its own ledger."""
+    tables = {
+        party: table_from(party, pl.DataFrame({name: [0.5, 1.0, 2.0, 4.0] for name in columns}), columns)
+        for party, columns in AGREEMENT.schema.parties.items()
+    }
+    guards = {party: BookingOnly(folder, party, cap) for party, cap in caps.items()}
+    wire = tapped_session(AGREEMENT, None, tables=tables, guards=guards, meddle=meddle)
+    wire.run()
+    return wire
 
 
 def test_a_session_is_booked_by_every_party_before_its_submission_leaves(tmp_path: Path) -> None:
-    seen: list[list[int]] = []
+    seen: dict[str, list[EntryKind]] = {}
 
-    def watch(step: str, _: float) -> None:
-        if step == "submit":
-            seen.append([len(Ledger(tmp_path / party).entries()) for party in ("bank", "shop")])
+    def listen(envelope: Envelope, up: bool) -> tuple[Envelope, ...]:
+        if envelope.step is Step.SUBMIT:
+            seen[envelope.sender] = [e.kind for e in Ledger(tmp_path / envelope.sender).entries()]
+        elif envelope.step is not Step.OPENED and envelope.sender not in ("", *seen):
+            assert Ledger(tmp_path / envelope.sender).entries() == []
+        return (envelope,)
 
-    outcome = _study(tmp_path, {"bank": CAP, "shop": CAP}, watch)
-    # A party's own booking is there when its message arrives; which party comes first does not matter.
-    assert seen and all(max(counts) >= 1 for counts in seen) and seen[-1] == [1, 1]
+    session = _study(tmp_path, {"bank": CAP, "shop": CAP}, listen).session
+    # A party's own booking is there when its message is on the wire; which party comes first does not matter.
+    assert seen == {"bank": [EntryKind.BOOKED], "shop": [EntryKind.BOOKED]}
     for party in ("bank", "shop"):
         entries = Ledger(tmp_path / party).entries()
         assert [e.kind for e in entries] == [EntryKind.BOOKED, EntryKind.RELEASED]
-        assert entries[0].booking.plan == outcome.session.digest
-        assert entries[0].booking.charge.epsilon == outcome.session.plan.parties[party][View.OUTSIDER]
+        assert entries[0].booking.plan == session.digest
+        assert entries[0].booking.charge.epsilon == session.plan.parties[party][View.OUTSIDER]
 
 
 def test_a_second_session_beyond_the_budget_is_refused_and_nobody_spends(tmp_path: Path) -> None:

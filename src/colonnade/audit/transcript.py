@@ -145,10 +145,14 @@ def listen(
     randomness: Randomness,
     asks: int = 1,
     planner: Planner = plan_session,
+    identity: bytes | None = None,
 ) -> Transcript:
-    """Run one session and hand back what was seen of it."""
+    """Run one session and hand back what was seen of it; a curious server may choose the session's `identity`."""
     shares, wire = _Shares(), Listening(asks)
     middle = FitServer(agreement, NONE, planner)
+    server = ServerRole(middle, randomness)
+    if identity is not None:
+        server.identity = identity
     parties = {
         name: PartyRole(
             FitParty(
@@ -164,7 +168,7 @@ def listen(
         )
         for name in agreement.schema.names
     }
-    InProcess(ServerRole(middle, randomness), parties, wire).carry()
+    InProcess(server, parties, wire).carry()
     session, release = middle.session, middle.release
     assert session is not None and release is not None
     released = np.zeros(session.length, dtype=np.int64)

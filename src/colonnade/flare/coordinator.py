@@ -19,7 +19,7 @@ from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from colonnade.flare.certificates import check_certificate, probe, server_address
 from colonnade.flare.provision import COORDINATOR, PARTY_CLASS, SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, SERVER_CLASS
-from colonnade.flare.server_job import COMMAND
+from colonnade.flare.topics import COMMAND
 from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
 from colonnade.sites.prediction_request import PredictionRequest
 from colonnade.sites.recipes import RELEASE

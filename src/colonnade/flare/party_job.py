@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.flare.process import ParentWatch
-from colonnade.flare.server_job import FRAME, TOPIC
 from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.status import StatusFile
+from colonnade.flare.topics import FRAME, TOPIC
 from colonnade.flare.watched_guard import watched
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.protocol.party import PartyRole, refusal
@@ -69,20 +70,26 @@ class PartyJob(Executor):  # type: ignore[misc]
         closing = f"; {self.recipe.kind.unspent}"
         client: Client | None = None
         try:
-            try:
-                site = read_site(folder, PARTY)
-                recipe = self.recipe(site, status.note_session)
-                own, randomness = site.guard()
-                guard = watched(recipe.prepare(own), parent, status)
-                signer = CertificateSigner(folder, site.party)
-            except Exception as error:
-                send_refusal(call, refusal(name, error))
-                raise
-            status.seeded = randomness.seeded
-            if randomness.seeded:
-                log.warning(NOT_PRIVATE)
-            with site.open_workers() as workers:
-                role = PartyRole(recipe.party_task(guard, workers), randomness, signer, status)
+            with ExitStack() as opened:
+                try:
+                    site = read_site(folder, PARTY)
+                    recipe = self.recipe(site)
+                    own, randomness = site.guard()
+                    guard = watched(recipe.prepare(own), parent, status)
+                    signer = CertificateSigner(folder, site.party)
+                    workers = opened.enter_context(site.open_workers())
+                except Exception as error:
+                    send_refusal(call, refusal(name, error))
+                    raise
+                status.seeded = randomness.seeded
+                if randomness.seeded:
+                    log.warning(NOT_PRIVATE)
+
+                def watch(phase: str, share: float) -> None:
+                    status.session = role.identity.hex()
+                    status(phase, share)
+
+                role = PartyRole(recipe.party_task(guard, workers), randomness, signer, watch)
                 client = Client(role, call, site.patience)
                 client.run()
         except Exception as error:

@@ -33,6 +33,8 @@ SCORE_SERVER_CLASS = "colonnade.flare.job_classes.PredictServerJob"
 SCORE_PARTY_CLASS = "colonnade.flare.job_classes.PredictPartyJob"
 SERVER_LAUNCHER = "colonnade.flare.launcher.ServerLauncher"
 PARTY_LAUNCHER = "colonnade.flare.launcher.PartyLauncher"
+CLASSES = {SERVER_CLASS, PARTY_CLASS, SCORE_SERVER_CLASS, SCORE_PARTY_CLASS, SERVER_LAUNCHER, PARTY_LAUNCHER}
+"""All of ours that a folder names; those of earlier versions are gone."""
 KEPT = {"client.crt", "client.key", "server.crt", "server.key", "rootCA.pem"}
 CONFIGS = {"fed_client.json", "fed_server.json", "fed_admin.json"}
 AUTHORIZATION = {

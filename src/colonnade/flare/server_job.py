@@ -18,6 +18,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from colonnade.flare.flare_log import doubled, failed_party, sentence
 from colonnade.flare.process import stands
 from colonnade.flare.status import StatusFile, look
+from colonnade.flare.topics import COMMAND, FRAME, TOPIC
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.protocol.server import ServerRole
 from colonnade.sites.recipes import JobAccount, Recipe
@@ -25,7 +26,6 @@ from colonnade.sites.site import OUTCOME, SERVER, STATUS, read_site, server_rand
 from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
 
-TOPIC, FRAME, COMMAND = "colonnade", "frame", "colonnade"
 RETURN_SECONDS = 10.0
 TOLD = ("job", "session", "step", "share", "done")
 """What the coordinator is shown of a session under way."""
@@ -54,7 +54,7 @@ class ServerJob(Controller):  # type: ignore[misc]
         try:
             self._site = read_site(folder, SERVER)
             self._journal = FileJournal(self._site.journal)
-            self._recipe = self.recipe(self._site, self._status.note_session)
+            self._recipe = self.recipe(self._site)
             role = ServerRole(self._recipe.server_task(name, run), randomness, self._journal)
             self._relay = Relay(role, self._site.patience, self._status)
             self._status.session = role.identity.hex()

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from cryptography.x509.oid import NameOID
 
 from colonnade.flare.certificates import check_certificate
-from colonnade.foundation.errors import PolicyError, VouchError
+from colonnade.foundation.errors import PolicyError, SignatureError
 from colonnade.sites.site import STARTUP
 
 LARGEST_PROOF = 1 << 13
@@ -37,11 +37,11 @@ _decoder = msgspec.msgpack.Decoder(Proof)
 def read_proof(peer: str, data: bytes) -> Proof:
     """A proof's two parts; nothing is believed yet."""
     if len(data) > LARGEST_PROOF:
-        raise VouchError(f"a proof of {peer} must have at most {LARGEST_PROOF} bytes, got {len(data)}")
+        raise SignatureError(f"a proof of {peer} must have at most {LARGEST_PROOF} bytes, got {len(data)}")
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError, ValueError, RecursionError):
-        raise VouchError(f"a proof of {peer} with {len(data)} bytes cannot be decoded") from None
+        raise SignatureError(f"a proof of {peer} with {len(data)} bytes cannot be decoded") from None
 
 
 class CertificateSigner:
@@ -75,7 +75,7 @@ class CertificateSigner:
         return msgspec.msgpack.encode(Proof(self._own, signature))
 
     def check(self, peer: str, statement: bytes, proof: bytes) -> None:
-        """Raise VouchError unless the peer's own certificate, by this study's authority, signed the statement."""
+        """Raise SignatureError unless the peer's own certificate, by this study's authority, signed the statement."""
         shown = read_proof(peer, proof)
         try:
             certificate = x509.load_der_x509_certificate(shown.certificate)
@@ -84,13 +84,17 @@ class CertificateSigner:
             first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
             key = certificate.public_key()
         except (InvalidSignature, x509.InvalidVersion, UnsupportedAlgorithm, ValueError, TypeError):
-            raise VouchError(f"the certificate that {peer} signs by is not from the authority of this study") from None
+            raise SignatureError(
+                f"the certificate that {peer} signs by is not from the authority of this study"
+            ) from None
         if names != [peer]:
             # The authority gave these names, so that they may be told.
             told = ", ".join(map(str, names)) or "nobody"
-            raise VouchError(f"what came in the name of {peer} is signed by {told}")
+            raise SignatureError(f"what came in the name of {peer} is signed by {told}")
         if not first <= datetime.now(UTC) <= last:
-            raise VouchError(f"the certificate that {peer} signs by is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}")
+            raise SignatureError(
+                f"the certificate that {peer} signs by is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+            )
         try:
             if isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
                 key.verify(shown.signature, statement, _PSS, SHA256())
@@ -99,9 +103,9 @@ class CertificateSigner:
             elif isinstance(key, ed25519.Ed25519PublicKey):
                 key.verify(shown.signature, statement)
             else:
-                raise VouchError(f"the certificate of {peer} has a key of a kind that nobody signs by")
+                raise SignatureError(f"the certificate of {peer} has a key of a kind that nobody signs by")
         except (InvalidSignature, UnsupportedAlgorithm):
-            raise VouchError(f"the signature of {peer} does not fit what came in its name") from None
+            raise SignatureError(f"the signature of {peer} does not fit what came in its name") from None
 
     def __repr__(self) -> str:
         return f"CertificateSigner({self._name!r})"

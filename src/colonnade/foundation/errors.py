@@ -10,7 +10,7 @@ ColonnadeError
 ├ PrivacyError      a promise cannot be made as asked
 ├ PolicyError       a party does not agree
 │ ├ ConsentError    no person approved
-│ └ VouchError      what came in a party's name does not bear its signature
+│ └ SignatureError  what came in a party's name does not bear its signature
 ├ LedgerError       a budget is spent, or its book is damaged
 ├ ProtocolError     a message came at the wrong time or from the wrong session
 │ └ MessageError    a message is malformed
@@ -72,7 +72,7 @@ class ConsentError(PolicyError):
     """A plan that a person must approve was approved by nobody."""
 
 
-class VouchError(PolicyError):
+class SignatureError(PolicyError):
     """What came in a party's name does not bear that party's signature."""
 
 

@@ -15,10 +15,10 @@ from colonnade.foundation.errors import (
     PolicyError,
     PrivacyError,
     SchemaError,
+    SignatureError,
     SiteError,
     StoppedError,
     StudyError,
-    VouchError,
 )
 
 
@@ -66,7 +66,7 @@ MEANING: Mapping[Code, str] = {
 # The first kind that fits; whatever is no error of this package says nothing of itself.
 _KINDS: tuple[tuple[type[BaseException], Code], ...] = (
     (ConsentError, Code.CONSENT),
-    (VouchError, Code.SIGNATURE),
+    (SignatureError, Code.SIGNATURE),
     (PolicyError, Code.POLICY),
     (LedgerError, Code.BUDGET),
     (SiteError, Code.SITE),

@@ -146,6 +146,8 @@ SERVER_ROWS: tuple[Transition[ServerState], ...] = (
     Transition(V.OPENED, E.LAST_CONFIRM, V.CLOSED, "END to all"),
     *_rows((V.OPENED,), (E.STOP,), V.CLOSED, "END to all"),
     *_rows(_OPEN, (E.REFUSE, E.ERROR, E.LOST, E.STOP), V.FAILED, "END to all"),
+    # The server itself cannot go on.
+    Transition(V.OPENED, E.ERROR, V.FAILED, "END to all"),
     *_rows((V.CLOSED, V.FAILED), (E.LOST, E.STOP), None),
 )
 

@@ -15,7 +15,6 @@ from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column
-from colonnade.protocol.codes import Code
 from colonnade.protocol.messages import SMALL, End, Proposal
 
 Rows = NDArray[np.int64]
@@ -202,7 +201,7 @@ class PartyTask(ABC):
 
     @property
     def largest_opened(self) -> int:
-        """No more bytes than these may be opened."""
+        """No more bytes than these may be opened, once all is agreed."""
         return 1 << 32
 
 
@@ -273,9 +272,9 @@ class ServerTask(ABC):
     def bodies(self, party: str) -> list[bytes]:
         """What a party is sent of it."""
 
-    def verdict(self, unconfirmed: Mapping[str, Code]) -> tuple[Code | None, str]:
-        """How a session ended that was opened, by those who did not confirm that they have it."""
-        return None, ""
+    def hinges_on(self, party: str) -> bool:
+        """Whether the session went well only if this party says that it has what was opened."""
+        return False
 
     @abstractmethod
     def ending(self, end: End) -> str:

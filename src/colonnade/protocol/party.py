@@ -58,6 +58,7 @@ EVENTS = {
     Step.PROPOSAL: Event.PROPOSAL,
     Step.END: Event.END,
 }
+MASK_BITS = 64
 ENTRY = (Code.VERSION, Code.TERMS, Code.SEED)
 """Why a party is not let in."""
 
@@ -94,7 +95,7 @@ class PartyRole:
         self._peers: list[bytes] = []
         self._rows, self._moved, self._expected = 0, 0.0, 0.0
         self._submission: list[bytes] = []
-        self._opened = Assembly(task.largest_opened)
+        self._opened = Assembly(0)
 
     @property
     def over(self) -> bool:
@@ -250,6 +251,8 @@ class PartyRole:
     # The session proper.
 
     def _join(self) -> Iterator[Envelope]:
+        if self._aligns and self._aligner is None:
+            raise ProtocolError(f"party {self.name} has not matched its ids, and the server asks it to join")
         self._show("plan", 0.0)
         self._rows = self.task.take(None if self._aligner is None else self._aligner.rows())
         self._records = self._aligner = None
@@ -277,12 +280,14 @@ class PartyRole:
                 raise PolicyError(
                     f"the {agreed} must list one mask key for each party, and the one that this party sent"
                 )
+            # A key that would hide nothing is refused now, and not when a submission is due.
+            self._keys.mask(self._identity, context.index, keys, 0, MASK_BITS)
             digest = self.task.agree(proposal, context)
         with self._refusing_all():
             self.task.consent()
         self._digest, self._peers = digest, list(proposal.mask_keys)
-        self.task.prepare(context)
         self._opened = Assembly(self.task.largest_opened)
+        self.task.prepare(context)
         self._moved, self._expected = 0.0, self.task.expected_bytes
         return self._to_server(Step.ACCEPT, Accept(digest))
 
@@ -293,9 +298,11 @@ class PartyRole:
         if not self.handed_in:
             self._submission = self.task.submit(self._mask)
             self.handed_in = True
-        for body in self._submission:
+        # The release may come, and all be forgotten, before the last piece has left the wire.
+        bodies = self._submission
+        for body in bodies:
             yield self._make(SERVER, Step.SUBMIT, body)
-        if not self._submission:
+        if not bodies:
             yield self._to_server(Step.DONE, Done(SUBMIT))
 
     def _mask(self, length: int, modulus_bits: int) -> Words:

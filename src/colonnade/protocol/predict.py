@@ -87,6 +87,11 @@ def prediction_digest(prediction: Prediction, alignment: str) -> str:
     return canonical_digest({"prediction": terms, "alignment": alignment})
 
 
+def largest_parts(rows: int) -> int:
+    """No more bytes than these hold a word for each record."""
+    return 16 * rows + 64
+
+
 @dataclass
 class PredictParty(PartyTask):
     """One organisation's records and consent in one prediction, by its own copy of the model."""
@@ -140,7 +145,7 @@ class PredictParty(PartyTask):
 
     @property
     def largest_opened(self) -> int:
-        return 1 << 36
+        return largest_parts(self.scored)
 
     def require_private(self) -> None:
         """Parts are always masked."""
@@ -266,7 +271,7 @@ class PredictServer(ServerTask):
 
     @property
     def largest_submission(self) -> int:
-        return 16 * self.rows + 64
+        return largest_parts(self.rows)
 
     def collect(self, party: str, whole: bytes) -> None:
         part = masked_from(whole, self.rows)
@@ -279,10 +284,9 @@ class PredictServer(ServerTask):
     def bodies(self, party: str) -> list[bytes]:
         return self._bodies if party == self.prediction.receiver else [encode_body(Piece(0, 1, b""))]
 
-    def verdict(self, unconfirmed: Mapping[str, Code]) -> tuple[Code | None, str]:
+    def hinges_on(self, party: str) -> bool:
         """Nobody but the receiver can say whether there are scores."""
-        receiver = self.prediction.receiver
-        return (unconfirmed[receiver], receiver) if receiver in unconfirmed else (None, "")
+        return party == self.prediction.receiver
 
     def ending(self, end: End) -> str:
         if end.code is None:

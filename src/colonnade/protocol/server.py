@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -186,7 +187,7 @@ class ServerRole:
         if isinstance(error, ColonnadeError):
             self.error = error
         code = Code.PROTOCOL if isinstance(error, ColonnadeError) else Code.INTERNAL
-        if self.state is ServerState.OPENED:
+        if self.state is ServerState.OPENED and sender in self._peers:
             yield from self._leave(sender, Event.REFUSE, code)
         elif not self.over:
             yield from self._fail(Event.ERROR, code, sender if isinstance(error, ColonnadeError) else "")
@@ -201,7 +202,8 @@ class ServerRole:
             self._advance(Event.STOP)
         elif self.state is ServerState.OPENED:
             self._advance(Event.STOP)
-            yield from self._say_end(*self.task.verdict({**dict.fromkeys(self._waiting, code), **self._unconfirmed}))
+            self._unconfirmed = {**dict.fromkeys(self._waiting, code), **self._unconfirmed}
+            yield from self._say_end(*self._verdict())
         else:
             yield from self._fail(Event.STOP, code)
 
@@ -357,8 +359,8 @@ class ServerRole:
         spends = self.task.kind.spends
         if spends and self._waiting == {party}:
             # On disk before the last submission is looked at: from here on the session counts.
-            self.counts = True
             self._journal.note(self.identity.hex(), JournalEvent.SUBMITTED)
+            self.counts = True
         if whole is not None:
             self.task.collect(party, whole)
         if not self._arrived(party, "the submission"):
@@ -369,7 +371,9 @@ class ServerRole:
         self.counts = True
         self._show()
         if spends:
-            self._journal.note(self.identity.hex(), JournalEvent.OPENED)
+            # For people who read it: what parties are told was decided above, and is paid for.
+            with suppress(OSError):
+                self._journal.note(self.identity.hex(), JournalEvent.OPENED)
         for name in self.parties:
             for body in self.task.bodies(name):
                 if not self.over:
@@ -392,7 +396,12 @@ class ServerRole:
 
     def _close(self) -> Iterator[Envelope]:
         self._advance(Event.LAST_CONFIRM)
-        yield from self._say_end(*self.task.verdict(self._unconfirmed))
+        yield from self._say_end(*self._verdict())
+
+    def _verdict(self) -> tuple[Code | None, str]:
+        """How a session ended that was opened: well, unless somebody on whom it hinges did not confirm."""
+        lacking = [(code, name) for name, code in self._unconfirmed.items() if self.task.hinges_on(name)]
+        return lacking[0] if lacking else (None, "")
 
     def _fail(self, event: Event, code: Code, party: str = "", phase: str = "") -> Iterator[Envelope]:
         """Nothing was opened, or nothing will be handed out: it ends for everybody. The code is sent, no sentence."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from colonnade.crypto.product import SERVER
-from colonnade.foundation.errors import VouchError
+from colonnade.foundation.errors import SignatureError
 from colonnade.protocol.messages import Signature
 
 LABEL = b"colonnade/1 vouch"
@@ -104,14 +104,14 @@ class SignedTraffic:
             return
         passed = self._known(peer)
         if signature.about not in (MASK_KEY, PASSED):
-            raise VouchError(f"a party signs for a mask key or for what it sent, {peer} did for something else")
+            raise SignatureError(f"a party signs for a mask key or for what it sent, {peer} did for something else")
         about = self._statement(peer, self._name, signature.about, signature.value)
         self._signer.check(peer, about, signature.proof)
         if signature.about == MASK_KEY:
             if self._keys.setdefault(peer, signature.value) != signature.value:
-                raise VouchError(f"party {peer} has signed two mask keys for one session")
+                raise SignatureError(f"party {peer} has signed two mask keys for one session")
         elif signature.value != passed.value():
-            raise VouchError(f"what came in the name of {peer} is not what {peer} signed")
+            raise SignatureError(f"what came in the name of {peer} is not what {peer} signed")
         else:
             passed.open = False
 
@@ -119,25 +119,25 @@ class SignedTraffic:
         """Raise unless all that has come in the name of peers was signed."""
         for peer, passed in self._came.items():
             if passed.open:
-                raise VouchError(f"what came in the name of {peer} bears no signature of {peer}")
+                raise SignatureError(f"what came in the name of {peer} bears no signature of {peer}")
 
     def require_keys(self, names: Sequence[str], keys: Sequence[bytes]) -> None:
         """The plan's mask keys must be those that each party signed; from here on these keys name the session."""
         if self._signer is None:
             return
         if len(keys) != len(names) or set(names) != {self._name, *self._peers}:
-            raise VouchError(f"the plan must list the mask keys of {len(names)} parties, got {len(keys)}")
+            raise SignatureError(f"the plan must list the mask keys of {len(names)} parties, got {len(keys)}")
         for name, key in zip(names, keys, strict=True):
             if name not in self._keys:
-                raise VouchError(f"the mask key of {name} in the plan bears no signature of {name}")
+                raise SignatureError(f"the mask key of {name} in the plan bears no signature of {name}")
             if self._keys[name] != key:
-                raise VouchError(f"the mask key of {name} in the plan is not the one that {name} signed")
+                raise SignatureError(f"the mask key of {name} in the plan is not the one that {name} signed")
         # A server may choose a session's id twice, and no party's key: what is signed now fits no other session.
         self._context = hashlib.sha256(packed(self._context, *(self._keys[name] for name in sorted(names)))).digest()
 
     def _known(self, peer: str) -> _Passed:
         if peer not in self._came:
-            raise VouchError(f"nobody but {', '.join(self._peers)} is a peer here, and something came of another")
+            raise SignatureError(f"nobody but {', '.join(self._peers)} is a peer here, and something came of another")
         return self._came[peer]
 
     def _signed(self, peer: str, about: str, value: bytes) -> Signature:

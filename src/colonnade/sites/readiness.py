@@ -32,7 +32,8 @@ def get_ready(site: Site, approved: list[str]) -> list[str]:
     check_approvals(approved)
     guard, _ = site.guard()
     try_releases(site)
-    table = site.table()
+    with site.open_workers():
+        table = site.table()
     notes = [told] if (told := clipping(table)) else []
     agreement, aligned = site.study.agreement, site.aligned
     try:

@@ -50,8 +50,8 @@ class Recipe(ABC):
     task: ClassVar[str]
     """What the engine calls it."""
 
-    def __init__(self, site: Site, note_session: Callable[[str], None]) -> None:
-        self.site, self._note_session = site, note_session
+    def __init__(self, site: Site) -> None:
+        self.site = site
         self.file: Path | None = None
         """What the session left here."""
 
@@ -81,8 +81,8 @@ class FitRecipe(Recipe):
 
     kind, task = FIT, "session"
 
-    def __init__(self, site: Site, note_session: Callable[[str], None]) -> None:
-        super().__init__(site, note_session)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
         self._clipped = self._flaw = ""
         self._fetched = True
 
@@ -134,7 +134,6 @@ class FitRecipe(Recipe):
 
     def _keep(self, release: Release, session: SessionPlan | None) -> None:
         assert session is not None
-        self._note_session(session.identity.hex())
         try:
             self.file = keep_release(self._place(session), write_release(release))
         except StudyError as error:
@@ -152,8 +151,8 @@ class PredictRecipe(Recipe):
 
     kind, task = PREDICT, "prediction"
 
-    def __init__(self, site: Site, note_session: Callable[[str], None]) -> None:
-        super().__init__(site, note_session)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
         self.asked: PredictionRequest = read_prediction_request(site)
         self._task: PredictParty | None = None
         self._table: Table | None = None
@@ -202,7 +201,6 @@ class PredictRecipe(Recipe):
 
     def _keep(self, session: str, opened: OpenedScores) -> None:
         assert self._table is not None
-        self._note_session(session)
         place = self.site.folder / file_of(session)
         try:
             with places(place) as (file,):

@@ -63,13 +63,17 @@ class InProcess:
         for envelope in envelopes:
             for passed in self._wire(envelope, True):
                 data = passed.encode()
-                self.traffic.sent[passed.sender] += len(data)
+                # The server knows best what to say of a stranger.
+                if passed.sender in self._parties:
+                    self.traffic.sent[passed.sender] += len(data)
                 self._to_server(Envelope.decode(data))
 
     def _down(self, envelopes: Iterable[Envelope]) -> None:
         for envelope in envelopes:
             for passed in self._wire(envelope, False):
                 data = passed.encode()
+                if passed.recipient not in self._parties:
+                    raise ProtocolError(f"a message is for {passed.recipient!r}, whom nobody knows")
                 self.traffic.received[passed.recipient] += len(data)
                 self._to_party(Envelope.decode(data))
 

@@ -197,10 +197,10 @@ class Relay:
         role, patience = self.role, self._patience
         while self._faults:
             self._post(role.fault(*self._faults.popleft()))
-        # What was opened is waited for only as long as somebody is plainly there to take it.
-        silence = min(patience.silence, max(5.0, 4 * patience.beat)) if role.opened else patience.silence
-        for name, link in list(self._links.items()):
-            if now - link.heard > silence:
+        for name, link in self._heard():
+            # What was opened is waited for only as long as somebody is plainly there to take it.
+            quickly = role.opened and not role.task.hinges_on(name)
+            if now - link.heard > (self._quick if quickly else patience.silence):
                 self._post(role.lost(name))
         if role.gathering and role.awaited and now > self._deadline:
             self._post(role.lost(role.awaited[0], Code.TIMEOUT))
@@ -214,13 +214,25 @@ class Relay:
             return
         # The engine knows at once of a dead process, but not to tell us whose: the dead one is heard no more.
         self._stopped = self._stopped or now
-        if now - self._stopped < 3 * self._patience.beat and self._links:
+        links = dict(self._heard())
+        # What was opened is paid for, and handed out before the end.
+        grace = self._patience.farewell if role.opened else 3 * self._patience.beat
+        if now - self._stopped < grace and links:
             return
-        silent = [name for name, link in self._links.items() if link.heard < self._stopped]
+        silent = {name: link.heard for name, link in links.items() if link.heard < self._stopped}
         if silent and not role.opened:
-            self._post(role.lost(min(silent, key=lambda name: self._links[name].heard)))
+            self._post(role.lost(min(silent, key=lambda name: silent[name])))
         else:
             self._post(role.stop())
+
+    def _heard(self) -> list[tuple[str, Link]]:
+        with self._changed:
+            return list(self._links.items())
+
+    @property
+    def _quick(self) -> float:
+        """Who is silent for so long is not waited for, where nothing hinges on it."""
+        return min(max(5.0, 4 * self._patience.beat), self._patience.silence)
 
     def _post(self, envelopes: Iterable[Envelope]) -> None:
         for envelope in envelopes:
@@ -238,7 +250,6 @@ class Relay:
         if not self.role.failed:
             return
         deadline = time.monotonic() + self._patience.farewell
-        quick = min(max(5.0, 4 * self._patience.beat), self._patience.silence)
         with self._changed:
             self._inbox.clear()
             for link in self._links.values():
@@ -246,12 +257,12 @@ class Relay:
             self._changed.notify_all()
             while time.monotonic() < deadline:
                 now = time.monotonic()
-                if all(link.told or now - link.heard > quick for link in self._links.values()):
+                if all(link.told or now - link.heard > self._quick for link in self._links.values()):
                     return
                 self._changed.wait(0.1)
 
     def _show(self) -> None:
         if self._watch is not None:
-            beats = [link.share for link in self._links.values()]
+            beats = [link.share for _, link in self._heard()]
             share = self.role.share if self.role.gathering or self.role.opened or not beats else sum(beats) / len(beats)
             self._watch(self.role.phase, share)

@@ -12,21 +12,19 @@ import typer
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
-from colonnade.flare.score_job import ScoreServerJob
-
 from colonnade.analysis.solve import Model
 from colonnade.cli.deployment import run
+from colonnade.consent.guard import PolicyGuard
 from colonnade.flare.coordinator import Job, write_job
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.provision import SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, Address
 from colonnade.flare.server_job import job_name
-from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import PolicyError, StudyError
-from colonnade.foundation.randomness import Randomness
 from colonnade.model import PublicModel, write_model
 from colonnade.protocol.codes import Code, code_of
 from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
-from colonnade.sites.site import read_site
+from colonnade.sites.recipes import PredictRecipe
+from colonnade.sites.site import SEED, read_site
 from colonnade.study import Study, read_study
 from tests.helpers.wires import PARTIES, write_study
 
@@ -150,23 +148,32 @@ def test_model_that_was_altered_or_is_of_other_columns(sites: Path) -> None:
         read_prediction_request(read_site(sites / "bank"))
 
 
-def test_simulation_has_no_keeper_and_the_same_rules(sites: Path) -> None:
-    asked = ask(sites / "town")
-    with pytest.raises(PolicyError, match="scores_to allows none, the prediction has bank"):
-        asked.consent(None)(asked.prediction, 50)
+def test_simulation_has_no_ledger_and_the_same_rules(sites: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edit(sites / "town", 'ledger = "ledger.sqlite"\n', "")
     rules = sites / "town" / "policy.toml"
+    rules.write_text(rules.read_text().replace("[policy]", "[policy]\nsimulation = true"))
+    monkeypatch.setenv(SEED, "5eed")
+    asked = ask(sites / "town")
+
+    def judge() -> None:
+        guard, _ = read_site(sites / "town").guard()
+        assert isinstance(guard, PolicyGuard)
+        guard.foresee_scores(asked.prediction, True)
+        guard.consent_scores(asked.prediction, 50)
+
+    with pytest.raises(PolicyError, match="scores_to allows none, the prediction has bank"):
+        judge()
     rules.write_text(rules.read_text().replace("scores_to = []", 'scores_to = ["bank"]'))
-    asked.consent(None)(asked.prediction, 50)
+    judge()
 
 
 def test_server_refuses_a_coordinator_that_means_another_prediction(sites: Path, tmp_path: Path) -> None:
-    job = ScoreServerJob()
-    job._board = StatusFile(tmp_path / "status.json", "1")
     server, other = ask(sites / "server"), ask(sites / "coordinator", to="town")
-    assert job._open(server.site, Randomness(), server.job).parties == PARTIES
+    recipe = PredictRecipe(server.site)
+    assert tuple(recipe.server_task(server.job, tmp_path).declared) == PARTIES
     for name in (other.job, server.site.study.agreement.name, ""):
         with pytest.raises(StudyError, match=r"the coordinator's model, receiver of scores, .* is not the server's"):
-            job._open(server.site, Randomness(), name)
+            recipe.server_task(name, tmp_path)
 
 
 def test_scores_have_no_release_file(sites: Path) -> None:

@@ -12,12 +12,19 @@ import pytest
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
-from colonnade.flare.doubles import doubled, watch_server
-from colonnade.flare.failures import PARTY_LOGGER, SERVER_LOGGER, failed_party, watch_failures
-from colonnade.flare.line import LOGGER, watch_line
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.sfm.sfm_endpoint import SfmEndpoint
 
+from colonnade.flare.flare_log import (
+    LINE_LOGGER,
+    PARTY_LOGGER,
+    SERVER_LOGGER,
+    doubled,
+    failed_party,
+    watch_failures,
+    watch_line,
+    watch_server,
+)
 from colonnade.flare.provision import Address
 
 ENDPOINT = "nvflare.fuel.f3.sfm.sfm_endpoint"
@@ -28,7 +35,7 @@ GONE = "Connection [CN%05d Not Connected] is closed PID: 7"
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     """Loggers heard, and afterwards as they were."""
-    loggers = [logging.getLogger(name) for name in (ENDPOINT, LOGGER, PARTY_LOGGER, SERVER_LOGGER)]
+    loggers = [logging.getLogger(name) for name in (ENDPOINT, LINE_LOGGER, PARTY_LOGGER, SERVER_LOGGER)]
     before = [list(logger.handlers) for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.INFO)
@@ -68,7 +75,7 @@ def said() -> list[str]:
 
 
 def test_sessions_come_and_go_without_a_word(said: list[str]) -> None:
-    logger = logging.getLogger(LOGGER)
+    logger = logging.getLogger(LINE_LOGGER)
     logger.info(MADE, 1)
     assert said == ["connected to localhost:5966, waiting"]
     for number in range(100, 120):
@@ -78,7 +85,7 @@ def test_sessions_come_and_go_without_a_word(said: list[str]) -> None:
 
 
 def test_server_that_is_stopped_and_comes_back(said: list[str]) -> None:
-    logger = logging.getLogger(LOGGER)
+    logger = logging.getLogger(LINE_LOGGER)
     for number in (1, 2):
         logger.info(MADE, number)
         logger.info(GONE, number)
@@ -87,7 +94,7 @@ def test_server_that_is_stopped_and_comes_back(said: list[str]) -> None:
 
 
 def test_line_that_flickers_is_told_once_and_without_a_guess(said: list[str]) -> None:
-    logger = logging.getLogger(LOGGER)
+    logger = logging.getLogger(LINE_LOGGER)
     for number in range(12):
         logger.info(MADE, number)
         logger.info(GONE, number)

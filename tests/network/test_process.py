@@ -17,73 +17,83 @@ import pytest
 
 pytest.importorskip("psutil", reason="the extra flare is not installed")
 
-from colonnade.flare.standing import RUNNING, Standing, WatchedGuard, alone, stands, watched, write_starter
-from colonnade.transport.hub import Hub
-
 from colonnade.cli.deployment import _teller
 from colonnade.consent.entries import EntryKind
-from colonnade.consent.guard import ConsentGuard
+from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.flare.launch import follow
+from colonnade.flare.process import RUNNING, ParentWatch, alone, stands, write_starter
 from colonnade.flare.status import Spend, StatusFile, close_status, look
+from colonnade.flare.watched_guard import WatchedGuard, watched
 from colonnade.foundation.errors import PolicyError, StoppedError
 from colonnade.protocol.codes import Code, code_of
+from colonnade.protocol.fit import FIT
 from colonnade.protocol.messages import Envelope, Step
-from colonnade.transport.wire import Hello, Item, Push, Ring, decode_item, decode_request
-from tests.helpers.wires import PARTIES, Run, Wire, guard, run, write_study
+from colonnade.protocol.predict import PREDICT
+from colonnade.transport.relay import Relay
+from tests.helpers.wires import PARTIES, Run, Wire, guard, message_in, run, write_study
 
 
-def stop_at(tmp_path: Path, when: Callable[[Item], bool]) -> tuple[Run, StatusFile, WatchedGuard]:
-    """A session whose bank is stopped once it has pushed such an item."""
+def stop_at(tmp_path: Path, when: Callable[[Envelope], bool]) -> tuple[Run, StatusFile, WatchedGuard]:
+    """A session whose bank is stopped once it has sent such a message."""
     study = write_study(tmp_path)
     write_starter(tmp_path, str(os.getppid()))
-    standing, board = Standing(tmp_path), StatusFile(tmp_path / "status.json", "job")
-    kept: dict[str, ConsentGuard] = {name: guard(tmp_path, name) for name in PARTIES}
-    mine = watched(kept["bank"], standing, board)
-    assert isinstance(mine, WatchedGuard)
-    kept["bank"] = mine
+    status = StatusFile(tmp_path / "status.json", "job", FIT)
+    parents: list[ParentWatch] = []
+    made: list[WatchedGuard] = []
 
-    def wire(hub: Hub) -> Wire:
+    def guards(name: str) -> ConsentGuard | PolicyGuard:
+        if name != "bank":
+            return guard(tmp_path, name)
+        # In the thread of the party's own session.
+        parents.append(ParentWatch(tmp_path))
+        mine = watched(guard(tmp_path, name), parents[0], status)
+        assert isinstance(mine, WatchedGuard)
+        made.append(mine)
+        return mine
+
+    def wire(relay: Relay) -> Wire:
         def carry(name: str, data: bytes) -> bytes:
-            request = decode_request(data)
-            if name == "bank" and isinstance(request, Hello):
-                standing._thread = threading.get_ident()
             if name == "bank":
-                standing.require()
-            answer = hub.handle(name, data)
-            if name == "bank" and isinstance(request, Push) and when(decode_item(request.item)):
+                parents[0].require()
+            answer = relay.handle(name, data)
+            message = message_in(data)
+            if name == "bank" and message is not None and when(message):
                 write_starter(tmp_path, "")
             return answer
 
         return carry
 
-    return run(study, tmp_path, guards=kept, wire=wire), board, mine
+    return run(study, tmp_path, guards=guards, wire=wire), status, made[0]
 
 
-def is_step(step: Step) -> Callable[[Item], bool]:
-    return lambda item: isinstance(item, Envelope) and item.step is step
+def is_step(step: Step, planned: bool = False) -> Callable[[Envelope], bool]:
+    """Of the product's rounds, if `planned`: the alignment's have no plan yet."""
+    return lambda message: message.step is step and bool(message.plan) >= planned
 
 
 @pytest.mark.parametrize(
-    "when", [lambda item: isinstance(item, Ring), is_step(Step.JOIN), is_step(Step.ACCEPT), is_step(Step.DONE)]
+    "when",
+    [is_step(Step.READY), is_step(Step.PARCEL), is_step(Step.JOIN), is_step(Step.ACCEPT), is_step(Step.DONE, True)],
 )
-def test_stopped_before_the_booking_nothing_is_spent(tmp_path: Path, when: Callable[[Item], bool]) -> None:
-    out, board, mine = stop_at(tmp_path, when)
+def test_stopped_before_the_booking_nothing_is_spent(tmp_path: Path, when: Callable[[Envelope], bool]) -> None:
+    out, status, mine = stop_at(tmp_path, when)
     assert not out.releases and isinstance(out.errors["bank"], StoppedError)
     for other in ("works", "town"):
         assert out.sentence(other).startswith("the session ended at bank (stopped)")
         assert "nothing is spent" in out.sentence(other)
     assert not [entry for entry in mine.ledger.entries() if entry.kind is EntryKind.BOOKED]
-    assert board.spend is None and mine.standing.closing("x", board) == "x; nothing is spent"
+    assert status.spend is None
+    assert out.sentence("bank") + out.closings["bank"] == "this party was stopped; nothing is spent"
 
 
 def test_stopped_after_the_booking_it_may_finish(tmp_path: Path) -> None:
-    out, board, mine = stop_at(tmp_path, is_step(Step.SUBMIT))
+    out, status, mine = stop_at(tmp_path, is_step(Step.SUBMIT))
     assert set(out.releases) == set(PARTIES)
     kinds = [entry.kind for entry in mine.ledger.entries()]
     assert kinds[-2:] == [EntryKind.BOOKED, EntryKind.RELEASED]
-    assert board.spend is not None and board.spend.state == "released"
-    assert board.session == out.releases["bank"].provenance["session"]
-    assert board.spend.total == pytest.approx(board.spend.epsilon)
+    assert status.spend is not None and status.spend.state == "released"
+    assert status.session == out.releases["bank"].provenance["session"]
+    assert status.spend.total == pytest.approx(status.spend.epsilon)
 
 
 def test_starter_must_be_the_one_that_serves(tmp_path: Path) -> None:
@@ -105,20 +115,19 @@ def test_second_process_leaves_the_first_ones_number(tmp_path: Path) -> None:
 SITE = """
 import signal, subprocess, sys, threading, time
 from pathlib import Path
-from colonnade.flare import stopping
-from colonnade.flare.status import replace_board
-from colonnade.flare.standing import alone
+from colonnade.flare import process
+from colonnade.flare.status import replace_status
 folder = Path(sys.argv[1])
-stopping.GRACE_SECONDS = 0.3
+process.GRACE_SECONDS = 0.3
 # Tests that run in the background inherit signals that are ignored, and these would stay so.
-for number in stopping.SIGNALS:
+for number in process.SIGNALS:
     signal.signal(number, signal.SIG_DFL)
-with alone(folder):
+with process.alone(folder):
     job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
     if sys.argv[2] == "busy":
-        replace_board(folder / "status.json", {"job": "j", "pid": job.pid, "step": "submit", "what": "a release"})
+        replace_status(folder / "status.json", {"job": "j", "pid": job.pid, "step": "submit", "what": "a release"})
     threading.Thread(target=time.sleep, args=(60,)).start()
-    stopping.Stopping(folder, lambda text: print(text, flush=True)).listen()
+    process.StopSignals(folder, lambda text: print(text, flush=True)).listen()
     print(job.pid, flush=True)
     time.sleep(60)
 """
@@ -173,12 +182,14 @@ def test_dead_job_is_given_a_last_word(tmp_path: Path, role: str, step: str, mea
 
 
 def test_prediction_that_died_is_for_its_receiver_to_tell(tmp_path: Path) -> None:
-    closed = close_status(tmp_path / "status.json", {"what": "scores", "step": "open"}, "party")
+    status = StatusFile(tmp_path / "status.json", "job", kind=PREDICT)
+    status("open", 0.5)
+    closed = close_status(status.path, look(status.path), "party")
     assert closed["sentence"].endswith("the receiver of the scores can say whether it has them")
 
 
 def test_terminal_names_the_session_and_the_spend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    board, tell = StatusFile(tmp_path / "status.json", "0c40d202-3c07"), _teller("bank")
+    board, tell = StatusFile(tmp_path / "status.json", "0c40d202-3c07", FIT), _teller("bank")
     board("align", 0.0)
     tell(look(board.path))
     board.session = "4447d2490ec027b0" * 4

@@ -8,18 +8,17 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from colonnade.transport.score_hub import ScoreHub
-from colonnade.transport.vouching import Voucher
 
 from colonnade.crypto.masks import MaskKeys
 from colonnade.foundation.randomness import Randomness, Stream
 from colonnade.model import partial_scores, prediction_of
 from colonnade.protocol.messages import Envelope, Masked, Piece, Proposal, Step, body_of, encode_body, masked_from
 from colonnade.protocol.prediction import scores_of
+from colonnade.protocol.signatures import Signer
 from colonnade.study import Study
-from colonnade.transport.wire import Item, Push, decode_item, decode_request
+from colonnade.transport.relay import Relay
 from tests.helpers.authority import Authority
-from tests.helpers.wires import PARTIES, Wire, write_study
+from tests.helpers.wires import PARTIES, Wire, deviating, message_in, write_study
 from tests.network.test_predictions import SEED, embedded, model_of, run, same, table_of
 
 
@@ -29,9 +28,9 @@ def study(tmp_path: Path) -> Study:
 
 
 @pytest.fixture
-def vouchers(tmp_path: Path) -> dict[str, Voucher]:
+def signers(tmp_path: Path) -> dict[str, Signer]:
     authority = Authority()
-    return {name: authority.voucher(tmp_path / "sites", name) for name in PARTIES}
+    return {name: authority.signer(tmp_path / "sites", name) for name in PARTIES}
 
 
 class Middleman:
@@ -42,30 +41,26 @@ class Middleman:
         self._public, self._place, self._session = b"", 0, b""
         self.opened: list[Masked] = []
 
-    def wire(self, hub: ScoreHub) -> Wire:
-        post, self._place = hub._post, hub.parties.index("works")
-
-        def post_others(name: str, item: Item) -> None:
-            post(name, self._meddled(item) if name == "works" else item)
+    def wire(self, relay: Relay) -> Wire:
+        self._place = relay.role.parties.index("works")
+        deviates = deviating(self._meddled)(relay)
 
         def carry(name: str, data: bytes) -> bytes:
-            request = decode_request(data)
-            item = decode_item(request.item) if isinstance(request, Push) else None
-            if name == "works" and isinstance(item, Envelope) and item.step is Step.SUBMIT:
-                blob = body_of(item, Piece).data
+            message = message_in(data)
+            if name == "works" and message is not None and message.step is Step.SUBMIT:
+                blob = body_of(message, Piece).data
                 self._unmask(masked_from(blob, int.from_bytes(blob[:8], "little")))
-            return hub.handle(name, data)
+            return deviates(name, data)
 
-        hub._post = post_others  # type: ignore[method-assign]
         return carry
 
-    def _meddled(self, item: Item) -> Item:
-        if not isinstance(item, Envelope) or item.step is not Step.PLAN:
-            return item
-        plan, keys = body_of(item, Proposal), [key.public for key in self._keys]
+    def _meddled(self, name: str, message: Envelope) -> Sequence[Envelope]:
+        if name != "works" or message.step is not Step.PROPOSAL:
+            return [message]
+        plan, keys = body_of(message, Proposal), [key.public for key in self._keys]
         keys[self._place] = self._public = plan.mask_keys[self._place]
-        self._session = item.session
-        return msgspec.structs.replace(item, body=encode_body(msgspec.structs.replace(plan, mask_keys=keys)))
+        self._session = message.session
+        return [msgspec.structs.replace(message, body=encode_body(msgspec.structs.replace(plan, mask_keys=keys)))]
 
     def _unmask(self, masked: Masked) -> None:
         words = masked.words.copy()
@@ -83,9 +78,9 @@ def parts(study: Study) -> Sequence[float]:
     return sorted(np.round(partial_scores(table, public.model), 9))
 
 
-def test_signatures_change_no_score(study: Study, tmp_path: Path, vouchers: dict[str, Voucher]) -> None:
+def test_signatures_change_no_score(study: Study, tmp_path: Path, signers: dict[str, Signer]) -> None:
     public = model_of(study)
-    same(run(study, tmp_path, public, SEED, vouchers=vouchers), embedded(study, public))
+    same(run(study, tmp_path, public, SEED, signers=signers), embedded(study, public))
 
 
 def test_unsigned_keys_show_the_server_one_partys_exact_parts(study: Study, tmp_path: Path) -> None:
@@ -96,11 +91,11 @@ def test_unsigned_keys_show_the_server_one_partys_exact_parts(study: Study, tmp_
     assert len(seen) > 30 and set(seen) <= set(parts(study))
 
 
-def test_signed_keys_do_not(study: Study, tmp_path: Path, vouchers: dict[str, Voucher]) -> None:
+def test_signed_keys_do_not(study: Study, tmp_path: Path, signers: dict[str, Signer]) -> None:
     middleman = Middleman()
-    out = run(study, tmp_path, model_of(study), wire=middleman.wire, vouchers=vouchers)
+    out = run(study, tmp_path, model_of(study), wire=middleman.wire, signers=signers)
     out.nothing_was_opened()
     assert not middleman.opened
     assert " in the plan is not the one that " in out.sentence("works")
-    for told in (out.sentence("bank"), out.sentence("town"), out.told()):
+    for told in (out.sentence("bank"), out.sentence("town"), out.told):
         assert told.startswith("the session ended at works (signature)") and "no score was opened" in told
