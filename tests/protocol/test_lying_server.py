@@ -114,22 +114,21 @@ def test_the_true_release_is_kept() -> None:
         assert isinstance(role.task, FitParty) and role.task.kept is not None and role.end and role.end.code is None
 
 
-def site_conversation(folder: Path, lie: Lie) -> tuple[Conversation, dict[str, FitRecipe], list[str]]:
+def site_conversation(folder: Path, lie: Lie) -> tuple[Conversation, dict[str, FitRecipe]]:
     """Parties by the recipes of their folders."""
-    noted: list[str] = []
     study = Study(AGREEMENT, alignment="none")
     recipes, roles, books, source = {}, {}, {name: Book() for name in NAMES}, Randomness(b"site")
     for name in NAMES:
         place = folder / name
         (place / "releases").mkdir(parents=True)
         section = Section({}, "", PolicyError)
-        recipes[name] = FitRecipe(Site(place, PARTY, name, study, section, section), noted.append)
+        recipes[name] = FitRecipe(Site(place, PARTY, name, study, section, section))
         task = recipes[name].party_task(books[name], HERE)  # type: ignore[arg-type]
         task.source, task.planner = (lambda n=name: table(n, False)), PLANS
         roles[name] = PartyRole(task, source)
     server = FitServer(AGREEMENT, "none", PLANS)
     server.bodies = lambda party: opened(lie(server.release))  # type: ignore[method-assign, arg-type]
-    return Conversation(ServerRole(server, source, Notes()), roles, books, Notes()), recipes, noted
+    return Conversation(ServerRole(server, source, Notes()), roles, books, Notes()), recipes
 
 
 def test_lie_release_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
@@ -140,20 +139,19 @@ def test_lie_release_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
         return replace(r, n=7, plan=changed, provenance={**r.provenance, "session": "../../pw"})
 
     inside = tmp_path / "sites" / "here"
-    talk, _, noted = site_conversation(inside, lie)
+    talk, _ = site_conversation(inside, lie)
     talk.run()
-    assert not noted and not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     assert all("its session is '../../pw'" in role.reason for role in talk.parties.values())
     assert {book.state for book in talk.books.values()} == {"released"}
 
 
 def test_a_release_is_named_by_the_partys_own_session(tmp_path: Path) -> None:
-    talk, recipes, noted = site_conversation(tmp_path, lambda r: r)
+    talk, recipes = site_conversation(tmp_path, lambda r: r)
     talk.run()
     own = talk.server.identity.hex()
     for name, recipe in recipes.items():
         assert recipe.file == tmp_path / name / "releases" / f"{own[:16]}.json" and recipe.file.is_file()
-    assert noted == [own] * len(NAMES)
 
 
 def test_a_release_larger_than_any_of_this_session_is_not_gathered() -> None:

@@ -288,7 +288,7 @@ class FitParty(PartyTask):
 
     @property
     def largest_opened(self) -> int:
-        return super().largest_opened if self.session is None else largest_release(self.session)
+        return largest_release(self._planned())
 
     def open(self, session: str, whole: bytes) -> None:
         release = read_release(whole)

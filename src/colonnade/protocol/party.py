@@ -288,7 +288,6 @@ class PartyRole:
         self._digest, self._peers = digest, list(proposal.mask_keys)
         self._opened = Assembly(self.task.largest_opened)
         self.task.prepare(context)
-        self._opened = Assembly(self.task.largest_opened)
         self._moved, self._expected = 0.0, self.task.expected_bytes
         return self._to_server(Step.ACCEPT, Accept(digest))
 
