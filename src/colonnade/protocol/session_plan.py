@@ -19,7 +19,7 @@ from colonnade.crypto.product import Backend, Cross, Integers, ProductSizes, Pro
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
+from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, traces
 from colonnade.mechanism.forecast import Forecast, forecast
 from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of, paper_objective
@@ -63,6 +63,11 @@ class SessionPlan:
     def single(self) -> tuple[int, ...]:
         """Blocks of one owner, first in the submitted vector."""
         return tuple(i for i, item in enumerate(self.plan.blocks) if item.block.single)
+
+    def own(self, party: str) -> tuple[int, ...]:
+        """Of the blocks that are allocated to a party, those that it computes alone; crosses name the others."""
+        mine = {id(block) for block in allocate(tuple(item.block for item in self.plan.blocks), party)}
+        return tuple(i for i in self.single if id(self.plan.blocks[i].block) in mine)
 
     @cached_property
     def positions(self) -> dict[int, Integers]:
