@@ -19,6 +19,7 @@ from colonnade.data.reading import reason, scan
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
+from colonnade.foundation.names import plain_cell, require_texts
 from colonnade.foundation.parts import data_files, local_path
 from colonnade.foundation.schema import Column, Schema, column_to
 from colonnade.mechanism.moments import Floats
@@ -118,6 +119,7 @@ def read_model(data: bytes) -> PublicModel:
 
 
 def _parse(content: Mapping[str, Any]) -> PublicModel:
+    require_texts("a text of a model", content, ReleaseError)
     fields = dict(content["model"])
     fields["features"] = tuple(fields["features"])
     fields["coefficients"] = tuple(float(c) for c in fields["coefficients"])
@@ -273,16 +275,19 @@ def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> st
     """One line for each record: its id, and the probability and level or the value that the model gives it."""
     if id_column in ("probability", "predicted"):
         id_column += "_"
-    columns: dict[str, Any] = {} if scores.ids is None or id_column is None else {id_column: list(scores.ids)}
+    columns: dict[str, Any] = {}
+    if scores.ids is not None and id_column is not None:
+        columns[plain_cell(id_column)] = [plain_cell(text) for text in scores.ids]
     if isinstance(public.model, ClassModel):
         for k, name in enumerate(public.model.classes):
             columns[f"probability {name}"] = scores.values[:, k]
-        columns["predicted"] = [public.model.classes[k] for k in scores.values.argmax(axis=1)]
+        columns["predicted"] = [plain_cell(public.model.classes[k]) for k in scores.values.argmax(axis=1)]
     elif public.model.task == "logistic":
         name, column, level = public.label
         no = column.base(name) if level == column.positive else f"not {level}"
         columns["probability"] = scores.values
-        columns["predicted"] = [level if p >= 0.5 else no for p in scores.values]
+        yes, no = plain_cell(str(level)), plain_cell(no)
+        columns["predicted"] = [yes if p >= 0.5 else no for p in scores.values]
     else:
         columns["predicted"] = scores.values
     return pl.DataFrame(columns).write_csv()

@@ -9,6 +9,7 @@ from typing import Any
 
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.matching import HYBRID, NONE, PSI
+from colonnade.foundation.names import require_name
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Schema, column_from
 from colonnade.foundation.sections import Section, read_toml
@@ -87,9 +88,10 @@ def _study(content: Section, folder: Path) -> Study:
     parties = content.table("party", "[party]")
     schema, sources, offers, norms = {}, {}, {}, {}
     for name in parties.content:
+        require_name("a party's name", name)
         party = parties.table(name, f"[party.{name}]").known(PARTY_KEYS)
         columns = party.table("columns", f"[party.{name}.columns]")
-        schema[name] = {c: column_from(c, columns.table(c, f"column {c}").content) for c in columns.content}
+        schema[name] = {c: column_from(c, columns.content[c]) for c in columns.content}
         data, policy, ledger = (_path(party, key, folder) for key in ("data", "policy", "ledger"))
         if (policy is None) != (ledger is None):
             raise StudyError(
@@ -156,7 +158,9 @@ def _alignment(terms: Section) -> str:
 def _impossible(terms: Section) -> tuple[tuple[str, str], ...]:
     found = terms.content.get("impossible", [])
     if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
-        raise StudyError(f'[study] impossible must be a list of pairs ["column=level", "column=level"], got {found!r}')
+        raise StudyError(
+            f'[study] impossible must be a list of pairs ["column=level", "column=level"], got {shown(found)}'
+        )
     return tuple((str(a), str(b)) for a, b in found)
 
 

@@ -381,7 +381,7 @@ def test_plan_foretells_the_bytes(tmp_path: Path, run: Run) -> None:
     foretold = run("plan", study, "--rows", COMMON, "--json").json["expected"]["sent"]
     sent = run("fit", study, "--out", tmp_path / "r.json", "--json").json["bytes"]["sent"]
     for party in ("works", "bank"):
-        assert foretold[party] == pytest.approx(sent[party], rel=0.1)
+        assert foretold[party] == pytest.approx(sent[party], rel=0.02)
 
 
 def test_progress_goes_to_a_terminal_and_json_stays_alone(tmp_path: Path) -> None:

@@ -142,6 +142,7 @@ def test_change_epsilon_run_and_read_the_report(server: Server, run: Run, tmp_pa
         keep(page, "studio-run")
         assert violations(page) == []
         page.fill('input[name="release"]', "first.json")
+        page.check('input[name="unbooked"]')
         page.click("button.spend")
         page.wait_for_selector("#finished")
         keep(page, "studio-finished")

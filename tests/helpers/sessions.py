@@ -68,8 +68,8 @@ def people_of(tables: Mapping[str, Table]) -> dict[str, Table]:
     """The same tables with ids: each party lacks a few of the people, and has the others in an order of its own."""
     out = {}
     for k, (name, table) in enumerate(tables.items()):
-        named = replace(table, ids=[f"person {i}" for i in range(table.rows)])
-        out[name] = named.take(np.roll(np.arange(k, table.rows), 7 * k))
+        order = np.roll(np.arange(k, table.rows), 7 * k)
+        out[name] = replace(table.take(order), ids=[f"person {i}" for i in order])
     return out
 
 
@@ -102,7 +102,7 @@ def parties_of(
     return out
 
 
-class Conversation:
+class TappedSession:
     """A server's and parties' roles, and a wire that keeps a copy of each message and loses those that `drop` picks.
 
     `meddle` stands on the wire before that; without a last word of the server `run` is content if a message was lost.
@@ -164,7 +164,7 @@ class Conversation:
         return task.kept
 
 
-def conversation(
+def tapped_session(
     agreement: Agreement,
     seed: bytes | None = b"seed",
     drop: Drop = lambda _: False,
@@ -173,11 +173,11 @@ def conversation(
     meddle: Wire = pass_on,
     planner: Planner = plan_session,
     **options: Any,
-) -> Conversation:
+) -> TappedSession:
     source = Randomness(seed)
     own = tables_of(agreement) if tables is None else tables
     parties = parties_of(agreement, own, source, alignment, planner=planner, **options)
-    return Conversation(server_of(agreement, source, alignment, planner=planner), parties, drop, meddle)
+    return TappedSession(server_of(agreement, source, alignment, planner=planner), parties, drop, meddle)
 
 
 def altered(envelope: Envelope, **changes: Any) -> Envelope:

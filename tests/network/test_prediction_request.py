@@ -19,7 +19,6 @@ from colonnade.flare.coordinator import Job, write_job
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.provision import SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, Address
 from colonnade.flare.server_job import job_name
-from colonnade.flare.status import StatusFile
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.model import PublicModel, write_model
 from colonnade.protocol.codes import Code, code_of
@@ -170,7 +169,7 @@ def test_simulation_has_no_ledger_and_the_same_rules(sites: Path, monkeypatch: p
 
 def test_server_refuses_a_coordinator_that_means_another_prediction(sites: Path, tmp_path: Path) -> None:
     server, other = ask(sites / "server"), ask(sites / "coordinator", to="town")
-    recipe = PredictRecipe(server.site, StatusFile(tmp_path / "status.json", "1"))
+    recipe = PredictRecipe(server.site)
     assert tuple(recipe.server_task(server.job, tmp_path).declared) == PARTIES
     for name in (other.job, server.site.study.agreement.name, ""):
         with pytest.raises(StudyError, match=r"the coordinator's model, receiver of scores, .* is not the server's"):

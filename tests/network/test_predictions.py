@@ -44,6 +44,7 @@ from tests.helpers.wires import (
     honest,
     message_in,
     sends,
+    unmatched,
     write_study,
 )
 
@@ -56,6 +57,12 @@ SHORT = ("works", "bank")
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     return write_study(tmp_path)
+
+
+@pytest.fixture
+def plain(study: Study, tmp_path: Path) -> Study:
+    """Rows as they stand, where the matching is not the matter."""
+    return unmatched(study, tmp_path)
 
 
 def model_of(study: Study, town: float = 0.125) -> PublicModel:
@@ -182,18 +189,15 @@ def test_scores_are_those_of_one_process(study: Study, tmp_path: Path, to: str) 
 
 
 def test_scores_are_those_of_one_process_without_alignment(tmp_path: Path) -> None:
-    study = replace(write_study(tmp_path), alignment="none")
-    for name in PARTIES:
-        lines = (tmp_path / f"{name}.csv").read_text().splitlines()
-        (tmp_path / f"{name}.csv").write_text("\n".join(lines[:50]) + "\n")
+    study = unmatched(write_study(tmp_path), tmp_path)
     public = model_of(study)
     same(run(study, tmp_path, public, SEED), embedded(study, public))
 
 
-def test_masked_words_are_those_of_one_process(study: Study, tmp_path: Path) -> None:
+def test_masked_words_are_those_of_one_process(plain: Study, tmp_path: Path) -> None:
     """Scores are exact whatever the seed; with the same seed every masked word is the same, with another none is."""
-    public = model_of(study)
-    rows = len(embedded(study, public).values)
+    public = model_of(plain)
+    rows = len(embedded(plain, public).values)
 
     def note(seen: dict[str, bytes], message: Envelope | None) -> None:
         if message is not None and message.step is Step.SUBMIT:
@@ -209,12 +213,12 @@ def test_masked_words_are_those_of_one_process(study: Study, tmp_path: Path) -> 
 
             return carry
 
-        run(study, tmp_path, public, seed, wire=wire)
+        run(plain, tmp_path, public, seed, wire=wire)
         return seen
 
     def here(seed: bytes) -> dict[str, bytes]:
         seen: dict[str, bytes] = {}
-        prediction = prediction_of(public, study.agreement.schema, "bank")
+        prediction = prediction_of(public, plain.agreement.schema, "bank")
 
         def wire(message: Envelope, up: bool) -> Sequence[Envelope]:
             note(seen, message)
@@ -225,8 +229,8 @@ def test_masked_words_are_those_of_one_process(study: Study, tmp_path: Path) -> 
                 PredictParty(
                     name,
                     prediction,
-                    study.alignment,
-                    partial(table_of, study, prediction, name),
+                    plain.alignment,
+                    partial(table_of, plain, prediction, name),
                     partial(partial_scores, model=public.model),
                     Unguarded(),
                 ),
@@ -234,7 +238,7 @@ def test_masked_words_are_those_of_one_process(study: Study, tmp_path: Path) -> 
             )
             for name in prediction.parties
         }
-        InProcess(ServerRole(PredictServer(prediction, study.alignment), Randomness(seed)), roles, wire).carry()
+        InProcess(ServerRole(PredictServer(prediction, plain.alignment), Randomness(seed)), roles, wire).carry()
         return seen
 
     alone = here(SEED)
@@ -360,15 +364,15 @@ def test_what_a_policy_forbids_is_refused_before_ids_are_matched(study: Study, t
     assert not sent
 
 
-def test_policies_decide_and_nothing_is_booked(study: Study, tmp_path: Path) -> None:
-    public = model_of(study)
+def test_policies_decide_and_nothing_is_booked(plain: Study, tmp_path: Path) -> None:
+    public = model_of(plain)
     guards = agreeing(tmp_path, ("bank",))
-    same(run(study, tmp_path, public, guards=guards), embedded(study, public))
+    same(run(plain, tmp_path, public, guards=guards), embedded(plain, public))
     nothing_booked(guards)
     # The receiver itself needs nobody's leave to see its own part, the others say whom they trust.
     for scores_to, made in (((), Unforeseeing), (("town",), Unforeseeing), (("town",), ConsentGuard)):
         guards = agreeing(tmp_path, scores_to, made=made)
-        out = run(study, tmp_path, public, guards=guards)
+        out = run(plain, tmp_path, public, guards=guards)
         out.nothing_was_opened()
         refusing = [name for name in PARTIES if "refuses: " in out.sentence(name)]
         assert refusing and set(refusing) <= {"works", "town"}
@@ -381,18 +385,18 @@ def test_policies_decide_and_nothing_is_booked(study: Study, tmp_path: Path) -> 
     assert not (tmp_path / "sessions.jsonl").read_text()
 
 
-def test_a_person_approves_by_the_digest_of_the_terms(study: Study, tmp_path: Path) -> None:
-    public = model_of(study)
-    out = run(study, tmp_path, public, guards=agreeing(tmp_path, ("bank",), True))
+def test_a_person_approves_by_the_digest_of_the_terms(plain: Study, tmp_path: Path) -> None:
+    public = model_of(plain)
+    out = run(plain, tmp_path, public, guards=agreeing(tmp_path, ("bank",), True))
     out.nothing_was_opened()
-    digest = prediction_of(public, study.agreement.schema, "bank").terms(len(embedded(study, public).values))
+    digest = prediction_of(public, plain.agreement.schema, "bank").terms(len(embedded(plain, public).values))
     assert any(f"nobody approved the plan {digest}" in out.sentence(name) for name in PARTIES)
     assert "(consent)" in out.told
     guards = agreeing(tmp_path, ("bank",), digest[:16])
-    same(run(study, tmp_path, public, guards=guards), embedded(study, public))
+    same(run(plain, tmp_path, public, guards=guards), embedded(plain, public))
 
 
-def test_plan_altered_in_transit(study: Study, tmp_path: Path) -> None:
+def test_plan_altered_in_transit(plain: Study, tmp_path: Path) -> None:
     """A server that names another receiver to one party than to the rest."""
 
     def meddle(name: str, message: Envelope) -> Sequence[Envelope]:
@@ -402,7 +406,7 @@ def test_plan_altered_in_transit(study: Study, tmp_path: Path) -> None:
         other = msgspec.structs.replace(plan, agreement={**plan.agreement, "receiver": "town"})
         return [msgspec.structs.replace(message, body=encode_body(other))]
 
-    out = run(study, tmp_path, model_of(study), wire=deviating(meddle))
+    out = run(plain, tmp_path, model_of(plain), wire=deviating(meddle))
     out.nothing_was_opened()
     assert "works refuses: the server proposes another model, receiver or columns" in out.sentence("works")
     assert out.sentence("bank").startswith("the session ended at works (plan-differs)")
@@ -445,12 +449,12 @@ def dying(victim: str, step: Step, before: bool = True) -> Callable[[Relay], Wir
         ("bank", Step.DONE, True),
     ],
 )
-def test_party_dies(study: Study, tmp_path: Path, victim: str, step: Step, before: bool) -> None:
+def test_party_dies(plain: Study, tmp_path: Path, victim: str, step: Step, before: bool) -> None:
     guards = agreeing(tmp_path, ("bank",))
     out = run(
-        study,
+        plain,
         tmp_path,
-        model_of(study),
+        model_of(plain),
         guards=guards,
         wire=dying(victim, step, before),
         patience=BRISK,
@@ -463,7 +467,7 @@ def test_party_dies(study: Study, tmp_path: Path, victim: str, step: Step, befor
     nothing_booked(guards)
 
 
-def test_receiver_dies_with_the_sum_on_its_way(study: Study, tmp_path: Path) -> None:
+def test_receiver_dies_with_the_sum_on_its_way(plain: Study, tmp_path: Path) -> None:
     """The server has handed the sum on; that the receiver has the scores is for the receiver to say."""
 
     def killed() -> None:
@@ -481,7 +485,7 @@ def test_receiver_dies_with_the_sum_on_its_way(study: Study, tmp_path: Path) -> 
 
         return carry
 
-    out = run(study, tmp_path, model_of(study), wire=wire, patience=BRISK, keep=killed)
+    out = run(plain, tmp_path, model_of(plain), wire=wire, patience=BRISK, keep=killed)
     out.nothing_was_opened()
     assert out.told == (
         "the session ended at bank (party-lost): a party is no longer there; it was at step open; bank had been "
@@ -490,8 +494,8 @@ def test_receiver_dies_with_the_sum_on_its_way(study: Study, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before its word arrives", "after"])
-def test_receiver_dies_with_the_scores_on_its_disk(study: Study, tmp_path: Path, before: bool) -> None:
-    out = run(study, tmp_path, model_of(study), wire=dying("bank", Step.CONFIRM, before), patience=BRISK)
+def test_receiver_dies_with_the_scores_on_its_disk(plain: Study, tmp_path: Path, before: bool) -> None:
+    out = run(plain, tmp_path, model_of(plain), wire=dying("bank", Step.CONFIRM, before), patience=BRISK)
     assert list(out.kept) == ["bank"] and out.well is not before
     assert set(out.counts) == {"works", "town"}
     assert out.told == (
@@ -502,11 +506,11 @@ def test_receiver_dies_with_the_scores_on_its_disk(study: Study, tmp_path: Path,
     )
 
 
-def test_receiver_that_cannot_keep_its_scores_says_so(study: Study, tmp_path: Path) -> None:
+def test_receiver_that_cannot_keep_its_scores_says_so(plain: Study, tmp_path: Path) -> None:
     def full() -> None:
         raise StudyError("cannot write scores/1.csv: no space left on device")
 
-    out = run(study, tmp_path, model_of(study), keep=full)
+    out = run(plain, tmp_path, model_of(plain), keep=full)
     assert "no space left on device" in out.sentence("bank")
     assert out.told.startswith("the session ended at bank (plan-differs)") and "no space" not in out.told
 
@@ -560,7 +564,7 @@ def test_a_release_session_does_not_let_a_prediction_in(study: Study, tmp_path: 
     assert fits[0].role.failed
 
 
-def test_pulls_of_a_stranger_process_get_nothing(study: Study, tmp_path: Path) -> None:
+def test_pulls_of_a_stranger_process_get_nothing(plain: Study, tmp_path: Path) -> None:
     """Whoever else speaks in the receiver's name is not given the sum."""
     answers: list[str] = []
 
@@ -574,6 +578,6 @@ def test_pulls_of_a_stranger_process_get_nothing(study: Study, tmp_path: Path) -
 
         return carry
 
-    public = model_of(study)
-    same(run(study, tmp_path, public, SEED, wire=wire), embedded(study, public))
+    public = model_of(plain)
+    same(run(plain, tmp_path, public, SEED, wire=wire), embedded(plain, public))
     assert set(answers) == {"Barred"}

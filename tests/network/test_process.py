@@ -26,6 +26,7 @@ from colonnade.flare.status import Spend, StatusFile, close_status, look
 from colonnade.flare.watched_guard import WatchedGuard, watched
 from colonnade.foundation.errors import PolicyError, StoppedError
 from colonnade.protocol.codes import Code, code_of
+from colonnade.protocol.fit import FIT
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.predict import PREDICT
 from colonnade.transport.relay import Relay
@@ -36,7 +37,7 @@ def stop_at(tmp_path: Path, when: Callable[[Envelope], bool]) -> tuple[Run, Stat
     """A session whose bank is stopped once it has sent such a message."""
     study = write_study(tmp_path)
     write_starter(tmp_path, str(os.getppid()))
-    status = StatusFile(tmp_path / "status.json", "job")
+    status = StatusFile(tmp_path / "status.json", "job", FIT)
     parents: list[ParentWatch] = []
     made: list[WatchedGuard] = []
 
@@ -188,7 +189,7 @@ def test_prediction_that_died_is_for_its_receiver_to_tell(tmp_path: Path) -> Non
 
 
 def test_terminal_names_the_session_and_the_spend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    board, tell = StatusFile(tmp_path / "status.json", "0c40d202-3c07"), _teller("bank")
+    board, tell = StatusFile(tmp_path / "status.json", "0c40d202-3c07", FIT), _teller("bank")
     board("align", 0.0)
     tell(look(board.path))
     board.session = "4447d2490ec027b0" * 4

@@ -185,6 +185,9 @@ def test_a_job_tells_of_clipping(bank: Path, job: Any) -> None:
     own, said = job()
     assert own["sentence"] == "the release was opened; values were clipped to their bounds: 1 of savings"
     assert own["ok"] and set(said.values()) == {"the release was opened"}
+    # The matching stands in the ledger under the id that the terminal shows.
+    (noted,) = [line for line in book(bank).lines() if line.kind is EntryKind.ALIGNED]
+    assert own["session"] == noted.to()["session"] == book(bank).entries()[0].booking.session
     assert [e.kind for e in book(bank).entries()] == [EntryKind.BOOKED, EntryKind.RELEASED]
 
 

@@ -42,6 +42,7 @@ from tests.helpers.wires import (
     guard,
     message_in,
     run,
+    unmatched,
     write_study,
 )
 
@@ -56,6 +57,12 @@ def study(tmp_path: Path) -> Study:
 @pytest.fixture
 def guards(study: Study, tmp_path: Path) -> dict[str, ConsentGuard]:
     return {name: guard(tmp_path, name) for name in PARTIES}
+
+
+@pytest.fixture
+def plain(study: Study, tmp_path: Path) -> Study:
+    """Rows as they stand, where the matching is not the matter."""
+    return unmatched(study, tmp_path)
 
 
 def kinds(guards: dict[str, ConsentGuard], name: str) -> list[EntryKind]:
@@ -87,10 +94,7 @@ def test_release_is_that_of_one_process(study: Study, tmp_path: Path) -> None:
 
 
 def test_release_is_that_of_one_process_without_alignment(tmp_path: Path) -> None:
-    study = replace(write_study(tmp_path), alignment="none")
-    for name in PARTIES:
-        lines = (tmp_path / f"{name}.csv").read_text().splitlines()
-        (tmp_path / f"{name}.csv").write_text("\n".join(lines[:50]) + "\n")
+    study = unmatched(write_study(tmp_path), tmp_path)
     assert opened(run(study, tmp_path, SEED)) == {embedded(study, SEED)}
 
 
@@ -117,19 +121,19 @@ def test_lost_answers_are_asked_for_again_and_done_once(study: Study, tmp_path: 
     assert opened(run(study, tmp_path, SEED, wire=lossy, patience=patience)) == {embedded(study, SEED)}
 
 
-def test_ledgers_are_booked_and_released(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
-    assert len(opened(run(study, tmp_path, guards=guards))) == 1
+def test_ledgers_are_booked_and_released(plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+    assert len(opened(run(plain, tmp_path, guards=guards))) == 1
     for name in PARTIES:
         assert kinds(guards, name) == [EntryKind.BOOKED, EntryKind.RELEASED]
 
 
-def test_second_session_within_the_same_budget(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
-    opened(run(study, tmp_path, guards=guards))
+def test_second_session_within_the_same_budget(plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+    opened(run(plain, tmp_path, guards=guards))
     before = {name: guards[name].spent().epsilon for name in PARTIES}
     # The bank has room for half a session more.
     room = 1.5 * before["bank"]
     again = {name: guard(tmp_path, name, total=room if name == "bank" else 500.0) for name in PARTIES}
-    out = run(study, tmp_path, guards=again)
+    out = run(plain, tmp_path, guards=again)
     assert not out.releases and out.release is None
     assert "bank refuses: " in out.sentence("bank") and f"{room:.6g}" in out.sentence("bank")
     # The others hear who and which kind of reason, and no number of the bank's book.
@@ -166,13 +170,13 @@ def with_plan(envelope: Envelope, **terms: object) -> Envelope:
     ids=["smaller noise", "fewer shares of noise", "delta", "another digest", "cut off"],
 )
 def test_plan_altered_in_transit(
-    study: Study,
+    plain: Study,
     tmp_path: Path,
     guards: dict[str, ConsentGuard],
     change: Callable[[Envelope], Envelope],
     says: str,
 ) -> None:
-    out = run(study, tmp_path, guards=guards, wire=deviating(meddling(change)))
+    out = run(plain, tmp_path, guards=guards, wire=deviating(meddling(change)))
     assert not out.releases and says in out.sentence("bank"), out.sentence("bank")
     for other in ("works", "town"):
         assert out.sentence(other).startswith("the session ended at bank (")
@@ -180,10 +184,10 @@ def test_plan_altered_in_transit(
     assert all(not kinds(guards, name) for name in PARTIES)
 
 
-def test_server_with_another_study(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+def test_server_with_another_study(plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     """A server that plans less noise than the study of the parties is refused at the door, or by the plan itself."""
-    greedy = replace(study.agreement, epsilon=60.0)
-    out = run(study, tmp_path, guards=guards, served=FitServer(greedy, study.alignment))
+    greedy = replace(plain.agreement, epsilon=60.0)
+    out = run(plain, tmp_path, guards=guards, served=FitServer(greedy, plain.alignment))
     told = [out.sentence(name) for name in PARTIES]
     # Who comes first is not let in, and for the others it ends there.
     assert sum("its study file states other terms than the server's; nothing is spent" in text for text in told) == 1
@@ -193,16 +197,16 @@ def test_server_with_another_study(study: Study, tmp_path: Path, guards: dict[st
     class Lying(FitServer):
         @property
         def terms(self) -> str:
-            return study_digest(study.agreement, study.alignment)
+            return study_digest(plain.agreement, plain.alignment)
 
-    out = run(study, tmp_path, guards=guards, served=Lying(greedy, study.alignment))
+    out = run(plain, tmp_path, guards=guards, served=Lying(greedy, plain.alignment))
     told = [out.sentence(name) for name in PARTIES]
     assert any("the plan's epsilon is not what this party agreed to: it is 60.0" in sentence for sentence in told)
     assert all("nothing is spent" in sentence for sentence in told)
     assert all(not kinds(guards, name) for name in PARTIES)
 
 
-def test_party_name_used_twice(study: Study, tmp_path: Path) -> None:
+def test_party_name_used_twice(plain: Study, tmp_path: Path) -> None:
     """Whoever enters second under a name is refused; the session of the first goes on."""
     seen: list[bytes] = []
 
@@ -218,7 +222,7 @@ def test_party_name_used_twice(study: Study, tmp_path: Path) -> None:
 
         return carry
 
-    assert opened(run(study, tmp_path, SEED, wire=wire)) == {embedded(study, SEED)}
+    assert opened(run(plain, tmp_path, SEED, wire=wire)) == {embedded(plain, SEED)}
     assert [decode_reply(answer) for answer in seen] == [Barred(Barring.TWICE)] * 2
 
 

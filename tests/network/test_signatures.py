@@ -43,7 +43,7 @@ from colonnade.protocol.signatures import LABEL, MASK_KEY, PASSED, SignedTraffic
 from colonnade.study import Study
 from colonnade.transport.relay import Relay
 from tests.helpers.authority import DAY, Authority, as_deployed
-from tests.helpers.wires import PARTIES, Meddle, Run, Wire, deviating, guard, message_in, run, write_study
+from tests.helpers.wires import PARTIES, Meddle, Run, Wire, deviating, guard, message_in, run, unmatched, write_study
 
 SEED = b"a seed of tests"
 
@@ -67,11 +67,7 @@ def servers(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> S
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     """Rows as they stand, for the mask keys' sake."""
-    study = write_study(tmp_path, 40)
-    for name in PARTIES:
-        lines = (tmp_path / f"{name}.csv").read_text().splitlines()
-        (tmp_path / f"{name}.csv").write_text("\n".join(lines[:31]) + "\n")
-    return replace(study, alignment="none")
+    return unmatched(write_study(tmp_path, 40), tmp_path, 30)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from colonnade.study import Study
 from colonnade.transport.journal import OPENED, VOID, FileJournal
 from colonnade.transport.relay import Relay
 from colonnade.transport.wire import Beat, Patience, Unreachable, decode_request
-from tests.helpers.wires import PARTIES, Serve, Wire, brings, guard, run, sends, write_study
+from tests.helpers.wires import PARTIES, QUICK, Serve, Wire, brings, guard, run, sends, unmatched, write_study
 from tests.network.test_predictions import model_of
 from tests.network.test_predictions import run as run_prediction
 
@@ -32,6 +33,12 @@ def study(tmp_path: Path) -> Study:
 @pytest.fixture
 def guards(study: Study, tmp_path: Path) -> dict[str, ConsentGuard]:
     return {name: guard(tmp_path, name) for name in PARTIES}
+
+
+@pytest.fixture
+def plain(study: Study, tmp_path: Path) -> Study:
+    """Rows as they stand, where the matching is not the matter."""
+    return unmatched(study, tmp_path)
 
 
 def kinds(guards: dict[str, ConsentGuard], name: str) -> list[EntryKind]:
@@ -88,8 +95,68 @@ def test_stopped_before_all_have_submitted(
     assert all(guards[name].spent().epsilon == 0.0 for name in PARTIES)
 
 
+class Gone(BaseException):
+    """Stands for a process that was killed: it says nothing more."""
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named by the engine", "not named"])
+@pytest.mark.parametrize("step", [Step.HELLO, Step.JOIN])
+def test_a_process_that_the_engine_knows_to_be_dead(
+    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard], step: Step, named: bool
+) -> None:
+    """Whoever is dead ends the session, and not whoever asked for the end."""
+    dead = threading.Event()
+
+    def wire(relay: Relay) -> Wire:
+        def carry(name: str, data: bytes) -> bytes:
+            if name == "town" and (dead.is_set() or sends(data, step)):
+                if not dead.is_set():
+                    relay.absent = "town" if named else ""
+                    dead.set()
+                raise Gone
+            return relay.handle(name, data)
+
+        return carry
+
+    out = run(plain, tmp_path, guards=guards, wire=wire, stop=dead.is_set, patience=replace(QUICK, silence=20.0))
+    assert isinstance(out.errors["town"], Gone)
+    # Of a process that was never heard nobody but the engine can know.
+    says = "(stopped)" if step is Step.HELLO and not named else "at town (party-lost)"
+    for told in (out.told, out.sentence("works"), out.sentence("bank")):
+        assert told.startswith(f"the session ended {says}"), told
+        assert "nothing is spent" in told
+    assert all(guards[name].spent().epsilon == 0.0 for name in PARTIES)
+
+
+def test_a_process_that_is_dead_when_all_is_open_costs_nobody_else_the_release(
+    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+) -> None:
+    dead = threading.Event()
+
+    def wire(relay: Relay) -> Wire:
+        def carry(name: str, data: bytes) -> bytes:
+            if name == "town" and dead.is_set():
+                raise Gone
+            answer = relay.handle(name, data)
+            if name == "town" and brings(answer, Step.OPENED):
+                relay.absent = "town"
+                dead.set()
+                raise Gone
+            return answer
+
+        return carry
+
+    out = run(plain, tmp_path, guards=guards, wire=wire, stop=dead.is_set, ends=True)
+    assert set(out.releases) == {"works", "bank"} and out.told == "the release was opened"
+    assert kinds(guards, "town") == [EntryKind.BOOKED]
+    # The next session tells the town what became of it.
+    again = {name: guard(tmp_path, name, total=500.0) for name in PARTIES}
+    assert set(run(plain, tmp_path, guards=again).releases) == set(PARTIES)
+    assert kinds(again, "town") == [EntryKind.BOOKED, EntryKind.RELEASED] * 2
+
+
 def test_stopped_when_it_is_open_everybody_still_gets_the_release(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     """The spend is made: what it was made for is handed out before the server goes."""
     opened, lost = threading.Event(), list[bytes]()
@@ -108,7 +175,7 @@ def test_stopped_when_it_is_open_everybody_still_gets_the_release(
 
         return carry
 
-    out = run(study, tmp_path, guards=guards, wire=wire, stop=opened.is_set, ends=True)
+    out = run(plain, tmp_path, guards=guards, wire=wire, stop=opened.is_set, ends=True)
     assert set(out.releases) == set(PARTIES), out.errors
     assert out.told == "the release was opened"
     for name in PARTIES:
@@ -116,7 +183,7 @@ def test_stopped_when_it_is_open_everybody_still_gets_the_release(
 
 
 def test_a_party_that_never_takes_its_release_is_not_waited_for_long(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     """It is heard and asks for nothing; whoever wants the end waits as long as a farewell takes."""
     opened = threading.Event()
@@ -132,13 +199,13 @@ def test_a_party_that_never_takes_its_release_is_not_waited_for_long(
 
         return carry
 
-    out = run(study, tmp_path, guards=guards, wire=wire, stop=opened.is_set, ends=True)
+    out = run(plain, tmp_path, guards=guards, wire=wire, stop=opened.is_set, ends=True)
     assert set(out.releases) == {"works", "bank"} and out.told == "the release was opened"
     assert out.sentence("town").endswith("the spend stays booked until the server says whether the session was opened")
     assert kinds(guards, "town") == [EntryKind.BOOKED]
 
 
-def test_the_receiver_of_scores_is_waited_for_as_long_as_any_party(study: Study, tmp_path: Path) -> None:
+def test_the_receiver_of_scores_is_waited_for_as_long_as_any_party(plain: Study, tmp_path: Path) -> None:
     """Its word decides what others are told: a few seconds of silence, while it writes, are not its end."""
     patience, silent = Patience(join=10.0, silence=12.0, beat=0.1, poll=0.1, farewell=2.0), threading.Event()
 
@@ -155,7 +222,7 @@ def test_the_receiver_of_scores_is_waited_for_as_long_as_any_party(study: Study,
 
         return carry
 
-    out = run_prediction(study, tmp_path, model_of(study), wire=wire, patience=patience, keep=write)
+    out = run_prediction(plain, tmp_path, model_of(plain), wire=wire, patience=patience, keep=write)
     assert out.well and out.told == f"bank opened the scores of {out.rows} records"
 
 
@@ -177,11 +244,11 @@ def served_by(journal: FileJournal) -> Serve:
 
 
 def test_a_server_that_cannot_note_the_submissions_opens_nothing(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     """Its journal would say void: so must it."""
     journal = Full(tmp_path / "sessions.jsonl", JournalEvent.SUBMITTED)
-    out = run(study, tmp_path, guards=guards, serve=served_by(journal), ends=True)
+    out = run(plain, tmp_path, guards=guards, serve=served_by(journal), ends=True)
     assert isinstance(out.failure, OSError) and out.release is None
     for name in PARTIES:
         told = out.sentence(name)
@@ -192,18 +259,18 @@ def test_a_server_that_cannot_note_the_submissions_opens_nothing(
 
 
 def test_a_server_that_cannot_note_that_it_is_open_hands_it_out_all_the_same(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     """That all had submitted is on its disk: whether it counts does not hang on the second note."""
     journal = Full(tmp_path / "sessions.jsonl", JournalEvent.OPENED)
-    out = run(study, tmp_path, guards=guards, serve=served_by(journal), ends=True)
+    out = run(plain, tmp_path, guards=guards, serve=served_by(journal), ends=True)
     assert set(out.releases) == set(PARTIES) and out.failure is None
     session = out.relay.role.identity.hex()
     assert journal.outcomes([session]) == {session: OPENED}
 
 
 def test_a_server_that_breaks_once_it_is_open_says_so(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     """All had submitted: the session counts, and nobody waits for a release that does not come."""
 
@@ -211,7 +278,7 @@ def test_a_server_that_breaks_once_it_is_open_says_so(
         def bodies(self, party: str) -> list[bytes]:
             raise RuntimeError("the server's own numbers")
 
-    out = run(study, tmp_path, guards=guards, served=Broken(study.agreement, study.alignment), ends=True)
+    out = run(plain, tmp_path, guards=guards, served=Broken(plain.agreement, plain.alignment), ends=True)
     assert isinstance(out.failure, RuntimeError)
     for name in PARTIES:
         told = out.sentence(name)

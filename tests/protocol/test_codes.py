@@ -24,7 +24,7 @@ from colonnade.protocol.codes import MEANING, Code, code_of, sentence_of
 from colonnade.protocol.conversation import PartyState, ServerState
 from colonnade.protocol.messages import SUBMIT, Done, End, Envelope, Refuse, Step, body_of, encode_body
 from colonnade.runs import run_guarded
-from tests.helpers.sessions import Conversation, Scripted, agreement_of, conversation, tables_of
+from tests.helpers.sessions import Scripted, TappedSession, agreement_of, tables_of, tapped_session
 
 SECRET = "cap 17.25 of patients.csv"
 HOOKS = ("consent", "encode", "book")
@@ -52,14 +52,14 @@ def unreadable(table: Table, error: Exception) -> Table:
     return out
 
 
-def tapped(hook: str, error: Exception, parties: int = 3) -> Conversation:
+def tapped(hook: str, error: Exception, parties: int = 3) -> TappedSession:
     """A session in which the party p1 meets the error at one of its hooks."""
     agreement = agreement_of(parties)
     tables = tables_of(agreement)
     if hook == "encode":
         tables["p1"] = unreadable(tables["p1"], error)
-        return conversation(agreement, b"codes", tables=tables)
-    return conversation(agreement, b"codes", guards={"p1": Scripted(**{hook: raising(error)})})
+        return tapped_session(agreement, b"codes", tables=tables)
+    return tapped_session(agreement, b"codes", guards={"p1": Scripted(**{hook: raising(error)})})
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -124,7 +124,7 @@ def test_a_book_keeps_its_own_sentence_or_the_code() -> None:
 
 
 def test_a_party_may_leave_before_the_plan_and_leaves_once() -> None:
-    wire = conversation(agreement_of(2), drop=lambda e: e.sender == "p1")
+    wire = tapped_session(agreement_of(2), drop=lambda e: e.sender == "p1")
     wire.run()
     server, party = wire.server, wire.parties["p0"]
     assert party.state is PartyState.READY and server.state is ServerState.GATHERING
@@ -138,7 +138,7 @@ def test_a_party_may_leave_before_the_plan_and_leaves_once() -> None:
 
 
 def test_a_party_may_leave_before_it_has_begun() -> None:
-    wire = conversation(agreement_of(2))
+    wire = tapped_session(agreement_of(2))
     (refusal,) = wire.parties["p0"].fault(DataError(SECRET))
     assert body_of(refusal, Refuse) == Refuse(Code.DATA, "wait")
     (end,) = wire.server.receive(refusal)
@@ -146,7 +146,7 @@ def test_a_party_may_leave_before_it_has_begun() -> None:
 
 
 def test_what_is_opened_is_not_ended() -> None:
-    wire = conversation(agreement_of(2), b"open", drop=lambda e: e.step is Step.CONFIRM and e.sender == "p1")
+    wire = tapped_session(agreement_of(2), b"open", drop=lambda e: e.step is Step.CONFIRM and e.sender == "p1")
     wire.run()
     assert all(p.handed_in for p in wire.parties.values())
     assert wire.server.state is ServerState.OPENED
@@ -160,7 +160,7 @@ def test_what_is_opened_is_not_ended() -> None:
 
 def test_a_party_that_has_its_release_says_no_more() -> None:
     """In one process the release arrives while the last submission is still on its way."""
-    wire = conversation(agreement_of(3), b"last")
+    wire = tapped_session(agreement_of(3), b"last")
     wire.run()
     steps = [e.step for e in wire.seen]
     assert Step.SUBMIT not in steps[steps.index(Step.OPENED) :]

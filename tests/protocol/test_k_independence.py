@@ -18,7 +18,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import plan_session
 from colonnade.runs import Outcome, run_unguarded
-from tests.helpers.sessions import conversation
+from tests.helpers.sessions import tapped_session
 
 LABEL = "y"
 
@@ -105,7 +105,7 @@ def _coefficients(frame: pl.DataFrame, K: int, epsilon: float, runs: int) -> NDA
     # Hundreds of runs of one plan: only the session's identity is new in each.
     planner, rows = OnePlan(), []
     for run in range(runs):
-        wire = conversation(agreement, f"{K} parties, run {run}".encode(), tables=tables, planner=planner)
+        wire = tapped_session(agreement, f"{K} parties, run {run}".encode(), tables=tables, planner=planner)
         wire.run()
         assert wire.release is not None
         model = solve(wire.release.moments(), Task.LINEAR, method="raw", ridge=0.05)

@@ -14,7 +14,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import FitServer
 from colonnade.protocol.messages import Envelope
-from tests.helpers.sessions import Conversation, arrays_in, coins_of, conversation, secrets_in
+from tests.helpers.sessions import TappedSession, arrays_in, coins_of, secrets_in, tapped_session
 
 ROWS = 300
 
@@ -41,7 +41,7 @@ class _Search:
 
     def __init__(self, tables: dict[str, Table]) -> None:
         self.tables = tables
-        self.wire: Conversation | None = None
+        self.wire: TappedSession | None = None
         self.looked = 0
         self.found: list[str] = []
         self._exact: set[int] = set()
@@ -97,7 +97,7 @@ def _agreement(product: str) -> tuple[Agreement, dict[str, Table]]:
 def _run(product: str) -> _Search:
     agreement, tables = _agreement(product)
     search = _Search(tables)
-    search.wire = conversation(agreement, b"search", tables=tables, meddle=search)
+    search.wire = tapped_session(agreement, b"search", tables=tables, meddle=search)
     search.wire.run()
     assert search.wire.release is not None
     return search
@@ -122,7 +122,7 @@ def test_the_search_sees_what_a_role_holds() -> None:
 @pytest.mark.parametrize("product", ["lattice"])
 def test_secrets_are_wiped(product: str) -> None:
     agreement, tables = _agreement(product)
-    wire = conversation(agreement, b"wipe", tables=tables)
+    wire = tapped_session(agreement, b"wipe", tables=tables)
     wire.run()
     for party in wire.parties.values():
         assert secrets_in(party) == []

@@ -52,20 +52,20 @@ from colonnade.protocol.messages import (
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 from tests.helpers.sessions import (
-    Conversation,
     Scripted,
+    TappedSession,
     agreement_of,
     altered,
-    conversation,
     exact_moments,
     parties_of,
     secrets_in,
     server_of,
     tables_of,
+    tapped_session,
 )
 
 
-def released(wire: Conversation) -> Release:
+def released(wire: TappedSession) -> Release:
     assert wire.release is not None, wire.server.sentence
     return wire.release
 
@@ -94,7 +94,7 @@ def test_release_is_exact_plus_noise(parties: int, changes: dict[str, Any]) -> N
     if "offers" in changes:
         changes["offers"] = {p: Offer(changes["offers"]) for p in agreement.schema.names}
     agreement = replace(agreement, **changes)
-    wire = conversation(agreement)
+    wire = tapped_session(agreement)
     wire.run()
     release, session = released(wire), wire.session
     exact = exact_moments(session, tables_of(agreement))
@@ -116,7 +116,7 @@ def test_release_is_exact_plus_noise(parties: int, changes: dict[str, Any]) -> N
 @pytest.mark.parametrize("parties", [1, 2, 4, 8])
 def test_huge_epsilon_gives_the_exact_moments(parties: int) -> None:
     agreement = agreement_of(parties, epsilon=1e9, collusion=0)
-    wire = conversation(agreement)
+    wire = tapped_session(agreement)
     wire.run()
     release, session = released(wire), wire.session
     exact = exact_moments(session, tables_of(agreement))
@@ -125,7 +125,7 @@ def test_huge_epsilon_gives_the_exact_moments(parties: int) -> None:
         assert np.abs(block.values / block.unit - truth).max() < 1e-4
 
 
-def submissions(wire: Conversation) -> dict[str, Masked]:
+def submissions(wire: TappedSession) -> dict[str, Masked]:
     return {e.sender: masked_from(body_of(e, Piece).data, wire.session.length) for e in wire.sent(Step.SUBMIT)}
 
 
@@ -133,7 +133,7 @@ def test_all_or_nothing() -> None:
     """K-1 submissions open nothing: their sum is uniform. All K together are small numbers."""
     partial, whole = [], []
     for i in range(12):
-        wire = conversation(agreement_of(3), b"run %d" % i, lambda e: e.step is Step.SUBMIT and e.sender == "p2")
+        wire = tapped_session(agreement_of(3), b"run %d" % i, lambda e: e.step is Step.SUBMIT and e.sender == "p2")
         wire.run()
         assert wire.release is None
         assert all(wire.kept(name) is None for name in wire.parties)
@@ -150,7 +150,7 @@ def test_all_or_nothing() -> None:
 def test_a_submission_alone_is_uniform() -> None:
     words = []
     for i in range(12):
-        wire = conversation(agreement_of(2), b"alone %d" % i)
+        wire = tapped_session(agreement_of(2), b"alone %d" % i)
         wire.run()
         words.append(submissions(wire)["p0"].words)
     counts = np.bincount(np.concatenate(words).view(np.uint8), minlength=256)
@@ -160,7 +160,7 @@ def test_a_submission_alone_is_uniform() -> None:
 def test_no_message_carries_an_exact_sum() -> None:
     """No exact single-party or cross-party sum stands in any message but the sealed columns of "plain" themselves."""
     agreement = agreement_of(2)
-    wire = conversation(agreement)
+    wire = tapped_session(agreement)
     wire.run()
     session = wire.session
     exact = np.rint(exact_moments(session, tables_of(agreement)) * session.grid.unit).astype(np.int64)
@@ -173,7 +173,7 @@ def test_no_message_carries_an_exact_sum() -> None:
 
 
 def test_seeded_runs_are_byte_identical_and_others_are_not() -> None:
-    one, two, other = (conversation(agreement_of(3), seed) for seed in (b"same", b"same", b"other"))
+    one, two, other = (tapped_session(agreement_of(3), seed) for seed in (b"same", b"same", b"other"))
     for wire in (one, two, other):
         wire.run()
     assert [e.encode() for e in one.seen] == [e.encode() for e in two.seen]
@@ -182,7 +182,7 @@ def test_seeded_runs_are_byte_identical_and_others_are_not() -> None:
 
 
 def test_an_unseeded_release_says_so() -> None:
-    wire = conversation(agreement_of(2), None)
+    wire = tapped_session(agreement_of(2), None)
     wire.run()
     assert released(wire).provenance["seeded"] is False
     assert released(wire).provenance["simulation"] is True
@@ -191,7 +191,7 @@ def test_an_unseeded_release_says_so() -> None:
 def test_transcript_digest_does_not_depend_on_interleaving() -> None:
     """Parties may answer in any order; what the server hashed of each is the same."""
 
-    straight, agreement, source = conversation(agreement_of(3)), agreement_of(3), Randomness(b"seed")
+    straight, agreement, source = tapped_session(agreement_of(3)), agreement_of(3), Randomness(b"seed")
     straight.run()
     server, parties = server_of(agreement, source), parties_of(agreement, tables_of(agreement), source)
     queue = [hello for name in reversed(parties) for hello in parties[name].start()]
@@ -211,9 +211,9 @@ def test_transcript_digest_does_not_depend_on_interleaving() -> None:
     assert write_release(released(straight)) == write_release(server.task.release)
 
 
-def started(parties: int = 2, until: Step = Step.SUBMIT, **hooks: Any) -> Conversation:
+def started(parties: int = 2, until: Step = Step.SUBMIT, **hooks: Any) -> TappedSession:
     """A session that stops where the first message of a kind is lost."""
-    wire = conversation(agreement_of(parties), drop=lambda e: e.step is until, **hooks)
+    wire = tapped_session(agreement_of(parties), drop=lambda e: e.step is until, **hooks)
     wire.run()
     return wire
 
@@ -222,7 +222,7 @@ def answers(party: PartyRole, envelope: Envelope) -> list[Envelope]:
     return list(party.receive(envelope))
 
 
-def forged(wire: Conversation, step: Step, body: bytes, **changes: Any) -> Envelope:
+def forged(wire: TappedSession, step: Step, body: bytes, **changes: Any) -> Envelope:
     """A message in the server's name, of the plan that it announced."""
     plan = next((e.plan for e in wire.sent(Step.PROPOSAL)), "")
     return altered(Envelope(wire.server.identity, plan, "", "p0", step, body), **changes)
@@ -257,7 +257,7 @@ def test_party_refuses_a_replayed_parcel() -> None:
     def replay(envelope: Envelope, up: bool) -> tuple[Envelope, ...]:
         return (envelope,) * (1 if up or envelope.step is not Step.PARCEL else 2)
 
-    wire = conversation(agreement_of(2), meddle=replay)
+    wire = tapped_session(agreement_of(2), meddle=replay)
     with pytest.raises(ProtocolError):
         wire.run()
     assert [body_of(e, Refuse).code for e in wire.sent(Step.REFUSE)] == [Code.PROTOCOL]
@@ -297,14 +297,14 @@ def test_a_stranger_on_the_wire_is_named(up: bool) -> None:
             return (altered(envelope, **({"sender": "mallory"} if up else {"recipient": "mallory"})),)
         return (envelope,)
 
-    wire = conversation(agreement_of(2), meddle=meddle)
+    wire = tapped_session(agreement_of(2), meddle=meddle)
     with pytest.raises(ProtocolError, match="'mallory'"):
         wire.run()
     assert wire.server.state is ServerState.FAILED and set(wire.traffic.sent) == {"p0", "p1"}
 
 
 def test_server_refuses_a_join_twice_and_other_columns() -> None:
-    wire = conversation(agreement_of(2), drop=lambda e: e.step is Step.JOIN)
+    wire = tapped_session(agreement_of(2), drop=lambda e: e.step is Step.JOIN)
     wire.run()
     first, second = wire.sent(Step.JOIN)
     assert list(wire.server.receive(first)) == []
@@ -320,13 +320,13 @@ def test_server_refuses_a_join_twice_and_other_columns() -> None:
 
 def test_different_numbers_of_records_end_the_session() -> None:
     agreement = agreement_of(2)
-    wire = conversation(agreement, tables={**tables_of(agreement, 60), "p1": tables_of(agreement, 61)["p1"]})
+    wire = tapped_session(agreement, tables={**tables_of(agreement, 60), "p1": tables_of(agreement, 61)["p1"]})
     with pytest.raises(StudyError, match="the same number of records, got p0 60, p1 61"):
         wire.run()
     assert {body_of(e, End) for e in wire.sent(Step.END)} == {End(Code.ROWS, "", "plan", False)}
 
 
-def proposed(wire: Conversation) -> Proposal:
+def proposed(wire: TappedSession) -> Proposal:
     return body_of(wire.sent(Step.PROPOSAL)[0], Proposal)
 
 
@@ -377,7 +377,7 @@ def test_an_altered_plan_is_refused_and_nothing_leaves(alter: Any, sentence: str
         return (envelope,)
 
     guard = Scripted(consent=lambda session: asked.append("consent"), book=lambda session: asked.append("book"))
-    wire = conversation(agreement_of(2), meddle=meddle, guards={"p0": guard})
+    wire = tapped_session(agreement_of(2), meddle=meddle, guards={"p0": guard})
     with pytest.raises(PolicyError, match=sentence):
         wire.run()
     party = wire.parties["p0"]
@@ -421,7 +421,7 @@ def test_a_party_that_accepts_another_plan_ends_the_session() -> None:
             return (altered(envelope, body=encode_body(Accept("0" * 64))),)
         return (envelope,)
 
-    wire = conversation(agreement_of(3), meddle=meddle)
+    wire = tapped_session(agreement_of(3), meddle=meddle)
     with pytest.raises(ProtocolError, match="party p1 computed another plan: 0000000000000000, not"):
         wire.run()
     assert wire.server.state is ServerState.FAILED
@@ -436,7 +436,7 @@ def test_refusal_ends_the_session_before_anything_is_booked() -> None:
 
     booking = Scripted(book=lambda session: booked.append("spent"))
     guards = {"p0": booking, "p1": Scripted(consent=consent), "p2": booking}
-    wire = conversation(agreement_of(3), b"refuse", guards=guards)
+    wire = tapped_session(agreement_of(3), b"refuse", guards=guards)
     with pytest.raises(PolicyError, match="p1 refuses: epsilon=1 is above the largest this party allows"):
         wire.run()
     assert booked == [] and wire.release is None
@@ -452,7 +452,7 @@ def test_book_is_called_once_before_the_first_submission_leaves() -> None:
         return (envelope,)
 
     guards = {name: Scripted(book=lambda session: log.append("book")) for name in ("p0", "p1")}
-    wire = conversation(agreement_of(2), meddle=listen, guards=guards)
+    wire = tapped_session(agreement_of(2), meddle=listen, guards=guards)
     wire.run()
     assert log == ["book", "submit p0", "book", "submit p1"]
     assert released(wire)
@@ -464,7 +464,7 @@ def test_a_failing_book_lets_nothing_out() -> None:
     def book(session: SessionPlan) -> None:
         raise LedgerError("the ledger cannot be written")
 
-    wire = conversation(agreement_of(2), guards={"p0": Scripted(book=book, void=void.append)})
+    wire = tapped_session(agreement_of(2), guards={"p0": Scripted(book=book, void=void.append)})
     with pytest.raises(LedgerError):
         wire.run()
     assert not wire.sent(Step.SUBMIT)
@@ -505,7 +505,7 @@ def test_the_end_ends_every_party() -> None:
 
 
 def test_an_altered_release_is_refused_by_a_party() -> None:
-    wire = conversation(agreement_of(2), drop=lambda e: e.step is Step.OPENED)
+    wire = tapped_session(agreement_of(2), drop=lambda e: e.step is Step.OPENED)
     wire.run()
     blob = write_release(released(wire))
     at = blob.index(b'"values":[') + 10
@@ -525,7 +525,7 @@ def test_the_last_word_is_heard_in_every_state_but_the_first() -> None:
 
 def test_streams_are_lazy() -> None:
     """Rows stream: the first parcel is out before the last is made."""
-    wire = conversation(agreement_of(2), drop=lambda e: e.step is Step.GO and body_of(e, Go).round == "seal")
+    wire = tapped_session(agreement_of(2), drop=lambda e: e.step is Step.GO and body_of(e, Go).round == "seal")
     wire.run()
     out = wire.parties["p1"].receive(forged(wire, Step.GO, encode_body(Go("seal")), recipient="p1"))
     assert isinstance(out, Iterator)

@@ -42,7 +42,7 @@ from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.transport.in_process import Wire, pass_on
-from tests.helpers.sessions import Conversation, conversation
+from tests.helpers.sessions import TappedSession, tapped_session
 
 FORK = multiprocessing.get_context("fork")
 DATA = DataSet("bank.csv", "d" * 64)
@@ -542,14 +542,14 @@ class BookingOnly(Unguarded):
             self._ledger.settle(self._session, self._party, EntryKind.VOID)
 
 
-def _study(folder: Path, caps: dict[str, Cap], meddle: Wire = pass_on) -> Conversation:
+def _study(folder: Path, caps: dict[str, Cap], meddle: Wire = pass_on) -> TappedSession:
     """A run in which each party books in its own ledger."""
     tables = {
         party: table_from(party, pl.DataFrame({name: [0.5, 1.0, 2.0, 4.0] for name in columns}), columns)
         for party, columns in AGREEMENT.schema.parties.items()
     }
     guards = {party: BookingOnly(folder, party, cap) for party, cap in caps.items()}
-    wire = conversation(AGREEMENT, None, tables=tables, guards=guards, meddle=meddle)
+    wire = tapped_session(AGREEMENT, None, tables=tables, guards=guards, meddle=meddle)
     wire.run()
     return wire
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from colonnade.crypto.alignment import AlignmentParty
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.matching import HYBRID, NONE, PSI
 from colonnade.protocol.fit import study_digest
+from colonnade.protocol.messages import Done, Envelope, ParcelBody, Step, encode_body
 from colonnade.report.cost import expected_cost
 from colonnade.study import Study, study_from
+from tests.helpers.sessions import agreement_of, tables_of, tapped_session
 
 
 def study(**terms: Any) -> Study:
@@ -41,13 +45,37 @@ def test_without_the_library_post_quantum_is_refused(monkeypatch: pytest.MonkeyP
         study(post_quantum=True)
 
 
+def _parcel(party: str) -> Envelope:
+    return Envelope(bytes(32), "", party, "b", Step.PARCEL, encode_body(ParcelBody(AlignmentParty.rounds[0], b"")))
+
+
+def _ends(party: str) -> list[Envelope]:
+    return [Envelope(bytes(32), "", party, "", Step.DONE, encode_body(Done(name))) for name in AlignmentParty.rounds]
+
+
 def test_the_forecast_counts_the_matching() -> None:
     plain, hybrid, none = (study(**terms) for terms in ({}, {"post_quantum": True}, {"alignment": "none"}))
     sent = [expected_cost(s.session(), s.alignment) for s in (plain, hybrid, none)]
     # The first of equally long lists is the hub's: 512 columns of its matrix, against base transfers and a table.
     rows = 2048  # 3 x (434 + 32) + 64 slots, 168 rows more, filled up to a multiple of 512
-    assert sent[0].sent["a"] - sent[2].sent["a"] == 144 + 64 * rows + 128 * 75 + 36 + 16 * 1000
-    assert sent[0].sent["b"] - sent[2].sent["b"] == 144 + 64 * 512 + 16 * (3 * (434 + 32) + 64)
+    # Beside these, six parcels of the hub and five of its partner, and the ends of six rounds, have heads.
+    heads = {p: sum(len(e.encode()) for e in (6 if p == "a" else 5) * [_parcel(p)] + _ends(p)) for p in "ab"}
+    payloads = {"a": 144 + 64 * rows + 128 * 75 + 36 + 16 * 1000, "b": 144 + 64 * 512 + 16 * (3 * (434 + 32) + 64)}
+    for p, payload in payloads.items():
+        assert sent[0].sent[p] - sent[2].sent[p] == payload + heads[p]
     assert sent[1].sent["b"] - sent[0].sent["b"] == 512 * (2 * 1152 + 32) + 1184
     assert sent[1].sent["a"] - sent[0].sent["a"] == (2 * 512 + 1) * 1088
     assert sent[0].seconds["align"] < 0.5 and "align" not in sent[2].seconds
+
+
+@pytest.mark.parametrize("parties", [1, 2, 4])
+@pytest.mark.parametrize("product", ["lattice", "plain"])
+@pytest.mark.parametrize("alignment", [PSI, NONE])
+def test_the_forecast_counts_every_message(parties: int, product: str, alignment: str) -> None:
+    agreement = agreement_of(parties, product=product)
+    tables = {name: replace(t, ids=[f"i{i}" for i in range(t.rows)]) for name, t in tables_of(agreement).items()}
+    session = tapped_session(agreement, tables=tables, alignment=alignment)
+    session.run()
+    foretold = expected_cost(session.session, alignment).sent
+    for name, sent in session.traffic.sent.items():
+        assert foretold[name] == pytest.approx(sent, rel=0.02), name

@@ -242,7 +242,7 @@ def solve(
             study = opened.plan["study"]
             print_json({"study": study, "task": models[0].model.task, "path": [model_json(m) for m in models]})
         else:
-            stdout().print(path_table(models))
+            stdout().print(path_table(models, penalty.value))
         return
     with places(out) as (file,):
         public = publish(opened, wanted.model(ridge))

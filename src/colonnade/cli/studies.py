@@ -12,6 +12,7 @@ import typer
 from colonnade.cli.options import ApprovedPlans, Force, Html, Json, StudyFile
 from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.foundation.errors import PolicyError
+from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _print_fitted(
     if json:
         print_json(fitted_json(fitted, public, sure, release, model))
         return
-    matched = study.alignment != "none" and len(fitted.tables) > 1
+    matched = study.alignment != NONE and len(fitted.tables) > 1
     for part in fitted_report(fitted, public, sure, matched):
         stdout().print(part)
     stdout().print(f"Release written to {release}" + ("" if model is None else f", model to {model}") + ".")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +27,7 @@ def studio(
     from colonnade.report.pages import require
 
     require("jinja2", "starlette", "uvicorn")
+    from colonnade.studio.doorway import doorway
     from colonnade.studio.serve import serve
     from colonnade.studio.workspace import Workspace
 
@@ -35,10 +38,14 @@ def studio(
             raise StudyError(f"there is no study file {study}")
         workspace.open(study.name)
 
-    def ready(address: str) -> None:
-        typer.echo(f"The studio is at {address}")
-        typer.echo("Whoever has this address can use it. Stop it with Ctrl-C.", err=True)
-        if not no_browser:
-            typer.launch(address)
+    # The server raises what stopped it once more, which must not skip the end of what is open here.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    with doorway() as write_page:
 
-    serve(workspace, port, ready)
+        def ready(address: str) -> None:
+            typer.echo(f"The studio is at {address}")
+            typer.echo("Whoever has this address can use it. Stop it with Ctrl-C.", err=True)
+            if not no_browser:
+                typer.launch(write_page(address).as_uri())
+
+        serve(workspace, port, ready)

@@ -139,7 +139,7 @@ class FailureReports(logging.Handler):
 
 
 class UnstartedJobs(logging.Handler):
-    """At a party: a job that ended and never wrote on the board."""
+    """At a party: a job that ended and never wrote a status."""
 
     def __init__(self, folder: Path, say: Say) -> None:
         super().__init__(logging.INFO)

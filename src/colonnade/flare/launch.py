@@ -1,4 +1,4 @@
-"""Runs FLARE's own client or server process in this one, and tells from the board how sessions go."""
+"""Runs FLARE's own client or server process in this one, and tells from the status file how sessions go."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.sites.site import LOCAL, SERVER, STATUS, Site
 
 Tell = Callable[[dict[str, Any]], None]
-"""Called with what the board says, whenever it says something new."""
+"""Called with what the status file says, whenever it says something new."""
 Say = Callable[[str], None]
 LOOK_SECONDS = 0.1
 OUTCOME_WAIT = "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT"
@@ -44,7 +44,7 @@ def serve(site: Site, tell: Tell, say: Say) -> int:
         check_certificate(site.folder, name, "server")
         check_port(address)
         keep_storage_here(site.folder)
-        # A session has ended when its hub says so; FLARE would wait a quarter of an hour for the report of a dead site.
+        # A session has ended when its relay says so; FLARE would wait 15 minutes for the report of a dead site.
         os.environ.setdefault(OUTCOME_WAIT, "10")
         (site.folder / TWICE).unlink(missing_ok=True)
         watch_server(site.folder.resolve(), say)
@@ -145,7 +145,7 @@ def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, **more: 
 
 
 def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:
-    """Tell what is new on a board, until it is enough; a job that died without a last word is given one."""
+    """Tell what is new in a status file, until it is enough; a job that died without a last word is given one."""
     last: tuple[Any, ...] = ()
     content: dict[str, Any] = {}
     while not quiet.wait(LOOK_SECONDS):

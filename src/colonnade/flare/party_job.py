@@ -73,7 +73,7 @@ class PartyJob(Executor):  # type: ignore[misc]
             with ExitStack() as opened:
                 try:
                     site = read_site(folder, PARTY)
-                    recipe = self.recipe(site, status.note_session)
+                    recipe = self.recipe(site)
                     own, randomness = site.guard()
                     guard = watched(recipe.prepare(own), parent, status)
                     signer = CertificateSigner(folder, site.party)
@@ -84,7 +84,12 @@ class PartyJob(Executor):  # type: ignore[misc]
                 status.seeded = randomness.seeded
                 if randomness.seeded:
                     log.warning(NOT_PRIVATE)
-                role = PartyRole(recipe.party_task(guard, workers), randomness, signer, status)
+
+                def watch(phase: str, share: float) -> None:
+                    status.session = role.identity.hex()
+                    status(phase, share)
+
+                role = PartyRole(recipe.party_task(guard, workers), randomness, signer, watch)
                 client = Client(role, call, site.patience)
                 client.run()
         except Exception as error:

@@ -25,7 +25,7 @@ GRACE_SECONDS = 6.0
 """A job that has booked nothing leaves by itself when it notices, and tells the others; the rest are ended."""
 KILL_SECONDS = 1.0
 TOLD_SECONDS = 0.5
-"""For the thread that tells what the board says."""
+"""For the thread that tells what the status file says."""
 
 
 @contextmanager
@@ -94,14 +94,14 @@ class StopSignals:
             os._exit(128 + number)
 
     def _wind_up(self) -> None:
-        board = self._folder / STATUS
-        busy = unfinished(look(board))
+        status = self._folder / STATUS
+        busy = unfinished(look(status))
         # A terminal that is gone must not keep us from ending.
         with suppress(OSError, RuntimeError):
             self._say("stopping" + ("; a session is under way" if busy else ""))
         write_starter(self._folder, "")
         deadline = time.monotonic() + (GRACE_SECONDS if busy else 0.0)
-        while unfinished(look(board)) and time.monotonic() < deadline:
+        while unfinished(look(status)) and time.monotonic() < deadline:
             time.sleep(0.05)
         end_jobs()
         if busy:

@@ -54,7 +54,7 @@ class ServerJob(Controller):  # type: ignore[misc]
         try:
             self._site = read_site(folder, SERVER)
             self._journal = FileJournal(self._site.journal)
-            self._recipe = self.recipe(self._site, self._status.note_session)
+            self._recipe = self.recipe(self._site)
             role = ServerRole(self._recipe.server_task(name, run), randomness, self._journal)
             self._relay = Relay(role, self._site.patience, self._status)
             self._status.session = role.identity.hex()

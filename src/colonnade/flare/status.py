@@ -51,10 +51,6 @@ class StatusFile:
             self._last = (step, now)
             self._write({"step": step, "share": share})
 
-    def note_session(self, session: str) -> None:
-        """The session has an id."""
-        self.session = session
-
     def note(self, spend: Spend) -> None:
         """A spend is booked."""
         self.spend = spend
@@ -94,7 +90,7 @@ def replace_status(path: Path, content: dict[str, Any]) -> None:
 
 
 def look(path: Path) -> dict[str, Any]:
-    """What the board says now; empty when there is none."""
+    """What the status file says now; empty when there is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -103,7 +99,7 @@ def look(path: Path) -> dict[str, Any]:
 
 
 def unfinished(content: dict[str, Any]) -> bool:
-    """Whether a session is under way, by its board; its process may be dead."""
+    """Whether a session is under way, by its status file; its process may be dead."""
     return bool(content) and not content.get("done")
 
 

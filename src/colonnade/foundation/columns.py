@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import SchemaError
+from colonnade.foundation.names import require_name
 from colonnade.foundation.registry import Registry
 from colonnade.foundation.shown import OPEN, shown
 
@@ -209,7 +210,7 @@ class Numeric(Column):
         if not self.low < self.high:
             raise SchemaError(f"low must be below high, got low={self.low}, high={self.high}")
         if not all(a < b for a, b in pairwise(self.edges)):
-            raise SchemaError(f"bins must increase strictly between low and high, got bins={list(self.bins)}")
+            raise SchemaError(f"bins must increase strictly between low and high, got bins={shown(list(self.bins))}")
         if self.fill is not None and not self.low <= self.fill <= self.high:
             raise SchemaError(f"fill must lie between low and high, got fill={self.fill}")
 
@@ -276,12 +277,12 @@ class Categorical(Column):
 
     def __post_init__(self) -> None:
         if len(self.all_levels) < 2:
-            raise SchemaError(f"a categorical column needs at least 2 levels, got levels={list(self.levels)}")
+            raise SchemaError(f"a categorical column needs at least 2 levels, got levels={shown(list(self.levels))}")
         if len(set(self.all_levels)) != len(self.all_levels):
-            raise SchemaError(f"levels must be distinct, got levels={list(self.all_levels)}")
+            raise SchemaError(f"levels must be distinct, got levels={shown(list(self.all_levels))}")
         for name, value in (("drop", self.drop), ("fill", self.fill)):
             if value is not None and value not in self.all_levels:
-                raise SchemaError(f"{name} must be one of the levels, got {name}={value!r}")
+                raise SchemaError(f"{name} must be one of the levels, got {name}={shown(value)}")
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
@@ -330,9 +331,9 @@ class Binary(Column):
 
     def __post_init__(self) -> None:
         if len(self.levels) != 2 or self.levels[0] == self.levels[1]:
-            raise SchemaError(f"a binary column needs 2 distinct levels, got levels={list(self.levels)}")
+            raise SchemaError(f"a binary column needs 2 distinct levels, got levels={shown(list(self.levels))}")
         if self.fill is not None and self.fill not in self.levels:
-            raise SchemaError(f"fill must be one of the levels, got fill={self.fill!r}")
+            raise SchemaError(f"fill must be one of the levels, got fill={shown(self.fill)}")
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
@@ -357,6 +358,9 @@ class Binary(Column):
 
 def column_from(name: str, declared: Mapping[str, Any]) -> Column:
     """A checked column from its declared form, e.g. {"kind": "numeric", "low": 17, "high": 90}."""
+    require_name("a column's name", name)
+    if not isinstance(declared, Mapping):
+        raise SchemaError(f"column {name} must be declared as a table, got {shown(declared)}")
     try:
         kind = KINDS[declared.get("kind")]
     except SchemaError as error:

@@ -16,7 +16,14 @@ from colonnade.foundation.columns import column_from as column_from
 from colonnade.foundation.columns import column_to as column_to
 from colonnade.foundation.columns import is_number
 from colonnade.foundation.errors import SchemaError
+from colonnade.foundation.names import require_name, size_of
 from colonnade.foundation.shown import shown
+
+MOST_PARTIES = 256
+MOST_COORDINATES = 20_000
+"""A plan is computed from pairs of these: numbers, and levels or bins of the other columns."""
+LARGEST_NAMES = 1 << 21
+"""Bytes of all names and levels together."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,11 @@ class Schema:
     """A public L2 norm to which a party clips its numeric features, scaled to [-1, 1], in every record."""
 
     def __post_init__(self) -> None:
+        _require_sizes(self.parties)
+        for party in self.parties:
+            require_name("a party's name", party)
+            if not party or "." in party:
+                raise SchemaError(f"a party's name must be non-empty and without a dot, got {party!r}")
         for party, norm in self.norms.items():
             if party not in self.parties:
                 raise SchemaError(f"a norm must be declared by a party of the schema, got party {party!r}")
@@ -37,22 +49,28 @@ class Schema:
             raise SchemaError("a schema needs at least one party")
         owners: dict[str, str] = {}
         for party, columns in self.parties.items():
-            if not isinstance(party, str) or not party or "." in party:
-                raise SchemaError(f"a party's name must be non-empty and without a dot, got {party!r}")
             if not columns:
                 raise SchemaError(f"party {party} declares no column")
-            for name in columns:
-                if not isinstance(name, str) or not name:
+            for name, column in columns.items():
+                require_name(f"party {party}: a column's name", name)
+                if not name:
                     raise SchemaError(f"party {party}: a column's name must be a non-empty text, got {shown(name)}")
                 if name in owners:
                     raise SchemaError(f"column {name} is declared by two parties, {owners[name]} and {party}")
                 owners[name] = party
+                for level in column.all_levels:
+                    require_name(f"column {name}: a level", level)
+        named = size_of(self.parties) + size_of(owners)
+        named += sum(size_of(column.all_levels) for column in self.columns.values())
+        if named > LARGEST_NAMES:
+            raise SchemaError(f"all names and levels of a schema must have at most {LARGEST_NAMES} bytes, got {named}")
 
     @classmethod
     def of(
         cls, declared: Mapping[str, Mapping[str, Mapping[str, Any] | Column]], norms: Mapping[str, float] | None = None
     ) -> Schema:
         """A schema from declared forms: {party: {column: {"kind": ...}}}."""
+        _require_sizes(declared)
         parties = {
             party: {
                 name: column if isinstance(column, Column) else column_from(name, column)
@@ -81,3 +99,20 @@ class Schema:
 
     def to(self) -> dict[str, dict[str, dict[str, Any]]]:
         return {party: {n: column_to(c) for n, c in columns.items()} for party, columns in self.parties.items()}
+
+
+def _require_sizes(parties: Mapping[str, Mapping[str, Mapping[str, Any] | Column]]) -> None:
+    """Refuse a schema that is too large to plan with, before anything is made of it."""
+    if len(parties) > MOST_PARTIES:
+        raise SchemaError(f"a schema must have at most {MOST_PARTIES} parties, got {len(parties)}")
+    count = sum(_coordinates(column) for columns in parties.values() for column in columns.values())
+    if count > MOST_COORDINATES:
+        raise SchemaError(f"a schema must have at most {MOST_COORDINATES} columns, levels and bins in all, got {count}")
+
+
+def _coordinates(column: Mapping[str, Any] | Column) -> int:
+    """Numbers that a record has of a column, as far as its declared form tells."""
+    if isinstance(column, Column):
+        return max(1, len(column.all_levels), len(column.edges or ()) - 1)
+    lists = (column.get(key) for key in ("levels", "bins")) if isinstance(column, Mapping) else ()
+    return max(1, *(len(found) if isinstance(found, (list, tuple)) else 0 for found in lists), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.names import LONGEST_TEXT, require_name
 from colonnade.foundation.shown import shown
+
+DEEPEST = 32
+"""Tables and lists within each other."""
+# The library takes quadratic time for a dotted key: 60,000 parts of it took 45 s.
+_ENDLESS_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){200}""")
 
 
 def read_toml(path: Path, what: str, largest: int, error: type[ColonnadeError]) -> Section:
@@ -20,12 +27,42 @@ def read_toml(path: Path, what: str, largest: int, error: type[ColonnadeError]) 
     if path.stat().st_size > largest:
         raise error(f"a {what} file must have at most {largest} bytes, got {path.stat().st_size}")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as problem:
         raise error(f"{path.name} is not valid TOML: {problem}") from None
+    return Section(parse_toml(text, path.name, largest, error), f"the {what} file", error)
+
+
+def parse_toml(text: str, what: str, largest: int, error: type[ColonnadeError]) -> dict[str, Any]:
+    """The content of a text of at most `largest` characters."""
+    if len(text) > largest:
+        raise error(f"{what} must have at most {largest} bytes, got {len(text)} characters")
+    if _ENDLESS_KEY.search(text):
+        raise error(f"{what} is not valid: its values may be nested {DEEPEST} deep, and are nested deeper")
+    try:
+        content = tomllib.loads(text)
+        require_shallow(content, what, error)
+    except tomllib.TOMLDecodeError as problem:
+        raise error(f"{what} is not valid TOML: {problem}") from None
     except (RecursionError, ValueError):
-        raise error(f"{path.name} is not valid TOML: its values are nested too deeply, or one is too long") from None
-    return Section(content, f"the {what} file", error)
+        raise error(f"{what} is not valid TOML: its values are nested too deeply, or one is too long") from None
+    return content
+
+
+def require_shallow(content: object, what: str, error: type[ColonnadeError]) -> None:
+    """Raise where tables and lists nest deeper than anybody who writes them out again could follow."""
+    depth, level = 0, [content]
+    while level and depth <= DEEPEST:
+        depth += 1
+        inner: list[object] = []
+        for item in level:
+            if isinstance(item, Mapping):
+                inner += item.values()
+            elif isinstance(item, list):
+                inner += item
+        level = inner
+    if level:
+        raise error(f"{what} is not valid: its values may be nested {DEEPEST} deep, and are nested deeper")
 
 
 @dataclass(frozen=True)
@@ -68,13 +105,14 @@ class Section:
         value = self.content[key]
         if not isinstance(value, str) or not value:
             raise self.error(f"{self.prefix}{key} must be a non-empty text, got {key}={shown(value)}")
-        return value
+        return require_name(f"{self.prefix}{key}", value, self.error, LONGEST_TEXT)
 
     def texts(self, key: str, choices: Collection[str] | None = None) -> tuple[str, ...]:
         values = self.content[key]
         if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
             raise self.error(f"{self.prefix}{key} must be a list of texts, got {key}={shown(values)}")
         for value in values:
+            require_name(f"{self.prefix}{key}", value, self.error, LONGEST_TEXT)
             if choices is not None and value not in choices:
                 raise self.error(f"{self.prefix}{key} may list {', '.join(choices)}, got {shown(value)}")
         return tuple(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 
 LARGEST_SHOWN = 80
 OPEN = "?"
@@ -21,9 +22,12 @@ def _text(value: object) -> str:
     match value:
         case int() if abs(value) >> 256:
             return f"an integer of {value.bit_length()} bits"
+        case str():
+            return repr(value[: LARGEST_SHOWN + 1])
         case list():
-            return "[" + ", ".join(map(_text, value)) + "]"
+            return "[" + ", ".join(map(_text, value[: LARGEST_SHOWN + 1])) + "]"
         case Mapping():
-            return "{" + ", ".join(f"{key!r}: {_text(item)}" for key, item in value.items()) + "}"
+            items = islice(value.items(), LARGEST_SHOWN + 1)
+            return "{" + ", ".join(f"{_text(key)}: {_text(item)}" for key, item in items) + "}"
         case _:
             return repr(value)

@@ -188,7 +188,7 @@ def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[st
         budget = min(b[i] for b in budgets if b[i] is not None)  # type: ignore[type-var]
         assert budget is not None
         if terms.calibration is Calibration.PAPER:
-            scales.append(paper_sensitivity([block]) / budget)
+            scales.append(_paper_alone(block, terms) / budget)
             continue
         whole = budget if terms.law is Law.LAPLACE else _root_below(2 * budget)
         scales.append(_coarse(Fraction(moved) / whole))
@@ -316,6 +316,11 @@ def _alone(layout: Layout, blocks: Sequence[Block], terms: Terms) -> list[float]
     return [m + _square_slack(layout, [(b, 1.0)], terms) for m, b in zip(moved, blocks, strict=True)]
 
 
+def _paper_alone(block: Block, terms: Terms) -> Fraction:
+    """The paper's 2 max ||lambda|| of one block; a cross-party block reaches it, and the product's error adds to it."""
+    return paper_sensitivity([block]) * (1 if block.single else terms.error_factor)
+
+
 def _joint(
     layout: Layout,
     blocks: Sequence[Block],
@@ -373,7 +378,7 @@ def _finish(
     if terms.draft:
         alone = [Fraction(0)] * len(blocks)
     elif terms.calibration is Calibration.PAPER:
-        alone = [paper_sensitivity([b]) for b in blocks]
+        alone = [_paper_alone(b, terms) for b in blocks]
     else:
         alone = [_coarse(Fraction(moved)) for moved in _alone(layout, blocks, terms)]
     items = tuple(BlockPlan(b, s, scale) for b, s, scale in zip(blocks, alone, scales, strict=True))

@@ -16,6 +16,7 @@ import numpy as np
 
 from colonnade.foundation.canonical import RELEASE_FORMAT, canonical_digest, canonical_json
 from colonnade.foundation.errors import ReleaseError
+from colonnade.foundation.names import require_texts
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import Integers
 from colonnade.mechanism.moments import Attribute, Encoding, Floats, Law, Layout, Moments, Role, Trace
@@ -170,6 +171,7 @@ def _parse(content: Mapping[str, Any]) -> Release:
     """The release, every part of which has the type, size and range that `Release.to` writes."""
     layout = Layout(tuple(_attribute(a) for a in content["attributes"]))
     plan, provenance, n = content["plan"], content["provenance"], content["n"]
+    require_texts("a text of a release", [content["attributes"], plan, provenance], ReleaseError)
     _require(isinstance(plan, dict) and isinstance(plan["task"], str) and isinstance(provenance, dict))
     _require(isinstance(n, int) and not isinstance(n, bool) and 0 < n < 2**63)
     _require(sum(a.role is Role.LABEL for a in layout.attributes) == 1)

@@ -9,6 +9,7 @@ from typing import Any
 
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, StudyError
+from colonnade.foundation.names import require_name
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
@@ -39,8 +40,9 @@ class Agreement:
         BACKENDS[self.product]
         if self.release not in RELEASES:
             raise StudyError(f"release must be one of {', '.join(RELEASES)}, got release={self.release!r}")
-        if not isinstance(self.name, str) or not isinstance(self.label_square, bool):
-            raise StudyError("an agreement's name must be a text and its label_square true or false, got another type")
+        require_name("a study's name", self.name, StudyError)
+        if not isinstance(self.label_square, bool):
+            raise StudyError("an agreement's label_square must be true or false, got another type")
         for name, value in (("delta", self.delta), ("collusion", self.collusion)):
             if isinstance(value, bool) or not isinstance(value, int if name == "collusion" else (int, float)):
                 raise StudyError(f"{name} must be a number, got {name}={value!r}")

@@ -25,6 +25,7 @@ from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.errors import LedgerError, PolicyError, ProtocolError, StudyError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column
+from colonnade.foundation.shown import shown
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.blocks import NoisyBlock, exact_block, perturb
 from colonnade.mechanism.moments import Layout
@@ -42,7 +43,8 @@ from colonnade.protocol.kinds import (
     SessionKind,
     matches_ids,
 )
-from colonnade.protocol.messages import End, Masked, Proposal, masked_from, opened, submission, total_of
+from colonnade.protocol.messages import End, Masked, Proposal, masked_from, opened, room_for, submission, total_of
+from colonnade.protocol.own_release import largest_release, require_own
 from colonnade.protocol.products import party_product, server_product
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 
@@ -130,6 +132,7 @@ class FitParty(PartyTask):
     _own: dict[int, NoisyBlock] = field(default_factory=dict, init=False, repr=False)
     _product: PartyProduct | None = field(default=None, init=False, repr=False)
     _asked: list[str] = field(default_factory=list, init=False)
+    _seeded: bool = field(default=False, init=False)
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -191,9 +194,11 @@ class FitParty(PartyTask):
                 raise PolicyError("the plan states other columns than this party declared")
         for key in (*mine, *theirs):
             if mine.get(key) != theirs.get(key):
-                raise StudyError(f"the plan's {key} is not what this party agreed to: it is {theirs.get(key)!r}")
+                raise StudyError(f"the plan's {key} is not what this party agreed to: it is {shown(theirs.get(key))}")
         # Parties stand in mask order, and columns in the order of a release.
-        if list(Agreement.of(theirs).schema.parties) != list(self.parties):
+        if [(party, *columns) for party, columns in theirs["schema"].items()] != [
+            (party, *columns) for party, columns in mine["schema"].items()
+        ]:
             raise PolicyError("the plan states other columns than this party declared")
 
     def agree(self, proposal: Proposal, context: SessionContext) -> str:
@@ -218,6 +223,7 @@ class FitParty(PartyTask):
         """All noise of the session is drawn here, once. Alg. 1, lines 4-9 and 12."""
         session, table = self._planned(), self._table
         assert table is not None
+        self._seeded = context.randomness.seeded
         coins = context.randomness.child("rounding").bytes(32)
         columns = table.encode(session.plan.layout, session.grid, coins, workers=self.workers)
         self._table = None
@@ -276,8 +282,18 @@ class FitParty(PartyTask):
         self.forget()
         return bodies
 
+    @property
+    def largest_proposal(self) -> int:
+        return room_for(self.agreement.to(), len(self.parties))
+
+    @property
+    def largest_opened(self) -> int:
+        return largest_release(self._planned())
+
     def open(self, session: str, whole: bytes) -> None:
-        self.kept = read_release(whole)
+        release = read_release(whole)
+        require_own(release, self._planned(), self._seeded)
+        self.kept = release
         if self.keep is not None:
             self.keep(self.kept)
 

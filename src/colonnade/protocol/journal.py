@@ -13,7 +13,6 @@ class JournalEvent(StrEnum):
     STARTED = "started"
     SUBMITTED = "submitted"
     OPENED = "opened"
-    ENDED = "ended"
 
 
 class Journal(Protocol):

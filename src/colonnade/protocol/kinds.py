@@ -15,7 +15,7 @@ from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column
-from colonnade.protocol.messages import End, Proposal
+from colonnade.protocol.messages import SMALL, End, Proposal
 
 Rows = NDArray[np.int64]
 Mask = Callable[[int, int], Words]
@@ -193,6 +193,11 @@ class PartyTask(ABC):
     @abstractmethod
     def alone(self, handed_in: bool) -> str:
         """What it means that the server is not heard any more."""
+
+    @property
+    def largest_proposal(self) -> int:
+        """No proposal with more bytes can state what this party's own files do."""
+        return SMALL
 
     @property
     def largest_opened(self) -> int:

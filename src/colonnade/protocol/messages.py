@@ -25,6 +25,8 @@ SUBMIT = "submit"
 PIECE = 16 << 20
 LARGEST = (32 << 20) + (1 << 16)
 """A message above this is refused before it is decoded."""
+SMALL = 1 << 20
+"""The same of the body of a message that carries no bulk."""
 
 
 class Step(StrEnum):
@@ -209,14 +211,21 @@ BODIES: dict[Step, type[Body]] = {
     Step.CONFIRM: Confirm,
     Step.END: End,
 }
+BULKY = (Step.PARCEL, Step.SUBMIT, Step.OPENED)
+"""Their bodies are bytes, which decoding does not multiply."""
 _encoder = msgspec.msgpack.Encoder()
 _envelope_decoder = msgspec.msgpack.Decoder(Envelope)
 _decoders = {step: msgspec.msgpack.Decoder(kind) for step, kind in BODIES.items()}
 B = TypeVar("B", bound=Body)
 
 
-def body_of(envelope: Envelope, kind: type[B]) -> B:
-    """The typed body of an envelope."""
+def body_of(envelope: Envelope, kind: type[B], largest: int | None = None) -> B:
+    """The typed body of an envelope, of at most `largest` bytes: decoded, one byte may become a hundred."""
+    allowed = LARGEST if envelope.step in BULKY else SMALL if largest is None else largest
+    if len(envelope.body) > allowed:
+        raise MessageError(
+            f"a {envelope.step.value} message must have at most {allowed} bytes here, got {len(envelope.body)}"
+        )
     try:
         body = _decoders[envelope.step].decode(envelope.body)
     except (msgspec.DecodeError, msgspec.ValidationError, ValueError, RecursionError, MemoryError):
@@ -228,6 +237,11 @@ def body_of(envelope: Envelope, kind: type[B]) -> B:
 
 def encode_body(body: Body) -> bytes:
     return _encoder.encode(body)
+
+
+def room_for(terms: Mapping[str, Any], parties: int = 1) -> int:
+    """Bytes that a message with these terms cannot exceed, however its sender writes numbers."""
+    return 2 * len(_encoder.encode(terms)) + 64 * parties + 1024
 
 
 class Masked:

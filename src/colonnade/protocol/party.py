@@ -146,7 +146,7 @@ class PartyRole:
             case Event.GO_JOIN:
                 yield from self._join()
             case Event.PROPOSAL:
-                yield self._consider(body_of(envelope, Proposal), envelope.plan)
+                yield self._consider(body_of(envelope, Proposal, self.task.largest_proposal), envelope.plan)
             case Event.GO_SUBMIT:
                 yield from self._submit()
             case Event.PIECE:

@@ -28,7 +28,17 @@ from colonnade.protocol.kinds import (
     SessionKind,
     matches_ids,
 )
-from colonnade.protocol.messages import End, Masked, Piece, Proposal, encode_body, masked_from, submission, total_of
+from colonnade.protocol.messages import (
+    End,
+    Masked,
+    Piece,
+    Proposal,
+    encode_body,
+    masked_from,
+    room_for,
+    submission,
+    total_of,
+)
 from colonnade.protocol.prediction import MODULUS_BITS, Floats, Prediction, scores_of, words_of
 
 PREDICT = SessionKind(
@@ -128,6 +138,10 @@ class PredictParty(PartyTask):
     @property
     def largest_list(self) -> int | None:
         return self.guard.largest_list
+
+    @property
+    def largest_proposal(self) -> int:
+        return room_for(self.prediction.to(), len(self.parties))
 
     @property
     def largest_opened(self) -> int:

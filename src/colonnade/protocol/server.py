@@ -42,6 +42,7 @@ from colonnade.protocol.messages import (
     Welcome,
     body_of,
     encode_body,
+    room_for,
 )
 
 IDENTITY_BYTES = 32
@@ -169,7 +170,7 @@ class ServerRole:
             case Event.DONE:
                 yield from self._finish_round(party, body_of(envelope, Done).round)
             case Event.JOIN:
-                yield from self._join(party, body_of(envelope, Join))
+                yield from self._join(party, envelope)
             case Event.ACCEPT:
                 yield from self._accept(party, body_of(envelope, Accept))
             case Event.SUBMIT:
@@ -294,9 +295,11 @@ class ServerRole:
 
     # The session proper.
 
-    def _join(self, party: str, join: Join) -> Iterator[Envelope]:
+    def _join(self, party: str, envelope: Envelope) -> Iterator[Envelope]:
         declared = {name: column_to(column) for name, column in self.task.declared[party].items()}
-        if join.columns != declared:
+        join = body_of(envelope, Join, room_for(declared))
+        # The order of columns is that of sums in a release.
+        if list(join.columns.items()) != list(declared.items()):
             raise ProtocolError(f"party {party} declares other columns than the {self.task.kind.declared} has")
         last = self._arrived(party, "join")
         self._peers[party].join = join

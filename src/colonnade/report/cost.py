@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from colonnade.crypto.alignment import AlignmentParty
 from colonnade.crypto.alignment.sizes import Sizes
-from colonnade.foundation.matching import HYBRID, NONE
+from colonnade.crypto.product import SERVER
+from colonnade.foundation.matching import HYBRID
+from colonnade.foundation.schema import column_to
+from colonnade.protocol.kinds import matches_ids
+from colonnade.protocol.messages import (
+    VERSION,
+    Accept,
+    Body,
+    Confirm,
+    Done,
+    Envelope,
+    Hello,
+    Join,
+    ParcelBody,
+    Piece,
+    Ready,
+    Step,
+    encode_body,
+)
+from colonnade.protocol.products import party_product
 from colonnade.protocol.session_plan import SessionPlan
 
 # docs/results/alignment.md: base transfers of a partner, and the rest for each id of it and the hub's.
 SECONDS_A_PARTNER = 0.21
 SECONDS_AN_ID = 6.5e-6
-
-# Greetings, keys, consent and endings of one party, seen with two parties in one process: 1,356 and 1,612.
-MESSAGE_BYTES = 1_500
+COUNT_BYTES = 8
+"""Of the number of words in front of a submission."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +46,9 @@ class Cost:
 def expected_cost(session: SessionPlan, alignment: str) -> Cost:
     """A rough forecast; alignment is counted as if every party held just the common records."""
     rows, parties = session.rows, len(session.parties)
-    sent = {name: MESSAGE_BYTES + size for name, size in session.sent.items()}
+    sent = {name: size + _message_bytes(session, name, alignment) for name, size in session.sent.items()}
     seconds: dict[str, float] = {}
-    if alignment != NONE and parties > 1:
+    if matches_ids(alignment, session.parties):
         sizes = Sizes((rows,) * parties)
         seconds["align"] = (parties - 1) * (SECONDS_A_PARTNER + rows * SECONDS_AN_ID)
         post_quantum = alignment == HYBRID
@@ -37,3 +56,33 @@ def expected_cost(session: SessionPlan, alignment: str) -> Cost:
     if session.spec.crosses:
         seconds["products"] = session.backend.seconds(session.spec)
     return Cost(sent, seconds)
+
+
+def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
+    """All that a party sends around its parcels' and its submission's payloads, written as its role writes it.
+
+    Signatures are not counted: a run in one process has none.
+    """
+    identity, agreed, others = session.identity, session.digest, len(session.parties) - 1
+
+    def size(step: Step, body: Body, plan: str = "", recipient: str = SERVER) -> int:
+        # A hello comes before the session's id is known.
+        known = b"" if step is Step.HELLO else identity
+        return len(Envelope(known, plan, party, recipient, step, encode_body(body)).encode())
+
+    def rounds(names: tuple[str, ...], parcels: int, plan: str) -> int:
+        frame = size(Step.PARCEL, ParcelBody(names[0], b""), plan, session.parties[-1])
+        return parcels * frame + sum(size(Step.DONE, Done(name), plan) for name in names)
+
+    columns = {name: column_to(column) for name, column in session.agreement.schema.parties[party].items()}
+    total = size(Step.HELLO, Hello(VERSION, agreed, False, [])) + size(Step.READY, Ready())
+    total += size(Step.JOIN, Join(columns, session.rows, bytes(32)))
+    total += size(Step.ACCEPT, Accept(agreed), agreed) + size(Step.CONFIRM, Confirm(), agreed)
+    total += size(Step.SUBMIT, Piece(0, 1, bytes(COUNT_BYTES)), agreed)
+    if matches_ids(alignment, session.parties):
+        # The hub speaks four times with each partner, who speaks once with each of its own; both with the server.
+        hub = party == session.parties[0]
+        total += rounds(AlignmentParty.rounds, 2 + 4 * others if hub else 4 + others, "")
+    if session.spec.crosses:
+        total += rounds(party_product(session.agreement.product).rounds, others, agreed)
+    return total

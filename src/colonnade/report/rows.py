@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from colonnade.foundation.names import plain_cell
+
 if TYPE_CHECKING:
     from colonnade.analysis.synthesis import Synthetic
 
@@ -21,11 +23,11 @@ def rows_file(rows: Synthetic, notes: Sequence[str], csv: bool) -> bytes:
             whole = bool(np.all(values == np.rint(values)))
             columns[name] = pl.Series(name, values.astype(np.int64) if whole else values)
         else:
-            columns[name] = pl.Series(name, values)
+            columns[name] = pl.Series(name, [plain_cell(text) for text in values] if csv else values)
     frame = pl.DataFrame(columns)
     if csv:
         lines = "".join(f"# {' '.join(note.split())}\n" for note in notes)
-        return (lines + frame.write_csv()).encode()
+        return (lines + frame.rename(plain_cell).write_csv()).encode()
     file = io.BytesIO()
     frame.write_parquet(file, metadata={"colonnade": " ".join(notes)})
     return file.getvalue()

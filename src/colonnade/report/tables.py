@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from colonnade.foundation.names import plain_cell
 from colonnade.report.text import tidy_table, titled
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ def tables_csv(tables: Tables, chosen: Sequence[int]) -> str:
     for i in [] if len(chosen) == 2 else chosen or released.tabular:
         margin = tables.margin(i)
         for level, *numbers in zip(margin.levels, margin.count, margin.low, margin.high, strict=True):
-            writer.writerow([margin.name, level, "", "", *(f"{v:.1f}" for v in numbers)])
+            named = (plain_cell(margin.name), plain_cell(level), "", "")
+            writer.writerow([*named, *(f"{v:.1f}" for v in numbers)])
     pairs = [tuple(chosen)] if len(chosen) == 2 else []
     if not chosen:
         pairs = [(i, j) for i in released.tabular for j in released.tabular if i < j and released.has_table(i, j)]
@@ -148,7 +150,8 @@ def tables_csv(tables: Tables, chosen: Sequence[int]) -> str:
         for a, row in enumerate(cross.rows):
             for b, column in enumerate(cross.columns):
                 numbers = [cross.count[a, b], cross.low[a, b], cross.high[a, b]]
-                writer.writerow([cross.names[0], row, cross.names[1], column, *(f"{v:.1f}" for v in numbers)])
+                cells = [plain_cell(text) for text in (cross.names[0], row, cross.names[1], column)]
+                writer.writerow([*cells, *(f"{v:.1f}" for v in numbers)])
     return out.getvalue()
 
 

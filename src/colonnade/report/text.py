@@ -231,7 +231,7 @@ def _base(public: PublicModel, party: str, name: str, feature: str) -> str:
     return column.base(name) if column.has_levels else column.describe(SHOWN)
 
 
-def path_table(models: Sequence[PublicModel]) -> RenderableType:
+def path_table(models: Sequence[PublicModel], penalty: str = "ridge") -> RenderableType:
     """How coefficients shrink: one column for each ridge, the largest in the middle of the path first."""
     path = [public.model for public in models]
     middle = path[len(path) // 2]
@@ -244,8 +244,7 @@ def path_table(models: Sequence[PublicModel]) -> RenderableType:
         table.add_row(Text(middle.features[i]), *(f"{model.coefficients[i]:+z.2g}" for model in path))
     if len(middle.features) > len(largest):
         table.add_row(Text(f"and {len(middle.features) - len(largest)} smaller ones", style="dim"))
-    kind = next((name for name in ("lasso", "elastic-net") if middle.method.startswith(name)), "ridge")
-    return titled(f"{kind.capitalize()} path of {middle.label}, {kind} per record", table)
+    return titled(f"{penalty.capitalize()} path of {middle.label}, {penalty} per record", table)
 
 
 def traffic_table(

@@ -21,6 +21,7 @@ from colonnade.protocol.fit import FIT, FitParty, FitServer
 from colonnade.protocol.kinds import PartyTask, ServerTask, SessionKind
 from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.session_plan import SessionPlan
 from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
 from colonnade.sites.readiness import clipping, try_folder, try_releases
 from colonnade.sites.site import SCORES, Site
@@ -49,8 +50,8 @@ class Recipe(ABC):
     task: ClassVar[str]
     """What the engine calls it."""
 
-    def __init__(self, site: Site, note_session: Callable[[str], None]) -> None:
-        self.site, self._note_session = site, note_session
+    def __init__(self, site: Site) -> None:
+        self.site = site
         self.file: Path | None = None
         """What the session left here."""
 
@@ -80,8 +81,8 @@ class FitRecipe(Recipe):
 
     kind, task = FIT, "session"
 
-    def __init__(self, site: Site, note_session: Callable[[str], None]) -> None:
-        super().__init__(site, note_session)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
         self._clipped = self._flaw = ""
         self._fetched = True
 
@@ -94,13 +95,16 @@ class FitRecipe(Recipe):
             _, flaw = _kept(run / RELEASE, content, _write_over)
             self._fetched = not flaw
             if not flaw:
-                self.file, flaw = _kept(self._place(release), content)
+                self.file, flaw = _kept(self._place(task.session), content)
             self._flaw = flaw
 
-        return FitServer(self.site.study.agreement, self.site.study.alignment, keep=keep)
+        task = FitServer(self.site.study.agreement, self.site.study.alignment, keep=keep)
+        return task
 
-    def _place(self, release: Release) -> Path:
-        return self.site.releases / f"{release.provenance['session'][:16]}.json"
+    def _place(self, session: SessionPlan | None) -> Path:
+        """By this site's own session, whatever a release says of itself."""
+        assert session is not None
+        return self.site.releases / f"{session.identity.hex()[:16]}.json"
 
     def account(self, role: ServerRole) -> JobAccount:
         facts = {"session": role.identity.hex()}
@@ -122,12 +126,16 @@ class FitRecipe(Recipe):
             self._clipped = clipping(table)
             return table
 
-        return FitParty(self.site.party, study.agreement, study.alignment, read, guard, self._keep, workers=workers)
+        def keep(release: Release) -> None:
+            self._keep(release, task.session)
 
-    def _keep(self, release: Release) -> None:
-        self._note_session(str(release.provenance["session"]))
+        task = FitParty(self.site.party, study.agreement, study.alignment, read, guard, keep, workers=workers)
+        return task
+
+    def _keep(self, release: Release, session: SessionPlan | None) -> None:
+        assert session is not None
         try:
-            self.file = keep_release(self._place(release), write_release(release))
+            self.file = keep_release(self._place(session), write_release(release))
         except StudyError as error:
             raise SiteError(
                 f"the release was opened and could not be kept here: {error}; the session counts as spent, and the "
@@ -143,8 +151,8 @@ class PredictRecipe(Recipe):
 
     kind, task = PREDICT, "prediction"
 
-    def __init__(self, site: Site, note_session: Callable[[str], None]) -> None:
-        super().__init__(site, note_session)
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
         self.asked: PredictionRequest = read_prediction_request(site)
         self._task: PredictParty | None = None
         self._table: Table | None = None
@@ -193,7 +201,6 @@ class PredictRecipe(Recipe):
 
     def _keep(self, session: str, opened: OpenedScores) -> None:
         assert self._table is not None
-        self._note_session(session)
         place = self.site.folder / file_of(session)
         try:
             with places(place) as (file,):

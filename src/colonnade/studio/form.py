@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
-from colonnade.foundation.schema import KINDS
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.schema import KINDS, MOST_PARTIES
+from colonnade.foundation.sections import require_shallow
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.toml import toml_key, toml_section
 
@@ -36,7 +39,9 @@ def from_fields(fields: Mapping[str, str]) -> Content:
     if by_party:
         study.pop("epsilon", None)
     parties: Content = {}
-    for i in range(_count(fields, "p{}.name")):
+    if (parts := _count(fields, "p{}.name")) > MOST_PARTIES:
+        raise StudyError(f"a study must have at most {MOST_PARTIES} parties, got {parts}")
+    for i in range(parts):
         at = f"p{i}"
         party = _rest(fields, at)
         party |= {key: fields[f"{at}.{key}"] for key in PARTY_TEXTS if fields.get(f"{at}.{key}")}
@@ -87,23 +92,21 @@ def _split(text: str) -> Content:
 
 
 def _count(fields: Mapping[str, str], pattern: str) -> int:
-    count = 0
-    while pattern.format(count) in fields:
-        count += 1
-    return count
+    return next(k for k in count() if pattern.format(k) not in fields)
 
 
 def _rest(fields: Mapping[str, str], at: str) -> Content:
     """Keys that the form has no field for travel along unseen."""
     try:
         rest = json.loads(fields.get(f"{at}.rest") or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
+    require_shallow(rest, "the study", StudyError)
     return rest if isinstance(rest, dict) else {}
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
-    return name if name not in taken else _free(f"{name}2", taken)
+    return next(free for k in count(1) if (free := name if k == 1 else f"{name}{k}") not in taken)
 
 
 def to_form(content: Mapping[str, Any]) -> Content:

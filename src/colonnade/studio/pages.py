@@ -20,7 +20,7 @@ from colonnade.report.cost import expected_cost
 from colonnade.report.html import TEMPLATES, environment, plan_page, release_page, style
 from colonnade.studio.form import from_fields, to_form, to_toml
 from colonnade.studio.panel import panel_context, planned
-from colonnade.studio.runs import Run
+from colonnade.studio.runs import Run, without_ledger
 from colonnade.studio.workspace import DATA, Workspace, edit_study
 from colonnade.study import LARGEST_STUDY
 
@@ -45,6 +45,8 @@ def _endpoint(answer: Answer) -> Endpoint:
             return await run_in_threadpool(answer, request, fields)
         except ColonnadeError as error:
             return PlainTextResponse(f"{error}\n", 422)
+        except RecursionError:
+            return PlainTextResponse("the study's values are nested too deeply\n", 422)
 
     return called
 
@@ -163,8 +165,9 @@ class Studio:
             try:
                 place = self._workspace.new_place(fields.get("release", ""), ".json")
                 approved = tuple(fields.get("approved", "").split())
-                self._run = Run(self._workspace.guarded_study(), place, approved)
-                self._run.start()
+                run = Run(self._workspace.guarded_study(), place, approved, bool(fields.get("unbooked")))
+                run.start()
+                self._run = run
             except ColonnadeError as error:
                 self._notice = f"Refused: {error}."
         return self._to("/run")
@@ -173,7 +176,9 @@ class Studio:
         taken = set(self._workspace.files(".json"))
         free = next(name for k in range(1, len(taken) + 2) if (name := f"release-{k}.json") not in taken)
         with self._workspace.lock:
-            return self._page("run.html", run=self._run, free=free, **panel_context(self._workspace))
+            context = panel_context(self._workspace)
+            unkept = [] if context["refused"] else without_ledger(self._workspace.study())
+            return self._page("run.html", run=self._run, free=free, unkept=unkept, **context)
 
     def _state(self, request: Request, fields: Fields) -> Response:
         page = self._templates.get_template("state.html")

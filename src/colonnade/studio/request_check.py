@@ -59,6 +59,11 @@ class RequestCheck:
 
         await app(scope, receive, answer)
 
+    def _opens(self, scope: Scope, headers: Headers) -> bool:
+        """Whether a page of a file, as the studio writes one to be opened by, leads here; the token decides then."""
+        arrives = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+        return arrives and scope["method"] == "GET" and scope["path"] == f"/{self._token}/"
+
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
         if headers.get("host") not in self._hosts:
@@ -66,7 +71,7 @@ class RequestCheck:
         origin = headers.get("origin")
         if origin is not None and origin.removeprefix("http://") not in self._hosts:
             return 403, f"the studio answers to its own pages only, got origin {origin!r}"
-        if headers.get("sec-fetch-site") in FOREIGN:
+        if headers.get("sec-fetch-site") in FOREIGN and not self._opens(scope, headers):
             return 403, "the studio answers to its own pages only, another page asked"
         given = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
         if not hmac.compare_digest(given.encode(), self._token.encode()):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
-from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.files import Place, places
 from colonnade.mechanism.release import write_release
 from colonnade.report.progress import NAMES
@@ -31,6 +31,20 @@ class RunStep:
         return None if self.took is not None or self.share < 0.02 else gone * (1 - self.share) / self.share
 
 
+def without_ledger(study: Study) -> list[str]:
+    """Parties whose spend no ledger would book."""
+    return [name for name, source in study.sources.items() if source.policy is None or source.ledger is None]
+
+
+def require_booked(study: Study, unbooked: bool) -> None:
+    """Refuse a spend that nobody books, unless a person asks for it."""
+    if not unbooked and (missing := without_ledger(study)):
+        raise StudyError(
+            f"a spend is booked in a ledger, got no policy and ledger for {', '.join(missing)}: name them, or say "
+            "that this run may spend without (unbooked)"
+        )
+
+
 @dataclass
 class Run:
     """A run that was started from the page; its release is written before it counts as done."""
@@ -38,6 +52,8 @@ class Run:
     study: Study
     place: Path
     approved: tuple[str, ...] = ()
+    unbooked: bool = False
+    """A person said that parties without a policy and a ledger spend what nobody books."""
     steps: dict[str, RunStep] = field(default_factory=dict)
     done: bool = False
     error: str = ""
@@ -45,6 +61,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
 
     def start(self) -> None:
+        require_booked(self.study, self.unbooked)
         Thread(target=self.work, name="colonnade run", daemon=True).start()
 
     def shown(self) -> list[RunStep]:
@@ -54,6 +71,7 @@ class Run:
     def work(self) -> None:
         """All of it; a refusal becomes one sentence on the page."""
         try:
+            require_booked(self.study, self.unbooked)
             with places(Place(self.place, new=True)) as (file,):
                 fitted = fit(
                     self.study,

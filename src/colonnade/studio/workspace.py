@@ -14,6 +14,8 @@ from colonnade.consent.ledger import Ledger
 from colonnade.data.drafts import draft_columns
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.files import places, read_whole
+from colonnade.foundation.parts import data_files
+from colonnade.foundation.sections import parse_toml
 from colonnade.foundation.shown import OPEN
 from colonnade.mechanism.release import FORMAT, Release, read_release
 from colonnade.studio.form import EMPTY, Content, table, to_toml
@@ -80,10 +82,7 @@ class Workspace:
 
     def load(self, text: str) -> None:
         """Put a study that is given as text into the workspace, valid or not."""
-        try:
-            content = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise StudyError(f"the study is not valid TOML: {error}") from None
+        content = parse_toml(text, "the study", LARGEST_STUDY, StudyError)
         if not content.keys() & {"study", "party"}:
             raise StudyError("a study file needs a [study] section")
         self.content, self.opened = content, None
@@ -97,14 +96,17 @@ class Workspace:
 
     def study(self) -> Study:
         """The study, checked as a file with this content would be."""
-        return study_from(tomllib.loads(to_toml(self.content)), self.folder)
+        return study_from(parse_toml(to_toml(self.content), "the study", LARGEST_STUDY, StudyError), self.folder)
 
     def guarded_study(self) -> Study:
         """The study for a run: every file that it names must lie in the folder."""
         study = self.study()
         for name, source in study.sources.items():
-            for path in (source.data, source.policy, source.ledger):
-                if path is not None and not self._inside(path):
+            # A folder or a pattern names many files, and each of them may be a link.
+            named = [path for path in (source.data, source.policy, source.ledger) if path is not None]
+            parts = data_files(source.data) if source.data is not None and self._inside(source.data) else []
+            for path in (*named, *parts):
+                if not self._inside(path):
                     raise StudyError(f"party {name}: the studio reads files of its own folder only, got {path.name!r}")
         return study
 

@@ -8,6 +8,7 @@ from math import sqrt
 import pytest
 
 from colonnade.foundation.errors import PrivacyError
+from colonnade.foundation.schema import Schema
 from colonnade.mechanism.dissection import dissect, traces
 from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, paper_objective, polynomial
@@ -22,6 +23,8 @@ from colonnade.mechanism.plan import (
     plan_top_down,
 )
 from colonnade.mechanism.sensitivity import paper_sensitivity
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.session_plan import plan_session
 from tests.helpers.adversary import layout_from, signed_layout
 
 LAYOUT = signed_layout([3, 2, 2])
@@ -60,6 +63,24 @@ def test_paper_top_down_is_the_papers_noise() -> None:
     for party, own in (("A", 2), ("B", 2), ("C", 2)):
         moved = (1 + 2 * d if party == "A" else 2 * own) + own * (2 * d - own)
         assert plan.parties[party][View.OUTSIDER] == pytest.approx(0.5 * moved / (1 + d) ** 2)
+
+
+@pytest.mark.parametrize("product", ["plain", "lattice"])
+def test_paper_blocks_count_the_products_error(product: str) -> None:
+    """A record moves one cross-party block by the paper's 2 sum |weight| itself, and the lattice error comes on top."""
+    number = {"kind": "numeric", "low": 0, "high": 1}
+    schema = Schema.of({"a": {"x": number}, "b": {**{f"z{i}": number for i in range(12)}, "y": number}})
+    offers = {"a": Offer(1.0, own=0.001), "b": Offer(100.0)}
+    agreement = Agreement(
+        "s", schema, "b.y", Task.LINEAR, offers=offers, calibration=Calibration.PAPER, product=product
+    )
+    plan = plan_session(agreement, 20_000, bytes(32)).plan
+    factor = plan.error_factor
+    assert (factor > 1) == (product == "lattice")
+    for item in plan.blocks:
+        assert item.sensitivity == paper_sensitivity([item.block]) * (1 if item.block.single else factor)
+    for name, offer in offers.items():
+        assert plan.parties[name][View.SERVER] <= offer.total * (1 + 1e-12), "no party gives more than it offered"
 
 
 def test_paper_calibration_absorbs_the_products_error() -> None:
