@@ -138,9 +138,7 @@ def run_guarded(
     workers: Workers = HERE,
 ) -> Outcome:
     """One session on tables in memory, every party with its guard; a party without one must be `Unguarded` by name."""
-    missing = [name for name in agreement.schema.names if name not in guards]
-    if missing:
-        raise StudyError(f"every party needs a guard, or Unguarded by name, got none for {missing[0]}")
+    _require_guards(agreement.schema.names, guards)
     readers = {name: partial(tables.__getitem__, name) for name in agreement.schema.names}
     source = Randomness() if randomness is None else randomness
     return _run_fit(agreement, alignment, readers, guards, source, watch, {}, keep, workers)
@@ -230,6 +228,7 @@ def predict_guarded(
     watch: Watch | None = None,
 ) -> Scores:
     """One prediction on tables that are read when the party is let in, in the order of the receiver's records."""
+    _require_guards(prediction.parties, guards)
     read: dict[str, Table] = {}
     opened: list[OpenedScores] = []
 
@@ -253,6 +252,12 @@ def predict_guarded(
     source = Randomness() if randomness is None else randomness
     carry_in_process(PredictServer(prediction, alignment), parties, source, watch)
     return receivers_scores(model, read[prediction.receiver], opened[0])
+
+
+def _require_guards(parties: Collection[str], guards: Mapping[str, Guard]) -> None:
+    missing = [name for name in parties if name not in guards]
+    if missing:
+        raise StudyError(f"every party needs a guard, or Unguarded by name, got none for {missing[0]}")
 
 
 def carry_in_process(
