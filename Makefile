@@ -6,7 +6,7 @@ WORKERS ?= 2
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load scale whole test lint format bench tables tables-quick utility synthesis coverage overhead lock clean
+.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load scale whole test lint format bench tables tables-quick utility synthesis coverage overhead partners lock clean
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
@@ -20,6 +20,7 @@ help:
 	@echo "make utility accuracy and error of ours against epsilon, K and collusion, into docs/results (long)"
 	@echo "make coverage  how often intervals hold the truth, coefficient by coefficient, into docs/results (20 CPU minutes)"
 	@echo "make overhead  time and bytes of the secure products against n, d and K (long)"
+	@echo "make partners  which studies the default policy refuses because a partner could cheat, into docs/results/partners.md"
 	@echo "make alignment  CPU, bytes and memory of matching ids, up to ten million, into docs/results/alignment.md (long)"
 	@echo "make whole   a private study beside the same one in the clear, from files to model, into docs/results/whole.md (8 minutes)"
 	@echo "make scale   whole studies of up to ROWS=10000000 rows, with ids and without, into docs/results/scale.md (long)"
@@ -113,6 +114,9 @@ utility synthesis: $(READY)
 
 coverage: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m experiments.paper coverage --write
+
+partners: $(READY)
+	$(ONE_THREAD) $(BIN)/python docs/write_partners.py
 
 audit: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m audit

@@ -17,7 +17,7 @@ from colonnade.crypto.masks import MaskKeys
 from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness, Stream
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.protocol import party as party_module
+from colonnade.protocol import fit
 
 FEW = 16
 """Of 512 seeds so many are looked for."""
@@ -33,6 +33,8 @@ class Needles:
         self.kinds: dict[str, set[bytes]] = {}
         self.arrays: dict[str, list[NDArray[Any]]] = {}
         """The very arrays that held secrets, to see whether they were overwritten."""
+        self.told = ""
+        """The error by which the session ended."""
 
     def text(self, kind: str, value: str) -> None:
         forms = {value.encode(), value.encode("utf-16-le"), value.encode().hex().encode()}
@@ -134,9 +136,7 @@ def note_alignment(needles: Needles, patch: pytest.MonkeyPatch) -> None:
 def noted(needles: Needles) -> Iterator[None]:
     """Notes every key, seed, share, noise, mask and exact sum that this process makes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            party_module, "exact_block", noting(needles, "exact sums", party_module.exact_block, lambda b: b.values)
-        )
+        patch.setattr(fit, "exact_block", noting(needles, "exact sums", fit.exact_block, lambda b: b.values))
         patch.setattr(IntegerNoise, "draw", noting(needles, "noise", IntegerNoise.draw, lambda v: v))
         patch.setattr(MaskKeys, "mask", noting(needles, "mask", MaskKeys.mask, lambda v: v))
         contribute = noting(needles, "share", lattice.LatticeParty.contribute, lambda c: c.vector)

@@ -68,8 +68,8 @@ def people_of(tables: Mapping[str, Table]) -> dict[str, Table]:
     """The same tables with ids: each party lacks a few of the people, and has the others in an order of its own."""
     out = {}
     for k, (name, table) in enumerate(tables.items()):
-        named = replace(table, ids=[f"person {i}" for i in range(table.rows)])
-        out[name] = named.take(np.roll(np.arange(k, table.rows), 7 * k))
+        order = np.roll(np.arange(k, table.rows), 7 * k)
+        out[name] = replace(table.take(order), ids=[f"person {i}" for i in order])
     return out
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,12 +14,8 @@ from scipy.stats import chisquare
 
 from colonnade.crypto.masks import MaskKeys
 from colonnade.foundation.errors import MessageError, PolicyError, ProtocolError, StudyError
-from colonnade.foundation.matching import NONE, PSI
-from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Column, Numeric
 from colonnade.protocol.codes import Code
 from colonnade.protocol.conversation import PartyState, ServerState
-from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import (
     SUBMIT,
     Accept,
@@ -39,17 +34,12 @@ from colonnade.protocol.messages import (
     masked_from,
 )
 from colonnade.protocol.party import PartyRole
-from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.prediction import LARGEST_SCORE, STEPS, Prediction, words_of
 from colonnade.protocol.server import ServerRole
-from tests.helpers.sessions import Scripted, TappedSession, altered
+from tests.helpers.predictions import PredictedSession, columns_of, predicted
+from tests.helpers.sessions import Scripted, altered
 
 ROWS = 400
-Parts = Mapping[str, NDArray[np.float64]]
-
-
-def columns_of(parties: int) -> dict[str, dict[str, Column]]:
-    return {f"p{k}": {f"x{k}": Numeric(-1, 1)} for k in range(parties)}
 
 
 def parts_of(parties: int, rows: int = ROWS, seed: int = 5) -> dict[str, NDArray[np.float64]]:
@@ -57,65 +47,12 @@ def parts_of(parties: int, rows: int = ROWS, seed: int = 5) -> dict[str, NDArray
     return {f"p{k}": draw.normal(0, 3, rows) for k in range(parties)}
 
 
-@dataclass
-class Part:
-    """A party's records, which are their own part of the score."""
-
-    values: NDArray[np.float64]
-    ids: list[str] | None = None
-
-    @property
-    def rows(self) -> int:
-        return len(self.values)
-
-    def take(self, rows: NDArray[np.int64]) -> Part:
-        return Part(self.values[rows])
-
-
-class Scored(TappedSession):
-    """A prediction whose receiver's scores are kept."""
-
-    opened: dict[str, OpenedScores]
-
-    def ended(self) -> set[End]:
-        return {body_of(e, End) for e in self.sent(Step.END)}
-
-
-def scored(parts: Parts, receiver: str = "p0", people: Mapping[str, list[str]] | None = None, **named: Any) -> Scored:
-    prediction = Prediction("ab" * 32, receiver, columns_of(len(parts)))
-    alignment = NONE if people is None else PSI
-    source = Randomness(b"scores")
-    guards, kind = named.pop("guards", {}), named.pop("kind", Scored)
-    opened: dict[str, OpenedScores] = {}
-
-    def role(name: str, part: NDArray[np.float64]) -> PartyRole:
-        def keep(session: str, scores: OpenedScores) -> None:
-            opened[name] = scores
-
-        table = Part(part.copy(), None if people is None else people[name])
-        task = PredictParty(
-            name,
-            prediction,
-            alignment,
-            lambda: table,
-            lambda own: own.values.copy(),
-            guards.get(name, Unguarded()),
-            keep=keep,
-        )
-        return PartyRole(task, source)
-
-    roles = {name: role(name, part) for name, part in parts.items()}
-    out: Scored = kind(ServerRole(PredictServer(prediction, alignment), source), roles, **named)
-    out.opened = opened
-    return out
-
-
 @pytest.mark.parametrize("parties", [2, 3, 5])
 @pytest.mark.parametrize("last", [False, True], ids=["first-receives", "last-receives"])
 def test_the_receiver_opens_the_sum_within_the_grid(parties: int, last: bool) -> None:
     parts = parts_of(parties)
     receiver = f"p{parties - 1}" if last else "p0"
-    wire = scored(parts, receiver)
+    wire = predicted(parts, receiver)
     wire.run()
     assert set(wire.opened) == {receiver}
     assert wire.opened[receiver].rows.tolist() == list(range(ROWS))
@@ -127,7 +64,7 @@ def test_the_receiver_opens_the_sum_within_the_grid(parties: int, last: bool) ->
 def test_scores_stand_in_the_order_of_the_receivers_own_records() -> None:
     parts = parts_of(3, 40)
     people = {n: [f"person {(7 * k + i) % 40 + k}" for i in range(40)] for k, n in enumerate(parts)}
-    wire = scored(parts, "p1", people)
+    wire = predicted(parts, "p1", people)
     wire.run()
     by_person = {n: dict(zip(people[n], parts[n], strict=True)) for n in parts}
     common = [i for i, person in enumerate(people["p1"]) if all(person in own for own in by_person.values())]
@@ -167,7 +104,7 @@ def _reachable(root: object) -> Iterator[NDArray[np.float64]]:
             stack.extend(gc.get_referents(item))
 
 
-class Searching(Scored):
+class Searching(PredictedSession):
     """Looks through all roles, whenever a message is on the wire, for parts that are not their own."""
 
     def __init__(self, server: ServerRole, parties: Mapping[str, PartyRole]) -> None:
@@ -194,7 +131,7 @@ class Searching(Scored):
 
 @pytest.mark.parametrize("parties", [2, 3])
 def test_nobody_holds_the_part_of_another(parties: int) -> None:
-    wire = scored(parts_of(parties, 60), "p1", kind=Searching)
+    wire = predicted(parts_of(parties, 60), "p1", kind=Searching)
     wire.run()
     assert wire.looked > 100
     assert wire.found == set()
@@ -202,13 +139,13 @@ def test_nobody_holds_the_part_of_another(parties: int) -> None:
 
 def test_the_search_would_notice_a_missing_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MaskKeys, "mask", lambda self, session, me, publics, length, bits: np.zeros(length, np.uint64))
-    wire = scored(parts_of(3, 60), "p1", kind=Searching)
+    wire = predicted(parts_of(3, 60), "p1", kind=Searching)
     wire.run()
     assert "server holds the part of p0" in wire.found
 
 
 def test_what_the_server_sees_is_uniform_and_so_is_its_sum() -> None:
-    wire = scored(parts_of(3, 4000), "p2")
+    wire = predicted(parts_of(3, 4000), "p2")
     wire.run()
     large = [e for e in wire.sent(Step.SUBMIT, Step.OPENED) if len(e.body) > 100]
     sent = [masked_from(body_of(e, Piece).data, 4000).words for e in large]
@@ -225,7 +162,7 @@ def test_a_refusal_ends_it_with_a_code_and_opens_nothing() -> None:
         raise PolicyError(f"scores_to allows none, the prediction is for n={rows} secret records")
 
     parts = parts_of(3)
-    wire = scored(parts, guards={"p0": Scripted(consent_scores=consent)})
+    wire = predicted(parts, guards={"p0": Scripted(consent_scores=consent)})
     with pytest.raises(PolicyError, match="p0 refuses: scores_to allows none"):
         wire.run()
     assert [body_of(e, Refuse) for e in wire.sent(Step.REFUSE)] == [Refuse(Code.POLICY, "plan")]
@@ -238,20 +175,20 @@ def test_a_refusal_ends_it_with_a_code_and_opens_nothing() -> None:
 
 def test_different_numbers_of_records_end_it() -> None:
     parts = parts_of(2)
-    wire = scored({**parts, "p1": parts["p1"][:-1]})
+    wire = predicted({**parts, "p1": parts["p1"][:-1]})
     with pytest.raises(StudyError, match="the same number of records, got p0 400, p1 399"):
         wire.run()
     assert wire.ended() == {End(Code.ROWS, "", "plan", False)}
 
 
-def started(parties: int = 3, receiver: str = "p1") -> tuple[Scored, Envelope]:
+def started(parties: int = 3, receiver: str = "p1") -> tuple[PredictedSession, Envelope]:
     """All have joined; the proposals are lost on their way."""
-    wire = scored(parts_of(parties), receiver, drop=lambda e: e.step is Step.PROPOSAL)
+    wire = predicted(parts_of(parties), receiver, drop=lambda e: e.step is Step.PROPOSAL)
     wire.run()
     return wire, wire.sent(Step.PROPOSAL)[0]
 
 
-def said(wire: Scored, party: str, step: Step, body: Any, digest: str) -> list[Envelope]:
+def said(wire: PredictedSession, party: str, step: Step, body: Any, digest: str) -> list[Envelope]:
     envelope = Envelope(wire.server.identity, digest, "", party, step, encode_body(body))
     return list(wire.parties[party].receive(envelope))
 
@@ -286,7 +223,7 @@ def test_a_party_agrees_to_its_own_terms_alone(change: Any, sentence: str) -> No
         return (altered(envelope, body=encode_body(msgspec.structs.replace(plan, **change(plan)))),)
 
     guard = Scripted(consent_scores=lambda prediction, rows: asked.append(rows))
-    wire = scored(parts_of(3), "p1", meddle=meddle, guards={"p0": guard})
+    wire = predicted(parts_of(3), "p1", meddle=meddle, guards={"p0": guard})
     with pytest.raises(PolicyError, match=sentence):
         wire.run()
     assert [body_of(e, Refuse) for e in wire.sent(Step.REFUSE)] == [Refuse(Code.PLAN, "plan")]
@@ -363,7 +300,7 @@ def test_the_server_refuses_what_is_out_of_turn() -> None:
 
 
 def test_the_server_refuses_other_columns_and_sessions_on_the_way_in() -> None:
-    wire = scored(parts_of(3), drop=lambda e: e.step is Step.JOIN)
+    wire = predicted(parts_of(3), drop=lambda e: e.step is Step.JOIN)
     wire.run()
     server, first = wire.server, wire.sent(Step.JOIN)[0]
     join = body_of(first, Join)

@@ -7,37 +7,57 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from colonnade.crypto.alignment import AlignmentParty, AlignmentServer, frames
+from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import ColonnadeError, PolicyError
+from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
-from colonnade.protocol.codes import Code
-from colonnade.protocol.messages import Envelope, Step
-from colonnade.protocol.server import Server
+from colonnade.protocol.messages import SUBMIT, Envelope, Go, Step, body_of
+from colonnade.protocol.prediction import words_of
 from tests.helpers.canaries import Needles, noted
-from tests.helpers.sessions import Wire, agreement_of, parties_of, tables_of
+from tests.helpers.predictions import predicted
+from tests.helpers.sessions import Drop, Scripted, TappedSession, agreement_of, people_of, tables_of, tapped_session
+from tests.helpers.signers import signers_of
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 KINDS = {"column", "exact sums", "hint", "lattice error", "lattice key", "mask", "mask key", "noise", "seed", "share"}
 KINDS |= {"stream key"}
+MATCHING = {
+    "pair key",
+    "function key",
+    "base seed",
+    "group key",
+    "tag",
+    "message",
+    "function value",
+    "id",
+    "stream key",
+}
 WIPED = ("exact sums", "lattice key", "mask", "share")
 
 
-def session(needles: Needles, product: str, seed: bytes | None, drop: object = None, **hooks: object) -> Wire:
+def session(
+    needles: Needles, product: str, seed: bytes | None, drop: Drop = lambda _: False, alignment: str = NONE, **more: Any
+) -> TappedSession:
+    """A whole session, from hello to the last word, whose secrets are noted as they are made."""
     agreement = agreement_of(3, product=product)
+    tables = people_of(tables_of(agreement, 16)) if alignment == PSI else tables_of(agreement)
     with noted(needles):
-        source = Randomness(seed)
-        tables = tables_of(agreement)
-        wire = Wire(Server(agreement, source.child("server")), parties_of(agreement, tables, source, **hooks))
-        if drop is not None:
-            wire.drop = drop  # type: ignore[assignment]
-        wire.run()
+        wire = tapped_session(agreement, seed, drop, tables, alignment, **more)
+        try:
+            wire.run()
+        except ColonnadeError as error:
+            needles.told = str(error)
     for table in tables.values():
+        for person in table.ids or ():
+            needles.text("id", person)
         for values in table.values.values():
             for value in np.asarray(values, dtype=np.float64)[:20]:
                 if value != round(value):
@@ -45,11 +65,13 @@ def session(needles: Needles, product: str, seed: bytes | None, drop: object = N
     return wire
 
 
-def texts(wire: Wire) -> bytes:
+def texts(wire: TappedSession) -> bytes:
     """What anybody could print."""
-    things = [wire.server, wire.server.session, wire.server.agreement, *wire.parties.values()]
-    for party in wire.parties.values():
-        things += [value for value in vars(party).values() if not isinstance(value, (bytes, list, dict))]
+    things: list[object] = [wire.server, wire.server.task, *wire.parties.values()]
+    for role in (wire.server, *wire.parties.values()):
+        things += [value for value in vars(role).values() if not isinstance(value, (bytes, list, dict))]
+        # A task's own public words; the table that its source reads is the party's.
+        things += [v for k, v in vars(role.task).items() if k not in ("source", "_table") and not isinstance(v, dict)]
     return "\n".join(f"{thing!r} {thing!s}" for thing in things).encode()
 
 
@@ -59,15 +81,50 @@ def test_nothing_secret_in_messages_release_logs_and_reprs(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     needles = Needles()
-    wire = session(needles, "lattice", seed)
-    assert wire.server.release is not None
-    assert set(needles.kinds) >= KINDS - (set() if seed else {"seed"})
+    wire = session(needles, "lattice", seed, alignment=PSI, signers=signers_of("p0", "p1", "p2"))
+    assert wire.release is not None
+    assert set(needles.kinds) >= (KINDS | MATCHING) - (set() if seed else {"seed"})
+    assert {e.step for e in wire.seen} == set(Step) - {Step.REFUSE}
     for envelope in wire.seen:
         assert not needles.found_in(envelope.encode()), f"a {envelope.step.value} message from {envelope.sender!r}"
-    assert not needles.found_in(write_release(wire.server.release))
+    assert not needles.found_in(write_release(wire.release))
     assert not needles.found_in(texts(wire))
     spoken = capfd.readouterr()
     assert not needles.found_in((caplog.text + spoken.out + spoken.err).encode())
+
+
+def test_nothing_secret_in_a_prediction(caplog: pytest.LogCaptureFixture) -> None:
+    """Parts of scores are as secret as the columns that they are made of; what the receiver opens is its own."""
+    caplog.set_level(logging.DEBUG)
+    needles = Needles()
+    draw = np.random.default_rng(4)
+    parts = {f"p{k}": draw.normal(0, 3, 30) for k in range(3)}
+    people = {name: [f"canary-{i}" for i in range(30)] for name in parts}
+    with noted(needles):
+        wire = predicted(parts, "p1", people)
+        wire.run()
+    for name, part in parts.items():
+        needles.text("id", people[name][0])
+        needles.array("part", words_of(part, 3).view(np.int64))
+        for value in part:
+            needles.number("part", float(value))
+    assert set(needles.kinds) >= {"mask", "mask key", "part", "id", "stream key"} | MATCHING
+    assert set(wire.opened) == {"p1"}
+    for envelope in wire.seen:
+        assert not needles.found_in(envelope.encode()), f"a {envelope.step.value} message from {envelope.sender!r}"
+    # Nor is the opened sum on the wire: it is unmasked at the receiver.
+    needles.array("score", words_of(wire.opened["p1"].scores, 3).view(np.int64))
+    assert not any(needles.found_in(envelope.encode()) for envelope in wire.seen)
+    assert not needles.found_in((caplog.text + "".join(repr(p) for p in wire.parties.values())).encode())
+
+
+def test_the_search_would_find_a_part_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MaskKeys, "mask", lambda self, session, me, publics, length, bits: np.zeros(length, np.uint64))
+    needles, part = Needles(), np.random.default_rng(4).normal(0, 3, 30)
+    wire = predicted({"p0": part, "p1": part}, "p1")
+    wire.run()
+    needles.array("part", words_of(part, 2).view(np.int64))
+    assert any(needles.found_in(envelope.encode()) for envelope in wire.sent(Step.SUBMIT))
 
 
 def test_the_search_would_find_a_leak() -> None:
@@ -87,7 +144,7 @@ def test_the_search_would_find_a_leak() -> None:
 def test_secrets_are_overwritten_when_a_session_ends() -> None:
     needles = Needles()
     wire = session(needles, "lattice", b"seed")
-    assert wire.server.release is not None
+    assert wire.release is not None
     for kind in WIPED:
         assert needles.arrays[kind] and not any(values.any() for values in needles.arrays[kind]), kind
 
@@ -97,12 +154,12 @@ def test_secrets_are_overwritten_when_a_session_breaks() -> None:
     needles = Needles()
 
     def lost(envelope: Envelope) -> bool:
-        return envelope.step is Step.GO and envelope.recipient == "p2"
+        return envelope.step is Step.GO and envelope.recipient == "p2" and body_of(envelope, Go).round == SUBMIT
 
     wire = session(needles, "lattice", b"seed", lost)
-    assert wire.server.release is None
-    for envelope in wire.server.abort(Code.STOPPED):
-        wire.carry(envelope)
+    assert wire.release is None
+    for envelope in wire.server.stop():
+        list(wire.parties[envelope.recipient].receive(envelope))
     kept = needles.arrays["lattice key"]
     assert kept and not any(values.any() for values in kept)
 
@@ -112,27 +169,11 @@ def test_a_refusal_carries_no_data() -> None:
         raise PolicyError("not today")
 
     needles = Needles()
-    try:
-        wire = session(needles, "lattice", b"seed", consent=refuse)
-    except ColonnadeError as error:
-        assert not needles.found_in(str(error).encode())
-        return
-    told = [e for e in wire.seen if e.step in (Step.REFUSE, Step.ABORT)]
-    assert told and not any(needles.found_in(e.encode()) for e in told)
+    wire = session(needles, "lattice", b"seed", guards={"p1": Scripted(consent=refuse)})
+    assert needles.told == "p1 refuses: not today" and not needles.found_in(needles.told.encode())
+    told = wire.sent(Step.REFUSE, Step.END)
+    assert {e.step for e in told} == {Step.REFUSE, Step.END} and not any(needles.found_in(e.encode()) for e in told)
     assert all(e.recipient == SERVER or e.sender == SERVER for e in told)
-
-
-MATCHING = {
-    "pair key",
-    "function key",
-    "base seed",
-    "group key",
-    "tag",
-    "message",
-    "function value",
-    "id",
-    "stream key",
-}
 
 
 @pytest.mark.parametrize("post_quantum", [False, True], ids=["x25519", "hybrid"])

@@ -21,7 +21,7 @@ RUN = (
     "colonnade.report.certainty",
     "colonnade.report.machine",
     "colonnade.report.text",
-    "colonnade.scoring",
+    "colonnade.model",
     "colonnade.workers",
 )
 """What `fit` imports when it runs."""

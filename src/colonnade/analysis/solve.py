@@ -1,4 +1,4 @@
-"""Alg. 1, line 17: from the noisy moments to a model. Everything here is post-processing and costs no privacy."""
+"""From the noisy moments to a model. Everything here is post-processing and costs no privacy."""
 
 from __future__ import annotations
 
@@ -76,7 +76,10 @@ def solve(
     label: str | None = None,
     intercept: bool = True,
 ) -> Model:
-    """The model of a release; `features` (columns) and `label` choose among what was released, at no cost."""
+    """The model of a release; `features` (columns) and `label` choose among what was released, at no cost.
+
+    Alg. 1, lines 16 and 17.
+    """
     if method not in METHODS:
         raise StudyError(f"method must be one of {', '.join(METHODS)}, got method={method!r}")
     if ridge is not None and not ridge >= 0:

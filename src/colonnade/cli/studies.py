@@ -16,6 +16,8 @@ from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from colonnade.data.table import Table
     from colonnade.foundation.randomness import Randomness
     from colonnade.model import PublicModel
@@ -39,6 +41,7 @@ def plan(
     """Show what a study would release, to whom, with how much noise. No data is touched and nothing is spent."""
     from colonnade.foundation.files import places
     from colonnade.protocol.session_plan import TYPICAL_ROWS
+    from colonnade.report.cheating import cheating_table
     from colonnade.report.cost import expected_cost
     from colonnade.report.pages import plan_html
     from colonnade.report.text import caution, cost_text, plan_report
@@ -54,10 +57,12 @@ def plan(
     if json:
         expected = {"sent": cost.sent, "seconds": cost.seconds}
         told = {**session.describe(), "rows_assumed": assumed, "expected": expected}
+        told["if_a_party_cheats"] = [exposure.describe() for exposure in session.exposures]
         print_json({**told, "terms_digest": session.terms, "warnings": session.warnings()})
         return
     label = checked.agreement.label
-    stdout().print(plan_report(session.describe(), label, cost_text(cost.sent, cost.seconds), assumed))
+    expected_text = cost_text(cost.sent, cost.seconds)
+    stdout().print(plan_report(session.describe(), label, expected_text, assumed, cheating_table(session)))
     stdout().print(_terms(session))
     for note in session.warnings():
         stderr().print(caution(note))
@@ -158,11 +163,14 @@ class _Terminal:
 
     def show_plan(self, party: str, session: SessionPlan) -> None:
         """Show the plan once, for the first party that is asked: nothing is spent yet."""
+        from colonnade.report.cheating import cheating_table
         from colonnade.report.text import caution, plan_report
 
         if not self._shown:
             label = self.study.agreement.label
-            parts = [] if self.quiet else [plan_report(session.describe(), label), _terms(session)]
+            parts: list[RenderableType] = []
+            if not self.quiet:
+                parts = [plan_report(session.describe(), label, cheating=cheating_table(session)), _terms(session)]
             self.steps.print_between(stdout(), *parts)
             self.steps.print_between(stderr(), *(caution(note) for note in session.warnings()))
         self._shown = True

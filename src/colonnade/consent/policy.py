@@ -15,6 +15,7 @@ from colonnade.foundation.sections import Section, read_toml
 from colonnade.mechanism.composition import Cap, Rule, charge_of, record_epsilon
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import PrivacyPlan, View
+from colonnade.protocol.cheating import KEY_BITS, Exposure
 
 ANYONE = "*"
 SHORTEST_APPROVAL = 16
@@ -31,13 +32,14 @@ POLICY_KEYS = (
     "views",
     "smallest_rows",
     "smallest_collusion",
+    "smallest_key_bits",
     "largest_alignments",
     "largest_list",
     "require_approval",
     "simulation",
     "scores_to",
 )
-WHOLE_KEYS = ("smallest_rows", "smallest_collusion", "largest_alignments", "largest_list")
+WHOLE_KEYS = ("smallest_rows", "smallest_collusion", "smallest_key_bits", "largest_alignments", "largest_list")
 SESSION_KEYS = ("epsilon", "delta", "record_epsilon")
 TOTAL_KEYS = ("epsilon", "delta", "rule")
 
@@ -70,7 +72,10 @@ class Proposed(Protocol):
     def rows(self) -> int: ...
     @property
     def plan(self) -> PrivacyPlan: ...
+    @property
+    def exposures(self) -> tuple[Exposure, ...]: ...
     def views(self, party: str | None = None) -> Mapping[View, float | None]: ...
+    def leave_bits(self, exposure: Exposure, bits: int) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,8 @@ class Policy:
     """Views that must have a guarantee in a study of several parties."""
     smallest_rows: int = 2
     smallest_collusion: int = 1
+    smallest_key_bits: int = KEY_BITS
+    """Security that has to be left of the keys of this party's columns if partners do not follow the protocol."""
     largest_alignments: int | None = None
     """How often the ids of one data set may be matched with those of partners; the ledger counts."""
     largest_list: int | None = None
@@ -146,11 +153,22 @@ class Policy:
             for view in self.views:
                 if session.views(me)[view] is None:
                     raise PolicyError(f"views asks for a guarantee against {view.value}, the plan has none")
+        self.check_keys(session, me)
         charge = charge_of(plan, me)
         _at_most("session.epsilon", charge.epsilon, self.epsilon, slack)
         _at_most("session.delta", charge.delta, self.delta)
         if self.record_epsilon is not None:
             _at_most("session.record_epsilon", record_epsilon(plan), self.record_epsilon, slack)
+
+    def check_keys(self, session: Proposed, me: str) -> None:
+        """Raise PolicyError where partners that cheat could read too much of this party's keys."""
+        own = [exposure for exposure in session.exposures if exposure.partner == me]
+        worst = min(own, key=lambda exposure: exposure.key.bits, default=None)
+        if worst is not None and worst.key.bits < self.smallest_key_bits:
+            raise PolicyError(
+                f"smallest_key_bits is {self.smallest_key_bits}, the plan leaves {worst.key.bits}: {worst.tell()}; "
+                f"{session.leave_bits(worst, self.smallest_key_bits)}"
+            )
 
     def check_scores(self, receiver: str, parties: Collection[str], columns: Collection[str], me: str) -> None:
         """Raise PolicyError unless these parties may score records by these own columns, for that receiver."""

@@ -208,7 +208,7 @@ class PlainParty(PartyProduct):
                 for cross in pair.crosses
             ]
             share = self._randomness.words(pair.entries)
-            # Alg. 1, line 11: the right party keeps gain * X'Y - share, the left party gets share.
+            # The right party keeps gain * X'Y - share, the left party gets share.
             kept = np.concatenate(parts).view(np.uint64) * np.uint64(self._spec.gain) - share
             self._vector[pair.index] += kept
             share &= np.uint64((1 << self._spec.modulus_bits) - 1)

@@ -154,6 +154,8 @@ class ProductNeeds:
     """Coordinates of the largest attribute."""
     share: Fraction
     """The most that the standard deviation of the product's own error may be of the noise's."""
+    hints: int
+    """Columns of the parties that may collude, at most: opened values of each tell them of the others' keys."""
     own_reach: int
     """Bounds what parties add to the same words without the gain: sums of one owner, such as traces."""
 
@@ -173,6 +175,22 @@ class ProductSizes:
 
 
 @dataclass(frozen=True)
+class KeyLeft:
+    """What is left of the key that hides a column, once opened values were spent on reading it."""
+
+    coefficients: int
+    """Read, at most."""
+    dimension: int
+    """Not read."""
+    bits: int
+    """Security of what is not read, by the best attack known."""
+
+
+KeyReading = Callable[[int, float, bool], KeyLeft]
+"""From modulus_bits, the bits that opened values tell, and whether the column is sealed: what they leave of its key."""
+
+
+@dataclass(frozen=True)
 class Backend:
     """A secure product as the protocol sees it; what is expensive to load is loaded when it is called for."""
 
@@ -188,6 +206,8 @@ class Backend:
     """CPU seconds of all sides together, from costs measured on one core."""
     sizes: Callable[[ProductNeeds], ProductSizes] | None = None
     """Chooses the words, or raises ProductError; None: opened integers have no error, in words of 64 bits."""
+    key_left: KeyReading | None = None
+    """What a party that cheats could leave of a partner's key; None: opened values cannot be made to spell a key."""
     devices: tuple[str, ...] = ("cpu",)
     assumptions: str = ""
     """What its secrecy rests on, for a reader."""

@@ -212,7 +212,7 @@ def code_block(
         here = {name: column[start:stop] for name, column in values.items()}
         enlarged += coding.write(here, floats[1:], coins[start:stop], inside)
         integers[start:stop] = floats[1:].T
-        gram += floats @ floats.T
+        gram += floats @ floats.T  # Alg. 1, line 6
     return integers, gram, enlarged
 
 

@@ -1,4 +1,4 @@
-"""Alg. 1, line 1: f_D(w) as a polynomial in w whose coefficients are sums over records of products of coordinates."""
+"""f_D(w) as a polynomial in w whose coefficients are sums over records of products of coordinates."""
 
 from __future__ import annotations
 
@@ -116,6 +116,7 @@ def paper_objective(layout: Layout, task: Task) -> Objective:
 def exact_objective(layout: Layout, *, products: bool = True, label_square: bool = False) -> Objective:
     """Each distinct second moment that the solver needs, once: pair tables, label-split sums, squares of numerics.
 
+    Alg. 1, line 1.
     Left out because they are known: products within one simplex attribute, and sums of single coordinates, which are
     sums of the label-split tables. `products=False` leaves out the feature pairs (high dimension).
     """

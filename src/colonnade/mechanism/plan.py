@@ -169,7 +169,7 @@ def plan_top_down(layout: Layout, blocks: tuple[Block, ...], epsilon: float, ter
     else:
         budget = _budget(epsilon, terms)
         weights = _weights(layout, blocks, budget, terms)
-        total = _joint(layout, blocks, [float(w) for w in weights], terms)
+        total = _joint(layout, blocks, [float(w) for w in weights], terms)  # Alg. 1, line 3
         allowed = budget if terms.law is Law.LAPLACE else _root_below(2 * budget)
         scales = [_coarse(Fraction(total) / (allowed * w)) for w in weights]
     return _finish(layout, blocks, scales, terms, dict.fromkeys((None, *parties_of(layout)), epsilon))

@@ -228,7 +228,7 @@ class FitParty(PartyTask):
         columns = table.encode(session.plan.layout, session.grid, coins, workers=self.workers)
         self._table = None
         noise_source = context.randomness.child("noise")
-        single = [i for i in session.single if session.plan.blocks[i].block.owners == (self.name,)]
+        single = session.own(self.name)
         if single:
             gram = _gram(columns, session.grid.bound)
             offset = session.columns_of(self.name).start
@@ -391,7 +391,7 @@ class FitServer(ServerTask):
         self._submissions[party] = masked_from(whole, self._planned().length)
 
     def open(self, transcript: str, seeded: bool) -> None:
-        """The sum of all submissions is all noisy blocks at once."""
+        """The sum of all submissions is all noisy blocks at once. Alg. 1, line 16."""
         session = self._planned()
         ordered = [self._submissions[name] for name in session.parties]
         bits = session.spec.modulus_bits

@@ -62,13 +62,20 @@ def fit_sizes(plan: PrivacyPlan, rows: int, sizes: Callable[[ProductNeeds], Prod
                     plan.layout.width - 1,
                     levels,
                     share=error,
+                    hints=_coalition_columns(plan),
                     own_reach=ceil(own * REPLANNED),
                 )
             )
         except ProductError as refused:
-            refusal = refusal or refused
+            refusal = refused
     assert refusal is not None
     raise refusal
+
+
+def _coalition_columns(plan: PrivacyPlan) -> int:
+    """The most columns that the parties who may collude have together; one that looks alone counts too."""
+    widths = [sum(a.size for a in plan.layout.attributes if a.owner == name) for name in plan.names]
+    return sum(sorted(widths)[-max(1, plan.collusion) :])
 
 
 def grid_bound(plan: PrivacyPlan, rows: int, share: Fraction = SHARES[0][0]) -> int:

@@ -365,7 +365,7 @@ class ServerRole:
             self.task.collect(party, whole)
         if not self._arrived(party, "the submission"):
             return
-        self.task.open(self._transcript(), self._randomness.seeded)  # Alg. 1, line 16
+        self.task.open(self._transcript(), self._randomness.seeded)
         self._advance(Event.LAST_SUBMIT)
         self._rounds.clear()
         self.counts = True

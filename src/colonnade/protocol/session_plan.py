@@ -19,7 +19,7 @@ from colonnade.crypto.product import Backend, Cross, Integers, ProductSizes, Pro
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
+from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, traces
 from colonnade.mechanism.forecast import Forecast, forecast
 from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of, paper_objective
@@ -27,6 +27,7 @@ from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, p
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.weights import choose_release
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.cheating import Exposure, exposures, most_values
 from colonnade.protocol.precision import (
     SHARES,
     check_rows,
@@ -62,6 +63,11 @@ class SessionPlan:
     def single(self) -> tuple[int, ...]:
         """Blocks of one owner, first in the submitted vector."""
         return tuple(i for i, item in enumerate(self.plan.blocks) if item.block.single)
+
+    def own(self, party: str) -> tuple[int, ...]:
+        """Of the blocks that are allocated to a party, those that it computes alone; crosses name the others."""
+        mine = {id(block) for block in allocate(tuple(item.block for item in self.plan.blocks), party)}
+        return tuple(i for i in self.single if id(self.plan.blocks[i].block) in mine)
 
     @cached_property
     def positions(self) -> dict[int, Integers]:
@@ -137,6 +143,23 @@ class SessionPlan:
         """The epsilon of a party's part, or of the whole record, against each view; None where nothing is promised."""
         planned = self.plan.record if party is None else self.plan.parties[party]
         return {view: None if self.in_the_clear and view is not View.OUTSIDER else planned[view] for view in View}
+
+    @cached_property
+    def exposures(self) -> tuple[Exposure, ...]:
+        """What each party could read of each partner's keys if it did not follow the protocol."""
+        left = self.backend.key_left
+        if left is None or not self.spec.crosses:
+            return ()
+        return exposures(self.spec, self.cross_noise, self.plan.collusion, left)
+
+    def leave_bits(self, exposure: Exposure, bits: int) -> str:
+        """What would leave that many bits of a partner's keys, in one sentence."""
+        assert self.backend.key_left is not None
+        most = most_values(exposure, self.spec.modulus_bits, bits, self.backend.key_left)
+        return (
+            f"at most {most:,} columns or levels of {' and '.join(exposure.cheaters)} would leave {bits} at the same "
+            f"modulus of 2^{self.spec.modulus_bits}; fewer records and a smaller epsilon raise the number too"
+        )
 
     @cached_property
     def forecast(self) -> Forecast:

@@ -27,6 +27,7 @@ from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.report.certainty import DROWNED, heading_of, sentences
 from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
+from colonnade.report.cheating import cheating_notes
 from colonnade.report.cost import Cost
 from colonnade.report.curve import forecast_curve
 from colonnade.report.pictures import dependence_context
@@ -98,6 +99,7 @@ def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False) -> str:
         "cost": cost,
         "terms": session.terms,
         "warnings": session.warnings(),
+        "cheating": cheating_notes(session),
         **curve_context(agreement, session.rows, session.plan.epsilon),
     }
     return environment().get_template("plan.html").render(context)

@@ -150,8 +150,8 @@ def tables_csv(tables: Tables, chosen: Sequence[int]) -> str:
         for a, row in enumerate(cross.rows):
             for b, column in enumerate(cross.columns):
                 numbers = [cross.count[a, b], cross.low[a, b], cross.high[a, b]]
-                named = map(plain_cell, (cross.names[0], row, cross.names[1], column))
-                writer.writerow([*named, *(f"{v:.1f}" for v in numbers)])
+                cells = [plain_cell(text) for text in (cross.names[0], row, cross.names[1], column)]
+                writer.writerow([*cells, *(f"{v:.1f}" for v in numbers)])
     return out.getvalue()
 
 

@@ -164,9 +164,13 @@ def cost_text(sent: Mapping[str, int], seconds: Mapping[str, float]) -> Text:
 
 
 def plan_report(
-    plan: Mapping[str, Any], label: str, cost: RenderableType | None = None, assumed: bool = False
+    plan: Mapping[str, Any],
+    label: str,
+    cost: RenderableType | None = None,
+    assumed: bool = False,
+    cheating: RenderableType | None = None,
 ) -> RenderableType:
-    """A whole plan."""
+    """A whole plan; `cheating` is what it says of parties that do not follow the protocol."""
     parts: list[RenderableType] = [
         heading(plan, label, assumed),
         "",
@@ -176,6 +180,7 @@ def plan_report(
         "",
         blocks_table(plan),
         "",
+        *([] if cheating is None else [cheating, ""]),
         forecast_text(plan),
     ]
     return Group(*parts, *([] if cost is None else [cost]), "")

@@ -8,6 +8,7 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.plan import offered
 from colonnade.protocol.session_plan import TYPICAL_ROWS, SessionPlan
+from colonnade.report.cheating import cheating_notes
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import plan_context
 from colonnade.studio.workspace import Workspace
@@ -31,6 +32,7 @@ def panel_context(workspace: Workspace) -> dict[str, Any]:
         "refused": "",
         "assumed": assumed,
         "warnings": session.warnings(),
+        "cheating": cheating_notes(session),
         "terms": session.terms,
         "cost": expected_cost(session, study.alignment),
         "negotiation": negotiation(session),

@@ -26,7 +26,7 @@ from colonnade.mechanism.release import read_release, write_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.products import party_product
 from colonnade.protocol.session_plan import plan_session
-from colonnade.report.cost import MESSAGE_BYTES, expected_cost
+from colonnade.report.cost import expected_cost
 from colonnade.report.html import views_of
 from colonnade.report.text import flaws
 from colonnade.runs import run_unguarded
@@ -133,7 +133,8 @@ def test_a_plan_and_a_policy_know_a_toy_product(tmp_path: Path) -> None:
     cost = expected_cost(session, "none")
     assert cost.seconds == {"products": 7.0}
     assert set(session.sent.values()) == {1000 + 8 * session.length}
-    assert set(cost.sent.values()) == {MESSAGE_BYTES + 1000 + 8 * session.length}
+    # What the product says that it sends, the submission, and the conversation's own small messages.
+    assert all(0 < sent - (1000 + 8 * session.length) < 3000 for sent in cost.sent.values())
     (tmp_path / "policy.toml").write_text(POLICY)
     assert read_policy(tmp_path / "policy.toml").products == ("toy",)
 

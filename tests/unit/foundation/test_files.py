@@ -125,9 +125,9 @@ def test_a_run_from_the_studio_keeps_both_releases(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(runs, "fit", meanwhile)
     monkeypatch.setattr(runs, "write_release", lambda _: RELEASE)
-    run = runs.Run(SimpleNamespace(), place)  # type: ignore[arg-type]
+    run = runs.Run(SimpleNamespace(), place, unbooked=True)  # type: ignore[arg-type]
     run.work()
     assert (run.error, run.place.name, place.read_bytes()) == ("", "r-2.json", b"dear")
-    late = runs.Run(SimpleNamespace(), place)  # type: ignore[arg-type]
+    late = runs.Run(SimpleNamespace(), place, unbooked=True)  # type: ignore[arg-type]
     late.work()
     assert "is here already and is not overwritten" in late.error and late.outcome is None

@@ -111,7 +111,7 @@ class BgnParty(PartyProduct):
         if not self._layout.entries:
             return Contribution(np.zeros(0, dtype=np.uint64))
         gt = self._curve.gt
-        # Alg. 1, line 13: a partial decryption of the noisy sums, useless without all the others.
+        # A partial decryption of the noisy sums, useless without all the others.
         partial = gt.scale(self._opening, self._curve.negate(self._z2))
         self.wipe()
         payload = pack(self._spec, "open", self._name, SERVER, 0, gt.write(partial))
@@ -179,7 +179,7 @@ class BgnParty(PartyProduct):
         for number in range(self._layout.chunks):
             part = self._layout.chunk(number)
             rho = curve.scalars(self._randomness, part.stop - part.start)
-            # Alg. 1, lines 11-12: this party's noise share enters in the same step as its key share.
+            # This party's noise share enters in the same step as its key share.
             noise = gt.add(gt.scale(curve.g, curve.integers(self._noise[part])), gt.scale(high, rho))
             a = gt.add(gt.scale(self._c3[part], strip), noise)
             b = gt.add(gt.scale(self._c4[part], strip), gt.scale(curve.g, rho))

@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
-from colonnade.crypto.lattice.parameters import choose_parameters, error_factor, lattice_error
-from colonnade.crypto.product import Backend, PartyProduct, ProductNeeds, ProductSizes, ProductSpec, ServerProduct
+from math import floor, sqrt
+
+from colonnade.crypto.lattice.parameters import (
+    ERROR_VARIANCE,
+    SECRET_LAW,
+    SECRET_VARIANCE,
+    WIDE_LAW,
+    WIDE_VARIANCE,
+    N,
+    choose_parameters,
+    error_factor,
+    lattice_error,
+)
+from colonnade.crypto.lattice.security import key_bits, readable_coefficients
+from colonnade.crypto.product import (
+    Backend,
+    KeyLeft,
+    PartyProduct,
+    ProductNeeds,
+    ProductSizes,
+    ProductSpec,
+    ServerProduct,
+)
 
 # The cost model that `make overhead` fits, in docs/results/overhead.json.
 SECONDS_A_SESSION = 8.97e-3
@@ -42,11 +63,22 @@ def sizes(needs: ProductNeeds) -> ProductSizes:
         needs.columns,
         levels=needs.levels,
         share=needs.share,
+        hints=needs.hints,
         own_reach=needs.own_reach,
     )
     error = lattice_error(needs.rows, needs.bound)[1]
     factor = error_factor(chosen, needs.bound, needs.levels)
     return ProductSizes(chosen.gain, chosen.modulus_bits, chosen.reach, error, factor)
+
+
+def key_left(modulus_bits: int, information: float, sealed: bool) -> KeyLeft:
+    """Of s, which hides a sealed column, or of rho, which hides one that multiplies."""
+    law, secret, error = SECRET_LAW, SECRET_VARIANCE, ERROR_VARIANCE
+    if not sealed:
+        law, secret, error = WIDE_LAW, WIDE_VARIANCE, WIDE_VARIANCE
+    read = readable_coefficients(information, law)
+    bits = key_bits(N - read, modulus_bits, sqrt(secret), sqrt(error))
+    return KeyLeft(read, N - read, floor(bits))
 
 
 def sent(spec: ProductSpec, me: int) -> int:
@@ -73,6 +105,7 @@ LATTICE = Backend(
     sent=sent,
     seconds=seconds,
     sizes=sizes,
+    key_left=key_left,
     devices=("cpu", "cuda"),
     assumptions="ring-LWE, X25519, AES",
 )

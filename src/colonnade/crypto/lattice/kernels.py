@@ -2,7 +2,7 @@
 
 A ring element is stored with coefficients i and i + N/2 side by side, so that a pair is one complex number and its
 N/2 pairs, twisted, are transformed by one complex FFT. `party.py` says what is computed and in which order; kernels
-say how. All results are integers, and the bounds of `lattice_plan` make them exact, so other kernels (a device's, say)
+say how. All results are integers, and the bounds of `parameters` make them exact, so other kernels (a device's, say)
 must give the same bits: `class DeviceParty(LatticeParty): kernels = DeviceKernels` is all that is needed to use them.
 """
 
@@ -171,7 +171,7 @@ class NumpyKernels:
 
 
 def paired(bits: Sequence[int]) -> bool:
-    """Whether a second limb is so short that two secrets share a transform with it (`lattice_plan.seal_limbs`)."""
+    """Whether a second limb is so short that two secrets share a transform with it (`parameters.seal_limbs`)."""
     return len(bits) == 2 and bits[0] == 32 and bits[1] <= PAIR_LIMB
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, expm1, log1p, sqrt
+from math import ceil, expm1, floor, log1p, sqrt
 
 from colonnade.crypto.frames import check_spec
 from colonnade.crypto.lattice.frames import BLOCK
+from colonnade.crypto.lattice.security import hinted_stds, key_bits
 from colonnade.crypto.lattice.words import PAIR_BITS
 from colonnade.crypto.product import ProductSpec
 from colonnade.foundation.errors import ProductError
@@ -16,17 +17,18 @@ from colonnade.foundation.proof import proven
 N = BLOCK
 MODULUS_BITS = range(32, 52)
 """At most 51, so that adding 1.5 * 2^52 rounds a float64 and leaves its integer in the low bits."""
-SECURITY = {40: 173, 44: 157, 48: 143, 53: 129}
-"""Bits for N = 2048, ternary secret, error 3.2: lattice-estimator, least of uSVP, BDD, dual-hybrid, MATZOV model."""
 SECURITY_FLOOR = 128
 ERROR_STD = 3.2
-"""The error width for which SECURITY was computed; every error here is at least as wide."""
+"""The least error width that hints about rho may leave to u."""
 
 TAU = 7
 """No error of a sealed word exceeds this; its variance is ERROR_VARIANCE."""
 ERROR_VARIANCE = 10.5
 SECRET_BOUND, SECRET_VARIANCE = 2, 1.0
+SECRET_LAW: tuple[int, ...] = (1, 4, 6, 4, 1)
+"""Weights of -2 to 2."""
 WIDE_BOUND, WIDE_VARIANCE = 15, 42.5
+WIDE_LAW = tuple(16 - abs(k) for k in range(-15, 16))
 HINT_BOUND, HINT_VARIANCE = 2 * 4095, 4 * (4096**2 - 1) / 12
 FACTOR_SLACK = Fraction(1, 256)
 """The most that the lattice error may move an attribute by, relatively; `error_factor` is at most 1 + twice this."""
@@ -68,14 +70,13 @@ def check_lattice(spec: ProductSpec) -> None:
         raise ProductError(f"gain * bound must be at most {LARGEST_MESSAGE}, got {spec.gain} * {spec.bound}")
 
 
-def security(modulus_bits: int) -> int:
-    """Bits of security at the next larger tabulated modulus.
+def security(modulus_bits: int, hints: int = 0, share: float = 0.0) -> int:
+    """Bits of security of a sealing key against a coalition that multiplies it with that many columns.
 
-    One bit of modulus is set aside for the hints that opened values give about secrets and errors. That is enough where
-    the lattice error is 1% of the noise, and not where it is 10% or 25% (docs/security.md, "Parameters").
+    `share` is the standard deviation of the lattice error over the noise's; docs/security.md, "Parameters".
     """
-    larger = [bits for bits in SECURITY if bits >= modulus_bits + 1]
-    return SECURITY[min(larger)] if larger else 0
+    widths = hinted_stds(sqrt(SECRET_VARIANCE), sqrt(ERROR_VARIANCE), hints, share)
+    return floor(key_bits(N, modulus_bits, *widths))
 
 
 def hint_error_std(columns: int) -> float:
@@ -105,32 +106,44 @@ def choose_parameters(
     *,
     levels: int = 1,
     share: Fraction = ERROR_SHARE,
+    hints: int | None = None,
     own_reach: int = 0,
 ) -> Parameters:
     """The smallest modulus that holds the products and the noise, and the largest gain that fits in it.
 
     `noise_std` (the least of any cross) and `noise_reach` (passed with a probability under 2^-40) are in units of the
     product before the gain; `columns` counts all parties' columns, `levels` the largest attribute's. `share` is the
-    most that the lattice error's standard deviation may be of the noise's. `own_reach` bounds what parties add to the
-    same words without the gain: sums of one owner, such as traces.
+    most that the lattice error's standard deviation may be of the noise's; `hints` counts the columns of those who may
+    collude, all columns if it is not given. `own_reach` bounds what parties add to the same words without the gain:
+    sums of one owner, such as traces.
     """
     if hint_error_std(columns) < ERROR_STD:
         raise ProductError(f"the lattice product serves fewer columns than this: its hints allow no columns={columns}")
+    hints = columns if hints is None else hints
     error_std, error_reach = lattice_error(rows, bound)
     least = max(ceil(error_std / (share * Fraction(noise_std))), ceil(levels * TAU / (FACTOR_SLACK * bound)))
     span = rows * bound**2 + noise_reach
+    hinted = ""
     for modulus_bits in MODULUS_BITS:
         room = (1 << (modulus_bits - 1)) - 1 - error_reach
         if own_reach > room:
             continue
         gain = min(room // span, LARGEST_MESSAGE // bound)
-        if gain >= least and security(modulus_bits) >= SECURITY_FLOOR:
-            reach = gain * span + error_reach
-            return Parameters(modulus_bits, gain, TAU, reach, error_std, security(modulus_bits))
+        if gain < least:
+            continue
+        error_share = error_std / (gain * noise_std)
+        bits = security(modulus_bits, hints, error_share)
+        if bits >= SECURITY_FLOOR:
+            return Parameters(modulus_bits, gain, TAU, gain * span + error_reach, error_std, bits)
+        hinted = (
+            f"its error, {100 * error_share:.2g}% of the noise on {hints} columns, tells so much of its keys that a "
+            f"modulus of 2^{modulus_bits} has {bits} bits of security"
+        )
+    refused = hinted or f"it would need a modulus above 2^{MODULUS_BITS[-1]}"
     raise ProductError(
         f"with n={rows} records and noise of standard deviation {noise_std / bound**2:.3g} on sums of their products "
-        f"the lattice product would need a modulus above 2^{MODULUS_BITS[-1]}, which leaves fewer than "
-        f"{SECURITY_FLOOR} bits of security: a smaller epsilon, or a sample of the records, fits"
+        f"the lattice product cannot have {SECURITY_FLOOR} bits of security: {refused}; a smaller epsilon, or a "
+        "sample of the records, fits"
     )
 
 

@@ -248,8 +248,8 @@ class LatticeParty(PartyProduct):
             return self._rho.T, WIDE_BOUND
         return self._rows(self._right, place.block, place.blocks), self._spec.bound
 
-    # Alg. 1, line 11: the left party's half of a cross-party product.
     def _seal(self) -> Iterator[bytes]:
+        """The left party's half of a cross-party product. Alg. 1, line 11."""
         keys = self._states.own.kernels.keys(self._secrets, self._seal_bits)
 
         def pieces() -> Iterator[tuple[Any, ...]]:
@@ -264,8 +264,8 @@ class LatticeParty(PartyProduct):
 
         return self.workers.map(seal_piece, pieces())
 
-    # Alg. 1, line 11: the right party's half.
     def _multiply(self) -> Iterator[bytes]:
+        """The right party's half. Alg. 1, line 11."""
         spec, count = self._spec, len(self._right)
         u = draw_wide(self._randomness["multiply"], count * N).reshape(count, N).astype(np.int64).view(np.uint64)
         # A device does better on long sums than on many.

@@ -1,0 +1,171 @@
+"""Write docs/results/partners.md: what a cheating partner could read in studies of many sizes, and which are refused.
+
+python docs/write_partners.py
+"""
+
+from __future__ import annotations
+
+from math import e as euler
+from math import log2, pi, sqrt
+from pathlib import Path
+from typing import Any
+
+from colonnade.consent.policy import Policy
+from colonnade.foundation.errors import PolicyError
+from colonnade.foundation.schema import Schema
+from colonnade.mechanism.composition import Cap
+from colonnade.mechanism.moments import Law
+from colonnade.mechanism.objective import Task
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.cheating import KEY_BITS, Exposure
+from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.study import read_study
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "results" / "partners.md"
+SESSION = bytes(32)
+APART = 6
+"""Deviations of the noise between two values of a digit: an opened value is then read wrong in 1.5 of 100 cases."""
+
+INTRO = f"""# What a partner that cheats could read
+
+`python docs/write_partners.py` writes this page from plans alone; nothing is run. For each study it has the party whose
+columns are worst off, and the partner that would read them by breaking the protocol. "Told" are the bits that the
+opened values of one column can tell, "read" the coefficients of its key that they can spell, at most, by any means
+([proof](../../proofs/key_reading.md)); "by fives" is what a plain attack reads, multiples of powers of five
+{APART} deviations of the noise apart. "Left" is what remains of the 2,048 coefficients, and "bits" its security by the
+estimate of [security.md](../security.md#parameters). A policy asks for {KEY_BITS} unless it says otherwise
+([`smallest_key_bits`](../policy.md)). Epsilon is 1 where nothing
+else is said. Without a partner that cheats, every plan here has 128 bits or more.
+
+| study | records | q | whose columns | if it cheats | values | told | read | by fives | left | bits | default policy |
+|---|---|---|---|---|---|---|---|---|---|---|---|
+"""
+
+HELP = """
+## What helps
+- **Fewer columns or levels** at the party that multiplies: what is read is proportional to them. The sentences above
+  say how many would do at the same modulus. Regions in place of postcodes, or bins, are such a change.
+- **A smaller epsilon, or fewer records**: more noise beside the sums, a shorter modulus, fewer bits a value.
+- **More parties** for the same columns: each of them multiplies fewer.
+- `release = "full"` where a plan chose a trace: its sums of one product each carry more noise.
+- `product = "bgn"`, which has no such key; it is far slower.
+- `smallest_key_bits = 0` for partners that are trusted to follow the protocol.
+
+The narrower side seals. Were the wider side to seal, the same values would spell a key of 4.7 bits a coefficient in
+place of 2.0, and less of it; sealed columns travel, so that this costs traffic, and no option asks for it yet.
+"""
+
+
+def numeric_study(rows: int, columns: int, parties: int, **terms: Any) -> SessionPlan:
+    """Numeric columns dealt out evenly, a numeric label at the first party."""
+    number = {"kind": "numeric", "low": -1, "high": 1}
+    each = columns // parties
+    owned: dict[str, dict[str, Any]] = {f"p{k}": {f"x{k}_{i}": number for i in range(each)} for k in range(parties)}
+    owned["p0"]["y"] = number
+    agreement = Agreement(
+        name="s", schema=Schema.of(owned), label="p0.y", task=Task.LINEAR, **{"epsilon": 1.0, **terms}
+    )
+    return plan_session(agreement, rows, SESSION)
+
+
+def levels_study(rows: int, levels: int, **terms: Any) -> SessionPlan:
+    """Three columns of a hospital, one of a shop with that many levels."""
+    binary = {"kind": "binary", "levels": ["no", "yes"]}
+    owned = {
+        "hospital": {"hiv": binary, "age": {"kind": "numeric", "low": 18, "high": 100}, "ill": binary},
+        "shop": {"zip": {"kind": "categorical", "levels": [str(i) for i in range(levels)]}},
+    }
+    agreement = Agreement(
+        name="s",
+        schema=Schema.of(owned),
+        label="hospital.ill",
+        task=Task.LOGISTIC,
+        **{"epsilon": 1.0, "release": "full", **terms},
+    )
+    return plan_session(agreement, rows, SESSION)
+
+
+def studies() -> list[tuple[str, SessionPlan]]:
+    """The paper's Table 2 at epsilon = 1, the demo, and columns of many levels."""
+    table2 = [
+        (f"Table 2, 800 columns, K = {k}, {told}", numeric_study(80_000, 800, k, **terms))
+        for told, terms in (
+            ("delta = 1/n, full", {"delta": 1 / 80_000, "release": "full"}),
+            ("delta = 1/n, trace", {"delta": 1 / 80_000}),
+            ("delta = 0, full", {"release": "full"}),
+            ("delta = 0, trace", {}),
+        )
+        for k in (2, 4, 8)
+    ]
+    levels = [
+        (f"one column of {levels} levels", levels_study(rows, levels))
+        for rows, levels in (
+            (60_000, 40),
+            (60_000, 100),
+            (60_000, 256),
+            (60_000, 400),
+            (60_000, 1024),
+            (1_000_000, 60),
+            (1_000_000, 100),
+            (1_000_000, 256),
+        )
+    ]
+    less = [
+        ("256 levels, epsilon = 0.1", levels_study(60_000, 256, epsilon=0.1)),
+        ("256 levels", levels_study(6_000, 256)),
+    ]
+    demo = read_study(ROOT / "demo" / "study.toml").session(10_000)
+    return [*table2, ("41 columns, K = 2", numeric_study(45_000, 40, 2)), ("the demo", demo), *levels, *less]
+
+
+def by_fives(session: SessionPlan, exposure: Exposure) -> int:
+    """Coefficients that the plain attack reads of the column that is told most of."""
+    word = exposure.information / exposure.values
+    word += log2(euler * sqrt(2)) if session.plan.law is Law.LAPLACE else log2(2 * pi * euler) / 2
+    choices = 5 if exposure.sealed else 31
+    digits = 0
+    while choices ** (digits + 1) * APART <= 2**word:
+        digits += 1
+    return min(digits * exposure.values, 2048)
+
+
+def refusal(session: SessionPlan, party: str) -> str | None:
+    """The sentence of a policy that asks for nothing but the default."""
+    others = tuple(name for name in session.parties if name != party)
+    try:
+        Policy(party, others, 1e9, Cap(1e9), delta=0.5).check(session)
+    except PolicyError as refused:
+        return str(refused)
+    return None
+
+
+def main() -> None:
+    rows, sentences = [], []
+    for name, session in studies():
+        worst = min(session.exposures, key=lambda x: x.key.bits)
+        sentence = refusal(session, worst.partner)
+        what = "agrees" if sentence is None else "**refuses**"
+        cells = (
+            name,
+            f"{session.rows:,}",
+            f"2^{session.spec.modulus_bits}",
+            worst.partner,
+            ", ".join(worst.cheaters),
+            f"{worst.values:,}",
+            f"{worst.information:,.0f}",
+            f"{worst.key.coefficients:,}",
+            f"{by_fives(session, worst):,}",
+            f"{worst.key.dimension:,}",
+            str(worst.key.bits),
+            what,
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+        if sentence is not None:
+            sentences.append(f"- {name}, n = {session.rows:,}: “{sentence}.”")
+    told = "\n## What the refused party reads\n" + "\n".join(sentences) + "\n"
+    PAGE.write_text(INTRO + "\n".join(rows) + "\n" + told + HELP, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""What a party that does not follow the protocol could read of its partners' keys, from the opened values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import e, exp, expm1, log2, pi
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.crypto.product import Cross, KeyLeft, KeyReading, ProductSpec
+from colonnade.foundation.proof import proven
+from colonnade.mechanism.blocks import IntegerNoise
+from colonnade.mechanism.moments import Law
+
+KEY_BITS = 100
+"""Bits of a partner's keys that a cheating party has to leave, unless a policy says otherwise."""
+HALF_LAPLACE = 0.706
+"""Bits that half of a Laplace variable, the difference of two gamma variables of shape 1/2, has less than a whole."""
+
+Bits = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """What parties that cheat could read of one partner's columns in one session."""
+
+    partner: str
+    """Whose columns they are."""
+    cheaters: tuple[str, ...]
+    """Who cheats: the first, and as many more as may collude, those that learn most."""
+    sealed: bool
+    """Whether the partner seals its columns, and the cheaters multiply with theirs; else the other way round."""
+    values: int
+    """Opened values that speak of one column of the partner."""
+    information: float
+    """Bits that these tell of one column or of its key, at most; of the column that they tell most of."""
+    key: KeyLeft
+    """What they leave of that key, if all were spent on it."""
+
+    def tell(self) -> str:
+        """What could be read, in one sentence."""
+        who, cheat = " and ".join(self.cheaters), "cheats" if len(self.cheaters) == 1 else "cheat together"
+        return (
+            f"if {who} {cheat}, the {self.values:,} opened values of a column of {self.partner} can tell up to "
+            f"{self.key.coefficients:,} of the {self.key.coefficients + self.key.dimension:,} coefficients of its key"
+        )
+
+    def describe(self) -> dict[str, object]:
+        """For a JSON object."""
+        return {
+            "columns_of": self.partner,
+            "if_these_cheat": list(self.cheaters),
+            "sealed": self.sealed,
+            "opened_values_of_a_column": self.values,
+            "bits_read_of_a_column": round(self.information, 1),
+            "key_coefficients_read": self.key.coefficients,
+            "key_dimension_left": self.key.dimension,
+            "key_bits_left": self.key.bits,
+        }
+
+
+@proven("key_reading")
+def value_bits(noise: IntegerNoise, modulus_bits: int, alone: bool) -> Bits:
+    """Bits that each opened value can tell, at most: those of a word less the entropy of the honest parties' noise.
+
+    `alone` says that no party was expected to collude: then a cheater's own share of the noise is missing.
+    """
+    out = np.full(noise.size, float(modulus_bits))
+    for spread, where in noise.spreads:
+        out[where] -= _noise_entropy(noise.law, float(spread), alone)
+    out[out < 0] = 0.0
+    return out
+
+
+def _noise_entropy(law: Law, spread: float, alone: bool) -> float:
+    """Bits, at least; `alone` leaves K - 1 of K shares, which are half of the noise or more."""
+    if law is Law.GAUSSIAN:
+        return max(log2(2 * pi * e * spread * (0.5 if alone else 1.0)) / 2, 0.0)
+    ratio = exp(-1 / spread)
+    whole = log2((1 + ratio) / -expm1(-1 / spread)) - 2 * ratio / expm1(-2 / spread) / spread * log2(e)
+    return max(whole - (HALF_LAPLACE if alone else 0.0), 0.0)
+
+
+@proven("key_reading")
+def exposures(spec: ProductSpec, noise: IntegerNoise, collusion: int, left: KeyReading) -> tuple[Exposure, ...]:
+    """For each party and each partner that shares a product with it, what the partner could read of it."""
+    bits = value_bits(noise, spec.modulus_bits, alone=collusion == 0)
+    ends = np.cumsum([0, *(c.shape[0] * c.shape[1] for c in spec.crosses)])
+    told = [
+        _Told(cross, bits[start:stop].reshape(cross.shape))
+        for cross, (start, stop) in zip(spec.crosses, pairwise(ends), strict=True)
+    ]
+    out = []
+    for me in range(len(spec.parties)):
+        for sealed in (True, False):
+            by = {t.partner(sealed): t for t in told if t.party(sealed) == me}
+            for first in sorted(by):
+                others = sorted((k for k in by if k != first), key=lambda k: -by[k].columns(sealed).max())
+                cheaters = (first, *others[: max(1, collusion) - 1])
+                information = _summed([by[k] for k in cheaters], sealed)
+                out.append(
+                    Exposure(
+                        spec.parties[me],
+                        tuple(spec.parties[k] for k in cheaters),
+                        sealed,
+                        sum(by[k].bits.shape[1 if sealed else 0] for k in cheaters),
+                        information,
+                        left(spec.modulus_bits, information, sealed),
+                    )
+                )
+    return tuple(out)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """The bits of a cross's opened values; `sealed` asks for the side that seals."""
+
+    cross: Cross
+    bits: Bits
+
+    def party(self, sealed: bool) -> int:
+        return self.cross.left if sealed else self.cross.right
+
+    def partner(self, sealed: bool) -> int:
+        return self.cross.right if sealed else self.cross.left
+
+    def columns(self, sealed: bool) -> Bits:
+        """Bits of each column of that side."""
+        summed: Bits = self.bits.sum(axis=1 if sealed else 0)
+        return summed
+
+    def start(self, sealed: bool) -> int:
+        return self.cross.left_start if sealed else self.cross.right_start
+
+
+def _summed(told: Sequence[_Told], sealed: bool) -> float:
+    """The most bits of any column, all these products taken together: one key serves all of them."""
+    width = max(t.start(sealed) + len(t.columns(sealed)) for t in told)
+    total = np.zeros(width)
+    for t in told:
+        total[t.start(sealed) : t.start(sealed) + len(t.columns(sealed))] += t.columns(sealed)
+    return float(total.max())
+
+
+def most_values(exposure: Exposure, modulus_bits: int, wanted: int, left: KeyReading) -> int:
+    """How many opened values of a column would leave that many bits of its key, if each told as much as now."""
+    low, high = 0, exposure.values
+    while low < high:
+        values = (low + high + 1) // 2
+        information = exposure.information * values / exposure.values
+        enough = left(modulus_bits, information, exposure.sealed).bits >= wanted
+        low, high = (values, high) if enough else (low, values - 1)
+    return low

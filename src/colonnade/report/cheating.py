@@ -1,0 +1,65 @@
+"""What a plan says of parties that do not follow the protocol: who could read how much of whose keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from colonnade.protocol.cheating import KEY_BITS, Exposure
+from colonnade.protocol.session_plan import SessionPlan
+from colonnade.report.text import tidy_table, titled
+
+SHOWN_PAIRS = 30
+
+
+@dataclass(frozen=True)
+class CheatingNotes:
+    """The pairs of a plan that a reader is shown, the least secure first, and what to know of them."""
+
+    shown: tuple[Exposure, ...]
+    notes: tuple[str, ...]
+
+
+def cheating_notes(session: SessionPlan) -> CheatingNotes:
+    """For each pair what one could read of the other, and what would leave more."""
+    ordered = sorted(session.exposures, key=lambda exposure: exposure.key.bits)
+    shown, rest = ordered[:SHOWN_PAIRS], ordered[SHOWN_PAIRS:]
+    notes = []
+    if rest:
+        notes.append(f"{len(rest)} more pairs leave {rest[0].key.bits} bits or more.")
+    if ordered and ordered[0].key.bits < KEY_BITS:
+        notes.append(
+            f"A policy refuses what leaves under {KEY_BITS} bits (smallest_key_bits): {ordered[0].tell()}; "
+            f"{session.leave_bits(ordered[0], KEY_BITS)}."
+        )
+    elif ordered:
+        notes.append(
+            f"A policy refuses what leaves under {KEY_BITS} bits (smallest_key_bits). Fewer columns or levels of the "
+            "party that cheats, fewer records and a smaller epsilon leave more."
+        )
+    return CheatingNotes(tuple(shown), tuple(notes))
+
+
+def cheating_table(session: SessionPlan) -> RenderableType | None:
+    """The same for a terminal; nothing where opened values cannot be made to spell a key."""
+    found = cheating_notes(session)
+    if not found.shown:
+        return None
+    numbers = ("bits told", "key read", "key left", "security")
+    table = tidy_table("columns of", "if these cheat", *numbers, right=range(2, 6))
+    for exposure in found.shown:
+        key = exposure.key
+        weak = "red" if key.bits < KEY_BITS else ""
+        table.add_row(
+            Text(exposure.partner),
+            Text(", ".join(exposure.cheaters)),
+            f"{exposure.information:,.0f}",
+            f"{key.coefficients:,}",
+            f"{key.dimension:,}",
+            Text(f"{key.bits} bits", style=weak),
+        )
+    notes = [Text(note, style="dim") for note in found.notes]
+    title = "If a party breaks the protocol: what it could read of a partner's column and its key, at most"
+    return titled(title, table, *notes)
