@@ -278,7 +278,7 @@ class _Clock:
     def __init__(self, watch: Watch | None, parties: int) -> None:
         self._watch, self._parties = watch, parties
         self._shares: dict[str, float] = {}
-        self._step, self._last = "align", time.perf_counter()
+        self._step, self._last = "read", time.perf_counter()
         self.seconds: dict[str, float] = {}
 
     def hear_party(self, party: str, step: str, share: float) -> None:

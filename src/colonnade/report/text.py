@@ -255,7 +255,7 @@ def traffic_table(
     for name in sent:
         table.add_row(Text(name), size_text(sent[name]), size_text(received[name]))
     took = ", ".join(f"{step} {value:.2f} s" for step, value in seconds.items())
-    note = " The bytes of matching ids are not in the table." if matched else ""
+    note = " The bytes of matching ids are in the table." if matched else ""
     return titled("Traffic of the session", table, Text(f"{sum(seconds.values()):.1f} seconds: {took}.{note}"), "")
 
 
