@@ -16,8 +16,8 @@ import pytest
 
 from colonnade.consent.entries import Entry, EntryKind
 from colonnade.consent.ledger import Ledger
-from colonnade.foundation.errors import ProtocolError
-from colonnade.protocol.server import Server
+from colonnade.foundation.errors import LedgerError, ProtocolError
+from colonnade.protocol.fit import FitServer
 from colonnade.study import read_study
 from tests.helpers.cli_study import Answer, Run, runner, write_study
 
@@ -172,19 +172,37 @@ def test_void_costs_nothing(run: Run, folder: Path, monkeypatch: pytest.MonkeyPa
     assert fit(run, folder).json["ledger"]["works"]["spent"]["sessions"] == 1
 
 
-def test_a_run_that_fails_after_all_have_submitted_stays_booked(
+def test_a_run_that_fails_after_all_have_submitted_counts(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server holds all it needs to open: only its word can make the session void."""
+    """The server holds all it needs to open, and says so with its last word."""
 
     def fail(*_: object) -> None:
         raise ProtocolError("planted")
 
-    monkeypatch.setattr(Server, "_open", fail)
+    monkeypatch.setattr(FitServer, "open", fail)
     refused(fit(run, folder), "planted")
+    monkeypatch.undo()
+    assert not (folder / "r.json").exists()
+    for party in ("works", "bank"):
+        assert [e.kind for e in entries(folder, party)] == [EntryKind.BOOKED, EntryKind.RELEASED]
+    refused(fit(run, folder), "works refuses: data set works.csv may spend at most epsilon=50")
+
+
+def test_a_run_whose_last_word_is_not_written_stays_booked(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A book that nobody settled counts, and a person can settle it."""
+
+    def fail(*_: object) -> None:
+        raise LedgerError("planted")
+
+    monkeypatch.setattr(Ledger, "settle", fail)
+    assert fit(run, folder).code == 0
     monkeypatch.undo()
     for party in ("works", "bank"):
         assert [e.kind for e in entries(folder, party)] == [EntryKind.BOOKED]
+    (folder / "r.json").unlink()
     refused(fit(run, folder), "works refuses: data set works.csv may spend at most epsilon=50")
     told = run("ledger", "show", folder / "works.ledger", "--json").json
     assert told["accounts"][0]["pending"] == 1
@@ -207,8 +225,6 @@ def test_a_run_that_fails_after_all_have_submitted_stays_booked(
 def test_a_book_that_fails_after_the_release_does_not_lose_it(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from colonnade.foundation.errors import LedgerError
-
     def fail(*_: object) -> None:
         raise LedgerError("planted")
 
