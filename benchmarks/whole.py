@@ -158,9 +158,9 @@ def private_accuracy(sides: Sides) -> float:
     """Of the private model on the common records, which the files joined in the clear give."""
     import numpy as np
     import polars as pl
-    from colonnade.model import partial_scores, read_model
 
     from colonnade.data.table import table_from
+    from colonnade.model import partial_scores, read_model
     from colonnade.study import read_study
 
     public = read_model(sides.model.read_bytes())

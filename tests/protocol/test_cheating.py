@@ -10,6 +10,7 @@ from math import e, log2, pi, sqrt
 import numpy as np
 import pytest
 
+from colonnade.consent.guard import PolicyGuard
 from colonnade.consent.policy import Policy
 from colonnade.crypto.lattice.backend import key_left
 from colonnade.crypto.lattice.parameters import SECRET_LAW, WIDE_LAW, N
@@ -168,6 +169,13 @@ def test_the_default_policy_refuses_the_study_that_was_read_whole() -> None:
     # The shop's own column is hidden by rho, of which five sealed columns tell little.
     Policy("shop", ("hospital",), 10.0, Cap(10.0)).check(session)
     policy.check(levels_session(40))
+
+
+def test_what_no_number_of_records_could_mend_is_refused_before_ids_are_matched() -> None:
+    guard = PolicyGuard("hospital", Policy("hospital", ("shop",), 10.0, Cap(10.0)))
+    with pytest.raises(PolicyError, match="smallest_key_bits is 100, the plan leaves 0: if shop cheats"):
+        guard.foresee(levels_session(1024, rows=2).agreement, 60_000, aligned=True)
+    guard.foresee(levels_session(40, rows=2).agreement, 60_000, aligned=True)
 
 
 def test_other_products_have_no_key_to_spell() -> None:

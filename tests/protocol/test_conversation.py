@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from colonnade.crypto.product import SERVER as MIDDLE
-from colonnade.foundation.errors import ProtocolError
+from colonnade.foundation.errors import MessageError, ProtocolError
 from colonnade.protocol import messages
 from colonnade.protocol import party as party_module
 from colonnade.protocol import server as server_module
 from colonnade.protocol.codes import Code
 from colonnade.protocol.conversation import PARTY, PARTY_ROWS, SERVER, SERVER_ROWS, Event, PartyState, ServerState
 from colonnade.protocol.journal import JournalEvent
-from colonnade.protocol.messages import SUBMIT, End, Envelope, Go, Refuse, Step, body_of, encode_body
+from colonnade.protocol.messages import SUBMIT, End, Envelope, Go, Refuse, Step, Welcome, body_of, encode_body
 from colonnade.transport.in_process import InProcess
 from tests.helpers.conversations import NAMES, ROWS, Conversation, Cut, fit_conversation, predict_conversation
 from tests.helpers.signers import signers_of
@@ -157,6 +157,15 @@ def test_a_party_that_is_asked_again_hands_in_the_same_bytes_and_books_once() ->
     InProcess(talk.server, talk.parties, ask_twice).carry()
     assert all(len(bodies) == 2 and bodies[0] == bodies[1] for bodies in answers.values()) and len(answers) == 3
     assert all(book.calls.count("book") == 1 for book in talk.books.values())
+
+
+def test_a_session_is_named_by_whole_ids() -> None:
+    """An empty id would make the check that a message is of this session worth little."""
+    role = fit_conversation().parties[NAMES[0]]
+    list(role.start())
+    body = encode_body(Welcome(b"", b"", {}))
+    with pytest.raises(MessageError, match="must name the session by ids of 32 bytes"):
+        list(role.receive(Envelope(b"", "", MIDDLE, NAMES[0], Step.WELCOME, body)))
 
 
 def test_every_row_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from colonnade.data.store import Values
 from colonnade.foundation.errors import DataError, MissingError
 from colonnade.foundation.schema import Column, Storage
+from colonnade.foundation.shown import shown
 
 MOST_SHOWN = 12
 """Levels that an error lists."""
@@ -90,7 +91,7 @@ class LevelStorage(StorageType):
         if numbers.size and int(numbers.min()) < 0:
             first = int(np.argmin(numbers))
             raise DataError(
-                f"party {party}: column {name}: level {texts[first]!r} is not among the declared levels "
+                f"party {party}: column {name}: level {shown(texts[first])} is not among the declared levels "
                 f"{_few(levels)}, in row {before + first + 1}"
             )
         return numbers, 0
@@ -137,7 +138,8 @@ def _outside(numbers: NDArray[np.float64], least: float, column: Column) -> int:
 
 def _few(levels: Sequence[str]) -> str:
     more = len(levels) - MOST_SHOWN
-    return str(list(levels)) if more <= 0 else f"{list(levels[:MOST_SHOWN])} and {more} more"
+    few = f"[{', '.join(map(shown, levels[:MOST_SHOWN]))}]"
+    return few if more <= 0 else f"{few} and {more} more"
 
 
 def _require_complete(party: str, name: str, series: pl.Series, before: int) -> None:

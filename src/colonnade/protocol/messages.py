@@ -18,6 +18,8 @@ from colonnade.protocol.codes import Code
 MAGIC = b"CLN1"
 VERSION = 2
 """Of the conversation: who speaks another is told so, and takes no part."""
+IDENTITY_BYTES = 32
+"""Of a session's id."""
 JOINING = "join"
 """The round between an alignment's and a product's: a party enters the session proper."""
 SUBMIT = "submit"

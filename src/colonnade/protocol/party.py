@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from colonnade.crypto.alignment import AlignmentParty
+from colonnade.crypto.alignment.frames import SESSION_BYTES
 from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.product import SERVER, Words
 from colonnade.foundation.errors import (
     ColonnadeError,
     LedgerError,
+    MessageError,
     PolicyError,
     ProtocolError,
     StoppedError,
@@ -23,6 +25,7 @@ from colonnade.protocol.codes import Code, code_of, sentence_of
 from colonnade.protocol.conversation import PARTY, Event, PartyState
 from colonnade.protocol.kinds import PartyTask, Records, SessionContext, matches_ids
 from colonnade.protocol.messages import (
+    IDENTITY_BYTES,
     JOINING,
     SUBMIT,
     VERSION,
@@ -181,6 +184,8 @@ class PartyRole:
     # The way in.
 
     def _welcome(self, welcome: Welcome) -> Iterator[Envelope]:
+        if len(welcome.session) != IDENTITY_BYTES or len(welcome.alignment) != SESSION_BYTES:
+            raise MessageError(f"the server must name the session by ids of {IDENTITY_BYTES} bytes, got others")
         self._identity, self._alignment_id = welcome.session, welcome.alignment
         self.task.settle(welcome.outcomes)
         self._traffic.begin(ALIGNMENT, self._alignment_id, self.task.terms.encode())

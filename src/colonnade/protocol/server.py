@@ -23,6 +23,7 @@ from colonnade.protocol.conversation import Event, ServerState
 from colonnade.protocol.journal import Journal, JournalEvent, Unwritten
 from colonnade.protocol.kinds import ServerTask, matches_ids
 from colonnade.protocol.messages import (
+    IDENTITY_BYTES,
     JOINING,
     SUBMIT,
     VERSION,
@@ -45,7 +46,6 @@ from colonnade.protocol.messages import (
     room_for,
 )
 
-IDENTITY_BYTES = 32
 Watch = Callable[[str, float], None]
 PHASES = {"wait", "read", "align", "plan", "products", "submit", "open"}
 """What a party that refuses may say of where it was."""

@@ -1,0 +1,66 @@
+"""Small files that stand for much: rows are read in blocks, and a refusal stays short."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from colonnade.data.table import read_table
+from colonnade.foundation.errors import DataError
+from colonnade.foundation.schema import Categorical, Numeric
+
+SRC = Path(__file__).resolve().parents[2] / "src"
+ROWS = 20_000_000
+"""160 MB as numbers, in a file of a few kilobytes."""
+READ = """
+import resource, sys
+from pathlib import Path
+from colonnade.data.table import read_table
+from colonnade.foundation.schema import Numeric
+read_table("p", Path(sys.argv[1]), {"x": Numeric(0, 1)}, None)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(read_table("p", Path(sys.argv[2]), {"x": Numeric(0, 1)}, None).rows)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_a_parquet_bomb_is_read_in_blocks(tmp_path: Path) -> None:
+    pl.DataFrame({"x": [1.0]}).write_parquet(tmp_path / "small.parquet")
+    pl.select(pl.repeat(1.0, ROWS).alias("x")).write_parquet(tmp_path / "bomb.parquet", row_group_size=ROWS)
+    assert (tmp_path / "bomb.parquet").stat().st_size < 100_000
+    call = [sys.executable, "-c", READ, str(tmp_path / "small.parquet"), str(tmp_path / "bomb.parquet")]
+    done = subprocess.run(call, env={"PYTHONPATH": str(SRC)}, capture_output=True, text=True, check=True)
+    rows, grown = map(int, done.stdout.split())
+    assert rows == ROWS and grown < 100, f"{grown} MB"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv.gz"])
+def test_an_endless_level_is_refused_in_a_short_sentence(tmp_path: Path, kind: str) -> None:
+    path, endless = tmp_path / f"data.{kind}", "a" * 3_000_000
+    if kind == "parquet":
+        pl.DataFrame({"x": [endless] * 20}).write_parquet(path)
+    else:
+        path.write_bytes(gzip.compress(f"x\n{endless}\n".encode()))
+    assert path.stat().st_size < 20_000
+    with pytest.raises(DataError, match="is not among the declared levels") as refused:
+        read_table("p", path, {"x": Categorical(("b" * 150, "c"))}, None)
+    assert len(str(refused.value)) < 400
+
+
+def test_a_parquet_file_that_claims_more_rows_than_it_has_is_refused(tmp_path: Path) -> None:
+    """The footer's counts are thrift varints: 1,000 rows become 2^31 - 1 or so in the same number of bytes."""
+    path = tmp_path / "data.parquet"
+    pl.DataFrame({"x": [0.5 + i / 4000 for i in range(1000)]}).write_parquet(path, statistics=False)
+    whole = path.read_bytes()
+    claim, more = b"\xd0\x0f", b"\xfe\x7f"
+    assert claim in whole[-400:], "1,000 as a zigzag varint"
+    at = whole.rindex(claim)
+    path.write_bytes(whole[:at] + more + whole[at + 2 :])
+    with pytest.raises(DataError):
+        table = read_table("p", path, {"x": Numeric(0, 1)}, None)
+        raise AssertionError(f"read {table.rows} rows")
