@@ -51,7 +51,7 @@ def require_own(release: Release, session: SessionPlan, seeded: bool) -> None:
         )
         if not same:
             raise ReleaseError(f"the release is not of this session: block {own.name} has other terms, unit or spread")
-    if (key := _differing(release.plan, session.describe())) is not None:
+    if (key := _differing(release.plan, session.described)) is not None:
         raise ReleaseError(f"the release is not of this session: the plan that it prints has another {key}")
 
 

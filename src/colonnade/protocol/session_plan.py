@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -99,6 +99,13 @@ class SessionPlan:
 
     def released_std(self, index: int) -> Floats:
         """The standard deviation of the noise on each released moment of a block, all shares counted."""
+        return self._released_stds[index]
+
+    @cached_property
+    def _released_stds(self) -> tuple[Floats, ...]:
+        return tuple(self._released_std(index) for index in range(len(self.plan.blocks)))
+
+    def _released_std(self, index: int) -> Floats:
         block = self.plan.blocks[index].block
         shares = 1.0 if block.single else len(self.parties) / self.plan.shares
         return self.noise(index).stds() * sqrt(shares) / self.unit(block)
@@ -164,6 +171,11 @@ class SessionPlan:
     @cached_property
     def forecast(self) -> Forecast:
         return forecast(self.plan, self.rows)
+
+    @cached_property
+    def described(self) -> Mapping[str, Any]:
+        """The same as `describe`, computed once: every party compares a release with it."""
+        return self.describe()
 
     def describe(self) -> dict[str, Any]:
         """The plan as one JSON object."""
