@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from itertools import cycle
 from typing import Any
 
@@ -18,6 +17,7 @@ from colonnade.protocol.conversation import PARTY, PARTY_ROWS, SERVER, SERVER_RO
 from colonnade.protocol.journal import JournalEvent
 from colonnade.protocol.messages import SUBMIT, End, Envelope, Go, Refuse, Step, body_of, encode_body
 from colonnade.transport.in_process import InProcess
+from tests.helpers.accounts import Remembered, SharedSigner
 from tests.helpers.conversations import NAMES, ROWS, Conversation, Cut, fit_conversation, predict_conversation
 
 CUTS: dict[str, Cut] = {
@@ -125,28 +125,12 @@ def test_a_session_with_ids_cut_here_and_there() -> None:
                 assert all("foresee" in other.calls for other in talk.books.values())
 
 
-class TestSigner:
-    """Signs by a key that all parties know; what counts here is when and about what."""
-
-    __test__ = False
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def sign(self, statement: bytes) -> bytes:
-        return hashlib.sha256(self._name.encode() + statement).digest()
-
-    def check(self, peer: str, statement: bytes, proof: bytes) -> None:
-        if proof != hashlib.sha256(peer.encode() + statement).digest():
-            raise ProtocolError(f"the signature of {peer} does not fit what came in its name")
-
-
 @pytest.mark.parametrize("aligned", [True, False], ids=["ids are matched", "rows as they stand"])
 def test_signed_sessions_in_one_process(aligned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Depth first, a peer's signatures come before a party is told to join: they are about the session already."""
     # A release of several pieces, too.
     monkeypatch.setattr(messages, "PIECE", 1 << 10)
-    talk = fit_conversation(aligned, signers={name: TestSigner(name) for name in NAMES})
+    talk = fit_conversation(aligned, signers={name: SharedSigner(name) for name in NAMES})
     passed: list[Step] = []
 
     def wire(envelope: Envelope, up: bool) -> tuple[Envelope, ...]:
@@ -185,6 +169,9 @@ def test_every_row_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None
     test_signed_sessions_in_one_process(True, monkeypatch)
     test_signed_sessions_in_one_process(False, monkeypatch)
     test_a_party_that_is_asked_again_hands_in_the_same_bytes_and_books_once()
+    kept = {name: Remembered() for name in NAMES}
+    signers = {name: SharedSigner(name) for name in NAMES}
+    InProcess((talk := fit_conversation(signers=signers, evidence=kept)).server, talk.parties).carry()
     try_the_rest()
     assert {(row.state, row.event) for row in PARTY_ROWS} - parties == set()
     # Messages that leave a server where it is are looked for, and move nothing.

@@ -8,7 +8,7 @@ seed later can make every message of the party again, bit for bit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -120,5 +120,15 @@ class Coins:
         """This party's randomness from here on."""
         return self._opening.source(self._session, [self.coins[name] for name in self._parties], simulated)
 
-    def told(self) -> Mapping[str, Commitment]:
-        return dict(self.commitments)
+
+class CoinsServer:
+    """The server's side: it relays, and says when all have revealed, behind every signature of the round."""
+
+    def __init__(self, parties: Sequence[str]) -> None:
+        self._parties = tuple(parties)
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        return iter([Parcel(name, b"") for name in self._parties if round == REVEAL])
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        raise MessageError(f"a parcel of round {round!r} is for peers, and {sender} sends the server one")

@@ -17,7 +17,7 @@ from cryptography.fernet import Fernet, InvalidToken
 
 from colonnade.foundation.errors import SiteError
 from colonnade.protocol.coins import Opening, hashed
-from colonnade.protocol.messages import Envelope, is_parcel
+from colonnade.protocol.messages import Done, Envelope, Go, ParcelBody, Signature, Step, body_of
 
 RECORD, SECRETS, TRAFFIC = "evidence.jsonl", "secrets", "traffic"
 DAY = 86_400.0
@@ -76,7 +76,7 @@ class EvidenceFolder:
 
     def keep_received(self, envelope: Envelope) -> None:
         self._write({"what": "received", **described(envelope)})
-        if self._traffic is not None and (self._keep_traffic or not is_parcel(envelope)):
+        if self._traffic is not None and (self._keep_traffic or envelope.step is not Step.PARCEL):
             data = envelope.encode()
             self._traffic.write(len(data).to_bytes(8, "big") + data)
             self._traffic.flush()
@@ -95,14 +95,24 @@ class EvidenceFolder:
 
 
 def described(envelope: Envelope) -> dict[str, Any]:
-    """A message as evidence has it: by its digest."""
-    return {
-        "step": envelope.step.value,
-        "from": envelope.sender,
-        "to": envelope.recipient,
-        "bytes": len(envelope.body),
-        "digest": hashed("message", envelope.plan.encode(), envelope.body).hex(),
-    }
+    """A message as evidence has it: by its digest; a signature without its proof, which no replay makes again."""
+    told: dict[str, Any] = {"step": envelope.step.value, "from": envelope.sender, "to": envelope.recipient}
+    body = [envelope.body]
+    match envelope.step:
+        case Step.PARCEL:
+            told["round"] = body_of(envelope, ParcelBody).round
+        case Step.GO:
+            told["round"] = body_of(envelope, Go).round
+        case Step.DONE:
+            told["round"] = body_of(envelope, Done).round
+        case Step.SIGNATURE:
+            signature = body_of(envelope, Signature)
+            told["about"], told["value"] = signature.about, signature.value.hex()
+            body = [signature.about.encode(), signature.value]
+        case _:
+            pass
+    digest = hashed("message", envelope.plan.encode(), *body).hex()
+    return {**told, "bytes": len(envelope.body), "digest": digest}
 
 
 @dataclass(frozen=True)
