@@ -16,7 +16,7 @@ from typing import IO, Any
 from cryptography.fernet import Fernet, InvalidToken
 
 from colonnade.foundation.errors import SiteError
-from colonnade.protocol.coins import Opening, hashed
+from colonnade.protocol.coins import BIND, ROUNDS, Opening, hashed
 from colonnade.protocol.messages import Done, Envelope, Go, ParcelBody, Signature, Step, body_of
 
 RECORD, SECRETS, TRAFFIC = "evidence.jsonl", "secrets", "traffic"
@@ -75,8 +75,11 @@ class EvidenceFolder:
         self._write({"what": "sent", **described(envelope)})
 
     def keep_received(self, envelope: Envelope) -> None:
-        self._write({"what": "received", **described(envelope)})
-        if self._traffic is not None and (self._keep_traffic or envelope.step is not Step.PARCEL):
+        told = described(envelope)
+        self._write({"what": "received", **told})
+        # Without commitments, coins and bindings nothing at all could be made again.
+        small = envelope.step is not Step.PARCEL or told["round"] in (*ROUNDS, BIND)
+        if self._traffic is not None and (self._keep_traffic or small):
             data = envelope.encode()
             self._traffic.write(len(data).to_bytes(8, "big") + data)
             self._traffic.flush()
