@@ -14,7 +14,7 @@ from colonnade.protocol.account import Account
 from colonnade.protocol.codes import Code
 from colonnade.protocol.coins import BIND, COMMIT, REVEAL
 from colonnade.protocol.conversation import PartyState
-from colonnade.protocol.messages import Envelope, Go, ParcelBody, Piece, Signature, Step, body_of, encode_body
+from colonnade.protocol.messages import Envelope, Go, ParcelBody, Piece, Refuse, Signature, Step, body_of, encode_body
 from colonnade.transport.in_process import InProcess, Wire
 from tests.helpers.accounts import Remembered, SharedSigner
 from tests.helpers.conversations import NAMES, Conversation, fit_conversation
@@ -169,3 +169,69 @@ def test_cut_here_and_there_the_books_agree(after: int) -> None:
             assert role.over or name in talk.gone or role.released, (name, role.state)
         if talk.server.counts:
             assert {book.state for book in talk.books.values()} <= {"booked", "released"}
+
+
+def opened_and_denied(talk: Conversation) -> None:
+    """The server adds all submissions up, and says that nothing was opened: `void_attack`."""
+    server = talk.server
+    real = server.task.open
+
+    def steal(*args: object) -> None:
+        real(*args)  # type: ignore[arg-type]
+        server.counts = False
+        raise ProtocolError("planted")
+
+    server.task.open = steal  # type: ignore[method-assign]
+
+
+def test_a_server_that_opens_and_denies_it_leaves_every_spend_booked() -> None:
+    talk, kept = accountable(False)
+    opened_and_denied(talk)
+    talk.run()
+    assert talk.server.end is not None and not talk.server.end.opened
+    assert {book.state for book in talk.books.values()} == {"booked"}
+    assert all("the spend stands: 0 of 2 needed parties" in role.standing for role in talk.parties.values())
+    assert all(mine.of("withdrawn") for mine in kept.values())
+    # Without accounts the server is believed: this is what the rule is for.
+    naive = fit_conversation(signers={name: SharedSigner(name) for name in NAMES})
+    opened_and_denied(naive)
+    naive.run()
+    assert {book.state for book in naive.books.values()} == {"void"}
+
+
+def asked_last(talk: Conversation, silent: set[str], forged: bool = False) -> None:
+    """All but the silent are asked to submit; these refuse then, by their people's wish."""
+    held: list[Envelope] = []
+
+    def wire(envelope: Envelope, up: bool) -> Iterable[Envelope]:
+        asked = not up and envelope.step is Step.GO and body_of(envelope, Go).round == "submit"
+        if asked and envelope.recipient in silent:
+            held.append(envelope)
+            return ()
+        if up and envelope.step is Step.REFUSE and forged:
+            proofs = tuple((peer, bytes(32)) for peer in NAMES)
+            body = encode_body(Refuse(Code.STOPPED, "submit", proofs))
+            return (Envelope(envelope.session, envelope.plan, envelope.sender, "", Step.REFUSE, body),)
+        return (envelope,)
+
+    carrier = InProcess(talk.server, talk.parties, wire)
+    with pytest.raises(ProtocolError):
+        carrier.carry()
+    assert len(held) == len(silent)
+    withdrawn: list[Envelope] = [e for name in sorted(silent) for e in talk.parties[name].stop()]
+    for refusal in withdrawn[1:]:
+        # What others refused before the server said the end.
+        talk.server._withdrawn[refusal.sender] = dict(body_of(refusal, Refuse).withdrawn)
+    carrier._up(withdrawn[:1])
+
+
+@pytest.mark.parametrize(
+    ("silent", "forged", "state"),
+    [({"bank", "town"}, False, "void"), ({"town"}, False, "booked"), ({"bank", "town"}, True, "booked")],
+    ids=["more than collude have withdrawn", "no more than collude", "signatures that are none"],
+)
+def test_a_booking_is_void_on_the_signed_word_of_more_than_collude(silent: set[str], forged: bool, state: str) -> None:
+    talk, _ = accountable(False)
+    asked_last(talk, silent, forged)
+    assert talk.books["works"].state == state
+    assert bool(talk.parties["works"].standing) == (state == "booked")

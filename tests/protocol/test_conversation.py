@@ -14,6 +14,7 @@ from colonnade.protocol import party as party_module
 from colonnade.protocol import server as server_module
 from colonnade.protocol.codes import Code
 from colonnade.protocol.conversation import PARTY, PARTY_ROWS, SERVER, SERVER_ROWS, Event, PartyState, ServerState
+from colonnade.protocol.events import PARTY_EVENTS, SERVER_EVENTS
 from colonnade.protocol.journal import JournalEvent
 from colonnade.protocol.messages import SUBMIT, End, Envelope, Go, Refuse, Step, body_of, encode_body
 from colonnade.transport.in_process import InProcess
@@ -218,16 +219,14 @@ def test_no_message_is_taken_out_of_turn(step: Step) -> None:
     for state in PartyState:
         role = fit_conversation().parties[NAMES[0]]
         role.state = state
-        if step in (Step.GO, Step.OPENED) or any(
-            known is party_module.EVENTS.get(step) for s, known in PARTY if s is state
-        ):
+        if step in (Step.GO, Step.OPENED) or any(known is PARTY_EVENTS.get(step) for s, known in PARTY if s is state):
             continue
         with pytest.raises(ProtocolError, match=f"is {state.value} and expects no {step.value} message"):
             list(role.receive(Envelope(b"", "", MIDDLE, NAMES[0], step, b"")))
     for server_state in ServerState:
         server = fit_conversation().server
         server.state = server_state
-        event = server_module.EVENTS.get(step)
+        event = SERVER_EVENTS.get(step)
         if (server_state, event) in SERVER:
             continue
         with pytest.raises(ProtocolError, match=f"the server is {server_state.value} and expects no {step.value}"):

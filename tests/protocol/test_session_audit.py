@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,10 @@ from colonnade.protocol.party import PartyRole
 from colonnade.protocol.predict import PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
 from colonnade.sites.evidence import DAY, RECORD, SECRETS, TRAFFIC, EvidenceFolder, KeptEvidence, destroy_expired
+from colonnade.transport.client import Client
 from colonnade.transport.in_process import InProcess
+from colonnade.transport.relay import Relay
+from colonnade.transport.wire import Patience
 from tests.helpers.accounts import SharedSigner
 from tests.helpers.conversations import AGREEMENT, NAMES, PLANS, PREDICTION, table
 
@@ -365,3 +369,27 @@ def test_secrets_open_with_the_key_alone_and_are_destroyed_after_the_retention(t
     assert (
         KeptEvidence.read(kept.place).of("destroyed") and destroy_expired(tmp_path / CHEAT, 90, ended + 99 * DAY) == []
     )
+
+
+def test_over_the_relay_every_party_hears_the_end_and_can_be_audited(tmp_path: Path) -> None:
+    server = ServerRole(FitServer(LATTICE, "none", PLANS), Randomness(), accountable=True)
+    relay = Relay(server, Patience(silence=20.0, beat=0.2, poll=0.2, farewell=5.0))
+    folders, clients = {}, []
+    for name in NAMES:
+        task = fit_task(name, False)
+        folders[name] = EvidenceFolder(tmp_path / name, KEY, {"party": name, "terms": task.terms})
+        role = PartyRole(task, Randomness(), SharedSigner(name), account=Account(folders[name]))
+        clients.append(Client(role, lambda data, n=name: relay.handle(n, data), Patience(beat=0.2)))
+    threads = [threading.Thread(target=client.run) for client in clients]
+    for thread in threads:
+        thread.start()
+    relay.run()
+    for thread in threads:
+        thread.join(20)
+    assert all(client.role.end is not None and client.role.released for client in clients)
+    kept = {name: KeptEvidence.read(folder.place) for name, folder in folders.items() if folder.place is not None}
+    for name in NAMES:
+        found = audit(kept, fit_task(name, False))
+        assert (found.deviation, found.left_out) == (None, ())
+        signed = {held["from"] for held in kept[name].of("signature") if held["about"] == "opened"}
+        assert signed == set(NAMES) - {name}

@@ -99,6 +99,13 @@ class Account:
         self.note("doubt", {"sentence": doubt})
         return doubt
 
+    def standing(self, peers: Sequence[str], needed: int) -> str:
+        """Why a booking stands, unless so many peers have signed that they did not submit and will not."""
+        self.note("withdrawn", {"by": list(peers), "needed": needed})
+        if len(peers) >= needed:
+            return ""
+        return f"the spend stands: {len(peers)} of {needed} needed parties have signed that they did not submit"
+
     # Rounds of its own.
 
     def runs(self, round: str, aligning: bool) -> bool:

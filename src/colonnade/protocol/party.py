@@ -23,9 +23,9 @@ from colonnade.foundation.schema import column_to
 from colonnade.protocol.account import Account, listed
 from colonnade.protocol.codes import Code, code_of, sentence_of
 from colonnade.protocol.conversation import PARTY, Event, PartyState
+from colonnade.protocol.events import party_event
 from colonnade.protocol.kinds import PartyTask, Records, SessionContext, matches_ids
 from colonnade.protocol.messages import (
-    JOINING,
     SUBMIT,
     VERSION,
     Accept,
@@ -49,17 +49,10 @@ from colonnade.protocol.messages import (
     body_of,
     encode_body,
 )
-from colonnade.protocol.signatures import ALIGNMENT, OPENED, SESSION, SUBMISSION, SignedTraffic, Signer
+from colonnade.protocol.signatures import ALIGNMENT, OPENED, SESSION, SUBMISSION, WITHDRAWN, SignedTraffic, Signer
 
 Watch = Callable[[str, float], None]
 """Called with the name of a phase and the share of it that is done."""
-EVENTS = {
-    Step.WELCOME: Event.WELCOME,
-    Step.PARCEL: Event.PARCEL,
-    Step.SIGNATURE: Event.SIGNATURE,
-    Step.PROPOSAL: Event.PROPOSAL,
-    Step.END: Event.END,
-}
 MASK_BITS = 64
 ENTRY = (Code.VERSION, Code.TERMS, Code.SEED)
 """Why a party is not let in."""
@@ -93,6 +86,8 @@ class PartyRole:
         """Whether what was opened has come."""
         self.settled = False
         """Whether the party's books say what became of the session."""
+        self.standing = ""
+        """Why a booking stands though the server says that nothing was opened."""
         self.doubt = ""
         """What the server, or a peer, was found to have done otherwise than it should, once all is over."""
         self._randomness, self._watch, self._account = randomness, watch, account
@@ -141,7 +136,7 @@ class PartyRole:
     def _answer(self, envelope: Envelope) -> Iterator[Envelope]:
         if envelope.session != self._identity and not (envelope.step is Step.WELCOME or not self._identity):
             raise ProtocolError(f"party {self.name} ({self.state.value}) got a message of another session")
-        event = self._event(envelope)
+        event = party_event(self.name, self.state, envelope)
         if (self.state, event) not in PARTY:
             raise ProtocolError(f"party {self.name} is {self.state.value} and expects no {envelope.step.value} message")
         if self._digest and event is not Event.END and envelope.plan != self._digest:
@@ -197,7 +192,9 @@ class PartyRole:
 
     def _welcome(self, welcome: Welcome) -> Iterator[Envelope]:
         self._identity, self._alignment_id = welcome.session, welcome.alignment
-        self.task.settle(welcome.outcomes)
+        # Where it takes peers' signatures to void a session, a server's later word alone does not do it either.
+        believed = {s: told for s, told in welcome.outcomes.items() if self._account is None or told == "opened"}
+        self.task.settle(believed)
         self._traffic.begin(ALIGNMENT, self._alignment_id, self.task.terms.encode())
         self._show("read", 0.0)
         self._records = self.task.read()
@@ -395,16 +392,26 @@ class PartyRole:
             self.reason = self.reason or sentence_of(end.code, end.party if known else "")
         if end.opened:
             self._release()
-        else:
+        elif not self._stands_in_spite_of(end):
             self.handed_in = False
             self._void(self.reason)
         self._forget()
+
+    def _stands_in_spite_of(self, end: End) -> bool:
+        """Whether the server's word that nothing was opened is not enough to take a booking back."""
+        if self._account is None or not self.handed_in or not (self._traffic.signs and self.task.kind.spends):
+            return False
+        peers = self._traffic.withdrawals(end.withdrawn)
+        self.standing = self._account.standing(peers, self.task.collusion + 1)
+        return bool(self.standing)
 
     def _refuse(self, error: BaseException) -> Envelope:
         self.reason = str(error) if isinstance(error, ColonnadeError) else f"{type(error).__name__}: {error}"
         self._void(self.reason if isinstance(error, ColonnadeError) else type(error).__name__)
         self._forget()
-        refuse = self._to_server(Step.REFUSE, Refuse(self._code or code_of(error), self.phase))
+        withdrawn = self._account is not None and self._digest and not self.handed_in
+        proofs = [(peer, s.proof) for peer, s in self._traffic.sign_about(WITHDRAWN, b"")] if withdrawn else []
+        refuse = self._to_server(Step.REFUSE, Refuse(self._code or code_of(error), self.phase, tuple(proofs)))
         if self._account is not None:
             self._account.keep_sent(refuse)
         return refuse
@@ -443,22 +450,6 @@ class PartyRole:
             raise PolicyError(f"{self.name} refuses: {error}") from None
 
     # Small things.
-
-    def _event(self, envelope: Envelope) -> Event:
-        match envelope.step:
-            case Step.GO:
-                round = body_of(envelope, Go).round
-                if round in (JOINING, SUBMIT):
-                    return Event.GO_JOIN if round == JOINING else Event.GO_SUBMIT
-                joined = self.state in (PartyState.ACCEPTED, PartyState.SUBMITTED)
-                return Event.GO_ROUND if joined else Event.GO_ALIGN
-            case Step.OPENED:
-                piece = body_of(envelope, Piece)
-                return Event.OPENED if piece.index == piece.count - 1 else Event.PIECE
-            case step if step in EVENTS:
-                return EVENTS[step]
-            case step:
-                raise ProtocolError(f"party {self.name} is {self.state.value} and expects no {step.value} message")
 
     def _advance(self, event: Event) -> None:
         try:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
 from colonnade.crypto.alignment.frames import SESSION_BYTES
 from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.exchange import Exchange
@@ -21,6 +23,7 @@ from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.coins import BIND, COMMIT, REVEAL, CoinsServer
 from colonnade.protocol.conversation import SERVER as TABLE
 from colonnade.protocol.conversation import Event, ServerState
+from colonnade.protocol.events import SERVER_EVENTS
 from colonnade.protocol.heard import Transcript
 from colonnade.protocol.journal import Journal, JournalEvent, Unwritten
 from colonnade.protocol.kinds import ServerTask, matches_ids
@@ -58,18 +61,6 @@ _PHASES = {
     ServerState.ASKING: "plan",
     ServerState.OPENED: "open",
     ServerState.CLOSED: "open",
-}
-EVENTS = {
-    Step.HELLO: Event.HELLO,
-    Step.READY: Event.READY,
-    Step.PARCEL: Event.PARCEL,
-    Step.SIGNATURE: Event.SIGNATURE,
-    Step.DONE: Event.DONE,
-    Step.JOIN: Event.JOIN,
-    Step.ACCEPT: Event.ACCEPT,
-    Step.SUBMIT: Event.SUBMIT,
-    Step.CONFIRM: Event.CONFIRM,
-    Step.REFUSE: Event.REFUSE,
 }
 SESSION_STEPS = (Step.JOIN, Step.ACCEPT, Step.PARCEL, Step.DONE, Step.SUBMIT)
 """What a release's transcript digest covers, once parties join."""
@@ -115,6 +106,7 @@ class ServerRole:
         self._aligner: AlignmentServer | None = None
         self._transcript = Transcript(self.parties)
         self._unconfirmed: dict[str, Code] = {}
+        self._withdrawn: dict[str, dict[str, bytes]] = {}
         self._heard = 0
 
     @cached_property
@@ -187,6 +179,7 @@ class ServerRole:
                     yield from self._close()
             case Event.REFUSE:
                 refuse = body_of(envelope, Refuse)
+                self._withdrawn[party] = dict(refuse.withdrawn)
                 yield from self._leave(party, Event.REFUSE, refuse.code, refuse.phase)
 
     def fault(self, sender: str, error: BaseException) -> Iterator[Envelope]:
@@ -217,7 +210,8 @@ class ServerRole:
     def farewell(self, party: str) -> Envelope:
         """The last word, for a party that comes when all is over."""
         assert self.end is not None
-        return self._make(party, Step.END, encode_body(self.end))
+        proofs = [(name, theirs[party]) for name, theirs in self._withdrawn.items() if party in theirs]
+        return self._make(party, Step.END, encode_body(msgspec.structs.replace(self.end, withdrawn=tuple(proofs))))
 
     # The way in.
 
@@ -424,10 +418,9 @@ class ServerRole:
 
     def _say_end(self, code: Code | None, party: str = "", phase: str = "") -> Iterator[Envelope]:
         self.end = End(code, party, phase or self.phase, self.counts)
-        body = encode_body(self.end)
         for name, peer in self._peers.items():
             if peer.entered or name == party:
-                yield self._make(name, Step.END, body)
+                yield self.farewell(name)
 
     @property
     def sentence(self) -> str:
@@ -446,7 +439,7 @@ class ServerRole:
         before = self.state is ServerState.GATHERING and not envelope.session
         if envelope.session != self.identity and not (before and step in (Step.HELLO, Step.REFUSE)):
             raise ProtocolError(f"the server ({state}) got a message of another session")
-        event = EVENTS.get(step)
+        event = SERVER_EVENTS.get(step)
         if event is None or (self.state, event) not in TABLE:
             raise ProtocolError(f"the server is {state} and expects no {step.value} message from {party}")
         if self.state is ServerState.RUNNING and step is not Step.REFUSE and envelope.plan != self._digest:

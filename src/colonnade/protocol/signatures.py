@@ -74,6 +74,10 @@ class SignedTraffic:
         """What peers signed of their submissions and of what was opened to them."""
 
     @property
+    def signs(self) -> bool:
+        return self._signer is not None
+
+    @property
     def stage(self) -> tuple[str, bytes]:
         """What statements are about at present."""
         return self._stage, self._context
