@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from cryptography.fernet import Fernet
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from colonnade.audit.session import SessionAudit, audit_session
+from colonnade.audit.verdict import note_audit, read_verdict, require_few, write_verdict
 from colonnade.crypto.product import PartyProduct
 from colonnade.data.table import IntegerColumns, Table, table_from
-from colonnade.foundation.errors import SiteError
+from colonnade.foundation.errors import SignatureError, SiteError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.account import Account
 from colonnade.protocol.fit import FitParty, FitServer, best_product
@@ -360,7 +362,7 @@ def test_secrets_open_with_the_key_alone_and_are_destroyed_after_the_retention(t
     with pytest.raises(SiteError, match="do not open with this key"):
         kept.opening(Fernet.generate_key())
     assert (kept.place / SECRETS).stat().st_mode & 0o777 == 0o600
-    ended = (kept.place / RECORD).stat().st_mtime
+    ended = (kept.place / SECRETS).stat().st_mtime
     assert destroy_expired(tmp_path / CHEAT, 90, ended + 89 * DAY) == []
     assert destroy_expired(tmp_path / CHEAT, 90, ended + 91 * DAY) == [kept.place.name]
     assert not (kept.place / SECRETS).exists() and not (kept.place / TRAFFIC).exists()
@@ -393,3 +395,30 @@ def test_over_the_relay_every_party_hears_the_end_and_can_be_audited(tmp_path: P
         assert (found.deviation, found.left_out) == (None, ())
         signed = {held["from"] for held in kept[name].of("signature") if held["about"] == "opened"}
         assert signed == set(NAMES) - {name}
+
+
+def test_a_verdict_is_signed_and_audits_add_up(tmp_path: Path) -> None:
+    kept = fit_session(tmp_path, another_submission)
+    key = Ed25519PrivateKey.generate()
+    data = write_verdict(audit(kept, fit_task(CHEAT, False)), key)
+    verdict = read_verdict(data)
+    assert (verdict["party"], verdict["deviation"]["step"], verdict["deviation"]["round"]) == (
+        CHEAT,
+        "signature",
+        "submission",
+    )
+    with pytest.raises(SignatureError, match="not what its auditor signed"):
+        read_verdict(data.replace(b'"party": "works"', b'"party": "town"'))
+    with pytest.raises(SiteError, match="must have the format"):
+        read_verdict(b"[]")
+    # The party itself may be audited again; with one more of them the auditor would have too much.
+    require_few(note_audit(kept[CHEAT], verdict), 1)
+    other = note_audit(note_audit(kept["bank"], verdict), verdict)
+    assert len(other.of("audit")) == 1
+    with pytest.raises(SiteError, match=r"audits of works, and collusion is 1: with the seed of bank"):
+        require_few(other, 1)
+    require_few(other, 2)
+    with pytest.raises(SiteError, match="audits of nobody, and collusion is 0"):
+        require_few(kept["town"], 0)
+    with pytest.raises(SiteError, match="another session"):
+        note_audit(fit_session(tmp_path / "next")[CHEAT], verdict)

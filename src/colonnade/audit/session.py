@@ -139,8 +139,8 @@ class _Comparison:
 def _compare(claimed: Sequence[Message], made: _Replayed, whole: bool) -> _Comparison:
     """Message by message, in the order in which they were sent."""
     waiting: dict[tuple[str, str, str], deque[Message]] = defaultdict(deque)
-    for message in made.sent:
-        waiting[_place(message)].append(message)
+    for again in made.sent:
+        waiting[_place(again)].append(again)
     seen: dict[tuple[str, str, str], int] = defaultdict(int)
     same, left_out = 0, []
     for message in claimed:

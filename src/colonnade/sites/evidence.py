@@ -151,6 +151,13 @@ class KeptEvidence:
     def of(self, what: str) -> list[Mapping[str, Any]]:
         return [record for record in self.records if record.get("what") == what]
 
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Note what became known after the session."""
+        with (self.place / RECORD).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record, sort_keys=True) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
     def opening(self, key: bytes) -> Opening:
         """The party's secrets; raises SiteError when they are destroyed, or the key is another."""
         try:
@@ -175,15 +182,15 @@ class KeptEvidence:
 
 
 def destroy_expired(root: Path, days: float, now: float) -> list[str]:
-    """Destroy the secrets and the traffic of sessions that ended longer ago than the policy keeps them."""
+    """Destroy the secrets and the traffic of sessions that began longer ago than the policy keeps them."""
     gone = []
     for place in sorted(root.iterdir()) if root.is_dir() else ():
         secrets = place / SECRETS
-        if secrets.is_file() and now - (place / RECORD).stat().st_mtime > days * DAY:
+        # Secrets are written once, when the session begins: no later note makes them younger.
+        if secrets.is_file() and now - secrets.stat().st_mtime > days * DAY:
             for path in (secrets, place / TRAFFIC):
                 _destroy(path)
-            with (place / RECORD).open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"what": "destroyed", "after_days": days}) + "\n")
+            KeptEvidence(place, ()).append({"what": "destroyed", "after_days": days})
             gone.append(place.name)
     return gone
 
