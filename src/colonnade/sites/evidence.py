@@ -17,7 +17,9 @@ from cryptography.fernet import Fernet, InvalidToken
 
 from colonnade.foundation.errors import SiteError
 from colonnade.protocol.coins import BIND, ROUNDS, Opening, hashed
+from colonnade.protocol.kinds import PartyTask
 from colonnade.protocol.messages import Done, Envelope, Go, ParcelBody, Signature, Step, body_of
+from colonnade.sites.site import Site
 
 RECORD, SECRETS, TRAFFIC = "evidence.jsonl", "secrets", "traffic"
 DAY = 86_400.0
@@ -39,6 +41,17 @@ def read_key(path: Path) -> bytes:
         return path.read_bytes().strip() if path.exists() else new_key(path)
     except OSError as error:
         raise SiteError(f"the key of the evidence cannot be read or made: {(error.strerror or '').lower()}") from None
+
+
+def open_evidence(site: Site, task: PartyTask, now: float) -> EvidenceFolder:
+    """Where the next session's evidence goes; what was kept long enough is destroyed first."""
+    policy = site.policy()
+    try:
+        destroy_expired(site.evidence, policy.evidence_days, now)
+    except OSError as error:
+        raise SiteError(f"old evidence cannot be destroyed: {(error.strerror or str(error)).lower()}") from None
+    facts = {"party": task.name, "terms": task.terms, "kind": task.kind.name, "simulated": False}
+    return EvidenceFolder(site.evidence, read_key(site.evidence_key), facts, keep_traffic=policy.keep_traffic)
 
 
 class EvidenceFolder:
