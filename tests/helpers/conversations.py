@@ -16,7 +16,7 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.account import Account
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.evidence import Evidence
 from colonnade.protocol.fit import FitParty, FitServer
@@ -204,7 +204,7 @@ def fit_conversation(
     roles = {}
     for name in NAMES:
         task = FitParty(name, AGREEMENT, alignment, lambda n=name: table(n, aligned), books[name], planner=PLANS)
-        account = None if evidence is None else Account(evidence[name])
+        account = None if evidence is None else SessionAccount(evidence[name])
         roles[name] = PartyRole(task, source, (signers or {}).get(name), account=account)
     server = ServerRole(FitServer(AGREEMENT, alignment, PLANS), source, journal, accountable=evidence is not None)
     return Conversation(server, roles, books, journal)

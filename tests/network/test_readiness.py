@@ -22,7 +22,7 @@ from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.composition import charge_of
-from colonnade.protocol.account import Account
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.fit import FitServer
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import Step
@@ -161,7 +161,7 @@ def job(bank: Path) -> Callable[[Callable[[bytes], bytes] | None], tuple[dict[st
         said: dict[str, str] = {}
 
         def other(name: str) -> None:
-            account = Account(Remembered())
+            account = SessionAccount(Remembered())
             role = PartyRole(party_task(study, name, Unguarded()), Randomness(), signers[name], account=account)
             try:
                 Client(role, lambda data: relay.handle(name, data), QUICK).run()

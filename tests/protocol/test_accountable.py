@@ -10,7 +10,7 @@ import pytest
 from colonnade.crypto.product import SERVER as MIDDLE
 from colonnade.foundation.errors import ColonnadeError, MessageError, ProtocolError
 from colonnade.mechanism.release import read_release, write_release
-from colonnade.protocol.account import Account
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.codes import Code
 from colonnade.protocol.coins import BIND, COMMIT, REVEAL
 from colonnade.protocol.conversation import PartyState
@@ -96,7 +96,7 @@ def _drawn(talk: Conversation, name: str):  # type: ignore[no-untyped-def]
 def test_a_coin_that_is_not_the_committed_one_is_refused() -> None:
     talk, _ = accountable(False)
     account = talk.parties[NAMES[1]]._account
-    assert isinstance(account, Account)
+    assert isinstance(account, SessionAccount)
     real = account.send
 
     def send(round: str):  # type: ignore[no-untyped-def]

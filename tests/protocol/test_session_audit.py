@@ -20,7 +20,7 @@ from colonnade.crypto.product import PartyProduct
 from colonnade.data.table import IntegerColumns, Table, table_from
 from colonnade.foundation.errors import SignatureError, SiteError
 from colonnade.foundation.randomness import Randomness
-from colonnade.protocol.account import Account
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.fit import FitParty, FitServer, best_product
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.kinds import PartyTask, ServerTask
@@ -72,7 +72,7 @@ def carry(
     for name, task in tasks.items():
         facts = {"party": name, "terms": task.terms, "kind": task.kind.name, "simulated": False}
         folders[name] = EvidenceFolder(folder / name, KEY, facts, keep_traffic=keep_traffic)
-        roles[name] = PartyRole(task, Randomness(), SharedSigner(name), account=Account(folders[name]))
+        roles[name] = PartyRole(task, Randomness(), SharedSigner(name), account=SessionAccount(folders[name]))
     plant(roles[cheat])
     InProcess(ServerRole(server, Randomness(), accountable=True), roles).carry()
     for kept in folders.values():
@@ -337,10 +337,10 @@ def test_either_nothing_has_left_or_seed_and_evidence_are_readable(tmp_path: Pat
         task = fit_task(CHEAT, False)
         others = {name: fit_task(name, False) for name in NAMES if name != CHEAT}
         facts = {"party": CHEAT, "terms": task.terms}
-        roles = {CHEAT: PartyRole(task, Randomness(), account=Account(Cut(place, KEY, facts)))}
+        roles = {CHEAT: PartyRole(task, Randomness(), account=SessionAccount(Cut(place, KEY, facts)))}
         for name, other in others.items():
             folder = EvidenceFolder(tmp_path / f"{after} {name}", KEY, {"party": name})
-            roles[name] = PartyRole(other, Randomness(), account=Account(folder))
+            roles[name] = PartyRole(other, Randomness(), account=SessionAccount(folder))
         seen: list[str] = []
 
         def wire(envelope: Any, up: bool, seen: list[str] = seen) -> Any:
@@ -380,7 +380,7 @@ def test_over_the_relay_every_party_hears_the_end_and_can_be_audited(tmp_path: P
     for name in NAMES:
         task = fit_task(name, False)
         folders[name] = EvidenceFolder(tmp_path / name, KEY, {"party": name, "terms": task.terms})
-        role = PartyRole(task, Randomness(), SharedSigner(name), account=Account(folders[name]))
+        role = PartyRole(task, Randomness(), SharedSigner(name), account=SessionAccount(folders[name]))
         clients.append(Client(role, lambda data, n=name: relay.handle(n, data), Patience(beat=0.2)))
     threads = [threading.Thread(target=client.run) for client in clients]
     for thread in threads:

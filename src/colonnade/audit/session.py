@@ -14,7 +14,7 @@ from typing import Any
 
 from colonnade.foundation.errors import ColonnadeError, SiteError
 from colonnade.foundation.randomness import Randomness
-from colonnade.protocol.account import Account
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.coins import COMMIT, Opening
 from colonnade.protocol.kinds import PartyTask
 from colonnade.protocol.messages import Envelope, Step
@@ -105,7 +105,7 @@ def _replay(kept: KeptEvidence, opening: Opening, task: PartyTask) -> tuple[_Rep
     """All that the role says to what came in, and why it stopped, where it did."""
     made = _Replayed()
     source = Randomness.derived(opening.seed, bool(kept.facts.get("simulated")))
-    role = PartyRole(task, source, _Believing(), account=Account(made, opening))
+    role = PartyRole(task, source, _Believing(), account=SessionAccount(made, opening))
     list(role.start())
     try:
         for envelope in kept.received():

@@ -18,7 +18,7 @@ from colonnade.flare.status import StatusFile
 from colonnade.flare.topics import FRAME, TOPIC
 from colonnade.flare.watched_guard import watched
 from colonnade.foundation.errors import ColonnadeError
-from colonnade.protocol.account import Account
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.party import PartyRole, refusal
 from colonnade.sites.evidence import open_evidence
 from colonnade.sites.recipes import Recipe
@@ -83,7 +83,7 @@ class PartyJob(Executor):  # type: ignore[misc]
                     workers = opened.enter_context(site.open_workers())
                     task = recipe.party_task(guard, workers)
                     # What a simulation draws anybody can draw again: there is nothing to commit to.
-                    account = None if randomness.seeded else Account(open_evidence(site, task, time.time()))
+                    account = None if randomness.seeded else SessionAccount(open_evidence(site, task, time.time()))
                 except Exception as error:
                     send_refusal(call, refusal(name, error))
                     raise

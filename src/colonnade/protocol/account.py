@@ -27,7 +27,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Binding)
 
 
-class Account:
+class SessionAccount:
     """One party's commitments in one session, what its peers are bound to, and where evidence is kept."""
 
     def __init__(self, evidence: Evidence, opening: Opening | None = None) -> None:

@@ -20,7 +20,7 @@ from colonnade.foundation.errors import (
 from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_to
-from colonnade.protocol.account import Account, listed
+from colonnade.protocol.account import SessionAccount, listed
 from colonnade.protocol.codes import Code, code_of, sentence_of
 from colonnade.protocol.conversation import PARTY, Event, PartyState
 from colonnade.protocol.events import party_event
@@ -71,7 +71,7 @@ class PartyRole:
         randomness: Randomness,
         signer: Signer | None = None,
         watch: Watch = _unseen,
-        account: Account | None = None,
+        account: SessionAccount | None = None,
     ) -> None:
         """With an account the session is accountable, for this party and for all."""
         self.task, self.name, self.state = task, task.name, PartyState.NEW
@@ -215,7 +215,7 @@ class PartyRole:
         joint = () if self._account is None else (self._account.joint,)
         self._traffic.begin(SESSION, self._identity, self.task.terms.encode(), common, *joint)
 
-    def _begin_derived(self, account: Account) -> None:
+    def _begin_derived(self, account: SessionAccount) -> None:
         """Coins are exchanged: from here on nothing is drawn that could not be drawn again by an auditor."""
         self._randomness = account.source()
         if self._aligns:
@@ -260,7 +260,7 @@ class PartyRole:
             return
         with self._refusing():
             exchange.receive(parcel.round, envelope.sender, parcel.payload)
-        if isinstance(exchange, Account):
+        if isinstance(exchange, SessionAccount):
             if envelope.sender == SERVER:
                 self._begin_derived(exchange)
         elif self._aligner is not None and self._aligner.complete:

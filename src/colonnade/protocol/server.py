@@ -24,7 +24,7 @@ from colonnade.protocol.coins import BIND, COMMIT, REVEAL, CoinsServer
 from colonnade.protocol.conversation import SERVER as TABLE
 from colonnade.protocol.conversation import Event, ServerState
 from colonnade.protocol.events import SERVER_EVENTS
-from colonnade.protocol.heard import Transcript
+from colonnade.protocol.heard import Heard
 from colonnade.protocol.journal import Journal, JournalEvent, Unwritten
 from colonnade.protocol.kinds import ServerTask, matches_ids
 from colonnade.protocol.messages import (
@@ -104,7 +104,7 @@ class ServerRole:
         self._digest = ""
         self._rounds: list[str] = []
         self._aligner: AlignmentServer | None = None
-        self._transcript = Transcript(self.parties)
+        self._transcript = Heard(self.parties)
         self._unconfirmed: dict[str, Code] = {}
         self._withdrawn: dict[str, dict[str, bytes]] = {}
         self._heard = 0
