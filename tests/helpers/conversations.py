@@ -16,7 +16,9 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.evidence import Evidence
 from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.journal import JournalEvent
@@ -191,16 +193,20 @@ class Conversation:
 
 
 def fit_conversation(
-    aligned: bool = False, seed: bytes = b"cut", signers: Mapping[str, Signer] | None = None
+    aligned: bool = False,
+    seed: bytes = b"cut",
+    signers: Mapping[str, Signer] | None = None,
+    evidence: Mapping[str, Evidence] | None = None,
 ) -> Conversation:
-    """A session that would make a release."""
+    """A session that would make a release; accountable where evidence is kept."""
     alignment, source = "psi" if aligned else "none", Randomness(seed)
     books, journal = {name: Book() for name in NAMES}, Notes()
     roles = {}
     for name in NAMES:
         task = FitParty(name, AGREEMENT, alignment, lambda n=name: table(n, aligned), books[name], planner=PLANS)
-        roles[name] = PartyRole(task, source, (signers or {}).get(name))
-    server = ServerRole(FitServer(AGREEMENT, alignment, PLANS), source, journal)
+        account = None if evidence is None else SessionAccount(evidence[name])
+        roles[name] = PartyRole(task, source, (signers or {}).get(name), account=account)
+    server = ServerRole(FitServer(AGREEMENT, alignment, PLANS), source, journal, accountable=evidence is not None)
     return Conversation(server, roles, books, journal)
 
 

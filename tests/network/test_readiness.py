@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from colonnade.audit.session import audit_session
 from colonnade.consent.entries import Booking, EntryKind
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
@@ -20,16 +22,19 @@ from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.composition import charge_of
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.fit import FitServer
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.sites.evidence import DAY, KeptEvidence, open_evidence, read_key
 from colonnade.sites.readiness import clipping, get_ready, try_releases
 from colonnade.sites.site import PARTY, SERVER, Site, read_site
 from colonnade.study import read_study
 from colonnade.transport.client import Client
 from colonnade.transport.relay import Relay
+from tests.helpers.accounts import Remembered
 from tests.helpers.authority import Authority
 from tests.helpers.wires import QUICK, brings, party_task, write_study
 
@@ -151,11 +156,13 @@ def job(bank: Path) -> Callable[[Callable[[bytes], bytes] | None], tuple[dict[st
     signers = {name: authority.signer(folder / "certificates", name) for name in ("works", "town")}
 
     def play(passing: Callable[[bytes], bytes] | None = None) -> tuple[dict[str, Any], dict[str, str]]:
-        relay = Relay(ServerRole(FitServer(study.agreement, study.alignment), Randomness()), QUICK)
+        server = ServerRole(FitServer(study.agreement, study.alignment), Randomness(), accountable=True)
+        relay = Relay(server, QUICK)
         said: dict[str, str] = {}
 
         def other(name: str) -> None:
-            role = PartyRole(party_task(study, name, Unguarded()), Randomness(), signers[name])
+            account = SessionAccount(Remembered())
+            role = PartyRole(party_task(study, name, Unguarded()), Randomness(), signers[name], account=account)
             try:
                 Client(role, lambda data: relay.handle(name, data), QUICK).run()
                 said[name] = "the release was opened"
@@ -177,6 +184,21 @@ def job(bank: Path) -> Callable[[Callable[[bytes], bytes] | None], tuple[dict[st
         return own, said
 
     return play
+
+
+def test_a_job_leaves_evidence_by_which_its_session_is_made_again(bank: Path, job: Any) -> None:
+    """By default, across machines; the key is the party's alone, and a policy says how long secrets are kept."""
+    own, _ = job()
+    assert own["ok"]
+    (place,) = (bank / "evidence").iterdir()
+    assert (bank / "evidence.key").stat().st_mode & 0o777 == 0o600
+    kept = KeptEvidence.read(place)
+    study = read_study(bank.parent / "study.toml")
+    found = audit_session(kept, kept.opening(read_key(bank / "evidence.key")), party_task(study, "bank", Unguarded()))
+    assert (found.deviation, found.left_out) == (None, ()) and found.replayed == len(kept.of("sent")) > 10
+    site, later = read_site(bank), time.time() + 91 * DAY
+    open_evidence(site, party_task(study, "bank", Unguarded()), later)
+    assert KeptEvidence.read(place).of("destroyed") and not (place / "secrets").exists()
 
 
 def test_a_job_tells_of_clipping(bank: Path, job: Any) -> None:

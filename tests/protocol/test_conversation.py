@@ -14,9 +14,11 @@ from colonnade.protocol import party as party_module
 from colonnade.protocol import server as server_module
 from colonnade.protocol.codes import Code
 from colonnade.protocol.conversation import PARTY, PARTY_ROWS, SERVER, SERVER_ROWS, Event, PartyState, ServerState
+from colonnade.protocol.events import PARTY_EVENTS, SERVER_EVENTS
 from colonnade.protocol.journal import JournalEvent
 from colonnade.protocol.messages import SUBMIT, End, Envelope, Go, Refuse, Step, Welcome, body_of, encode_body
 from colonnade.transport.in_process import InProcess
+from tests.helpers.accounts import Remembered, SharedSigner
 from tests.helpers.conversations import NAMES, ROWS, Conversation, Cut, fit_conversation, predict_conversation
 from tests.helpers.signers import signers_of
 
@@ -178,6 +180,9 @@ def test_every_row_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None
     test_signed_sessions_in_one_process(True, monkeypatch)
     test_signed_sessions_in_one_process(False, monkeypatch)
     test_a_party_that_is_asked_again_hands_in_the_same_bytes_and_books_once()
+    kept = {name: Remembered() for name in NAMES}
+    signers = {name: SharedSigner(name) for name in NAMES}
+    InProcess((talk := fit_conversation(signers=signers, evidence=kept)).server, talk.parties).carry()
     try_the_rest()
     assert {(row.state, row.event) for row in PARTY_ROWS} - parties == set()
     # Messages that leave a server where it is are looked for, and move nothing.
@@ -224,16 +229,14 @@ def test_no_message_is_taken_out_of_turn(step: Step) -> None:
     for state in PartyState:
         role = fit_conversation().parties[NAMES[0]]
         role.state = state
-        if step in (Step.GO, Step.OPENED) or any(
-            known is party_module.EVENTS.get(step) for s, known in PARTY if s is state
-        ):
+        if step in (Step.GO, Step.OPENED) or any(known is PARTY_EVENTS.get(step) for s, known in PARTY if s is state):
             continue
         with pytest.raises(ProtocolError, match=f"is {state.value} and expects no {step.value} message"):
             list(role.receive(Envelope(b"", "", MIDDLE, NAMES[0], step, b"")))
     for server_state in ServerState:
         server = fit_conversation().server
         server.state = server_state
-        event = server_module.EVENTS.get(step)
+        event = SERVER_EVENTS.get(step)
         if (server_state, event) in SERVER:
             continue
         with pytest.raises(ProtocolError, match=f"the server is {server_state.value} and expects no {step.value}"):

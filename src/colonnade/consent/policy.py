@@ -38,6 +38,8 @@ POLICY_KEYS = (
     "require_approval",
     "simulation",
     "scores_to",
+    "keep_evidence",
+    "keep_traffic",
 )
 WHOLE_KEYS = ("smallest_rows", "smallest_collusion", "smallest_key_bits", "largest_alignments", "largest_list")
 SESSION_KEYS = ("epsilon", "delta", "record_epsilon")
@@ -113,6 +115,10 @@ class Policy:
     """Whether a run over the network may draw noise from a known seed: for tests on invented data, never private."""
     scores_to: tuple[str, ...] = ()
     """Who may open scores that this party's columns are in; a score is exact, so that nobody may unless told."""
+    evidence_days: int = 90
+    """How long the secrets of a session are kept, with which it can be audited; then they are destroyed."""
+    keep_traffic: bool = True
+    """Whether what came in is kept as long, so that an audit can make every message again."""
 
     def check(self, session: Proposed, me: str | None = None) -> None:
         """Raise PolicyError for the first rule that the session breaks, with the rule's limit and the plan's number."""
@@ -245,6 +251,10 @@ def _policy(content: Section) -> Policy:
     if "views" in terms:
         chosen["views"] = tuple(View(v) for v in terms.texts("views", [v.value for v in View]))
     chosen |= {key: terms.whole(key) for key in WHOLE_KEYS if key in terms}
+    if "keep_evidence" in terms:
+        chosen["evidence_days"] = _days(terms.text("keep_evidence"))
+    if "keep_traffic" in terms:
+        chosen["keep_traffic"] = terms.flag("keep_traffic")
     if "record_epsilon" in session:
         chosen["record_epsilon"] = _positive(session, "record_epsilon")
     rule = Rule(whole.choice("rule", [r.value for r in Rule])) if "rule" in whole else None
@@ -262,6 +272,13 @@ def _policy(content: Section) -> Policy:
         simulation=terms.flag("simulation"),
         **chosen,
     )
+
+
+def _days(text: str) -> int:
+    number, _, unit = text.partition(" ")
+    if unit not in ("day", "days") or not number.isascii() or not number.isdigit() or not 0 < int(number) < 100_000:
+        raise PolicyError(f'keep_evidence must be a number of days such as "90 days", got {text[:40]!r}')
+    return int(number)
 
 
 def _within(rule: str, value: str, allowed: Collection[str], what: str = "session") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from colonnade.foundation.schema import Column
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.moments import Floats, Layout
 
+DIGEST_ROWS = 1 << 16
 CACHE_BYTES = 32 << 20
 """Integer columns up to this size stay in memory; larger ones lie on disk."""
 
@@ -63,6 +65,16 @@ class Table:
     def take(self, rows: NDArray[np.int64]) -> Table:
         """These rows in this order, without ids."""
         return Table(self.party, self.columns, take_rows(self.values, rows), len(rows))
+
+    def digest(self) -> bytes:
+        """Of all values, column by column in their order; ids are not among them."""
+        digest = hashlib.sha256(f"{self.rows} records;".encode())
+        for name in self.columns:
+            digest.update(f"{len(name)}:{name};".encode())
+            for start in range(0, self.rows, DIGEST_ROWS):
+                block = read_rows(self.values[name], start, min(self.rows, start + DIGEST_ROWS))
+                digest.update(block.dtype.str.encode() + np.ascontiguousarray(block).tobytes())
+        return digest.digest()
 
     def encode(self, layout: Layout, grid: Grid, coins: bytes, workers: Workers = HERE) -> Columns:
         """The party's coordinates in the layout's order, as integers, block by block; `coins` decide the rounding."""

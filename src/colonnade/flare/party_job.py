@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from colonnade.flare.status import StatusFile
 from colonnade.flare.topics import FRAME, TOPIC
 from colonnade.flare.watched_guard import watched
 from colonnade.foundation.errors import ColonnadeError
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.party import PartyRole, refusal
+from colonnade.sites.evidence import open_evidence
 from colonnade.sites.recipes import Recipe
 from colonnade.sites.site import NOT_PRIVATE, PARTY, STATUS, read_site
 from colonnade.transport.client import Call, Client, send_refusal
@@ -78,6 +81,9 @@ class PartyJob(Executor):  # type: ignore[misc]
                     guard = watched(recipe.prepare(own), parent, status)
                     signer = CertificateSigner(folder, site.party)
                     workers = opened.enter_context(site.open_workers())
+                    task = recipe.party_task(guard, workers)
+                    # What a simulation draws anybody can draw again: there is nothing to commit to.
+                    account = None if randomness.seeded else SessionAccount(open_evidence(site, task, time.time()))
                 except Exception as error:
                     send_refusal(call, refusal(name, error))
                     raise
@@ -89,7 +95,7 @@ class PartyJob(Executor):  # type: ignore[misc]
                     status.session = role.identity.hex()
                     status(phase, share)
 
-                role = PartyRole(recipe.party_task(guard, workers), randomness, signer, watch)
+                role = PartyRole(task, randomness, signer, watch, account)
                 client = Client(role, call, site.patience)
                 client.run()
         except Exception as error:
@@ -101,4 +107,4 @@ class PartyJob(Executor):  # type: ignore[misc]
                 log.exception("the session failed")
                 status.end(f"unexpected {type(error).__name__}, see {status.job}/log.txt{closing}")
             return
-        status.end(recipe.sentence(), True, recipe.file)
+        status.end("; ".join(filter(None, (recipe.sentence(), role.doubt))), True, recipe.file)

@@ -55,7 +55,9 @@ class ServerJob(Controller):  # type: ignore[misc]
             self._site = read_site(folder, SERVER)
             self._journal = FileJournal(self._site.journal)
             self._recipe = self.recipe(self._site)
-            role = ServerRole(self._recipe.server_task(name, run), randomness, self._journal)
+            task = self._recipe.server_task(name, run)
+            # Across machines sessions are accountable, unless they are simulations.
+            role = ServerRole(task, randomness, self._journal, accountable=not randomness.seeded)
             self._relay = Relay(role, self._site.patience, self._status)
             self._status.session = role.identity.hex()
         except ColonnadeError as error:

@@ -44,11 +44,21 @@ class Stream:
 
 
 class Randomness:
-    """Secret random bytes: the operating system's, or with `seed` those of tests and simulations."""
+    """Secret random bytes: the operating system's, with `seed` those of tests and simulations, or `derived` ones."""
 
     def __init__(self, seed: bytes | None = None) -> None:
-        self._seed = seed
+        self._seed, self._simulated = seed, seed is not None
         self._rekey()
+
+    @classmethod
+    def derived(cls, secret: bytes, simulated: bool = False) -> Randomness:
+        """A source that can be drawn from again by whoever is shown a secret that was drawn at random: for audits.
+
+        It is no simulation unless the secret is one's.
+        """
+        source = cls(secret)
+        source._simulated = simulated
+        return source
 
     def _rekey(self) -> None:
         self._stream = Stream(secrets.token_bytes(32) if self._seed is None else derive(self._seed, "stream"))
@@ -57,11 +67,13 @@ class Randomness:
     @property
     def seeded(self) -> bool:
         """Whether anyone who knows a seed could draw the same: a release must say so."""
-        return self._seed is not None
+        return self._simulated
 
     def child(self, label: str) -> Randomness:
-        """An independent source; a seeded one depends on the seed and the label alone."""
-        return Randomness() if self._seed is None else Randomness(derive(self._seed, "child " + label))
+        """An independent source; a seeded or derived one depends on the secret and the label alone."""
+        if self._seed is None:
+            return Randomness()
+        return Randomness.derived(derive(self._seed, "child " + label), self._simulated)
 
     def _count(self, size: int) -> None:
         self._used += size

@@ -98,6 +98,7 @@ _LIVE = (P.NEW, P.ENTERED, P.READY, P.ALIGNING, P.MATCHED, P.JOINED, P.ACCEPTED,
 PARTY_ROWS: tuple[Transition[PartyState], ...] = (
     Transition(P.NEW, E.START, P.ENTERED, "HELLO", "judge the public terms; which sessions are unsettled"),
     Transition(P.ENTERED, E.WELCOME, P.READY, "READY", "settle these; read the data; foresee refusals"),
+    # Before ids, accountable parties exchange commitments and coins in the same way.
     Transition(P.READY, E.GO_ALIGN, P.ALIGNING, "PARCEL, SIGNATURE, DONE", "note the matching"),
     Transition(P.READY, E.PARCEL, P.ALIGNING, "", "note the matching"),
     *_rows((P.ALIGNING,), (E.GO_ALIGN,), None, "PARCEL, SIGNATURE, DONE"),
@@ -110,10 +111,12 @@ PARTY_ROWS: tuple[Transition[PartyState], ...] = (
     Transition(P.JOINED, E.PROPOSAL, P.ACCEPTED, "ACCEPT", "compare with the own terms, then plan; consent"),
     *_rows((P.ACCEPTED,), (E.GO_ROUND,), None, "PARCEL, SIGNATURE, DONE"),
     *_rows((P.ACCEPTED,), (E.PARCEL, E.SIGNATURE), None),
-    Transition(P.ACCEPTED, E.GO_SUBMIT, P.SUBMITTED, "SUBMIT", "book"),
+    Transition(P.ACCEPTED, E.GO_SUBMIT, P.SUBMITTED, "SIGNATURE if accountable, SUBMIT", "book"),
     *_rows((P.SUBMITTED,), (E.GO_SUBMIT,), None, "the same SUBMIT again"),
-    *_rows((P.SUBMITTED,), (E.PIECE,), None),
-    Transition(P.SUBMITTED, E.OPENED, P.RELEASED, "CONFIRM", "keep; note the release"),
+    # Accountable parties sign to each other what they submit and what was opened to them.
+    *_rows((P.SUBMITTED,), (E.PIECE, E.SIGNATURE), None),
+    Transition(P.SUBMITTED, E.OPENED, P.RELEASED, "SIGNATURE if accountable, CONFIRM", "keep; note the release"),
+    *_rows((P.RELEASED,), (E.SIGNATURE,), None),
     *_rows(_LIVE[1:], (E.END,), P.CLOSED, "", "note the release, or that it is void"),
     *_rows((P.RELEASED, P.ENDED, P.CLOSED), (E.END,), P.CLOSED),
     *_rows(_LIVE, (E.ERROR, E.STOP), P.ENDED, "REFUSE", "void, unless a submission has left"),
@@ -142,6 +145,7 @@ SERVER_ROWS: tuple[Transition[ServerState], ...] = (
     Transition(
         V.RUNNING, E.LAST_SUBMIT, V.OPENED, "OPENED to all", "note that it counts, add up, note that it is open"
     ),
+    *_rows((V.OPENED,), (E.SIGNATURE,), None, "the same to its recipient"),
     *_rows((V.OPENED,), (E.CONFIRM, E.REFUSE, E.LOST), None),
     Transition(V.OPENED, E.LAST_CONFIRM, V.CLOSED, "END to all"),
     *_rows((V.OPENED,), (E.STOP,), V.CLOSED, "END to all"),

@@ -32,6 +32,7 @@ from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.release import Release, ReleasedBlock, read_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import Code, sentence_of
+from colonnade.protocol.coins import hashed
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import (
     Mask,
@@ -45,7 +46,7 @@ from colonnade.protocol.kinds import (
 )
 from colonnade.protocol.messages import End, Masked, Proposal, masked_from, opened, room_for, submission, total_of
 from colonnade.protocol.own_release import largest_release, require_own
-from colonnade.protocol.products import party_product, server_product
+from colonnade.protocol.products import columns_digest, party_product, server_product
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 GRAM_ROWS = 1 << 15
@@ -75,6 +76,10 @@ class FitRecords(Records, Protocol):
 
     def take(self, rows: Rows) -> FitRecords:
         """These records, in this order."""
+        ...
+
+    def digest(self) -> bytes:
+        """Of all values, in their order."""
         ...
 
     def encode(self, layout: Layout, grid: Grid, coins: bytes, workers: Workers = ...) -> Columns:
@@ -124,6 +129,8 @@ class FitParty(PartyTask):
     workers: Workers = HERE
     planner: Planner = plan_session
     product: ProductFactory = best_product
+    data: Callable[[], bytes] | None = None
+    """Digest of the data by its file's content; without it that of the table's values counts."""
     session: SessionPlan | None = field(default=None, init=False)
     kept: Release | None = field(default=None, init=False)
     unsettled: str = field(default="", init=False)
@@ -133,6 +140,19 @@ class FitParty(PartyTask):
     _product: PartyProduct | None = field(default=None, init=False, repr=False)
     _asked: list[str] = field(default_factory=list, init=False)
     _seeded: bool = field(default=False, init=False)
+    _bindings: tuple[bytes, bytes] = field(default=(b"", b""), init=False, repr=False)
+    opens_alike = True
+
+    @property
+    def collusion(self) -> int:  # type: ignore[override]
+        return self.agreement.collusion
+
+    def data_digest(self) -> bytes:
+        assert self._table is not None
+        return self._table.digest() if self.data is None else self.data()
+
+    def bindings(self) -> tuple[bytes, bytes]:
+        return self._bindings
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -227,6 +247,7 @@ class FitParty(PartyTask):
         coins = context.randomness.child("rounding").bytes(32)
         columns = table.encode(session.plan.layout, session.grid, coins, workers=self.workers)
         self._table = None
+        drawn = [columns_digest(columns)] if context.accountable else []
         noise_source = context.randomness.child("noise")
         single = session.own(self.name)
         if single:
@@ -234,10 +255,14 @@ class FitParty(PartyTask):
             offset = session.columns_of(self.name).start
             for i in single:  # Alg. 1, line 5
                 exact = exact_block(session.plan.blocks[i].block, gram, offset)
-                self._own[i] = perturb(exact, session.noise(i).draw(1, noise_source))
+                own = session.noise(i).draw(1, noise_source)
+                drawn += [own.tobytes()] if context.accountable else []
+                self._own[i] = perturb(exact, own)
                 exact.values.fill(0)
         vector = np.zeros(session.length - session.cross_start, dtype=np.int64)  # Alg. 1, line 10
         vector[:] = session.cross_noise.draw(session.plan.shares, noise_source)  # Alg. 1, line 12
+        if context.accountable:
+            self._bindings = drawn[0], hashed("noise", *drawn[1:], vector.tobytes())
         noise: dict[Cross, Integers] = {}
         start = 0
         for cross in session.spec.crosses:

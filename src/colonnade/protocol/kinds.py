@@ -64,6 +64,8 @@ class SessionContext:
     """The digest that the server's message bears."""
     randomness: Randomness
     """The party's own source in this session."""
+    accountable: bool = False
+    """Whether `bindings` will be asked for."""
 
 
 def matches_ids(alignment: str, parties: Sequence[str]) -> bool:
@@ -173,6 +175,21 @@ class PartyTask(ABC):
     @abstractmethod
     def open(self, session: str, whole: bytes) -> None:
         """Take what was opened, and put it where it stays."""
+
+    # What accountable sessions ask for besides.
+
+    collusion: int = 1
+    """How many parties may work together, as all have agreed."""
+    opens_alike: bool = False
+    """Whether all parties are opened the same bytes."""
+
+    def data_digest(self) -> bytes:
+        """Digest of the records that were read: by their file's content, or of all values."""
+        raise ProtocolError(f"a session for {self.kind.name} cannot be accountable")
+
+    def bindings(self) -> tuple[bytes, bytes]:
+        """Digests of the encoded columns and of all noise, once they are drawn."""
+        raise ProtocolError(f"a session for {self.kind.name} cannot be accountable")
 
     @abstractmethod
     def release(self) -> None:

@@ -79,7 +79,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
             raise MessageError(f"a message of {len(data)} bytes cannot be decoded") from None
 
 
-class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A party enters, and asks what became of sessions that it booked and never saw end."""
 
     version: int
@@ -87,6 +87,8 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Digest of the public terms that its own files state."""
     seeded: bool
     pending: list[str]
+    accountable: bool = False
+    """Whether parties commit to seeds and data, and keep evidence."""
 
 
 class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,12 +125,14 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str
 
 
-class Refuse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Refuse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A party does not agree, or cannot go on; its own people alone are told the numbers."""
 
     code: Code
     phase: str = ""
     """Where it was, as its people are shown it."""
+    withdrawn: tuple[tuple[str, bytes], ...] = ()
+    """To each peer its signature that it has not submitted and will not, where it has not."""
 
 
 class Go(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -159,7 +163,8 @@ class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A party's signature for one peer: about its mask key, or about all that it sent to it so far."""
+    """A party's signature for one peer: about its mask key, about all that it sent to it so far, or about what it
+    submits and what was opened to it."""
 
     about: str
     value: bytes
@@ -170,7 +175,7 @@ class Confirm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A party has what was opened, and has put it where it stays."""
 
 
-class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The session is over: without a code it went well, otherwise by whom and where it ended."""
 
     code: Code | None
@@ -178,6 +183,8 @@ class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     phase: str
     opened: bool
     """Whether all parties had handed in what was asked of them, so that the session counts as opened."""
+    withdrawn: tuple[tuple[str, bytes], ...] = ()
+    """What others signed to the recipient: that they have not submitted and will not."""
 
 
 Body = (

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from colonnade.crypto.alignment import AlignmentParty
 from colonnade.crypto.alignment.frames import SESSION_BYTES
+from colonnade.crypto.exchange import Exchange
 from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.product import SERVER, Words
 from colonnade.foundation.errors import (
@@ -21,12 +22,13 @@ from colonnade.foundation.errors import (
 from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_to
+from colonnade.protocol.account import SessionAccount, listed
 from colonnade.protocol.codes import Code, code_of, sentence_of
 from colonnade.protocol.conversation import PARTY, Event, PartyState
+from colonnade.protocol.events import party_event
 from colonnade.protocol.kinds import PartyTask, Records, SessionContext, matches_ids
 from colonnade.protocol.messages import (
     IDENTITY_BYTES,
-    JOINING,
     SUBMIT,
     VERSION,
     Accept,
@@ -50,17 +52,10 @@ from colonnade.protocol.messages import (
     body_of,
     encode_body,
 )
-from colonnade.protocol.signatures import ALIGNMENT, SESSION, SignedTraffic, Signer
+from colonnade.protocol.signatures import ALIGNMENT, OPENED, SESSION, SUBMISSION, WITHDRAWN, SignedTraffic, Signer
 
 Watch = Callable[[str, float], None]
 """Called with the name of a phase and the share of it that is done."""
-EVENTS = {
-    Step.WELCOME: Event.WELCOME,
-    Step.PARCEL: Event.PARCEL,
-    Step.SIGNATURE: Event.SIGNATURE,
-    Step.PROPOSAL: Event.PROPOSAL,
-    Step.END: Event.END,
-}
 MASK_BITS = 64
 ENTRY = (Code.VERSION, Code.TERMS, Code.SEED)
 """Why a party is not let in."""
@@ -74,8 +69,14 @@ class PartyRole:
     """One organisation's side of one session; what the session is for is its task's matter."""
 
     def __init__(
-        self, task: PartyTask, randomness: Randomness, signer: Signer | None = None, watch: Watch = _unseen
+        self,
+        task: PartyTask,
+        randomness: Randomness,
+        signer: Signer | None = None,
+        watch: Watch = _unseen,
+        account: SessionAccount | None = None,
     ) -> None:
+        """With an account the session is accountable, for this party and for all."""
         self.task, self.name, self.state = task, task.name, PartyState.NEW
         self.phase, self.share = "wait", 0.0
         self.reason = ""
@@ -88,7 +89,11 @@ class PartyRole:
         """Whether what was opened has come."""
         self.settled = False
         """Whether the party's books say what became of the session."""
-        self._randomness, self._watch = randomness, watch
+        self.standing = ""
+        """Why a booking stands though the server says that nothing was opened."""
+        self.doubt = ""
+        """What the server, or a peer, was found to have done otherwise than it should, once all is over."""
+        self._randomness, self._watch, self._account = randomness, watch, account
         self._traffic = SignedTraffic(task.name, task.parties, signer)
         self._identity, self._alignment_id, self._digest = b"", b"", ""
         self._code: Code | None = None
@@ -103,7 +108,8 @@ class PartyRole:
     @property
     def over(self) -> bool:
         """Whether nothing that this party would wait for can come any more."""
-        return self.state in (PartyState.RELEASED, PartyState.ENDED, PartyState.CLOSED)
+        released = self.state is PartyState.RELEASED and self._account is None
+        return released or self.state in (PartyState.ENDED, PartyState.CLOSED)
 
     @property
     def identity(self) -> bytes:
@@ -122,30 +128,34 @@ class PartyRole:
         with self._refusing():
             self.task.judge()
             pending = self.task.pending()
-        yield self._to_server(Step.HELLO, Hello(VERSION, self.task.terms, self._randomness.seeded, pending))
+        accountable = self._account is not None
+        hello = Hello(VERSION, self.task.terms, self._randomness.seeded, pending, accountable)
+        yield self._to_server(Step.HELLO, hello)
 
     def receive(self, envelope: Envelope) -> Iterator[Envelope]:
         """Answer one message; answers are made lazily, so that rows can stream. What it raises goes to `fault`."""
+        return self._answer(envelope) if self._account is None else self._account.witness(envelope, self._answer)
+
+    def _answer(self, envelope: Envelope) -> Iterator[Envelope]:
         if envelope.session != self._identity and not (envelope.step is Step.WELCOME or not self._identity):
             raise ProtocolError(f"party {self.name} ({self.state.value}) got a message of another session")
-        event = self._event(envelope)
+        event = party_event(self.name, self.state, envelope)
         if (self.state, event) not in PARTY:
             raise ProtocolError(f"party {self.name} is {self.state.value} and expects no {envelope.step.value} message")
         if self._digest and event is not Event.END and envelope.plan != self._digest:
             raise ProtocolError(
                 f"party {self.name} ({self.state.value}) got a message of another {self.task.kind.agreed}"
             )
-        before = self.state
         self._advance(event)
         match event:
             case Event.WELCOME:
                 yield from self._welcome(body_of(envelope, Welcome))
             case Event.GO_ALIGN | Event.GO_ROUND:
-                yield from self._run_round(body_of(envelope, Go).round, before)
+                yield from self._run_round(body_of(envelope, Go).round)
             case Event.PARCEL:
-                self._take_parcel(envelope, before)
+                self._take_parcel(envelope)
             case Event.SIGNATURE:
-                self._traffic.take(envelope.sender, body_of(envelope, Signature))
+                self._take_signature(envelope.sender, body_of(envelope, Signature))
             case Event.GO_JOIN:
                 yield from self._join()
             case Event.PROPOSAL:
@@ -155,7 +165,7 @@ class PartyRole:
             case Event.PIECE:
                 self._opened.add(body_of(envelope, Piece))
             case Event.OPENED:
-                yield self._open(body_of(envelope, Piece))
+                yield from self._open(body_of(envelope, Piece))
             case Event.END:
                 self._hear_end(body_of(envelope, End))
 
@@ -187,7 +197,9 @@ class PartyRole:
         if len(welcome.session) != IDENTITY_BYTES or len(welcome.alignment) != SESSION_BYTES:
             raise MessageError(f"the server must name the session by ids of {IDENTITY_BYTES} bytes, got others")
         self._identity, self._alignment_id = welcome.session, welcome.alignment
-        self.task.settle(welcome.outcomes)
+        # Where it takes peers' signatures to void a session, a server's later word alone does not do it either.
+        believed = {s: told for s, told in welcome.outcomes.items() if self._account is None or told == "opened"}
+        self.task.settle(believed)
         self._traffic.begin(ALIGNMENT, self._alignment_id, self.task.terms.encode())
         self._show("read", 0.0)
         self._records = self.task.read()
@@ -195,22 +207,34 @@ class PartyRole:
             raise StudyError(f"party {self.name} has no ids to align by")
         with self._refusing():
             self.task.foresee(self._records.rows)
-        if not self._aligns:
+        if self._account is not None:
+            own = (listed(self._records.ids), self.task.data_digest())
+            self._account.begin(self._identity, self.name, self.task.parties, self._randomness, *own)
+        elif not self._aligns:
             self._begin_session(b"")
         self._show("wait", 0.0)
         yield self._to_server(Step.READY, Ready())
 
     def _begin_session(self, common: bytes) -> None:
         # Who was served another alignment, or other terms, fits nobody's signature from here on.
-        self._traffic.begin(SESSION, self._identity, self.task.terms.encode(), common)
+        joint = () if self._account is None else (self._account.joint,)
+        self._traffic.begin(SESSION, self._identity, self.task.terms.encode(), common, *joint)
+
+    def _begin_derived(self, account: SessionAccount) -> None:
+        """Coins are exchanged: from here on nothing is drawn that could not be drawn again by an auditor."""
+        self._randomness = account.source()
+        if self._aligns:
+            self._traffic.begin(ALIGNMENT, self._alignment_id, self.task.terms.encode(), account.joint)
+        else:
+            self._advance(Event.MATCHED)
+            self._begin_session(b"")
 
     # Rounds of the alignment, then of the product.
 
-    def _run_round(self, round: str, before: PartyState) -> Iterator[Envelope]:
+    def _run_round(self, round: str) -> Iterator[Envelope]:
         self._traffic.require_all()
-        aligning = self.state is PartyState.ALIGNING
-        exchange = self._aligning(before) if aligning else self.task
-        self._show("align" if aligning else "products", self._progress())
+        exchange = self._exchange(round)
+        self._show("align" if self.state is PartyState.ALIGNING else "products", self._progress())
         for parcel in exchange.send(round):
             body = encode_body(ParcelBody(round, parcel.payload))
             self._traffic.note_sent(parcel.recipient, Step.PARCEL, body)
@@ -219,25 +243,45 @@ class PartyRole:
         yield from self._sign(self._traffic.sign_rounds())
         yield self._to_server(Step.DONE, Done(round))
 
-    def _take_parcel(self, envelope: Envelope, before: PartyState) -> None:
+    def _exchange(self, round: str) -> Exchange:
+        """Whose round it is: that of coins or bindings, of the alignment, or of the product."""
+        aligning = self.state is PartyState.ALIGNING
+        if self._account is not None:
+            if self._account.runs(round, aligning):
+                return self._account
+            if aligning:
+                self._account.source()
+            else:
+                self._account.require_bound()
+        return self._aligning() if aligning else self.task
+
+    def _take_parcel(self, envelope: Envelope) -> None:
         parcel = body_of(envelope, ParcelBody)
         self._traffic.note_received(envelope.sender, Step.PARCEL, envelope.body)
+        exchange = self._exchange(parcel.round)
         if self.state is not PartyState.ALIGNING:
-            self.task.receive(parcel.round, envelope.sender, parcel.payload)
+            exchange.receive(parcel.round, envelope.sender, parcel.payload)
             self._count(len(envelope.body))
             return
-        aligner = self._aligning(before)
         with self._refusing():
-            aligner.receive(parcel.round, envelope.sender, parcel.payload)
-        if aligner.complete:
+            exchange.receive(parcel.round, envelope.sender, parcel.payload)
+        if isinstance(exchange, SessionAccount):
+            if envelope.sender == SERVER:
+                self._begin_derived(exchange)
+        elif self._aligner is not None and self._aligner.complete:
             self._advance(Event.MATCHED)
-            self._begin_session(aligner.common())
+            self._begin_session(self._aligner.common())
 
-    def _aligning(self, before: PartyState) -> AlignmentParty:
+    def _take_signature(self, sender: str, signature: Signature) -> None:
+        self._traffic.take(sender, signature)
+        if self._account is not None:
+            self._account.note_signature(sender, *self._traffic.stage, signature)
+
+    def _aligning(self) -> AlignmentParty:
         if not self._aligns:
             raise ProtocolError(f"party {self.name} has nothing to align, and the server asks for an alignment")
         if self._aligner is None:
-            assert self._records is not None and self._records.ids is not None and before is PartyState.READY
+            assert self._records is not None and self._records.ids is not None
             with self._refusing():
                 self.task.note_matching(self._identity.hex())
             self._show("align", 0.0)
@@ -258,6 +302,8 @@ class PartyRole:
     def _join(self) -> Iterator[Envelope]:
         if self._aligns and self._aligner is None:
             raise ProtocolError(f"party {self.name} has not matched its ids, and the server asks it to join")
+        if self._account is not None:
+            self._account.source()
         self._show("plan", 0.0)
         self._rows = self.task.take(None if self._aligner is None else self._aligner.rows())
         self._records = self._aligner = None
@@ -274,7 +320,8 @@ class PartyRole:
         assert self._keys is not None
         self._show("plan", 0.0)
         self._traffic.require_keys(self.task.parties, proposal.mask_keys)
-        context = SessionContext(self._identity, self.task.parties.index(self.name), announced, self._own())
+        index, accountable = self.task.parties.index(self.name), self._account is not None
+        context = SessionContext(self._identity, index, announced, self._own(), accountable)
         with self._refusing_all(Code.PLAN):
             self.task.compare(proposal)
             agreed = self.task.kind.agreed
@@ -293,6 +340,8 @@ class PartyRole:
         self._digest, self._peers = digest, list(proposal.mask_keys)
         self._opened = Assembly(self.task.largest_opened)
         self.task.prepare(context)
+        if self._account is not None:
+            self._account.bind(*self.task.bindings())
         self._moved, self._expected = 0.0, self.task.expected_bytes
         return self._to_server(Step.ACCEPT, Accept(digest))
 
@@ -300,9 +349,14 @@ class PartyRole:
         """One masked message; asked again, the same bytes again. Alg. 1, lines 13-15."""
         self._traffic.require_all()
         self._show("submit", 0.5)
+        if self._account is not None:
+            self._account.require_bound()
         if not self.handed_in:
             self._submission = self.task.submit(self._mask)
             self.handed_in = True
+            if self._account is not None:
+                digest = self._account.digest(SUBMISSION, self._submission)
+                yield from self._sign(self._traffic.sign_about(SUBMISSION, digest))
         # The release may come, and all be forgotten, before the last piece has left the wire.
         bodies = self._submission
         for body in bodies:
@@ -315,7 +369,7 @@ class PartyRole:
         index = self.task.parties.index(self.name)
         return self._keys.mask(self._identity, index, self._peers, length, modulus_bits)
 
-    def _open(self, piece: Piece) -> Envelope:
+    def _open(self, piece: Piece) -> Iterator[Envelope]:
         self._show("open", 0.0)
         whole = self._opened.add(piece)
         assert whole is not None
@@ -327,27 +381,44 @@ class PartyRole:
             self._release()
             self._forget()
         self._show("open", 1.0)
-        return self._to_server(Step.CONFIRM, Confirm())
+        if self._account is not None and self.task.opens_alike:
+            yield from self._sign(self._traffic.sign_about(OPENED, self._account.digest(OPENED, [whole])))
+        yield self._to_server(Step.CONFIRM, Confirm())
 
     # How it ends.
 
     def _hear_end(self, end: End) -> None:
         self.end = end
+        if self._account is not None:
+            self.doubt = self._account.compare_opened(self._traffic.told)
         known = end.party in self.task.parties
         if end.code is not None:
             self.reason = self.reason or sentence_of(end.code, end.party if known else "")
         if end.opened:
             self._release()
-        else:
+        elif not self._stands_in_spite_of(end):
             self.handed_in = False
             self._void(self.reason)
         self._forget()
+
+    def _stands_in_spite_of(self, end: End) -> bool:
+        """Whether the server's word that nothing was opened is not enough to take a booking back."""
+        if self._account is None or not self.handed_in or not (self._traffic.signs and self.task.kind.spends):
+            return False
+        peers = self._traffic.withdrawals(end.withdrawn)
+        self.standing = self._account.standing(peers, self.task.collusion + 1)
+        return bool(self.standing)
 
     def _refuse(self, error: BaseException) -> Envelope:
         self.reason = str(error) if isinstance(error, ColonnadeError) else f"{type(error).__name__}: {error}"
         self._void(self.reason if isinstance(error, ColonnadeError) else type(error).__name__)
         self._forget()
-        return self._to_server(Step.REFUSE, Refuse(self._code or code_of(error), self.phase))
+        withdrawn = self._account is not None and self._digest and not self.handed_in
+        proofs = [(peer, s.proof) for peer, s in self._traffic.sign_about(WITHDRAWN, b"")] if withdrawn else []
+        refuse = self._to_server(Step.REFUSE, Refuse(self._code or code_of(error), self.phase, tuple(proofs)))
+        if self._account is not None:
+            self._account.keep_sent(refuse)
+        return refuse
 
     def _release(self) -> None:
         if not self.settled:
@@ -383,22 +454,6 @@ class PartyRole:
             raise PolicyError(f"{self.name} refuses: {error}") from None
 
     # Small things.
-
-    def _event(self, envelope: Envelope) -> Event:
-        match envelope.step:
-            case Step.GO:
-                round = body_of(envelope, Go).round
-                if round in (JOINING, SUBMIT):
-                    return Event.GO_JOIN if round == JOINING else Event.GO_SUBMIT
-                joined = self.state in (PartyState.ACCEPTED, PartyState.SUBMITTED)
-                return Event.GO_ROUND if joined else Event.GO_ALIGN
-            case Step.OPENED:
-                piece = body_of(envelope, Piece)
-                return Event.OPENED if piece.index == piece.count - 1 else Event.PIECE
-            case step if step in EVENTS:
-                return EVENTS[step]
-            case step:
-                raise ProtocolError(f"party {self.name} is {self.state.value} and expects no {step.value} message")
 
     def _advance(self, event: Event) -> None:
         try:

@@ -17,6 +17,7 @@ from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.schema import Column
 from colonnade.protocol.codes import Code, sentence_of
+from colonnade.protocol.coins import hashed
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import (
     Mask,
@@ -58,6 +59,10 @@ class ScoreRecords(Records, Protocol):
 
     def take(self, rows: Rows) -> ScoreRecords:
         """These records, in this order."""
+        ...
+
+    def digest(self) -> bytes:
+        """Of all values, in their order."""
         ...
 
 
@@ -108,6 +113,8 @@ class PredictParty(PartyTask):
     study: str = ""
     """What a ledger calls the study that the model comes from."""
     keep: Keep | None = None
+    data: Callable[[], bytes] | None = None
+    """Digest of the data by its file's content; without it that of the table's values counts."""
     scored: int = field(default=0, init=False)
     """How many records all parties have."""
     _table: ScoreRecords | None = field(default=None, init=False, repr=False)
@@ -197,6 +204,14 @@ class PredictParty(PartyTask):
 
     def prepare(self, context: SessionContext) -> None:
         """Nothing is drawn."""
+
+    def data_digest(self) -> bytes:
+        assert self._table is not None
+        return self._table.digest() if self.data is None else self.data()
+
+    def bindings(self) -> tuple[bytes, bytes]:
+        """This party's parts of all scores; there is no noise."""
+        return hashed("parts", words_of(self._part, len(self.parties)).tobytes()), b""
 
     def submit(self, mask: Mask) -> list[bytes]:
         words = words_of(self._part, len(self.parties)) + mask(self.scored, MODULUS_BITS)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+
+import numpy as np
+
 from colonnade.crypto.backends import BACKENDS
-from colonnade.crypto.product import PartyProduct, ProductSpec, ServerProduct
+from colonnade.crypto.product import Columns, PartyProduct, ProductSpec, ServerProduct
 from colonnade.foundation.errors import StudyError
+
+DIGEST_ROWS = 1 << 15
 
 
 def party_product(name: str, device: str = "cpu", spec: ProductSpec | None = None) -> type[PartyProduct]:
@@ -18,3 +24,12 @@ def party_product(name: str, device: str = "cpu", spec: ProductSpec | None = Non
 
 def server_product(name: str) -> type[ServerProduct]:
     return BACKENDS[name].server()
+
+
+def columns_digest(columns: Columns) -> bytes:
+    """Of encoded columns, in one pass."""
+    n, width = columns.shape
+    digest = hashlib.sha256(f"{n} {width};".encode())
+    for start in range(0, n, DIGEST_ROWS):
+        digest.update(np.ascontiguousarray(columns.rows(start, min(n, start + DIGEST_ROWS)), dtype="<i2").data)
+    return digest.digest()

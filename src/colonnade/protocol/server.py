@@ -5,21 +5,26 @@ Its states are those of `conversation.SERVER`.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
 from colonnade.crypto.alignment.frames import SESSION_BYTES
 from colonnade.crypto.alignment.server import AlignmentServer
+from colonnade.crypto.exchange import Exchange
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import AlignmentError, ColonnadeError, ProtocolError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_to
 from colonnade.protocol.codes import Code, sentence_of
+from colonnade.protocol.coins import BIND, COMMIT, REVEAL, CoinsServer
 from colonnade.protocol.conversation import SERVER as TABLE
 from colonnade.protocol.conversation import Event, ServerState
+from colonnade.protocol.events import SERVER_EVENTS
+from colonnade.protocol.heard import Heard
 from colonnade.protocol.journal import Journal, JournalEvent, Unwritten
 from colonnade.protocol.kinds import ServerTask, matches_ids
 from colonnade.protocol.messages import (
@@ -57,18 +62,6 @@ _PHASES = {
     ServerState.OPENED: "open",
     ServerState.CLOSED: "open",
 }
-EVENTS = {
-    Step.HELLO: Event.HELLO,
-    Step.READY: Event.READY,
-    Step.PARCEL: Event.PARCEL,
-    Step.SIGNATURE: Event.SIGNATURE,
-    Step.DONE: Event.DONE,
-    Step.JOIN: Event.JOIN,
-    Step.ACCEPT: Event.ACCEPT,
-    Step.SUBMIT: Event.SUBMIT,
-    Step.CONFIRM: Event.CONFIRM,
-    Step.REFUSE: Event.REFUSE,
-}
 SESSION_STEPS = (Step.JOIN, Step.ACCEPT, Step.PARCEL, Step.DONE, Step.SUBMIT)
 """What a release's transcript digest covers, once parties join."""
 
@@ -90,9 +83,14 @@ class ServerRole:
     """The honest-but-curious middle of one session; what the session is for is its task's matter."""
 
     def __init__(
-        self, task: ServerTask, randomness: Randomness, journal: Journal | None = None, watch: Watch = _unseen
+        self,
+        task: ServerTask,
+        randomness: Randomness,
+        journal: Journal | None = None,
+        watch: Watch = _unseen,
+        accountable: bool = False,
     ) -> None:
-        self.task, self.state = task, ServerState.GATHERING
+        self.task, self.accountable, self.state = task, accountable, ServerState.GATHERING
         self.phase = "wait"
         self.end: End | None = None
         """How the session ended, once it has."""
@@ -106,8 +104,9 @@ class ServerRole:
         self._digest = ""
         self._rounds: list[str] = []
         self._aligner: AlignmentServer | None = None
-        self._transcripts = {name: hashlib.sha256() for name in self._peers}
+        self._transcript = Heard(self.parties)
         self._unconfirmed: dict[str, Code] = {}
+        self._withdrawn: dict[str, dict[str, bytes]] = {}
         self._heard = 0
 
     @cached_property
@@ -180,6 +179,7 @@ class ServerRole:
                     yield from self._close()
             case Event.REFUSE:
                 refuse = body_of(envelope, Refuse)
+                self._withdrawn[party] = dict(refuse.withdrawn)
                 yield from self._leave(party, Event.REFUSE, refuse.code, refuse.phase)
 
     def fault(self, sender: str, error: BaseException) -> Iterator[Envelope]:
@@ -210,7 +210,8 @@ class ServerRole:
     def farewell(self, party: str) -> Envelope:
         """The last word, for a party that comes when all is over."""
         assert self.end is not None
-        return self._make(party, Step.END, encode_body(self.end))
+        proofs = [(name, theirs[party]) for name, theirs in self._withdrawn.items() if party in theirs]
+        return self._make(party, Step.END, encode_body(msgspec.structs.replace(self.end, withdrawn=tuple(proofs))))
 
     # The way in.
 
@@ -221,7 +222,7 @@ class ServerRole:
         peer.entered = True
         for differs, code in (
             (hello.version != VERSION, Code.VERSION),
-            (hello.terms != self.task.terms, Code.TERMS),
+            (hello.terms != self.task.terms or hello.accountable != self.accountable, Code.TERMS),
             (hello.seeded != self._randomness.seeded, Code.SEED),
         ):
             if differs:
@@ -234,9 +235,11 @@ class ServerRole:
 
     def _align(self) -> Iterator[Envelope]:
         self._advance(Event.LAST_READY)
+        self._rounds = [COMMIT, REVEAL] if self.accountable else []
         if matches_ids(self.task.alignment, self.parties):
             self._aligner = AlignmentServer(self.alignment_id, self.parties)
-            self._rounds = list(self._aligner.rounds)
+            self._rounds += self._aligner.rounds
+        if self._rounds:
             yield from self._open_round()
         else:
             yield from self._begin()
@@ -254,14 +257,18 @@ class ServerRole:
         self._show()
         yield from self._to_all(Step.GO, encode_body(Go(self._rounds[0])))
 
+    def _exchange(self, round: str) -> Exchange:
+        if self.accountable and round in (COMMIT, REVEAL, BIND):
+            return CoinsServer(self.parties)
+        return self._aligner or self.task
+
     def _relay(self, envelope: Envelope) -> Iterator[Envelope]:
         if envelope.recipient in self._peers:
             yield envelope
         elif envelope.recipient == SERVER and envelope.step is Step.PARCEL:
             parcel = body_of(envelope, ParcelBody)
             self._check_round(envelope.sender, parcel.round)
-            exchange = self._aligner or self.task
-            exchange.receive(parcel.round, envelope.sender, parcel.payload)
+            self._exchange(parcel.round).receive(parcel.round, envelope.sender, parcel.payload)
         else:
             raise ProtocolError(
                 f"party {envelope.sender} sends a {envelope.step.value} to {envelope.recipient!r}, whom nobody knows"
@@ -281,7 +288,7 @@ class ServerRole:
             return
         self._advance(Event.LAST_DONE)
         try:
-            for parcel in (self._aligner or self.task).send(round):
+            for parcel in self._exchange(round).send(round):
                 yield self._make(parcel.recipient, Step.PARCEL, encode_body(ParcelBody(round, parcel.payload)))
         except AlignmentError as error:
             self.error = error
@@ -338,7 +345,7 @@ class ServerRole:
             return
         if self._arrived(party, "accept"):
             self._advance(Event.LAST_ACCEPT)
-            self._rounds = [*self.task.rounds, SUBMIT]
+            self._rounds = [*((BIND,) if self.accountable else ()), *self.task.rounds, SUBMIT]
             self._heard = 0
             yield from self._open_round()
 
@@ -365,7 +372,7 @@ class ServerRole:
             self.task.collect(party, whole)
         if not self._arrived(party, "the submission"):
             return
-        self.task.open(self._transcript(), self._randomness.seeded)
+        self.task.open(self._transcript.digest(), self._randomness.seeded)
         self._advance(Event.LAST_SUBMIT)
         self._rounds.clear()
         self.counts = True
@@ -411,10 +418,9 @@ class ServerRole:
 
     def _say_end(self, code: Code | None, party: str = "", phase: str = "") -> Iterator[Envelope]:
         self.end = End(code, party, phase or self.phase, self.counts)
-        body = encode_body(self.end)
         for name, peer in self._peers.items():
             if peer.entered or name == party:
-                yield self._make(name, Step.END, body)
+                yield self.farewell(name)
 
     @property
     def sentence(self) -> str:
@@ -433,7 +439,7 @@ class ServerRole:
         before = self.state is ServerState.GATHERING and not envelope.session
         if envelope.session != self.identity and not (before and step in (Step.HELLO, Step.REFUSE)):
             raise ProtocolError(f"the server ({state}) got a message of another session")
-        event = EVENTS.get(step)
+        event = SERVER_EVENTS.get(step)
         if event is None or (self.state, event) not in TABLE:
             raise ProtocolError(f"the server is {state} and expects no {step.value} message from {party}")
         if self.state is ServerState.RUNNING and step is not Step.REFUSE and envelope.plan != self._digest:
@@ -457,18 +463,9 @@ class ServerRole:
             raise ProtocolError(f"the server is {self.state.value}, and {event.value} has no place") from None
 
     def _note(self, envelope: Envelope) -> None:
-        """A running hash per sender: the transcript's digest does not depend on how senders interleave."""
         self._heard += len(envelope.body)
         if envelope.step in SESSION_STEPS and self.state is not ServerState.ALIGNING:
-            note = self._transcripts[envelope.sender]
-            note.update(f"{envelope.step.value}>{envelope.recipient}:{len(envelope.body)}:".encode())
-            note.update(envelope.body)
-
-    def _transcript(self) -> str:
-        transcript = hashlib.sha256()
-        for name in sorted(self._transcripts):
-            transcript.update(name.encode() + b"\0" + self._transcripts[name].digest())
-        return transcript.hexdigest()
+            self._transcript.add(envelope)
 
     def _show(self) -> None:
         if self.state is ServerState.RUNNING:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from colonnade.crypto.product import SERVER
-from colonnade.foundation.errors import SignatureError
+from colonnade.foundation.errors import ProtocolError, SignatureError
 from colonnade.protocol.messages import Signature
 
 LABEL = b"colonnade/1 vouch"
 ALIGNMENT, SESSION = "alignment", "session"
 MASK_KEY, PASSED = "mask key", "passed"
+SUBMISSION, OPENED, WITHDRAWN = "submission", "opened", "withdrawn"
+TOLD = (SUBMISSION, OPENED)
+"""What an accountable party signs besides: digests of its masked submission and of what was opened to it."""
 
 
 class Signer(Protocol):
@@ -66,6 +70,17 @@ class SignedTraffic:
         self._sent: dict[str, _Passed] = {}
         self._came: dict[str, _Passed] = {}
         self._keys: dict[str, bytes] = {}
+        self.told: dict[tuple[str, str], bytes] = {}
+        """What peers signed of their submissions and of what was opened to them."""
+
+    @property
+    def signs(self) -> bool:
+        return self._signer is not None
+
+    @property
+    def stage(self) -> tuple[str, bytes]:
+        """What statements are about at present."""
+        return self._stage, self._context
 
     def begin(self, stage: str, identity: bytes, *facts: bytes) -> None:
         """Statements are about this alignment, or this session, and these facts, on which all must agree."""
@@ -81,6 +96,22 @@ class SignedTraffic:
             self._keys[self._name] = key
             for peer in self._peers:
                 yield peer, self._signed(peer, MASK_KEY, key)
+
+    def sign_about(self, about: str, value: bytes) -> Iterator[tuple[str, Signature]]:
+        """The same statement for every peer."""
+        if self._signer is not None:
+            for peer in self._peers:
+                yield peer, self._signed(peer, about, value)
+
+    def withdrawals(self, proofs: Sequence[tuple[str, bytes]]) -> list[str]:
+        """Peers that have signed to this party that they have not submitted and will not."""
+        found = set()
+        for peer, proof in proofs:
+            if self._signer is not None and peer in self._peers:
+                with suppress(SignatureError, ProtocolError):
+                    self._signer.check(peer, self._statement(peer, self._name, WITHDRAWN, b""), proof)
+                    found.add(peer)
+        return sorted(found)
 
     def note_sent(self, peer: str, round: str, payload: bytes) -> None:
         if self._signer is not None and peer in self._sent:
@@ -103,13 +134,16 @@ class SignedTraffic:
         if self._signer is None:
             return
         passed = self._known(peer)
-        if signature.about not in (MASK_KEY, PASSED):
+        if signature.about not in (MASK_KEY, PASSED, *TOLD):
             raise SignatureError(f"a party signs for a mask key or for what it sent, {peer} did for something else")
         about = self._statement(peer, self._name, signature.about, signature.value)
         self._signer.check(peer, about, signature.proof)
         if signature.about == MASK_KEY:
             if self._keys.setdefault(peer, signature.value) != signature.value:
                 raise SignatureError(f"party {peer} has signed two mask keys for one session")
+        elif signature.about in TOLD:
+            if self.told.setdefault((signature.about, peer), signature.value) != signature.value:
+                raise SignatureError(f"party {peer} has signed two digests of one {signature.about}")
         elif signature.value != passed.value():
             raise SignatureError(f"what came in the name of {peer} is not what {peer} signed")
         else:

@@ -28,7 +28,7 @@ SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
 LARGEST_SITE = 1 << 20
 SITE_KEYS = (
     *("role", "party", "data", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
-    *("workers", "cluster", "device"),
+    *("workers", "cluster", "device", "evidence_key"),
 )
 PREDICTION_KEYS = ("model", "to", "data", "id")
 SEED, APPROVED = "COLONNADE_SEED", "COLONNADE_APPROVED"
@@ -58,6 +58,17 @@ class Site:
     @property
     def scores(self) -> Path:
         return self.folder / SCORES
+
+    @property
+    def evidence(self) -> Path:
+        """Where this party keeps what its sessions can be audited by."""
+        return self.folder / "evidence"
+
+    @property
+    def evidence_key(self) -> Path:
+        """The file with the key of the secrets there; one that lies beside them protects nothing."""
+        named = self.content.text("evidence_key") if "evidence_key" in self.content else "evidence.key"
+        return self.folder / local_path(named)
 
     @property
     def aligned(self) -> bool:

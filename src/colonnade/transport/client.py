@@ -161,6 +161,8 @@ class Client:
             meaning = kind.terms if end.code is Code.TERMS else MEANING[end.code]
             sentence = f"party {role.name} is not let in: {meaning}; {kind.unspent}"
             return StudyError(sentence) if end.code is Code.TERMS else PolicyError(sentence)
+        if role.standing:
+            return ProtocolError(f"{role.reason}; {role.standing}")
         return ProtocolError(role.task.ending(end))
 
 

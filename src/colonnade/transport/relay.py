@@ -65,7 +65,7 @@ class Relay:
         self._links: dict[str, Link] = {}
         self._inbox: deque[tuple[str, bytes]] = deque()
         self._faults: deque[tuple[str, ColonnadeError]] = deque()
-        self._waiting = 0
+        self._waiting = self._urgent = 0
         self._stop: Callable[[], bool] = lambda: False
         self._stopped: float | None = None
         self._deadline = time.monotonic() + self._patience.join
@@ -104,7 +104,9 @@ class Relay:
         if self.role.failed:
             return self._last_word(sender, link)
         if push.number == URGENT:
-            self._inbox.appendleft((sender, push.item))
+            # Before all else that waits, but not before what came as urgently.
+            self._inbox.insert(self._urgent, (sender, push.item))
+            self._urgent += 1
             self._waiting += len(push.item)
             link.told = True
             self._changed.notify_all()
@@ -179,6 +181,7 @@ class Relay:
             if not self._inbox:
                 return
             sender, data = self._inbox.popleft()
+            self._urgent = max(0, self._urgent - 1)
             self._waiting -= len(data)
             self._changed.notify_all()
         if self.role.over:
@@ -246,18 +249,31 @@ class Relay:
                 self._changed.notify_all()
 
     def _say_farewell(self) -> None:
-        """Stay until parties have heard that the session failed; whoever has what was opened needs no more."""
+        """Stay until parties have heard how it ended; whoever has what was opened needs no more, if nobody signs it."""
         if not self.role.failed:
+            if self.role.accountable:
+                self._await_end()
             return
         deadline = time.monotonic() + self._patience.farewell
         with self._changed:
             self._inbox.clear()
+            self._urgent = 0
             for link in self._links.values():
                 link.outbox.clear()
             self._changed.notify_all()
             while time.monotonic() < deadline:
                 now = time.monotonic()
                 if all(link.told or now - link.heard > self._quick for link in self._links.values()):
+                    return
+                self._changed.wait(0.1)
+
+    def _await_end(self) -> None:
+        """Accountable parties wait for the last word, behind which no signature can come."""
+        deadline = time.monotonic() + self._patience.farewell
+        with self._changed:
+            while time.monotonic() < deadline:
+                now = time.monotonic()
+                if all(not len(link.outbox) or now - link.heard > self._quick for link in self._links.values()):
                     return
                 self._changed.wait(0.1)
 

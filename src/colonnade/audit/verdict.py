@@ -1,0 +1,82 @@
+"""What an auditor found of one party in one session, signed, for all others to check."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from colonnade.audit.session import SessionAudit
+from colonnade.foundation.canonical import canonical_digest
+from colonnade.foundation.errors import SignatureError, SiteError
+from colonnade.sites.evidence import KeptEvidence
+
+FORMAT = "colonnade-verdict/1"
+LABEL = b"colonnade/1 verdict"
+LARGEST = 1 << 24
+
+
+def read_auditor_key(path: Path) -> Ed25519PrivateKey:
+    """An auditor's Ed25519 key in a PEM file."""
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, TypeError):
+        raise SiteError(f"{path} must hold an Ed25519 key without a password") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise SiteError(f"{path} must hold an Ed25519 key, and holds another")
+    return key
+
+
+def _statement(content: Mapping[str, Any]) -> bytes:
+    unsigned = {name: value for name, value in content.items() if name != "proof"}
+    return LABEL + bytes.fromhex(canonical_digest(unsigned))
+
+
+def write_verdict(found: SessionAudit, key: Ed25519PrivateKey) -> bytes:
+    """The finding as JSON, with the auditor's public key and signature."""
+    content = json.loads(json.dumps({"format": FORMAT, **asdict(found)}))
+    content["auditor"] = key.public_key().public_bytes_raw().hex()
+    return (json.dumps({**content, "proof": key.sign(_statement(content)).hex()}, sort_keys=True) + "\n").encode()
+
+
+def read_verdict(data: bytes) -> dict[str, Any]:
+    """A verdict that is as its auditor signed it; whose key that is, people must compare."""
+    try:
+        content = json.loads(data) if len(data) <= LARGEST else None
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise ValueError
+        proof, auditor = bytes.fromhex(content["proof"]), bytes.fromhex(content["auditor"])
+        key, statement = Ed25519PublicKey.from_public_bytes(auditor), _statement(content)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise SiteError(f"a verdict must have the format {FORMAT}") from None
+    try:
+        key.verify(proof, statement)
+    except InvalidSignature:
+        raise SignatureError("the verdict is not what its auditor signed") from None
+    return content
+
+
+def note_audit(kept: KeptEvidence, verdict: Mapping[str, Any]) -> KeptEvidence:
+    """Audits add up: each is noted in the evidence of whoever hears of it."""
+    if verdict["session"] != kept.facts["session"]:
+        raise SiteError("the verdict is about another session than this evidence")
+    if verdict["party"] not in {known["party"] for known in kept.of("audit")}:
+        kept.append({"what": "audit", "party": verdict["party"], "auditor": verdict["auditor"]})
+    return KeptEvidence.read(kept.place)
+
+
+def require_few(kept: KeptEvidence, collusion: int) -> None:
+    """Raise when as many other parties of the session were audited as may collude: one more is all the noise."""
+    party = str(kept.facts["party"])
+    others = sorted({str(known["party"]) for known in kept.of("audit")} - {party})
+    if len(others) >= collusion:
+        raise SiteError(
+            f"the session has had audits of {', '.join(others) or 'nobody'}, and collusion is {collusion}: with the "
+            f"seed of {party} an auditor would know more of the noise than the plan allows"
+        )

@@ -1,0 +1,184 @@
+"""A party's side of what makes a session accountable: commitments, joint coins, bindings, and evidence of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from colonnade.crypto.product import SERVER, Parcel
+from colonnade.foundation.errors import MessageError, ProtocolError
+from colonnade.foundation.randomness import Randomness
+from colonnade.protocol.coins import BIND, COMMIT, REVEAL, Coins, Commitment, Opening, hashed
+from colonnade.protocol.evidence import Evidence
+from colonnade.protocol.messages import Envelope, Signature
+from colonnade.protocol.signatures import OPENED, packed
+
+
+class Binding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a party will compute with: nothing can be read from it, and nothing else can be shown for it later."""
+
+    columns: bytes
+    noise: bytes
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Binding)
+
+
+class SessionAccount:
+    """One party's commitments in one session, what its peers are bound to, and where evidence is kept."""
+
+    def __init__(self, evidence: Evidence, opening: Opening | None = None) -> None:
+        """An opening that is given is one that was drawn before: its session is made again."""
+        self._evidence, self._opening = evidence, opening
+        self._name, self._session, self._simulated = "", b"", False
+        self._parties: tuple[str, ...] = ()
+        self._coins: Coins | None = None
+        self._before: list[Envelope] = []
+        self._bindings: dict[str, Binding] = {}
+        self._bound = False
+        self._digests: dict[str, bytes] = {}
+        self.joint = b""
+        """What all parties committed to and revealed, once all have: later signatures are about it too."""
+
+    def begin(
+        self, session: bytes, name: str, parties: Sequence[str], randomness: Randomness, ids: bytes, data: bytes
+    ) -> None:
+        """Draw, or take again, what the party commits to; it can be opened later before anything of it has left."""
+        self._session, self._name, self._parties = session, name, tuple(parties)
+        self._simulated = randomness.seeded
+        opening = self._opening or Opening.draw(randomness.child(f"opening {name}"))
+        self._evidence.begin(session, opening)
+        for envelope in self._before:
+            self._evidence.keep_received(envelope)
+        self._before = []
+        self._coins = Coins(session, name, parties, opening, opening.commit(session, name, ids, data))
+        self._opening = opening
+
+    # What passes, as evidence.
+
+    def witness(self, envelope: Envelope, answer: Callable[[Envelope], Iterator[Envelope]]) -> Iterator[Envelope]:
+        """Answer a message; it is kept before it is worked on, and every answer before it leaves."""
+        if self._coins is None:
+            self._before.append(envelope)
+        else:
+            self._evidence.keep_received(envelope)
+        for reply in answer(envelope):
+            self.keep_sent(reply)
+            yield reply
+
+    def keep_sent(self, envelope: Envelope) -> None:
+        if self._coins is not None:
+            self._evidence.keep_sent(envelope)
+
+    def note(self, what: str, facts: Mapping[str, Any]) -> None:
+        if self._coins is not None:
+            self._evidence.note(what, facts)
+
+    def note_signature(self, sender: str, stage: str, context: bytes, signature: Signature) -> None:
+        """With all that the statement was made of, so that others can check it."""
+        facts = {"from": sender, "to": self._name, "stage": stage, "context": context.hex()}
+        told = {"about": signature.about, "value": signature.value.hex(), "proof": signature.proof.hex()}
+        self.note("signature", {**facts, **told})
+
+    def digest(self, what: str, pieces: Sequence[bytes]) -> bytes:
+        """Of this party's submission, or of what was opened to it; it is signed to every peer."""
+        self._digests[what] = hashed(what, *pieces)
+        self.note(what, {"digest": self._digests[what].hex()})
+        return self._digests[what]
+
+    def compare_opened(self, told: Mapping[tuple[str, str], bytes]) -> str:
+        """What was opened to others, as they signed it, must be what was opened here: a sentence where it is not."""
+        own = self._digests.get(OPENED)
+        others = [peer for (about, peer), value in told.items() if own and about == OPENED and value != own]
+        if not others:
+            return ""
+        doubt = f"the server handed another release to {', '.join(sorted(others))}"
+        self.note("doubt", {"sentence": doubt})
+        return doubt
+
+    def standing(self, peers: Sequence[str], needed: int) -> str:
+        """Why a booking stands, unless so many peers have signed that they did not submit and will not."""
+        self.note("withdrawn", {"by": list(peers), "needed": needed})
+        if len(peers) >= needed:
+            return ""
+        return f"the spend stands: {len(peers)} of {needed} needed parties have signed that they did not submit"
+
+    # Rounds of its own.
+
+    def runs(self, round: str, aligning: bool) -> bool:
+        """Whether this round is the account's, before the alignment or before the product."""
+        return round in ((COMMIT, REVEAL) if aligning else (BIND,))
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        if round != BIND:
+            return self._exchange().send(round)
+        own = self._bindings.get(self._name)
+        assert own is not None
+        self._bound = True
+        return iter([Parcel(peer, _encoder.encode(own)) for peer in self._parties if peer != self._name])
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        if sender == SERVER:
+            self._finish(round)
+        elif round != BIND:
+            self._exchange().receive(round, sender, payload)
+        elif sender not in self._parties or sender in self._bindings:
+            raise MessageError(f"each peer binds itself once, and {sender!r} does not")
+        else:
+            try:
+                self._bindings[sender] = _decoder.decode(payload)
+            except (msgspec.DecodeError, msgspec.ValidationError, ValueError, RecursionError):
+                raise MessageError(f"the binding of {sender} cannot be decoded") from None
+            self._note_binding(sender)
+
+    def _finish(self, round: str) -> None:
+        """The server says that all signatures of the last round before the alignment have passed."""
+        coins = self._exchange()
+        if round != REVEAL or self.joint or not coins.complete:
+            raise ProtocolError("the server ends the exchange of coins before all have revealed theirs, or twice")
+        parts = []
+        for name in self._parties:
+            made, coin = coins.commitments[name], coins.coins[name]
+            self.note("commitment", {"from": name, "coin": coin.hex(), **_hex(made)})
+            parts.append(packed(name.encode(), made.seed, made.coin, made.ids, made.data, coin))
+        self.joint = hashed("joint", *parts)
+
+    def source(self) -> Randomness:
+        """All that this party draws from here on; raises unless coins were exchanged."""
+        if not self.joint:
+            raise ProtocolError(f"party {self._name} has not exchanged coins, and the server goes on without")
+        return self._exchange().source(self._simulated)
+
+    def bind(self, columns: bytes, noise: bytes) -> None:
+        """This party's encoded columns and its noise, by digest: they are told before anything is sealed."""
+        assert self._opening is not None
+        columns, noise = (
+            self._opening.bind(what, self._session, value) for what, value in (("columns", columns), ("noise", noise))
+        )
+        self._bindings[self._name] = Binding(columns, noise)
+        self._note_binding(self._name)
+
+    def require_bound(self) -> None:
+        """Raise unless all parties are bound to what they compute with."""
+        if not self._bound or len(self._bindings) < len(self._parties):
+            raise ProtocolError(f"not all parties are bound to their columns and noise, {self._name} does not go on")
+
+    def _note_binding(self, sender: str) -> None:
+        self.note("binding", {"from": sender, **_hex(self._bindings[sender])})
+
+    def _exchange(self) -> Coins:
+        if self._coins is None:
+            raise ProtocolError("a party reads its data before it commits to anything")
+        return self._coins
+
+
+def _hex(made: Commitment | Binding) -> dict[str, str]:
+    return {field: getattr(made, field).hex() for field in made.__struct_fields__}
+
+
+def listed(ids: Sequence[str] | None) -> bytes:
+    """Digest of a list of ids, in its order."""
+    return hashed("ids", *(identifier.encode() for identifier in ids or ()))

@@ -1,0 +1,424 @@
+"""Audits of sessions: an honest party's messages are made again bit for bit; a deviation is named by its message."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.fernet import Fernet
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from colonnade.audit.session import SessionAudit, audit_session
+from colonnade.audit.verdict import note_audit, read_verdict, require_few, write_verdict
+from colonnade.crypto.product import PartyProduct
+from colonnade.data.table import IntegerColumns, Table, table_from
+from colonnade.foundation.errors import SignatureError, SiteError
+from colonnade.foundation.randomness import Randomness
+from colonnade.protocol.account import SessionAccount
+from colonnade.protocol.fit import FitParty, FitServer, best_product
+from colonnade.protocol.guard import Unguarded
+from colonnade.protocol.kinds import PartyTask, ServerTask
+from colonnade.protocol.party import PartyRole
+from colonnade.protocol.predict import PredictParty, PredictServer
+from colonnade.protocol.server import ServerRole
+from colonnade.sites.evidence import DAY, RECORD, SECRETS, TRAFFIC, EvidenceFolder, KeptEvidence, destroy_expired
+from colonnade.transport.client import Client
+from colonnade.transport.in_process import InProcess
+from colonnade.transport.relay import Relay
+from colonnade.transport.wire import Patience
+from tests.helpers.accounts import SharedSigner
+from tests.helpers.conversations import AGREEMENT, NAMES, PLANS, PREDICTION, table
+
+KEY = Fernet.generate_key()
+CHEAT, SEALS = "works", "town"
+"""One multiplies, one seals."""
+LATTICE = replace(AGREEMENT, product="lattice")
+Plant = Callable[[PartyRole], None]
+
+
+def fit_task(name: str, aligned: bool) -> FitParty:
+    alignment = "psi" if aligned else "none"
+    return FitParty(name, LATTICE, alignment, lambda: table(name, aligned), Unguarded(), planner=PLANS)
+
+
+def predict_task(name: str) -> PredictParty:
+    return PredictParty(
+        name,
+        PREDICTION,
+        "none",
+        lambda: table(name, False),
+        lambda own: next(iter(own.coordinates().values())),
+        Unguarded(),
+        keep=lambda session, opened: None,
+    )
+
+
+def carry(
+    server: ServerTask,
+    tasks: dict[str, PartyTask],
+    folder: Path,
+    plant: Plant,
+    cheat: str = CHEAT,
+    keep_traffic: bool = True,
+) -> dict[str, KeptEvidence]:
+    """A session with operating-system randomness, evidence of every party on disk, and one party that cheats."""
+    roles, folders = {}, {}
+    for name, task in tasks.items():
+        facts = {"party": name, "terms": task.terms, "kind": task.kind.name, "simulated": False}
+        folders[name] = EvidenceFolder(folder / name, KEY, facts, keep_traffic=keep_traffic)
+        roles[name] = PartyRole(task, Randomness(), SharedSigner(name), account=SessionAccount(folders[name]))
+    plant(roles[cheat])
+    InProcess(ServerRole(server, Randomness(), accountable=True), roles).carry()
+    for kept in folders.values():
+        kept.close()
+    return {name: KeptEvidence.read(kept.place) for name, kept in folders.items() if kept.place is not None}
+
+
+def honest(role: PartyRole) -> None:
+    """Plants nothing."""
+
+
+def fit_session(folder: Path, plant: Plant = honest, aligned: bool = False, **more: Any) -> dict[str, KeptEvidence]:
+    tasks: dict[str, PartyTask] = {name: fit_task(name, aligned) for name in NAMES}
+    return carry(FitServer(LATTICE, "psi" if aligned else "none", PLANS), tasks, folder, plant, **more)
+
+
+def audit(kept: dict[str, KeptEvidence], task: PartyTask, peers: bool = True) -> SessionAudit:
+    mine = kept[task.name]
+    against = [other for name, other in kept.items() if name != task.name] if peers else []
+    return audit_session(mine, mine.opening(KEY), task, against)
+
+
+@pytest.mark.parametrize("aligned", [True, False], ids=["ids are matched", "rows as they stand"])
+def test_an_honest_release_is_made_again_by_every_party(aligned: bool, tmp_path: Path) -> None:
+    kept = fit_session(tmp_path, aligned=aligned)
+    for name in NAMES:
+        found = audit(kept, fit_task(name, aligned))
+        assert (found.deviation, found.left_out) == (None, ()), name
+        assert found.replayed == len(kept[name].of("sent")) > 10
+        assert set(found.compared) == set(NAMES) - {name}
+
+
+def test_honest_scores_are_made_again(tmp_path: Path) -> None:
+    tasks: dict[str, PartyTask] = {name: predict_task(name) for name in NAMES}
+    kept = carry(PredictServer(PREDICTION, "none"), tasks, tmp_path, honest)
+    for name in NAMES:
+        found = audit(kept, predict_task(name))
+        assert (found.deviation, found.left_out) == (None, ()) and found.replayed > 5
+
+
+# What a party may do otherwise.
+
+
+@dataclass(frozen=True, repr=False)
+class Bent(Table):
+    """A table whose columns are bent after they were encoded."""
+
+    bend: Callable[[Any], None] = lambda rows: None
+
+    def encode(self, *args: Any, **named: Any) -> IntegerColumns:
+        columns = super().encode(*args, **named)
+        assert isinstance(columns, IntegerColumns) and isinstance(columns.stored, np.ndarray)
+        self.bend(columns.stored)
+        return columns
+
+
+def bent(bend: Callable[[Any], None]) -> Plant:
+    def plant(role: PartyRole) -> None:
+        own = table(CHEAT, False)
+        role.task.source = lambda: Bent(own.party, own.columns, own.values, own.rows, bend=bend)  # type: ignore[attr-defined]
+
+    return plant
+
+
+def beyond_bounds(rows: Any) -> None:
+    rows[0, -1] += 5_000
+
+
+def scaled(rows: Any) -> None:
+    rows[:, -1] //= 2
+
+
+def another_file(role: PartyRole) -> None:
+    import polars as pl
+
+    own = table(CHEAT, False)
+    other = table_from(CHEAT, pl.DataFrame({f"{CHEAT}_x": [0.5] * own.rows}), own.columns)
+    role.task.source = lambda: other  # type: ignore[attr-defined]
+
+
+def product_of(change: Callable[[type[PartyProduct]], type[PartyProduct]]) -> Plant:
+    def plant(role: PartyRole) -> None:
+        role.task.product = lambda session, workers: change(best_product(session, workers))  # type: ignore[attr-defined]
+
+    return plant
+
+
+def wrong_in(wanted: str) -> Plant:
+    """What is drawn in a round comes from a key of the party's own choice, or of last time."""
+
+    def change(kind: type[PartyProduct]) -> type[PartyProduct]:
+        class Wrong(kind):  # type: ignore[misc, valid-type]
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args)
+                self._randomness[wanted] = Randomness(b"of last time")
+
+        return Wrong
+
+    return product_of(change)
+
+
+def other_columns(kind: type[PartyProduct]) -> type[PartyProduct]:
+    class Other(kind):  # type: ignore[misc, valid-type]
+        def __init__(self, spec: Any, me: int, columns: Any, noise: Any, randomness: Randomness) -> None:
+            rows = columns.stored.copy()
+            scaled(rows)
+            super().__init__(spec, me, replace(columns, stored=rows), noise, randomness)
+
+    return Other
+
+
+def unchecked(kind: type[PartyProduct]) -> type[PartyProduct]:
+    """Without the party's own check of its bounds."""
+
+    class Unchecked(kind):  # type: ignore[misc, valid-type]
+        def __init__(self, spec: Any, *more: Any) -> None:
+            super().__init__(replace(spec, bound=1 << 14), *more)
+
+    return Unchecked
+
+
+def out_of_bounds(role: PartyRole) -> None:
+    bent(beyond_bounds)(role)
+    product_of(unchecked)(role)
+
+
+def less_noise(kind: type[PartyProduct]) -> type[PartyProduct]:
+    class Less(kind):  # type: ignore[misc, valid-type]
+        def __init__(self, spec: Any, me: int, columns: Any, noise: Any, randomness: Randomness) -> None:
+            halved = {cross: values // 2 for cross, values in noise.items()}
+            super().__init__(spec, me, columns, halved, randomness)
+
+    return Less
+
+
+def drawn_from(label: str) -> Plant:
+    """The party draws what stands under this label from a seed of its own."""
+
+    class Own(Randomness):
+        def __init__(self, real: Randomness) -> None:
+            super().__init__(b"unused")
+            self._real = real
+
+        @property
+        def seeded(self) -> bool:
+            return self._real.seeded
+
+        def child(self, wanted: str) -> Randomness:
+            return Randomness.derived(b"of its own") if wanted == label else self._real.child(wanted)
+
+    def plant(role: PartyRole) -> None:
+        real = role._own
+        role._own = lambda: Own(real())  # type: ignore[method-assign]
+
+    return plant
+
+
+def another_submission(role: PartyRole) -> None:
+    real = role.task.submit
+
+    def submit(mask: Any) -> list[bytes]:
+        bodies = real(mask)
+        changed = bytearray(bodies[-1])
+        changed[-1] ^= 1
+        return [*bodies[:-1], bytes(changed)]
+
+    role.task.submit = submit  # type: ignore[method-assign]
+
+
+def invented_ids(role: PartyRole) -> None:
+    account = role._account
+    assert account is not None
+    real = account.begin
+
+    def begin(*args: Any) -> None:
+        real(*args)
+        own = role._records
+        assert isinstance(own, Table) and own.ids is not None
+        role._records = replace(own, ids=[*own.ids[:-1], "somebody"])
+
+    account.begin = begin  # type: ignore[method-assign]
+
+
+PLANTED: dict[str, tuple[str, Plant, bool, str, str]] = {
+    "one value out of bounds": (CHEAT, out_of_bounds, False, "parcel", "bind"),
+    "a scaled column": (CHEAT, bent(scaled), False, "parcel", "bind"),
+    "a column scaled behind the binding": (SEALS, product_of(other_columns), False, "parcel", "seal"),
+    "another file": (CHEAT, another_file, False, "parcel", "commit"),
+    "a wrong u": (CHEAT, wrong_in("multiply"), False, "parcel", "multiply"),
+    "a column under a reused key": (SEALS, wrong_in("seal"), False, "parcel", "seal"),
+    "noise halved behind the binding": (CHEAT, product_of(less_noise), False, "signature", "submission"),
+    "noise of its own seed": (CHEAT, drawn_from("noise"), False, "parcel", "bind"),
+    "a submission that differs": (CHEAT, another_submission, False, "signature", "submission"),
+    "invented ids": (CHEAT, invented_ids, True, "parcel", "matrix"),
+    "a mask key of its own": (CHEAT, drawn_from("masks"), False, "signature", "mask key"),
+    "rounding coins of its own": (CHEAT, drawn_from("rounding"), False, "parcel", "bind"),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_planted_deviation_is_named(planted: str, tmp_path: Path) -> None:
+    cheat, plant, aligned, step, round = PLANTED[planted]
+    kept = fit_session(tmp_path, plant, aligned, cheat=cheat)
+    found = audit(kept, fit_task(cheat, aligned)).deviation
+    assert found is not None and (found.step, found.round) == (step, round), found
+    # The others did as they said, whatever came.
+    assert audit(kept, fit_task(NAMES[1], aligned)).deviation is None
+
+
+def test_evidence_that_was_written_anew_is_told_by_what_peers_hold(tmp_path: Path) -> None:
+    """The cheat's own notes say what it should have sent: its peers hold its signatures about what it did send."""
+    kept = fit_session(tmp_path, wrong_in("multiply"))
+    path = kept[CHEAT].place / RECORD
+    clean = fit_task(CHEAT, False)
+    from colonnade.audit import session as module
+
+    made, _ = module._replay(kept[CHEAT], kept[CHEAT].opening(KEY), clean)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    notes = [line for line in lines if line["what"] != "sent"] + [{"what": "sent", **m} for m in made.sent]
+    path.write_text("".join(json.dumps(line) + "\n" for line in notes))
+    kept[CHEAT] = KeptEvidence.read(kept[CHEAT].place)
+    assert audit(kept, fit_task(CHEAT, False), peers=False).deviation is None
+    found = audit(kept, fit_task(CHEAT, False)).deviation
+    assert found is not None and (found.step, found.round) == ("signature", "passed, round multiply")
+
+
+def test_what_depends_on_traffic_that_was_not_kept_is_left_out(tmp_path: Path) -> None:
+    kept = fit_session(tmp_path, keep_traffic=False)
+    found = audit(kept, fit_task(CHEAT, False))
+    assert found.deviation is None and 5 < found.replayed < len(kept[CHEAT].of("sent"))
+    assert any("was not kept" in sentence for sentence in found.left_out)
+
+
+# Evidence on disk.
+
+
+def test_either_nothing_has_left_or_seed_and_evidence_are_readable(tmp_path: Path) -> None:
+    """Cut at every write: whoever has heard of a commitment can be shown what it opens to."""
+
+    class Killed(BaseException):
+        pass
+
+    class Cut(EvidenceFolder):
+        left = 0
+
+        def _tick(self) -> None:
+            Cut.left -= 1
+            if Cut.left < 0:
+                raise Killed
+
+        def begin(self, *args: Any) -> None:
+            self._tick()
+            super().begin(*args)
+
+        def _write(self, content: Any) -> None:
+            self._tick()
+            super()._write(content)
+
+    for after in range(0, 40, 3):
+        Cut.left = after
+        place = tmp_path / str(after)
+        task = fit_task(CHEAT, False)
+        others = {name: fit_task(name, False) for name in NAMES if name != CHEAT}
+        facts = {"party": CHEAT, "terms": task.terms}
+        roles = {CHEAT: PartyRole(task, Randomness(), account=SessionAccount(Cut(place, KEY, facts)))}
+        for name, other in others.items():
+            folder = EvidenceFolder(tmp_path / f"{after} {name}", KEY, {"party": name})
+            roles[name] = PartyRole(other, Randomness(), account=SessionAccount(folder))
+        seen: list[str] = []
+
+        def wire(envelope: Any, up: bool, seen: list[str] = seen) -> Any:
+            if up and envelope.sender == CHEAT and envelope.step.value not in ("hello", "refuse"):
+                seen.append(envelope.step.value)
+            return (envelope,)
+
+        with pytest.raises(Killed):
+            InProcess(
+                ServerRole(FitServer(LATTICE, "none", PLANS), Randomness(), accountable=True), roles, wire
+            ).carry()
+        if seen:
+            (folder,) = place.iterdir()
+            assert len(KeptEvidence.read(folder).opening(KEY).seed) == 32
+
+
+def test_secrets_open_with_the_key_alone_and_are_destroyed_after_the_retention(tmp_path: Path) -> None:
+    kept = fit_session(tmp_path)[CHEAT]
+    with pytest.raises(SiteError, match="do not open with this key"):
+        kept.opening(Fernet.generate_key())
+    assert (kept.place / SECRETS).stat().st_mode & 0o777 == 0o600
+    ended = (kept.place / SECRETS).stat().st_mtime
+    assert destroy_expired(tmp_path / CHEAT, 90, ended + 89 * DAY) == []
+    assert destroy_expired(tmp_path / CHEAT, 90, ended + 91 * DAY) == [kept.place.name]
+    assert not (kept.place / SECRETS).exists() and not (kept.place / TRAFFIC).exists()
+    with pytest.raises(SiteError, match="not there any more"):
+        KeptEvidence.read(kept.place).opening(KEY)
+    assert (
+        KeptEvidence.read(kept.place).of("destroyed") and destroy_expired(tmp_path / CHEAT, 90, ended + 99 * DAY) == []
+    )
+
+
+def test_over_the_relay_every_party_hears_the_end_and_can_be_audited(tmp_path: Path) -> None:
+    server = ServerRole(FitServer(LATTICE, "none", PLANS), Randomness(), accountable=True)
+    relay = Relay(server, Patience(silence=20.0, beat=0.2, poll=0.2, farewell=5.0))
+    folders, clients = {}, []
+    for name in NAMES:
+        task = fit_task(name, False)
+        folders[name] = EvidenceFolder(tmp_path / name, KEY, {"party": name, "terms": task.terms})
+        role = PartyRole(task, Randomness(), SharedSigner(name), account=SessionAccount(folders[name]))
+        clients.append(Client(role, lambda data, n=name: relay.handle(n, data), Patience(beat=0.2)))
+    threads = [threading.Thread(target=client.run) for client in clients]
+    for thread in threads:
+        thread.start()
+    relay.run()
+    for thread in threads:
+        thread.join(20)
+    assert all(client.role.end is not None and client.role.released for client in clients)
+    kept = {name: KeptEvidence.read(folder.place) for name, folder in folders.items() if folder.place is not None}
+    for name in NAMES:
+        found = audit(kept, fit_task(name, False))
+        assert (found.deviation, found.left_out) == (None, ())
+        signed = {held["from"] for held in kept[name].of("signature") if held["about"] == "opened"}
+        assert signed == set(NAMES) - {name}
+
+
+def test_a_verdict_is_signed_and_audits_add_up(tmp_path: Path) -> None:
+    kept = fit_session(tmp_path, another_submission)
+    key = Ed25519PrivateKey.generate()
+    data = write_verdict(audit(kept, fit_task(CHEAT, False)), key)
+    verdict = read_verdict(data)
+    assert (verdict["party"], verdict["deviation"]["step"], verdict["deviation"]["round"]) == (
+        CHEAT,
+        "signature",
+        "submission",
+    )
+    with pytest.raises(SignatureError, match="not what its auditor signed"):
+        read_verdict(data.replace(b'"party": "works"', b'"party": "town"'))
+    with pytest.raises(SiteError, match="must have the format"):
+        read_verdict(b"[]")
+    # The party itself may be audited again; with one more of them the auditor would have too much.
+    require_few(note_audit(kept[CHEAT], verdict), 1)
+    other = note_audit(note_audit(kept["bank"], verdict), verdict)
+    assert len(other.of("audit")) == 1
+    with pytest.raises(SiteError, match=r"audits of works, and collusion is 1: with the seed of bank"):
+        require_few(other, 1)
+    require_few(other, 2)
+    with pytest.raises(SiteError, match="audits of nobody, and collusion is 0"):
+        require_few(kept["town"], 0)
+    with pytest.raises(SiteError, match="another session"):
+        note_audit(fit_session(tmp_path / "next")[CHEAT], verdict)
