@@ -36,6 +36,7 @@ from colonnade.transport.client import Client
 from colonnade.transport.relay import Relay
 from tests.helpers.accounts import Remembered
 from tests.helpers.authority import Authority
+from tests.helpers.cli_study import runner
 from tests.helpers.wires import QUICK, brings, party_task, write_study
 
 
@@ -199,6 +200,31 @@ def test_a_job_leaves_evidence_by_which_its_session_is_made_again(bank: Path, jo
     site, later = read_site(bank), time.time() + 91 * DAY
     open_evidence(site, party_task(study, "bank", Unguarded()), later)
     assert KeptEvidence.read(place).of("destroyed") and not (place / "secrets").exists()
+
+
+def test_the_commands_that_audit_a_session(
+    bank: Path, job: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """At the audited party, then at a peer; another file than the one that was committed to is named."""
+    assert job()[0]["ok"]
+    (place,) = (bank / "evidence").iterdir()
+    run = runner(monkeypatch, capfd)
+    verdict, key = bank.parent / "verdict.json", bank.parent / "auditor.pem"
+    honest = run("audit", "session", place, "--sign", key, "--out", verdict)
+    assert honest.code == 0 and "messages of bank were made again and are the same" in honest.out
+    assert key.stat().st_mode & 0o777 == 0o600
+    checked = run("audit", "verify", verdict)
+    assert checked.code == 0 and "bank followed the protocol" in checked.out
+    verdict.write_text(verdict.read_text().replace('"replayed": ', '"replayed": 1'))
+    altered = run("audit", "verify", verdict)
+    assert altered.code == 1 and "not what its auditor signed" in altered.err
+    other = bank.parent / "other.csv"
+    rows = (bank.parent / "bank.csv").read_text().splitlines()
+    other.write_text("\n".join([rows[0], *reversed(rows[1:])]) + "\n")
+    caught = run("audit", "session", place, "--data", other, "--sign", key, "--out", bank.parent / "second.json")
+    assert caught.code == 1 and "bank did not follow the protocol" in caught.err and "committed to" in caught.err
+    told = run("audit", "verify", bank.parent / "second.json")
+    assert told.code == 0 and "did not follow the protocol" in told.out
 
 
 def test_a_job_tells_of_clipping(bank: Path, job: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -31,6 +32,20 @@ def read_auditor_key(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise SiteError(f"{path} must hold an Ed25519 key, and holds another")
     return key
+
+
+def auditor_key(path: Path) -> Ed25519PrivateKey:
+    """The same; a fresh one is made where there is no file yet, for its owner's eyes."""
+    if not path.exists():
+        key = Ed25519PrivateKey.generate()
+        form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(key.private_bytes(*form))
+        except OSError as error:
+            raise SiteError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+        return key
+    return read_auditor_key(path)
 
 
 def _statement(content: Mapping[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.audit import audit
+from colonnade.cli.audit import app as audit_app
 from colonnade.cli.deployment import add_deployment
 from colonnade.cli.ledger import app as ledger_app
 from colonnade.cli.predict import predict
@@ -60,7 +60,7 @@ app.command(short_help="Rows that have a release's tables.")(synthesize)
 app.command(short_help="Principal components and correlations of a release.")(components)
 app.command(short_help="What a release holds.")(report)
 app.command(short_help="Plan, run and look, on a page of this machine.")(studio)
-app.command(short_help="Attack a study: lower bounds on the epsilon of every view.")(audit)
+app.add_typer(audit_app, name="audit", short_help="Attack a study; audit what a party did: study, session, verify.")
 add_deployment(app)
 
 

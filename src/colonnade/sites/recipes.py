@@ -18,6 +18,7 @@ from colonnade.foundation.files import Place, keep_release, places
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.release import Release, write_release
 from colonnade.protocol.fit import FIT, FitParty, FitServer
+from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import PartyTask, ServerTask, SessionKind
 from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
@@ -68,7 +69,7 @@ class Recipe(ABC):
         return guard
 
     @abstractmethod
-    def party_task(self, guard: AnyGuard, workers: Workers) -> PartyTask:
+    def party_task(self, guard: Guard, workers: Workers) -> PartyTask:
         """A party's part."""
 
     @abstractmethod
@@ -118,7 +119,7 @@ class FitRecipe(Recipe):
         try_releases(self.site)
         return guard
 
-    def party_task(self, guard: AnyGuard, workers: Workers) -> FitParty:
+    def party_task(self, guard: Guard, workers: Workers) -> FitParty:
         study = self.site.study
 
         def read() -> Table:
@@ -180,7 +181,7 @@ class PredictRecipe(Recipe):
         # The records to score may be another data set than the study's.
         return replace(guard, data=self.site.data_set(self.asked.data)) if isinstance(guard, ConsentGuard) else guard
 
-    def party_task(self, guard: AnyGuard, workers: Workers) -> PredictParty:
+    def party_task(self, guard: Guard, workers: Workers) -> PredictParty:
         asked = self.asked
 
         def read() -> Table:
