@@ -1,9 +1,10 @@
 """A session whose parties are processes of their own, as on machines of their own: CPU and wall time by workers.
 
-    python benchmarks/parties_apart.py [--rows 80000] [--columns 800] [--workers 1 2] [--json]
+    python benchmarks/parties_apart.py [--rows 80000] [--columns 800] [--workers 1 2] [--accountable] [--json]
 
 Two parties with half of the columns each; requests pass over a loopback socket to the relay. Parties first use one
-thread each, as they did before a site could name its workers, then as many as are asked for.
+thread each, as they did before a site could name its workers, then as many as are asked for. With --accountable each
+keeps evidence of all that it sends and of what came in, on disk; there are no certificates here, and no signatures.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import argparse
 import json
 import resource
 import secrets
+import tempfile
 import threading
 import time
 from multiprocessing import get_context
 from multiprocessing.connection import Client as Connect
 from multiprocessing.connection import Listener
+from pathlib import Path
 from typing import Any
 
 NAMES = ("left", "right")
@@ -33,16 +36,18 @@ def study(rows: int, columns: int) -> Any:
     return Agreement("apart", schema, "left.left0", Task.LINEAR, epsilon=1.0, delta=1 / rows, release="full")
 
 
-def take_part(name: str, address: Any, key: bytes, rows: int, columns: int, count: int) -> None:
+def take_part(name: str, address: Any, key: bytes, rows: int, columns: int, count: int, place: str) -> None:
     """One party's process."""
     import numpy as np
     import polars as pl
 
     from colonnade.data.table import table_from
     from colonnade.foundation.randomness import Randomness
+    from colonnade.protocol.account import SessionAccount
     from colonnade.protocol.fit import FitParty
     from colonnade.protocol.guard import Unguarded
     from colonnade.protocol.party import PartyRole
+    from colonnade.sites.evidence import EvidenceFolder, new_key
     from colonnade.transport.client import Client
     from colonnade.workers import open_workers
 
@@ -57,26 +62,34 @@ def take_part(name: str, address: Any, key: bytes, rows: int, columns: int, coun
             line.send_bytes(name.encode().ljust(16) + data)
             return line.recv_bytes()
 
+    account = None
+    if place:
+        folder = Path(place) / name
+        folder.mkdir()
+        account = SessionAccount(EvidenceFolder(folder / "evidence", new_key(folder / "key"), {"party": name}))
     with open_workers(count) as workers:
-        role = PartyRole(FitParty(name, agreement, "none", lambda: table, Unguarded(), workers=workers), Randomness())
+        task = FitParty(name, agreement, "none", lambda: table, Unguarded(), workers=workers)
+        role = PartyRole(task, Randomness(), account=account)
         Client(role, call).run()
 
 
-def run(rows: int, columns: int, count: int) -> dict[str, Any]:
+def run(rows: int, columns: int, count: int, accountable: bool = False) -> dict[str, Any]:
     """One session; the CPU seconds are those of all three processes."""
     from colonnade.foundation.randomness import Randomness
     from colonnade.protocol.fit import FitServer
     from colonnade.protocol.server import ServerRole
     from colonnade.transport.relay import Relay
 
-    relay = Relay(ServerRole(FitServer(study(rows, columns), "none"), Randomness()))
+    role = ServerRole(FitServer(study(rows, columns), "none"), Randomness(), accountable=accountable)
+    relay = Relay(role)
     key = secrets.token_bytes(16)
     start = {who: resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)}
     begun = time.perf_counter()
-    with Listener(("127.0.0.1", 0), authkey=key) as listener:
+    with Listener(("127.0.0.1", 0), authkey=key) as listener, tempfile.TemporaryDirectory() as folder:
+        place = folder if accountable else ""
         spawn = get_context("spawn")
         parties = [
-            spawn.Process(target=take_part, args=(n, listener.address, key, rows, columns, count)) for n in NAMES
+            spawn.Process(target=take_part, args=(n, listener.address, key, rows, columns, count, place)) for n in NAMES
         ]
         for party in parties:
             party.start()
@@ -102,6 +115,7 @@ def run(rows: int, columns: int, count: int) -> dict[str, Any]:
         spent += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
         "workers": count,
+        "accountable": accountable,
         "cpu_seconds": round(spent, 1),
         "wall_seconds": round(wall, 1),
         "whole_seconds": round(time.perf_counter() - begun, 1),
@@ -114,9 +128,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=80_000)
     parser.add_argument("--columns", type=int, default=800)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--accountable", action="store_true", help="also with evidence")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    figures = [run(options.rows, options.columns, count) for count in options.workers]
+    kinds = (False, True) if options.accountable else (False,)
+    figures = [run(options.rows, options.columns, count, kind) for count in options.workers for kind in kinds]
     if options.json:
         print(json.dumps(figures))
         return
