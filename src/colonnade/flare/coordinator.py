@@ -221,7 +221,8 @@ def _stop(
         try:
             # The relay ends it for all, with a code and an account.
             _quietly(lambda: session.do_app_command(job, COMMAND, {"stop": True}))
-        except Exception:
+        except Exception as error:
+            log.info("the session cannot be told to stop, and is aborted: %s", error)
             _quietly(lambda: session.abort_job(job))
         ended, _ = _quietly(lambda: session.monitor_job_and_return_job_meta(job, STOP_SECONDS, POLL_SECONDS))
         if ended is not MonitorReturnCode.JOB_FINISHED:
@@ -250,7 +251,8 @@ def _follow(
             return time.monotonic() < deadline
         try:
             said = session.do_app_command(job, COMMAND, {})
-        except Exception:
+        except Exception as error:
+            log.info("the session does not say how far it is: %s", error)
             return bool(last) or time.monotonic() < deadline
         if said.get("job") == job:
             last.update(said)
