@@ -66,7 +66,8 @@ def test_binned_dates_are_intervals() -> None:
         "2020-04-01<=admitted<2020-09-01",
         "admitted>=2020-09-01",
     )
-    assert column.codes(np.array([days_of(d) for d in ("2020-03-31", "2020-04-01", "2020-12-31")])).tolist() == [0, 1, 2]
+    days = np.array([days_of(d) for d in ("2020-03-31", "2020-04-01", "2020-12-31")])
+    assert column.codes(days).tolist() == [0, 1, 2]
     assert [column.codes(np.array([days_of(e)]))[0] for e in column.examples()] == [0, 1, 2]
     plain = column_from("admitted", ADMITTED)
     for found in (column, plain):

@@ -141,9 +141,7 @@ def _days(party: str, name: str, series: pl.Series, before: int) -> pl.Series:
         if wrong.any():
             row = before + int(wrong.arg_max() or 0) + 1
             raise DataError(f"party {party}: column {name} must hold dates such as 2024-05-31, row {row} does not")
-    elif series.dtype == pl.Date or isinstance(series.dtype, pl.Datetime):
-        dates = series.cast(pl.Date)
-    elif series.dtype == pl.Null:
+    elif series.dtype == pl.Date or isinstance(series.dtype, pl.Datetime) or series.dtype == pl.Null:
         dates = series.cast(pl.Date)
     else:
         raise DataError(f"party {party}: column {name} must hold dates such as 2024-05-31, got another type")

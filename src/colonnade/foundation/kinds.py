@@ -37,7 +37,7 @@ class Boolean(Column):
     keys = {"fill": False}  # noqa: RUF012 - as the base class declares
     storage = Storage.LEVELS
     has_levels = True
-    spelled = SPELLED  # noqa: RUF012 - as the base class declares
+    spelled = SPELLED
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
