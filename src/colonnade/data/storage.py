@@ -55,7 +55,7 @@ class NumberStorage(StorageType):
                 return numbers, _outside(numbers, least, column)
         if series.dtype.is_temporal():
             raise DataError(
-                f"party {party}: column {name} must hold numbers, got dates or times, which kind = \"date\" takes"
+                f'party {party}: column {name} must hold numbers, got dates or times, which kind = "date" takes'
             )
         series = _trimmed(series)
         cast = series.cast(pl.Float64, strict=False)
