@@ -15,7 +15,7 @@ from colonnade.cli.predict import predict
 from colonnade.cli.releases import components, report, solve, synthesize, tables
 from colonnade.cli.studies import fit, plan, schema
 from colonnade.cli.studio import studio
-from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.errors import ColonnadeError, MistakesError
 from colonnade.foundation.garbage import collecting_seldom
 
 TRACEBACK = "COLONNADE_TRACEBACK"
@@ -72,6 +72,8 @@ def main() -> None:
                 app(prog_name="colonnade")
         finally:
             sys.stdout.flush()
+    except MistakesError as error:
+        _fail(*str(error).splitlines())
     except ColonnadeError as error:
         _fail(str(error))
     except OSError as error:
@@ -86,7 +88,8 @@ def main() -> None:
         _fail(f"this is a bug in colonnade, {TRACEBACK}=1 shows where: {type(error).__name__}: {error}")
 
 
-def _fail(sentence: str) -> None:
+def _fail(*sentences: str) -> None:
     typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-    typer.echo(" ".join(sentence.split()), err=True)
+    for sentence in sentences:
+        typer.echo(" ".join(sentence.split()), err=True)
     sys.exit(1)
