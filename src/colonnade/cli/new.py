@@ -15,6 +15,7 @@ from colonnade.cli.releases import TaskName
 from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.foundation.errors import ColonnadeError, MistakesError, SchemaError, StudyError
 from colonnade.foundation.parts import local_path
+from colonnade.foundation.shown import number_of
 
 if TYPE_CHECKING:
     from colonnade.data.drafts import DraftColumn, DraftParty
@@ -202,8 +203,6 @@ def _ask_column(name: str, column: DraftColumn) -> bool:
 
 
 def _facts(kind: str, text: str) -> dict[str, Any]:
-    from colonnade.foundation.toml import number_of
-
     if kind in ("categorical", "binary"):
         levels = [level.strip() for level in text.split(",") if level.strip()]
         other = kind == "categorical" and levels[-1:] == ["..."]

@@ -36,13 +36,3 @@ def toml_section(name: str, content: Mapping[str, Any]) -> str:
     """A [section] with one line for each key."""
     lines = [f"{toml_key(key)} = {toml_value(value)}" for key, value in content.items()]
     return "\n".join([f"[{name}]", *lines, ""])
-
-
-def number_of(text: str) -> int | float | str:
-    """The number that a text says, or the text itself, so that whoever checks it can name it."""
-    for kind in (int, float):
-        try:
-            return kind(text.strip())
-        except ValueError:
-            continue
-    return text.strip()

@@ -10,8 +10,8 @@ from typing import Any
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import KINDS, MOST_PARTIES
 from colonnade.foundation.sections import require_shallow
-from colonnade.foundation.shown import OPEN
-from colonnade.foundation.toml import number_of, toml_key, toml_section
+from colonnade.foundation.shown import OPEN, number_of
+from colonnade.foundation.toml import toml_key, toml_section
 
 Content = dict[str, Any]
 """A study file's parsed form, {"study": ..., "party": ...}, whether or not it is a valid study."""
