@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.matching import HYBRID, NONE, PSI
@@ -18,6 +18,9 @@ from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
+
+if TYPE_CHECKING:
+    from colonnade.data.frames import FrameData
 
 ALIGNMENTS = (PSI, NONE)
 STUDY_KEYS = (
@@ -48,6 +51,8 @@ class Source:
     id: str | None
     policy: Path | None = None
     ledger: Path | None = None
+    frame: FrameData | None = None
+    """Records in memory, in the place of a file."""
 
 
 @dataclass(frozen=True)
