@@ -42,7 +42,7 @@ def plan(
     from colonnade.foundation.files import places
     from colonnade.protocol.session_plan import TYPICAL_ROWS
     from colonnade.report.cheating import cheating_table
-    from colonnade.report.cost import expected_cost
+    from colonnade.report.cost import expected_cost, plan_json
     from colonnade.report.pages import plan_html
     from colonnade.report.text import caution, cost_text, plan_report
     from colonnade.study import read_study
@@ -55,10 +55,7 @@ def plan(
         if html is not None:
             page.write(plan_html(session, cost, assumed))
     if json:
-        expected = {"sent": cost.sent, "seconds": cost.seconds}
-        told = {**session.describe(), "rows_assumed": assumed, "expected": expected}
-        told["if_a_party_cheats"] = [exposure.describe() for exposure in session.exposures]
-        print_json({**told, "terms_digest": session.terms, "warnings": session.warnings()})
+        print_json(plan_json(session, cost, assumed))
         return
     label = checked.agreement.label
     expected_text = cost_text(cost.sent, cost.seconds)

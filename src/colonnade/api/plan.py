@@ -1,0 +1,144 @@
+"""A plan: what a study would release, to whom, with how much noise, before anything is spent."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from colonnade.api.model import PathLike
+from colonnade.api.shown import Shown
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.files import places, read_whole
+from colonnade.foundation.parts import local_path
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.session_plan import SessionPlan, plan_session
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from colonnade.report.cost import Cost
+
+NOBODY = bytes(32)
+"""The id of a session that is only thought of."""
+
+
+class Plan(Shown):
+    """What a study would release. No data is touched and nothing is spent.
+
+    `study.plan()` makes one.
+
+    Attributes
+    ----------
+    session : colonnade.protocol.session_plan.SessionPlan
+        The plan itself.
+    rows : int
+        The number of common records that it is for.
+    assumed : bool
+        Whether nobody stated that number.
+    epsilon : float
+        Of a whole record.
+    digest : str
+        Of these terms; `study.fit(approve=[digest])` says that a person has approved them.
+    warnings : list of str
+        What the plan has to warn of.
+    """
+
+    def __init__(self, session: SessionPlan, alignment: str, assumed: bool = False) -> None:
+        self.session, self.assumed = session, assumed
+        self._alignment = alignment
+
+    @classmethod
+    def read(cls, path: PathLike) -> Plan:
+        """Read what `save` wrote; the plan is computed again from its terms."""
+        data = read_whole(local_path(os.fspath(path)), "plan")
+        try:
+            content = json.loads(data)
+            terms, rows = content["agreement"], content["n"]
+            alignment, assumed = str(content["alignment"]), bool(content["rows_assumed"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise StudyError(f"{path} cannot be read: it is not a complete plan") from None
+        session = plan_session(Agreement.of(terms), rows, NOBODY)
+        if session.terms != content.get("terms_digest"):
+            raise StudyError(f"{path} cannot be read: its terms give another plan, or were altered")
+        return cls(session, alignment, assumed)
+
+    def save(self, path: PathLike) -> None:
+        """Write the plan as JSON, as `colonnade plan --json` prints it, with the terms that it follows from."""
+        content = {**self.to_dict(), "agreement": self.session.agreement.to(), "alignment": self._alignment}
+        with places(local_path(os.fspath(path))) as (file,):
+            file.write((json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+
+    @property
+    def rows(self) -> int:
+        return self.session.rows
+
+    @property
+    def epsilon(self) -> float:
+        return self.session.plan.epsilon
+
+    @property
+    def digest(self) -> str:
+        return self.session.terms
+
+    @property
+    def warnings(self) -> list[str]:
+        return list(self.session.warnings())
+
+    @property
+    def _cost(self) -> Cost:
+        from colonnade.report.cost import expected_cost
+
+        return expected_cost(self.session, self._alignment)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as `colonnade plan --json` prints it."""
+        from colonnade.report.cost import plan_json
+        from colonnade.report.machine import finite
+
+        found: dict[str, Any] = finite(plan_json(self.session, self._cost, self.assumed))
+        return found
+
+    def report(self, path: PathLike) -> None:
+        """Write the page that organisations read and sign before a run."""
+        from colonnade.report.pages import plan_html
+
+        with places(local_path(os.fspath(path))) as (file,):
+            file.write(plan_html(self.session, self._cost, self.assumed))
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+
+        from colonnade.report.cheating import cheating_table
+        from colonnade.report.text import caution, cost_text, plan_report
+
+        cost = self._cost
+        told = plan_report(
+            self.session.describe(),
+            self.session.agreement.label,
+            cost_text(cost.sent, cost.seconds),
+            self.assumed,
+            cheating_table(self.session),
+        )
+        return Group(told, f"Digest of these terms, for approve: {self.digest}", *map(caution, self.warnings))
+
+    def _html(self) -> str:
+        from colonnade.report.charts import curve
+        from colonnade.report.curve import forecast_curve
+        from colonnade.report.notebook import columns_html, epsilon_html, fragment, heading, noise_picture, paragraph
+        from colonnade.report.notebook import warning as warned
+        from colonnade.report.text import cost_text, forecast_text, share_text
+        from colonnade.report.text import heading as told
+
+        plan, cost = self.session.describe(), self._cost
+        points = forecast_curve(self.session.agreement, self.rows)
+        parts = [paragraph(line) for line in told(plan, self.session.agreement.label, self.assumed).plain.split("\n")]
+        parts += [*(warned(note) for note in self.warnings), columns_html(plan)]
+        parts += [heading("Epsilon, by whose data and who looks"), epsilon_html(plan)]
+        parts += [heading("Noise of each block, as a share of the records"), noise_picture(plan)]
+        if len(points) > 1:
+            said = "; ".join(f"epsilon {e:.3g}: {share_text(s)}" for e, s in points)
+            title = "Predicted share that survives the noise"
+            parts += [heading(title), curve(points, self.epsilon, title, said)]
+        parts += [paragraph(forecast_text(plan).plain), paragraph(cost_text(cost.sent, cost.seconds).plain, "soft")]
+        return fragment(*parts, paragraph(f"Digest of these terms, for approve: {self.digest}", "soft"))
