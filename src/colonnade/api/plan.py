@@ -13,8 +13,10 @@ from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.report.compare import PlanVariant, compare_plans
 
 if TYPE_CHECKING:
+    import polars as pl
     from rich.console import RenderableType
 
     from colonnade.report.cost import Cost
@@ -99,6 +101,22 @@ class Plan(Shown):
         found: dict[str, Any] = finite(plan_json(self.session, self._cost, self.assumed))
         return found
 
+    def compare(self, **changes: Any) -> PlanComparison:
+        """The same study under other terms, side by side: a table, and a picture in a notebook.
+
+        Parameters
+        ----------
+        **changes
+            Lists of values of epsilon, delta, collusion, release, product, label_square or rows; or for bounds and
+            bins {column: list of values}, such as bounds={"capital_gain": [(0, 5000), (0, 99999)]} and
+            bins={"age": [(), (25, 35, 50)]}. Several are combined.
+
+        Returns
+        -------
+        PlanComparison
+        """
+        return PlanComparison(compare_plans(self.session.agreement, self.rows, changes))
+
     def report(self, path: PathLike) -> None:
         """Write the page that organisations read and sign before a run."""
         from colonnade.report.pages import plan_html
@@ -142,3 +160,45 @@ class Plan(Shown):
             parts += [heading(title), curve(points, self.epsilon, title, said)]
         parts += [paragraph(forecast_text(plan).plain), paragraph(cost_text(cost.sent, cost.seconds).plain, "soft")]
         return fragment(*parts, paragraph(f"Digest of these terms, for approve: {self.digest}", "soft"))
+
+
+class PlanComparison(Shown):
+    """Plans of the same study side by side: what `Plan.compare` gives.
+
+    Attributes
+    ----------
+    variants : list of colonnade.report.compare.PlanVariant
+        What each plan changes, and its session or the reason why there is none.
+    frame : polars.DataFrame
+        One line for each plan.
+    """
+
+    def __init__(self, variants: list[PlanVariant]) -> None:
+        self.variants = variants
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        import polars as pl
+
+        lines = []
+        for one in self.variants:
+            told = one.describe()
+            told.pop("warnings", None)
+            lines.append({**{f"with {key}": value for key, value in told.pop("changed").items()}, **told})
+        return pl.DataFrame(lines, infer_schema_length=None)
+
+    def __len__(self) -> int:
+        return len(self.variants)
+
+    def __rich__(self) -> RenderableType:
+        from colonnade.report.compare import comparison_text
+
+        return comparison_text(self.variants)
+
+    def _html(self) -> str:
+        from colonnade.report.compare import comparison_cells, comparison_heads
+        from colonnade.report.notebook import comparison_picture, fragment, heading, html_table
+
+        heads, changed = comparison_heads(self.variants), len(self.variants[0].changed)
+        table = html_table(heads, map(comparison_cells, self.variants), range(changed, changed + 4))
+        return fragment(heading("Plans side by side"), comparison_picture(self.variants), table)

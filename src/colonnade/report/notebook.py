@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from colonnade.report.charts import Bar, Whisker, bars, signed_bars, whiskers
+from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
 from colonnade.report.summary import certainties, certainty_cells, certainty_heads
 from colonnade.report.text import VIEWS, epsilon_text
 
 if TYPE_CHECKING:
     from colonnade.analysis.intervals import Intervals
     from colonnade.analysis.units import Units
+    from colonnade.report.compare import PlanVariant
     from colonnade.report.summary import Line
 
 STYLE = Path(__file__).parent / "templates" / "notebook.css"
@@ -90,6 +91,22 @@ def noise_picture(plan: Mapping[str, Any]) -> Markup:
         for b in largest
     ]
     return bars([("", items)], "Noise of each block, as a share of n", "; ".join(f"{b.name} {b.told}" for b in items))
+
+
+def comparison_picture(found: Sequence[PlanVariant]) -> Markup:
+    """What survives the noise: a curve over epsilon where nothing else changes, else a bar for each plan."""
+    known = [(one, one.explained) for one in found]
+    points = sorted((one.session.plan.epsilon, share) for one, share in known if one.session and share is not None)
+    title = "Share of what could be explained that survives the noise"
+    if len(points) > 1 and all(list(one.changed) == ["epsilon"] for one in found):
+        said = "; ".join(f"epsilon {e:.3g}: {100 * s:.1f}%" for e, s in points)
+        return curve(points, 0.0, title, said)
+    items = []
+    for one, share in known:
+        name = "; ".join(one.changed.values())
+        told = "no plan" if share is None else f"{100 * share:.1f}%"
+        items.append(Bar(name, share, told, f"{', '.join(f'{k} {v}' for k, v in one.changed.items())}: {told}"))
+    return bars([("", items)], title, "; ".join(b.hint for b in items))
 
 
 def coefficient_picture(lines: Sequence[Line]) -> Markup:
