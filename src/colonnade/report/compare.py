@@ -125,7 +125,7 @@ def _with_column(schema: Schema, reference: str, key: str, value: Any) -> Schema
 
 def comparison_heads(found: Sequence[PlanVariant]) -> list[str]:
     """The heads of a comparison's columns."""
-    return [*found[0].changed, "epsilon of a record", "noise to signal", "survives", "rows for noise = signal", "note"]
+    return [*found[0].changed, "record epsilon", "noise/signal", "survives", "rows needed", "note"]
 
 
 def comparison_cells(one: PlanVariant) -> list[str]:
