@@ -48,6 +48,10 @@ class Column(ABC):
     """Stands for a missing value."""
     ordered: ClassVar[bool] = False
     """Whether neighbouring levels are alike: the bins of a number."""
+    dated: ClassVar[bool] = False
+    """Whether the stored numbers are days since 1970-01-01, and a file has dates."""
+    spelled: ClassVar[Mapping[str, str]] = {}
+    """Other texts that stand for a level, in lower case."""
 
     @property
     @abstractmethod
@@ -152,6 +156,10 @@ class Column(ABC):
     def write(self, value: float) -> str:
         """One stored number, for a person."""
         return f"{value:g}"
+
+    def read_number(self, text: str) -> float:
+        """The stored number that a person's text says; ValueError where it says none."""
+        return float(text)
 
 
 KINDS: Registry[type[Column]] = Registry("kind", SchemaError)
