@@ -73,6 +73,11 @@ class ModelRequest:
         task = Task(self.fitting_task)
         return intervals(self.release.moments(), task, features=self.features, label=self.label)
 
+    def certainty(self) -> Intervals:
+        """The same; where a model has no intervals, the reason."""
+        reason = "they are made of the moments alone, for linear and logistic models of all records with a ridge"
+        return self.intervals() or Intervals(0.95, "coefficient", (), (), False, reason)
+
     def path(self) -> list[Model]:
         """One model for each of several strengths of the penalty."""
         if not self.from_moments:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from colonnade.analysis.request import ModelRequest
 
 PathLike = str | os.PathLike[str]
-MANY_CLASSES = "several classes have none"
 
 
 class Model(Shown):
@@ -152,9 +151,7 @@ class Model(Shown):
     def _why_none(self) -> str:
         from colonnade.report.summary import NO_FILE
 
-        if self._request is None:
-            return NO_FILE
-        return "they are made of the released moments alone, for linear and logistic models of all records with a ridge"
+        return NO_FILE if self._request is None else self._request.certainty().reason
 
     def summary(self) -> ModelSummary:
         """Every coefficient in the data's units and as encoded, with odds ratios and 95% intervals."""

@@ -98,7 +98,7 @@ def fit(
 ) -> None:
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
     from colonnade import runs
-    from colonnade.analysis.solve import solve
+    from colonnade.analysis.request import ModelRequest
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import write_release
     from colonnade.model import publish, write_model
@@ -128,7 +128,7 @@ def fit(
             for table in (t for t in fitted.tables.values() if t.late):
                 terminal.tell_clipped(table)
         _tell_unsettled(fitted)
-        public = publish(fitted.release, solve(fitted.release.moments(), checked.agreement.task))
+        public = publish(fitted.release, ModelRequest(fitted.release).model(None))
         model_file.write(write_model(public))
     _print_fitted(checked, fitted, public, release_file.path or place, model, json)
 
@@ -196,10 +196,10 @@ def _tell_unsettled(fitted: FittedStudy) -> None:
 def _print_fitted(
     study: Study, fitted: FittedStudy, public: PublicModel, release: Path, model: Path | None, json: bool
 ) -> None:
-    from colonnade.analysis.intervals import intervals
+    from colonnade.analysis.request import ModelRequest
     from colonnade.report.fitted import fitted_json, fitted_report
 
-    sure = intervals(fitted.release.moments(), study.agreement.task)
+    sure = ModelRequest(fitted.release).certainty()
     if json:
         print_json(fitted_json(fitted, public, sure, release, model))
         return

@@ -67,6 +67,8 @@ def series_of(name: str, column: Column, values: NDArray[Any]) -> pl.Series:
     """A column of X as a table reads it: numbers as numbers, levels as text."""
     if column.storage is Storage.LEVELS:
         return pl.Series(name, [level_of(value, column.all_levels) for value in values], dtype=pl.String)
+    if column.dated:
+        return pl.Series(name, [None if is_missing(v) else str(v) for v in values], dtype=pl.String)
     if values.dtype.kind in "mM":
         raise DataError(f"column {name} must hold numbers, got dates or times")
     if values.dtype.kind == "O":
