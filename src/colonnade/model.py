@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def publish(release: Release, model: Model) -> PublicModel:
     """A model of a release, with the release's public facts."""
     agreement = release.provenance["agreement"]
     public = PublicModel(
-        model,
+        _with_whole_label(release, model),
         str(agreement["name"]),
         Schema.of(agreement["schema"]),
         str(agreement["label"]),
@@ -85,6 +85,28 @@ def publish(release: Release, model: Model) -> PublicModel:
     if model.task == Task.LOGISTIC.value and level is None:
         raise StudyError(f"the label of a logistic regression must be binary or a level, got column {name}")
     return public
+
+
+def _with_whole_label(release: Release, model: Model) -> Model:
+    """A numeric label that is a feature here was released as two halves: (1+y)/2 becomes y, as records have it."""
+    attribute = release.layout.attributes[release.layout.label]
+    name = attribute.name.removeprefix(f"{attribute.owner}.")
+    upper = f"{name}+"
+    if attribute.coordinates != (f"{name}-", upper) or upper not in model.features:
+        return model
+    at = model.features.index(upper)
+
+    def halved(row: Sequence[float]) -> tuple[float, ...]:
+        return (*row[:at], row[at] / 2.0, *row[at + 1 :])
+
+    features = (*model.features[:at], name, *model.features[at + 1 :])
+    if isinstance(model, ClassModel):
+        shifted = (b + row[at] / 2.0 for row, b in zip(model.by_class, model.intercepts, strict=True))
+        rows = tuple(halved(row) for row in model.by_class)
+        coefficients = halved(model.coefficients)
+        return replace(model, features=features, coefficients=coefficients, by_class=rows, intercepts=tuple(shifted))
+    constant = model.intercept + model.coefficients[at] / 2.0
+    return replace(model, features=features, coefficients=halved(model.coefficients), intercept=constant)
 
 
 def write_model(public: PublicModel) -> bytes:

@@ -42,8 +42,8 @@ class Study(Shown):
         The organisations, in the order in which they stand in the release.
     epsilon : float, optional
         Of a whole record. None: every party states its own.
-    task : {"linear", "logistic"}, optional
-        By default logistic for a label of two levels, and linear for a number.
+    task : {"linear", "logistic", "multinomial"}, optional
+        By default logistic for a label of two levels, multinomial for one of several, and linear for a number.
     name : str
         What policies and ledgers know the study by.
     delta : float
@@ -304,13 +304,7 @@ def _task_of(label: str, parties: Mapping[str, Party]) -> str:
     for owner, own in parties.items():
         if name in own.columns and party in ("", owner):
             column = own.columns[name]
-            if column.positive is not None:
-                return "logistic"
-            if column.bounds is None:
-                raise StudyError(
-                    f"the label of a study must be a number or have two levels, got column {name}; of a release any "
-                    "column can be solved for: release.solve(label=...)"
-                )
+            return "logistic" if column.positive is not None else "multinomial" if column.has_levels else "linear"
     return "linear"
 
 
