@@ -9,12 +9,14 @@ if TYPE_CHECKING:
     from colonnade.api import Model, Party, Plan, Release, Study
     from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression, VerticalPoissonRegressor
     from colonnade.foundation.errors import ColonnadeError
-    from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
+    from colonnade.foundation.schema import Binary, Boolean, Categorical, Date, Numeric, Schema
 
 __all__ = [
     "Binary",
+    "Boolean",
     "Categorical",
     "ColonnadeError",
+    "Date",
     "Model",
     "Numeric",
     "Party",
@@ -29,7 +31,7 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("Model", "Party", "Plan", "Release", "Study"), "colonnade.api"),
-    **dict.fromkeys(("Binary", "Categorical", "Numeric", "Schema"), "colonnade.foundation.schema"),
+    **dict.fromkeys(("Binary", "Boolean", "Categorical", "Date", "Numeric", "Schema"), "colonnade.foundation.schema"),
     "ColonnadeError": "colonnade.foundation.errors",
     "VerticalLinearRegression": "colonnade.estimators",
     "VerticalLogisticRegression": "colonnade.estimators",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from colonnade.data.reading import Ids, check_block, explain_errors
+from colonnade.data.reading import GatheredIds, check_block, explain_errors
 from colonnade.data.table import Table
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.schema import Column, Storage
@@ -42,7 +42,7 @@ class FrameData:
             raise DataError(f"party {party}: the data frame holds no records")
         ids = None
         if id_column is not None:
-            known = Ids(party, id_column)
+            known = GatheredIds(party, id_column)
             known.append(frame)
             ids = known.unique(what)
         values, clipped = check_block(party, frame.select(list(columns)), columns, 0)

@@ -50,7 +50,7 @@ class FileBlocks:
 
     def __init__(self, party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None) -> None:
         self._given = party, path, columns, id_column
-        self.ids = None if id_column is None else Ids(party, id_column)
+        self.ids = None if id_column is None else GatheredIds(party, id_column)
         self.rows = 0
 
     def __iter__(self) -> Iterator[tuple[str, pl.DataFrame, Mapping[str, Column], int]]:
@@ -62,7 +62,7 @@ class FileBlocks:
             self.rows += frame.height
 
 
-class Ids:
+class GatheredIds:
     """Gathers ids on disk, and finds repeated ones by their hashes."""
 
     def __init__(self, party: str, column: str) -> None:
