@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from colonnade.api.model import Model, PathLike
@@ -188,7 +188,17 @@ class Release(Shown):
             if value is not None and value not in known:
                 raise StudyError(f"{name} must be one of {', '.join(known)}, got {name}={value!r}")
         columns = None if features is None else listed(features)
-        return ModelRequest(self.released, task, label, columns, listed(given), penalty, method, seed)
+        fit = partial(self._fitted, seed)
+        return ModelRequest(self.released, task, label, columns, listed(given), penalty, method, seed, fit)
+
+    def _fitted(self, seed: int, impossible: Sequence[tuple[str, str]] = ()) -> FittedRelease:
+        """The maximum-entropy model of the release, fitted once: rows and models of several kinds are made of it."""
+        from colonnade.analysis.synthesis import fit_release
+
+        zeros = self._tables.released.impossible(impossible)
+        if (seed, zeros) not in self._fits:
+            self._fits[seed, zeros] = fit_release(self._tables, seed, zeros)
+        return self._fits[seed, zeros]
 
     @cached_property
     def _tables(self) -> Tables:
@@ -233,16 +243,12 @@ class Release(Shown):
         seed : int
             The same seed gives the same rows.
         """
-        from colonnade.analysis.synthesis import fit_release, synthesize
+        from colonnade.analysis.synthesis import synthesize
 
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise StudyError(f"rows must be a whole number from 1 up, got rows={rows!r}")
-        released = self._tables.released
-        conditions, zeros = released.conditions(listed(given)), released.impossible(impossible)
-        key = (seed, zeros)
-        if key not in self._fits:
-            self._fits[key] = fit_release(self._tables, seed, zeros)
-        found = synthesize(self._fits[key], rows, conditions, seed)
+        conditions = self._tables.released.conditions(listed(given))
+        found = synthesize(self._fitted(seed, impossible), rows, conditions, seed)
         notes = [*found.notes(), *self.flaws]
         if given:
             notes.insert(1, f"Only records with {', '.join(listed(given))}.")
