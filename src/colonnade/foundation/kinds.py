@@ -153,9 +153,12 @@ class Date(Column):
 
 def days_of(text: str) -> float:
     """Days from 1970-01-01 to a date written as 2024-05-31."""
-    if not _DATE.fullmatch(text):
-        raise ValueError(text)
-    return float(np.datetime64(text, "D").astype(np.int64))
+    try:
+        if _DATE.fullmatch(text):
+            return float(np.datetime64(text, "D").astype(np.int64))
+    except ValueError:
+        pass
+    raise SchemaError(f"a date is written as 2024-05-31, got {shown(text)}")
 
 
 def _text(key: str, value: object) -> str:
@@ -166,6 +169,6 @@ def _text(key: str, value: object) -> str:
         if isinstance(text, str):
             days_of(text)
             return text
-    except ValueError:
+    except SchemaError:
         pass
     raise SchemaError(f"{key} must be a date such as 2024-05-31, got {key}={shown(value)}")
