@@ -18,8 +18,8 @@ study
 # %% [markdown]
 # ## Plan first
 #
-# A plan reads no data and spends nothing. It says what will be released, to whom, with how much noise, and what that is
-# worth. The three organisations agree on it, or not: `study.plan().report("plan.html")` writes the page to sign.
+# A plan reads no data and spends nothing. It says what will be released, to whom, with how much noise, and what that
+# is worth. The three organisations agree on it, or not: `study.plan().report("plan.html")` writes the page to sign.
 
 # %%
 plan = study.plan(rows=14_000)
@@ -30,7 +30,8 @@ plan
 #
 # `fit` runs all three parties in this process, through the same protocol as on separate machines: ids are matched in
 # private, products of columns are computed under encryption, every party adds its share of the noise. The epsilon is
-# spent here, once. Where a party names a policy and a ledger, its policy is asked first and its ledger books the spend.
+# spent here, once. Where a party names a policy and a ledger, its policy is asked first and its ledger books the
+# spend.
 
 # %%
 release = study.fit(progress=True)
@@ -39,8 +40,9 @@ release
 # %% [markdown]
 # ## The model
 #
-# From here on everything is computed from the release and costs nothing. A coefficient is shown in the units of the data
-# and as it is coded, with its odds ratio; intervals count sampling and noise, and say where noise drowns a coefficient.
+# From here on everything is computed from the release and costs nothing. A coefficient is shown in the units of the
+# data and as it is coded, with its odds ratio; intervals count sampling and noise, and say where noise drowns a
+# coefficient.
 
 # %%
 model = release.solve()
@@ -49,8 +51,8 @@ model.summary()
 # %% [markdown]
 # ## How good is it?
 #
-# Here we hold all rows, so that we can look: the model beside the share of the majority, and beside logistic regression
-# without any privacy on the same rows. Organisations that hold only their own columns cannot do this.
+# Here we hold all rows, so that we can look: the model beside the share of the majority, and beside logistic
+# regression without any privacy on the same rows. Organisations that hold only their own columns cannot do this.
 
 # %%
 parts = [pl.read_csv(f"../demo/{name}.csv") for name in ("employer", "registry", "bank")]

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # One release, many questions
 #
-# A release holds noisy tables of every two columns, across organisations. The privacy was paid for once; every question
-# below is answered from that one file, with nobody asked and nothing spent.
+# A release holds noisy tables of every two columns, across organisations. The privacy was paid for once; every
+# question below is answered from that one file, with nobody asked and nothing spent.
 
 # %%
 import polars as pl
@@ -34,7 +34,8 @@ release = cn.Study("employer.income", parties, epsilon=5.0, name="income, binned
 release.tables()
 
 # %% [markdown]
-# One cross table: the employer's occupations against the registry's education, which no organisation could count alone.
+# One cross table: the employer's occupations against the registry's education, which no organisation could count
+# alone.
 
 # %%
 release.tables("employer.occupation", "registry.education_num")
@@ -42,8 +43,8 @@ release.tables("employer.occupation", "registry.education_num")
 # %% [markdown]
 # ## Models of any column
 #
-# The study named income as its label. Any released column can be one: several classes, one level, a part of the records,
-# sparse weights.
+# The study named income as its label. Any released column can be one: several classes, one level, a part of the
+# records, sparse weights.
 
 # %%
 release.solve("marital_status").summary()
@@ -56,7 +57,8 @@ release.solve("sex=Male", task="logistic", features=["occupation", "hours_per_we
 
 # %%
 women = release.solve("income", task="logistic", given="sex=Female", penalty="lasso")
-pl.DataFrame({"feature": list(women.coef), "log-odds": list(women.coef.values())}).filter(pl.col("log-odds").abs() > 1e-9)
+kept = pl.DataFrame({"feature": list(women.coef), "log-odds": list(women.coef.values())})
+kept.filter(pl.col("log-odds").abs() > 1e-9).sort("log-odds")
 
 # %% [markdown]
 # ## The shape of it: principal components
@@ -67,8 +69,8 @@ release.components(4)
 # %% [markdown]
 # ## Rows
 #
-# Some programs want rows. These have the release's tables, and no more: standard errors, tests and intervals must not be
-# computed from them. What is expected of them stands beside them, with what independent columns would give.
+# Some programs want rows. These have the release's tables, and no more: standard errors, tests and intervals must not
+# be computed from them. What is expected of them stands beside them, with what independent columns would give.
 
 # %%
 rows = release.synthesize(10_000)
@@ -88,7 +90,8 @@ wide = parts[0].join(parts[1], on="person").join(parts[2], on="person")
 texts = [name for name, kind in rows.frame.schema.items() if kind == pl.String and name != "income"]
 numbers = [name for name, kind in rows.frame.schema.items() if kind != pl.String]
 steps = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), texts), remainder="passthrough")
-learned = make_pipeline(steps, LogisticRegression(max_iter=300)).fit(rows.frame.select(texts + numbers), rows.frame["income"].to_numpy())
+known = rows.frame.select(texts + numbers)
+learned = make_pipeline(steps, LogisticRegression(solver="newton-cholesky")).fit(known, rows.frame["income"].to_numpy())
 truth = wide["income"].to_numpy()
 pl.DataFrame(
     {

@@ -49,7 +49,9 @@ def notebook_of(name: str) -> Any:
 
 def run(made: Any, folder: Path) -> Any:
     """Run a notebook in a folder."""
-    NotebookClient(made, timeout=LONGEST, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(
+        made, timeout=LONGEST, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    ).execute()
     for cell in made.cells:
         cell.metadata = {}
         for output in cell.get("outputs", []):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from colonnade.api.model import PathLike
@@ -11,9 +12,10 @@ from colonnade.api.shown import Shown
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
+from colonnade.foundation.shown import shown
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
-from colonnade.report.compare import PlanVariant, compare_plans
+from colonnade.protocol.variants import Variant, compare
 
 if TYPE_CHECKING:
     import polars as pl
@@ -107,15 +109,16 @@ class Plan(Shown):
         Parameters
         ----------
         **changes
-            Lists of values of epsilon, delta, collusion, release, product, label_square or rows; or for bounds and
-            bins {column: list of values}, such as bounds={"capital_gain": [(0, 5000), (0, 99999)]} and
-            bins={"age": [(), (25, 35, 50)]}. Several are combined.
+            Lists of values of epsilon, delta, collusion or release. Of bounds and bins {column: list of values}, such
+            as bounds={"capital_gain": [(0, 5000), (0, 99999)]}, or as factors of the declared width, and
+            bins={"age": [0, 5]}, numbers of bins of equal width; a list alone is for all numbers but the label.
+            Several are combined.
 
         Returns
         -------
         PlanComparison
         """
-        return PlanComparison(compare_plans(self.session.agreement, self.rows, changes))
+        return PlanComparison(compare(self.session.agreement, self.rows, _choices(changes)))
 
     def report(self, path: PathLike) -> None:
         """Write the page that organisations read and sign before a run."""
@@ -167,13 +170,13 @@ class PlanComparison(Shown):
 
     Attributes
     ----------
-    variants : list of colonnade.report.compare.PlanVariant
-        What each plan changes, and its session or the reason why there is none.
+    variants : list of colonnade.protocol.variants.Variant
+        What each plan chooses, and its session or the reason why there is none.
     frame : polars.DataFrame
         One line for each plan.
     """
 
-    def __init__(self, variants: list[PlanVariant]) -> None:
+    def __init__(self, variants: list[Variant]) -> None:
         self.variants = variants
 
     @property
@@ -183,9 +186,9 @@ class PlanComparison(Shown):
         lines = []
         for one in self.variants:
             told = one.describe()
-            told.pop("warnings", None)
-            lines.append({**{f"with {key}": value for key, value in told.pop("changed").items()}, **told})
-        return pl.DataFrame(lines, infer_schema_length=None)
+            chosen = {f"with {key}": value for key, value in told.pop("chosen").items()}
+            lines.append({**chosen, "refused": told.pop("refused", None), **told, "warnings": None})
+        return pl.DataFrame(lines, infer_schema_length=None).drop("warnings")
 
     def __len__(self) -> int:
         return len(self.variants)
@@ -196,9 +199,22 @@ class PlanComparison(Shown):
         return comparison_text(self.variants)
 
     def _html(self) -> str:
-        from colonnade.report.compare import comparison_cells, comparison_heads
-        from colonnade.report.notebook import comparison_picture, fragment, heading, html_table
+        from colonnade.report.compare import NOTE, comparison_cells, comparison_heads
+        from colonnade.report.notebook import comparison_picture, fragment, heading, html_table, paragraph
 
-        heads, changed = comparison_heads(self.variants), len(self.variants[0].changed)
-        table = html_table(heads, map(comparison_cells, self.variants), range(changed, changed + 4))
-        return fragment(heading("Plans side by side"), comparison_picture(self.variants), table)
+        heads, changed = comparison_heads(self.variants), len(self.variants[0].chosen)
+        table = html_table(heads, map(comparison_cells, self.variants), range(changed + 1, changed + 5))
+        picture = comparison_picture(self.variants)
+        return fragment(heading("Plans side by side"), picture, table, paragraph(NOTE, "soft"))
+
+
+def _choices(changes: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Changes as a comparison takes them: "bounds:age" for one column, "low..high" for a pair."""
+    out: dict[str, list[Any]] = {}
+    for key, values in changes.items():
+        by_column = {f"{key}:{name}": own for name, own in values.items()} if isinstance(values, Mapping) else {}
+        for name, own in (by_column or {key: values}).items():
+            if isinstance(own, str) or not isinstance(own, Sequence):
+                raise StudyError(f"{name} must be a list of values to compare, got {shown(own)}")
+            out[name] = [f"{v[0]}..{v[1]}" if isinstance(v, tuple) and len(v) == 2 else v for v in own]
+    return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
@@ -194,7 +195,7 @@ class Study(Shown):
             )
         self.clipped = {name: dict(table.clipped or {}) for name, table in fitted.tables.items()}
         for party, reason in fitted.unsettled.items():
-            warnings.warn(f"the session of {party} stays booked: {reason}", UserWarning, stacklevel=2)
+            warn_user(f"the session of {party} stays booked: {reason}")
         outcome = fitted.outcome
         return Release(outcome.release, seconds=outcome.seconds, sent=outcome.traffic.sent, spent=fitted.spent)
 
@@ -295,7 +296,15 @@ class _Watcher:
         if self.strict and notes:
             raise PolicyError(f"strict refuses this plan: {notes[0]}")
         for note in notes:
-            warnings.warn(note, UserWarning, stacklevel=2)
+            warn_user(note)
+
+
+def warn_user(note: str) -> None:
+    """A warning at the user's own line, however deep in the package it is given."""
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("colonnade."):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(note, UserWarning, stacklevel=depth)
 
 
 def _task_of(label: str, parties: Mapping[str, Party]) -> str:

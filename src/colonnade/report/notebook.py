@@ -16,7 +16,7 @@ from colonnade.report.text import VIEWS, epsilon_text
 if TYPE_CHECKING:
     from colonnade.analysis.intervals import Intervals
     from colonnade.analysis.units import Units
-    from colonnade.report.compare import PlanVariant
+    from colonnade.protocol.variants import Variant
     from colonnade.report.summary import Line
 
 STYLE = Path(__file__).parent / "templates" / "notebook.css"
@@ -93,19 +93,19 @@ def noise_picture(plan: Mapping[str, Any]) -> Markup:
     return bars([("", items)], "Noise of each block, as a share of n", "; ".join(f"{b.name} {b.told}" for b in items))
 
 
-def comparison_picture(found: Sequence[PlanVariant]) -> Markup:
+def comparison_picture(found: Sequence[Variant]) -> Markup:
     """What survives the noise: a curve over epsilon where nothing else changes, else a bar for each plan."""
-    known = [(one, one.explained) for one in found]
+    known = [(one, one.forecast.explained if one.forecast else None) for one in found]
     points = sorted((one.session.plan.epsilon, share) for one, share in known if one.session and share is not None)
     title = "Share of what could be explained that survives the noise"
-    if len(points) > 1 and all(list(one.changed) == ["epsilon"] for one in found):
+    if len(points) > 1 and all(list(one.chosen) == ["epsilon"] for one in found):
         said = "; ".join(f"epsilon {e:.3g}: {100 * s:.1f}%" for e, s in points)
         return curve(points, 0.0, title, said)
     items = []
     for one, share in known:
-        name = "; ".join(one.changed.values())
+        name = ", ".join(f"{k} {v}" for k, v in one.chosen.items())
         told = "no plan" if share is None else f"{100 * share:.1f}%"
-        items.append(Bar(name, share, told, f"{', '.join(f'{k} {v}' for k, v in one.changed.items())}: {told}"))
+        items.append(Bar(name, share, told, f"{name}: {told}"))
     return bars([("", items)], title, "; ".join(b.hint for b in items))
 
 
