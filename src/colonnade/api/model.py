@@ -211,7 +211,7 @@ class Model(Shown):
         own = ids if isinstance(ids, Mapping) else dict.fromkeys(needs, ids)
         tables = {}
         for party, columns in needs.items():
-            tables[party] = _table(party, data[party] if several else data, columns, own.get(party))
+            tables[party] = table_of(party, data[party] if several else data, columns, own.get(party))
         named = [own.get(party) for party in needs]
         if any(name is None for name in named) and any(name is not None for name in named):
             missing = next(party for party, name in zip(needs, named, strict=True) if name is None)
@@ -315,7 +315,8 @@ class ModelSummary(Shown):
         return fragment(*parts)
 
 
-def _table(party: str, data: Any, columns: Mapping[str, Any], id_column: str | None) -> Table:
+def table_of(party: str, data: Any, columns: Mapping[str, Any], id_column: str | None) -> Table:
+    """A party's table from a data frame or a file."""
     if is_frame(data):
         return frame_data(party, data, columns, id_column).read(party, columns, id_column)
     if isinstance(data, (str, os.PathLike)):

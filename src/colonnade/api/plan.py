@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
+    from colonnade.rehearsal import Expectation, Range
     from colonnade.report.cost import Cost
 
 NOBODY = bytes(32)
@@ -118,7 +119,7 @@ class Plan(Shown):
         -------
         PlanComparison
         """
-        return PlanComparison(compare(self.session.agreement, self.rows, _choices(changes)))
+        return PlanComparison(compare(self.session.agreement, self.rows, choices_of(changes)))
 
     def report(self, path: PathLike) -> None:
         """Write the page that organisations read and sign before a run."""
@@ -194,21 +195,89 @@ class PlanComparison(Shown):
         return len(self.variants)
 
     def __rich__(self) -> RenderableType:
-        from colonnade.report.compare import comparison_text
+        from colonnade.report.compared import compared_table
 
-        return comparison_text(self.variants)
+        return compared_table(self.variants)
 
     def _html(self) -> str:
-        from colonnade.report.compare import NOTE, comparison_cells, comparison_heads
-        from colonnade.report.notebook import comparison_picture, fragment, heading, html_table, paragraph
+        from colonnade.report.compared import compared_picture, compared_rows
+        from colonnade.report.notebook import fragment, heading, rows_html
 
-        heads, changed = comparison_heads(self.variants), len(self.variants[0].chosen)
-        table = html_table(heads, map(comparison_cells, self.variants), range(changed + 1, changed + 5))
-        picture = comparison_picture(self.variants)
-        return fragment(heading("Plans side by side"), picture, table, paragraph(NOTE, "soft"))
+        picture = compared_picture(self.variants)
+        return fragment(heading("Plans side by side"), picture, rows_html(compared_rows(self.variants)))
 
 
-def _choices(changes: Mapping[str, Any]) -> dict[str, list[Any]]:
+class Rehearsal(Shown):
+    """How good a study's model is expected to be, from public rows: what `Study.rehearse` gives.
+
+    Attributes
+    ----------
+    frame : polars.DataFrame
+        One line for each plan and measure: the mean over releases, its spread, where nine of ten releases lie, the
+        trivial answer, and what the same columns give without noise.
+    notes : list of str
+        Columns whose public values sit in a corner of their bounds, or outside of them.
+    """
+
+    def __init__(self, found: Sequence[tuple[Mapping[str, object], Expectation]]) -> None:
+        self._found = list(found)
+        self.notes = list(dict.fromkeys(note for _, one in self._found for note in one.notes))
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        import polars as pl
+
+        lines = [
+            {**{f"with {key}": value for key, value in chosen.items()}, "measure": name, **quality.to()}
+            for chosen, one in self._found
+            for name, quality in one.measures.items()
+        ]
+        return pl.DataFrame(lines, infer_schema_length=None)
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+
+        from colonnade.report.compared import rehearsed_table
+        from colonnade.report.text import caution
+
+        return Group(rehearsed_table(self._found), *map(caution, self.notes))
+
+    def _html(self) -> str:
+        from colonnade.report.compared import rehearsed_picture, rehearsed_rows
+        from colonnade.report.notebook import fragment, heading, rows_html, warning
+
+        picture, cells = rehearsed_picture(self._found), rows_html(rehearsed_rows(self._found))
+        return fragment(heading("Rehearsed on public rows"), picture, cells, *map(warning, self.notes))
+
+
+class ExpectedRange(Shown):
+    """What the schema alone lets one expect, over stated strengths of signal: `Study.rehearse` without public rows.
+
+    Attributes
+    ----------
+    found : colonnade.rehearsal.Range
+        Lowest and highest of each measure, by strength of signal.
+    """
+
+    def __init__(self, found: Range) -> None:
+        self.found = found
+
+    def __rich__(self) -> RenderableType:
+        from colonnade.report.compared import range_table
+
+        return range_table(self.found)
+
+    def _html(self) -> str:
+        from colonnade.report.notebook import fragment, heading, rows_html
+
+        rows = []
+        for name, by in self.found.measures.items():
+            ends = {**by, "whole range": self.found.whole(name), "trivial": self.found.trivial[name]}
+            rows.append({"measure": name, **{key: f"{low:.3f} to {high:.3f}" for key, (low, high) in ends.items()}})
+        return fragment(heading(f"From the schema alone, for {self.found.n:,} records"), rows_html(rows))
+
+
+def choices_of(changes: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Changes as a comparison takes them: "bounds:age" for one column, "low..high" for a pair."""
     out: dict[str, list[Any]] = {}
     for key, values in changes.items():

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colonnade.api.model import Model, PathLike
+from colonnade.api.model import Model, PathLike, table_of
 from colonnade.api.party import Party
-from colonnade.api.plan import Plan
+from colonnade.api.plan import ExpectedRange, Plan, Rehearsal, choices_of
 from colonnade.api.release import Release, place_of
 from colonnade.api.shown import Shown
 from colonnade.foundation.errors import PolicyError, StudyError
@@ -135,6 +135,47 @@ class Study(Shown):
             frames = [source.frame for source in self.study.sources.values() if source.frame is not None]
             known = min((frame.frame.height for frame in frames), default=None)
         return Plan(self.study.session(known or TYPICAL_ROWS), self.study.alignment, known is None)
+
+    def rehearse(
+        self, public: Any = None, *, rows: int | None = None, releases: int = 20, seed: int = 0, **compare: Any
+    ) -> Rehearsal | ExpectedRange:
+        """Foretell how good the model will be, by simulating the noise. Nothing is spent, no party's data is read.
+
+        Parameters
+        ----------
+        public : data frame, path, or {party: data frame or path}, optional
+            Public rows like those of the study, with all columns; matched by the study's ids where they come by party
+            and have them. Without any, a range from the schema alone, over stated strengths of signal.
+        rows : int, optional
+            The number of common records; what the study states, or as many as there are public rows.
+        releases : int
+            How many to simulate for each plan.
+        seed : int
+            The same seed gives the same answer.
+        **compare
+            Other terms to rehearse under, as `Plan.compare` takes them.
+
+        Returns
+        -------
+        Rehearsal, or ExpectedRange without public rows
+        """
+        from colonnade.protocol.session_plan import TYPICAL_ROWS
+        from colonnade.rehearsal import foretell, match_tables, rehearse_each
+
+        agreement, n = self.study.agreement, rows or self.study.rows
+        if public is None:
+            if compare:
+                raise StudyError("other terms are compared on public rows, and none are given")
+            return ExpectedRange(foretell(agreement, n or TYPICAL_ROWS, seed=seed))
+        several = isinstance(public, Mapping)
+        tables = {}
+        for party, columns in agreement.schema.parties.items():
+            if several and party not in public:
+                raise StudyError(f"public rows are one frame, or one for each party of the study, got none for {party}")
+            ids = self.study.sources[party].id if several else None
+            tables[party] = table_of(party, public[party] if several else public, columns, ids)
+        found = rehearse_each(agreement, match_tables(tables), n, choices_of(compare), releases=releases, seed=seed)
+        return Rehearsal(found)
 
     def fit(
         self,

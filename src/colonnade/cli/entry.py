@@ -14,7 +14,7 @@ from colonnade.cli.ledger import app as ledger_app
 from colonnade.cli.new import new
 from colonnade.cli.predict import predict
 from colonnade.cli.releases import components, report, solve, synthesize, tables
-from colonnade.cli.studies import fit, plan, schema
+from colonnade.cli.studies import fit, plan, rehearse, schema
 from colonnade.cli.studio import studio
 from colonnade.foundation.errors import ColonnadeError, MistakesError
 from colonnade.foundation.garbage import collecting_seldom
@@ -53,6 +53,7 @@ def _top(
 app.add_typer(ledger_app, name="ledger", short_help="What a party's data has spent: show, verify, export, settle.")
 app.command(short_help="Draft a study file from data files, with questions or by flags.")(new)
 app.command(short_help="What a study would release, with how much noise; touches no data.")(plan)
+app.command(short_help="How good the model will be, foretold by simulating the noise.")(rehearse)
 app.command(short_help="Run a study on all parties' files in this process.")(fit)
 app.command(short_help="Draft a party's part of a study file.")(schema)
 app.command(short_help="Score records by a model.")(predict)

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
+from colonnade.report.charts import Bar, Whisker, bars, signed_bars, whiskers
 from colonnade.report.summary import certainties, certainty_cells, certainty_heads
 from colonnade.report.text import VIEWS, epsilon_text
 
 if TYPE_CHECKING:
     from colonnade.analysis.intervals import Intervals
     from colonnade.analysis.units import Units
-    from colonnade.protocol.variants import Variant
     from colonnade.report.summary import Line
 
 STYLE = Path(__file__).parent / "templates" / "notebook.css"
@@ -93,20 +92,11 @@ def noise_picture(plan: Mapping[str, Any]) -> Markup:
     return bars([("", items)], "Noise of each block, as a share of n", "; ".join(f"{b.name} {b.told}" for b in items))
 
 
-def comparison_picture(found: Sequence[Variant]) -> Markup:
-    """What survives the noise: a curve over epsilon where nothing else changes, else a bar for each plan."""
-    known = [(one, one.forecast.explained if one.forecast else None) for one in found]
-    points = sorted((one.session.plan.epsilon, share) for one, share in known if one.session and share is not None)
-    title = "Share of what could be explained that survives the noise"
-    if len(points) > 1 and all(list(one.chosen) == ["epsilon"] for one in found):
-        said = "; ".join(f"epsilon {e:.3g}: {100 * s:.1f}%" for e, s in points)
-        return curve(points, 0.0, title, said)
-    items = []
-    for one, share in known:
-        name = ", ".join(f"{k} {v}" for k, v in one.chosen.items())
-        told = "no plan" if share is None else f"{100 * share:.1f}%"
-        items.append(Bar(name, share, told, f"{name}: {told}"))
-    return bars([("", items)], title, "; ".join(b.hint for b in items))
+def rows_html(rows: Sequence[Mapping[str, str]]) -> Markup:
+    """Rows of cells by their heads, numbers to the right."""
+    heads = list(dict.fromkeys(key for row in rows for key in row))
+    ends = [k for k, head in enumerate(heads) if any(row.get(head, "")[:1].isdigit() for row in rows)]
+    return html_table(heads, ([row.get(head, "") for head in heads] for row in rows), ends)
 
 
 def coefficient_picture(lines: Sequence[Line]) -> Markup:
