@@ -207,7 +207,7 @@ class PlanComparison(Shown):
         return fragment(heading("Plans side by side"), picture, rows_html(compared_rows(self.variants)))
 
 
-class Rehearsal(Shown):
+class StudyRehearsal(Shown):
     """How good a study's model is expected to be, from public rows: what `Study.rehearse` gives.
 
     Attributes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.api.model import Model, PathLike, table_of
 from colonnade.api.party import Party
-from colonnade.api.plan import ExpectedRange, Plan, Rehearsal, choices_of
+from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
 from colonnade.api.release import Release, place_of
 from colonnade.api.shown import Shown
 from colonnade.foundation.errors import PolicyError, StudyError
@@ -138,7 +138,7 @@ class Study(Shown):
 
     def rehearse(
         self, public: Any = None, *, rows: int | None = None, releases: int = 20, seed: int = 0, **compare: Any
-    ) -> Rehearsal | ExpectedRange:
+    ) -> StudyRehearsal | ExpectedRange:
         """Foretell how good the model will be, by simulating the noise. Nothing is spent, no party's data is read.
 
         Parameters
@@ -157,7 +157,7 @@ class Study(Shown):
 
         Returns
         -------
-        Rehearsal, or ExpectedRange without public rows
+        StudyRehearsal, or ExpectedRange without public rows
         """
         from colonnade.protocol.session_plan import TYPICAL_ROWS
         from colonnade.rehearsal import foretell, match_tables, rehearse_each
@@ -175,7 +175,7 @@ class Study(Shown):
             ids = self.study.sources[party].id if several else None
             tables[party] = table_of(party, public[party] if several else public, columns, ids)
         found = rehearse_each(agreement, match_tables(tables), n, choices_of(compare), releases=releases, seed=seed)
-        return Rehearsal(found)
+        return StudyRehearsal(found)
 
     def fit(
         self,
