@@ -27,6 +27,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.protocol.simulated import simulate_release
+from colonnade.protocol.variants import Choices, vary
 from colonnade.study import Study
 
 DRAWS, SPLITS = 20, 4
@@ -138,6 +139,27 @@ def rehearse(
     return Expectation(n, have, releases, measures, tuple(corner_notes(agreement, tables)))
 
 
+def rehearse_each(
+    agreement: Agreement,
+    tables: Mapping[str, Table],
+    rows: int | None,
+    choices: Choices,
+    *,
+    releases: int = DRAWS,
+    seed: int = 0,
+) -> list[tuple[Mapping[str, object], Expectation]]:
+    """The study as it is, or where there are choices each of its variants; one that cannot be is refused."""
+    variants = vary(agreement, choices) if choices else [({}, agreement)]
+    out: list[tuple[Mapping[str, object], Expectation]] = []
+    for chosen, found in variants:
+        if isinstance(found, str):
+            told = ", ".join(f"{name} {value}" for name, value in chosen.items())
+            raise StudyError(f"{told}: {found}")
+        own = declared_anew(tables, found.schema)
+        out.append((chosen, rehearse(found, own, rows, releases=releases, seed=seed)))
+    return out
+
+
 @dataclass(frozen=True)
 class Range:
     """What the schema alone lets one expect: the measures of simulated releases for each strength of signal."""
@@ -222,6 +244,8 @@ class _Stage:
     def __init__(
         self, agreement: Agreement, tables: Mapping[str, Table], train: np.ndarray[Any, Any], test: np.ndarray[Any, Any]
     ) -> None:
+        if agreement.task is Task.MULTINOMIAL:
+            raise StudyError("a rehearsal is of linear and logistic studies, got task multinomial")
         self._task, self._train_rows = agreement.task, len(train)
         self._train = {party: table.take(train) for party, table in tables.items()}
         unseen = {party: table.take(test) for party, table in tables.items()}
@@ -363,11 +387,13 @@ def read_public_rows(study: Study, files: Sequence[str]) -> dict[str, Table]:
         path = local_path(named[party])
         source = study.sources.get(party)
         tables[party] = read_table(party, path, columns, source.id if source is not None else None)
-    return _matched(tables) if all(table.ids is not None for table in tables.values()) else tables
+    return match_tables(tables)
 
 
-def _matched(tables: Mapping[str, Table]) -> dict[str, Table]:
-    """The people that all files have, in the order of the first."""
+def match_tables(tables: Mapping[str, Table]) -> dict[str, Table]:
+    """The people that all tables have, in the order of the first; without ids the tables as they are."""
+    if any(table.ids is None for table in tables.values()):
+        return dict(tables)
     places = {party: {text: k for k, text in enumerate(table.ids or ())} for party, table in tables.items()}
     first = next(iter(tables.values()))
     common = [text for text in first.ids or () if all(text in own for own in places.values())]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
@@ -19,6 +19,9 @@ from colonnade.mechanism.objective import Calibration, Task, layout_of
 from colonnade.mechanism.plan import Offer, Terms, check_epsilon
 from colonnade.protocol.agreement import RELEASES, Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
+
+if TYPE_CHECKING:
+    from colonnade.data.frames import FrameData
 
 ALIGNMENTS = (PSI, NONE)
 STUDY_KEYS = (
@@ -50,6 +53,8 @@ class Source:
     id: str | None
     policy: Path | None = None
     ledger: Path | None = None
+    frame: FrameData | None = None
+    """Records in memory, in the place of a file."""
 
 
 @dataclass(frozen=True)

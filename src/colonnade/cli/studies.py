@@ -13,7 +13,7 @@ import typer
 
 from colonnade.cli.options import ApprovedPlans, Force, Html, Json, StudyFile
 from colonnade.cli.screen import print_json, stderr, stdout
-from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
 
@@ -55,7 +55,7 @@ def plan(
     from colonnade.foundation.files import places
     from colonnade.protocol.session_plan import TYPICAL_ROWS
     from colonnade.report.cheating import cheating_table
-    from colonnade.report.cost import expected_cost
+    from colonnade.report.cost import expected_cost, plan_json
     from colonnade.report.pages import plan_html
     from colonnade.report.text import caution, cost_text, plan_report
     from colonnade.study import read_study
@@ -71,10 +71,7 @@ def plan(
         if html is not None:
             page.write(plan_html(session, cost, assumed))
     if json:
-        expected = {"sent": cost.sent, "seconds": cost.seconds}
-        told = {**session.describe(), "rows_assumed": assumed, "expected": expected}
-        told["if_a_party_cheats"] = [exposure.describe() for exposure in session.exposures]
-        print_json({**told, "terms_digest": session.terms, "warnings": session.warnings()})
+        print_json(plan_json(session, cost, assumed))
         return
     label = checked.agreement.label
     expected_text = cost_text(cost.sent, cost.seconds)
@@ -165,19 +162,10 @@ def _rehearsed(
     study: Study, tables: Mapping[str, Table], rows: int | None, compare: list[str], releases: int, seed: int
 ) -> list[tuple[Mapping[str, object], Expectation]]:
     """The study as it is, or each of the plans that are compared."""
-    from colonnade.protocol.variants import read_choices, vary
-    from colonnade.rehearsal import declared_anew
-    from colonnade.rehearsal import rehearse as rehearsed
-    from colonnade.report.compared import chosen_text
+    from colonnade.protocol.variants import read_choices
+    from colonnade.rehearsal import rehearse_each
 
-    variants = vary(study.agreement, read_choices(compare)) if compare else [({}, study.agreement)]
-    out: list[tuple[Mapping[str, object], Expectation]] = []
-    for chosen, agreement in variants:
-        if isinstance(agreement, str):
-            raise StudyError(f"{chosen_text(chosen)}: {agreement}")
-        own = declared_anew(tables, agreement.schema)
-        out.append((chosen, rehearsed(agreement, own, rows, releases=releases, seed=seed)))
-    return out
+    return rehearse_each(study.agreement, tables, rows, read_choices(compare), releases=releases, seed=seed)
 
 
 def _print_rehearsed(
@@ -231,7 +219,7 @@ def fit(
 ) -> None:
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
     from colonnade import runs
-    from colonnade.analysis.solve import solve
+    from colonnade.analysis.request import ModelRequest
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import write_release
     from colonnade.model import publish, write_model
@@ -261,7 +249,7 @@ def fit(
             for table in (t for t in fitted.tables.values() if t.late):
                 terminal.tell_clipped(table)
         _tell_unsettled(fitted)
-        public = publish(fitted.release, solve(fitted.release.moments(), checked.agreement.task))
+        public = publish(fitted.release, ModelRequest(fitted.release).model(None))
         model_file.write(write_model(public))
     _print_fitted(checked, fitted, public, release_file.path or place, model, json)
 
@@ -329,10 +317,10 @@ def _tell_unsettled(fitted: FittedStudy) -> None:
 def _print_fitted(
     study: Study, fitted: FittedStudy, public: PublicModel, release: Path, model: Path | None, json: bool
 ) -> None:
-    from colonnade.analysis.intervals import intervals
+    from colonnade.analysis.request import ModelRequest
     from colonnade.report.fitted import fitted_json, fitted_report
 
-    sure = intervals(fitted.release.moments(), study.agreement.task)
+    sure = ModelRequest(fitted.release).certainty()
     if json:
         print_json(fitted_json(fitted, public, sure, release, model))
         return

@@ -12,8 +12,12 @@ from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import PrivacyPlan
 
-LABEL_SPREAD = {Task.LOGISTIC: 1.0, Task.LINEAR: 1 / sqrt(3)}
-"""Standard deviation taken for a label in [-1, 1]: balanced classes, or uniform values."""
+LABEL_SPREAD = {Task.LOGISTIC: 1.0, Task.MULTINOMIAL: 1.0, Task.LINEAR: 1 / sqrt(3)}
+"""Standard deviation taken for a label in [-1, 1]: balanced classes, or uniform values.
+
+Of k balanced classes k - 1 directions carry signal, n^2 (k - 1) / k in all, and noise (k - 1) s^2: k s^2 over n^2, as
+the sum over k coordinates says.
+"""
 
 
 NARROW = 0.1
