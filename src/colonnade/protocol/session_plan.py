@@ -318,7 +318,8 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
 
 def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
     check_rows(rows)
-    layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+    counted = agreement.evaluates is not None
+    layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, counted=counted)
     released = _release(agreement, layout, rows)
     if released == "trace":
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
