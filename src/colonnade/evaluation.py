@@ -23,7 +23,7 @@ from colonnade.data.store import read_rows
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
-from colonnade.mechanism.moments import Floats, Layout, Moments
+from colonnade.mechanism.moments import Floats, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest
 from colonnade.model import PublicModel, partial_scores, write_model
@@ -35,8 +35,10 @@ REACH = 4.0
 """Spreads on either side of the centre to which a part of a score is clipped."""
 EVEN = 2.5
 """Spreads on either side within which bins are of one width."""
-FEWEST, MOST = 3, 24
+FEWEST, MOST = 3, 32
 """Bins of a score."""
+NARROWEST = 4.0
+"""No part of an error is let reach less than the widest over this."""
 TYPICAL_ROWS = 10_000
 OUTCOMES = ("no", "yes")
 
@@ -79,7 +81,7 @@ class Evaluation:
     holder: str
     """Who has the label."""
     parts: Mapping[str, Part]
-    """Of the score of every party that takes part; of the label's holder in a linear model, of its part of the error."""
+    """Of every party's score; of the label's holder in a linear model, of its part of the error."""
     bins: int
     label: Part
     """Of the label of a linear model, in coded units: it is taken about what it was where the model was made."""
@@ -113,7 +115,8 @@ class Evaluation:
         values = column.encode(name, read_rows(raw.values[name], 0, raw.rows))
         score = score + self.public.model.intercept
         if self.task is Task.LINEAR:
-            error, about = part.centred(values[name] - score), self.label.centred(values[name])
+            # Parts of the error have one sign, so that they add up to it.
+            error, about = part.centred(score - values[name]), self.label.centred(values[name])
             return table_from(party, pl.DataFrame({_error(party): error, _about(party): about}), columns, raw.ids)
         yes = (values[f"{name}={level}"] > 0.5).astype(np.int64)
         if self.opens_counts and len(self.parts) == 2:
@@ -138,15 +141,15 @@ class Evaluation:
         """What a release of this evaluation tells."""
         if release.provenance["agreement"] != self.agreement.to():
             raise ReleaseError("the release is not of this evaluation: its model, columns or terms are others")
-        moments = release.moments()
-        if self.opens_counts:
-            table = self._table(moments)
-            return Measured(release.n, table.measures(), tuple(table.curve()))
         if self.task is Task.LINEAR:
             low, high = self.public.label[1].require_bounds()
-            errors, about = self._errors(moments), self._about(moments)
+            errors, about = self._errors(release), self._about(release)
             return Measured(release.n, error_measures(release.n, errors, about, (high - low) / 2))
-        return Measured(release.n, self._classes(moments).measures())
+        moments = release.moments()
+        if not self.opens_counts:
+            return Measured(release.n, self._classes(moments).measures())
+        table = self._table(moments)
+        return Measured(release.n, table.measures(), tuple(table.curve()))
 
     @property
     def _shift(self) -> float:
@@ -164,23 +167,21 @@ class Evaluation:
         )
         return ScoreTable(moments.n, counts.reshape(2, *(axis.bins for axis in axes)), std, axes, self._shift)
 
-    def _errors(self, moments: Moments) -> Sum:
-        """The error is the holder's part less all others', each in [-1, 1] times its reach."""
-        places = _places(moments.layout)
-        half = places[f"{self.holder}.{_error(self.holder)}"]
-        minus, plus = half.start, half.stop - 1
-        own = self.parts[self.holder].reach
-        # The halves u, v of the label's holder: (v - u)^2 = 1 - 4 u v, and v - u against any score.
-        terms = [(-4 * own**2, moments.value[minus, plus], moments.std[minus, plus])]
-        scores = [(places[f"{p}.{_score(p)}"].start, part.reach) for p, part in self.parts.items() if p != self.holder]
-        for place, reach in scores:
-            terms.append((-2 * own * reach, moments.value[plus, place], moments.std[plus, place]))
-            terms.append((2 * own * reach, moments.value[minus, place], moments.std[minus, place]))
-        return Sum.of([*terms, *_squares(moments, scores)], own**2 * moments.n)
+    def _errors(self, release: Release) -> Sum:
+        """The sum of squared errors: all numbers of two parties, each times twice the product of their reaches."""
+        terms = []
+        for block in release.blocks:
+            if block.role is not Role.LABEL:
+                continue
+            reach = [self.parts[party].reach for party in block.owners]
+            weight = reach[0] ** 2 if len(reach) == 1 else 2 * reach[0] * reach[1]
+            terms.append((weight, float(block.values[0]) / block.unit, float(block.std[0])))
+        return Sum.of(terms)
 
-    def _about(self, moments: Moments) -> Sum:
-        place = _places(moments.layout)[f"{self.holder}.{_about(self.holder)}"].start
-        return Sum.of([(self.label.reach**2, moments.value[place, place], moments.std[place, place])])
+    def _about(self, release: Release) -> Sum:
+        """The sum of squares of the label about its centre."""
+        block = next(block for block in release.blocks if block.role is Role.FEATURE)
+        return Sum.of([(self.label.reach**2, float(block.values[0]) / block.unit, float(block.std[0]))])
 
     def _classes(self, moments: Moments) -> ClassMoments:
         places = _places(moments.layout)
@@ -220,12 +221,12 @@ def evaluate_by(
     estimate = _estimate(public, release)
     parts = {party: _part(public, party, holder, estimate) for party in parties}
     if task is Task.LINEAR:
-        others = sum(part.centre for party, part in parts.items() if party != holder)
-        # The error is around the centre of all parts together, which its holder takes off.
-        parts[holder] = replace(parts[holder], centre=others)
+        parts = _balanced(parts, holder)
     spends = terms.epsilon if epsilon is None else epsilon
     if spends is None:
-        raise StudyError("an evaluation needs an epsilon of its own where every party of the study states one: --epsilon")
+        raise StudyError(
+            "an evaluation needs an epsilon of its own where every party of the study states one: --epsilon"
+        )
     loses = terms.delta if delta is None else delta
     known = rows or study.rows or TYPICAL_ROWS
     cut = _bins(known, spends, loses, len(parties)) if bins is None else bins
@@ -251,7 +252,7 @@ def evaluate_by(
         delta=loses,
         collusion=min(terms.collusion, len(parties) - 1) if len(parties) > 1 else 0,
         release="full",
-        label_square=task is Task.LINEAR,
+        label_square=False,
         impossible=(),
         evaluates=Evaluated(model, f"{holder}.{public.label[0]}", task, used),
     )
@@ -263,8 +264,8 @@ def _require_model(public: PublicModel, declared: Schema) -> None:
     name, column, level = public.label
     if isinstance(public.model, ClassModel) or public.model.task not in (Task.LINEAR.value, Task.LOGISTIC.value):
         raise StudyError(
-            f"the model of {public.model.label} has several classes or is of counts: an evaluation is of a linear model "
-            "or of one level, such as solve --label COLUMN=LEVEL"
+            f"the model of {public.model.label} has several classes or is of counts: an evaluation is of a linear "
+            "model, or of one level, such as solve --label COLUMN=LEVEL"
         )
     if public.model.task == Task.LINEAR.value and (column.has_levels or column.bounds is None):
         raise StudyError(f"a linear model is evaluated where its label is a number without bins, got column {name}")
@@ -273,7 +274,9 @@ def _require_model(public: PublicModel, declared: Schema) -> None:
     for party, columns in {**public.needs()}.items():
         for other, kind in columns.items():
             if declared.parties.get(party, {}).get(other) != kind:
-                raise ReleaseError(f"the model takes column {other} of party {party} otherwise than the study declares it")
+                raise ReleaseError(
+                    f"the model takes column {other} of party {party} otherwise than the study declares it"
+                )
     holder, label = public.schema.find(name)
     if declared.parties.get(holder, {}).get(label) != column:
         raise ReleaseError(f"the model's label {label} of party {holder} is not what the study declares")
@@ -304,7 +307,7 @@ def _part(public: PublicModel, party: str, holder: str, estimate: Estimate | Non
     error = public.model.task == Task.LINEAR.value and party == holder
     if error:
         spread += 1 / 3
-        low, high = -1.0 - high - public.model.intercept, 1.0 - low - public.model.intercept
+        low, high = low - 1.0 + public.model.intercept, high + 1.0 + public.model.intercept
         centre = 0.0
     elif party == holder:
         low, high, centre = (v + public.model.intercept for v in (low, high, centre))
@@ -315,6 +318,14 @@ def _part(public: PublicModel, party: str, holder: str, estimate: Estimate | Non
     farthest = max(high - centre, centre - low, 1e-9)
     spread = max(sqrt(max(spread, 0.0)), farthest * 1e-3)
     return Part(float(centre), float(spread), float(min(farthest, REACH * spread)))
+
+
+def _balanced(parts: Mapping[str, Part], holder: str) -> dict[str, Part]:
+    """Parts of the error: their centres cancel, and none reaches so little that the squares of others weigh heavily."""
+    others = sum(part.centre for party, part in parts.items() if party != holder)
+    least = max(part.reach for part in parts.values()) / NARROWEST
+    centred = {**parts, holder: replace(parts[holder], centre=-others)}
+    return {party: replace(part, reach=max(part.reach, least)) for party, part in centred.items()}
 
 
 def _by_release(
@@ -329,10 +340,9 @@ def _by_release(
             vector[place[feature]] = weight
     if error is not None:
         label = layout.span(layout.label)
-        vector = -vector
-        vector[label.stop - 1] += 1.0
+        vector[label.stop - 1] -= 1.0
         if label.stop - label.start == 2:
-            vector[label.start] -= 1.0
+            vector[label.start] += 1.0
     known = np.isfinite(estimate.std[0][vector != 0]).all() and np.isfinite(estimate.value).all()
     if not known:
         return centre, variance

@@ -1,17 +1,19 @@
 """How good a model is, by a release of its scores: tables of score bins, or second moments. Post-processing alone.
 
 Within a bin scores are taken to lie as a normal law of the stated centre and spread would have them. Every interval is
-about the value that the evaluated records really have, and counts the noise of the release alone.
+about the value that the evaluated records really have: it counts the noise of the release and the width of bins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
-from math import erf, log, sqrt
+from math import log, sqrt
 
 import numpy as np
+from scipy.special import ndtr
 
 from colonnade.mechanism.moments import Floats
 
@@ -34,13 +36,20 @@ class Measure:
     low: float
     high: float
     trivial: float | None = None
+    limits: tuple[float, float] = (-np.inf, np.inf)
 
     @classmethod
     def of(
         cls, value: float, std: float, limits: tuple[float, float] = (-np.inf, np.inf), trivial: float | None = None
     ) -> Measure:
-        ends = (float(np.clip(value + sign * SURE * std, *limits)) for sign in (-1, 1))
-        return cls(float(np.clip(value, *limits)), float(std), *ends, trivial)
+        kept, low, high = (float(np.clip(value + sign * SURE * std, *limits)) for sign in (0, -1, 1))
+        return cls(kept, float(std), low, high, trivial, limits)
+
+    def moved(self, by: float) -> Measure:
+        """Moved, with an interval that is as much wider on either side."""
+        ends = (self.value + by - SURE * self.std - abs(by), self.value + by + SURE * self.std + abs(by))
+        value, low, high = (float(np.clip(v, *self.limits)) for v in (self.value + by, *ends))
+        return replace(self, value=value, low=low, high=high)
 
     def to(self) -> dict[str, float | None]:
         return {"value": self.value, "std": self.std, "low": self.low, "high": self.high, "trivial": self.trivial}
@@ -74,7 +83,7 @@ class Axis:
         ends = start + step * (np.arange(count + 1) - 0.5)
         out = np.zeros((self.bins, count))
         for i, (low, high) in enumerate(pairwise(self.edges)):
-            inside = np.diff(_normal(np.clip(ends, low, high), self.spread))
+            inside = np.diff(ndtr(np.clip(ends, low, high) / self.spread))
             if inside.sum() < 1e-12:
                 inside = np.diff(np.clip(ends, low, high))
             out[i] = inside / inside.sum()
@@ -94,6 +103,7 @@ class ScoreTable:
     shift: float = 0.0
     """What is added to the centred scores to make the log-odds."""
 
+    @cached_property
     def laws(self) -> tuple[Floats, Floats]:
         """Places of the whole score, and for each cell of an outcome the law of it there."""
         low, high = (sum(axis.edges[end] for axis in self.axes) for end in (0, -1))
@@ -109,7 +119,8 @@ class ScoreTable:
             product = np.fft.rfft(law, size)[:, None, :] * np.fft.rfft(other, size)[None, :, :]
             law = np.fft.irfft(product, size)[..., : counts[0] + counts[1] - 1].reshape(-1, counts[0] + counts[1] - 1)
             start += second.edges[0]
-        return self.shift + start + step * np.arange(law.shape[1]), law
+        places: Floats = self.shift + start + step * np.arange(law.shape[1], dtype=np.float64)
+        return places, law
 
     @property
     def positives(self) -> float:
@@ -117,9 +128,31 @@ class ScoreTable:
         no, yes = (float(part.sum()) for part in self.counts)
         return min(max((self.n + yes - no) / 2, 0.0), float(self.n))
 
+    def coarser(self) -> ScoreTable:
+        """The same with neighbouring bins as one."""
+        counts, axes = self.counts, []
+        for i, axis in enumerate(self.axes):
+            starts = np.arange(0, axis.bins, 2)
+            counts = np.add.reduceat(counts, starts, axis=i + 1)
+            axes.append(replace(axis, edges=(*(axis.edges[k] for k in starts), axis.edges[-1])))
+        return replace(self, counts=counts, axes=tuple(axes))
+
     def measures(self) -> dict[str, Measure]:
-        """Accuracy, log-loss and Brier score by n; the area under the ROC curve where both classes can be told."""
-        places, law = self.laws()
+        """Accuracy, log-loss and Brier score; the area under the ROC curve where both classes can be told.
+
+        What bins hide shrinks with the square of their width: twice as wide they hide four times as much, so that a
+        third of the difference is what these hide. It is added, and the interval is as much wider on either side.
+        """
+        wide = self.coarser().raw_measures()
+        out = {}
+        for name, found in self.raw_measures().items():
+            hidden = (found.value - wide[name].value) / 3 if name in wide else 0.0
+            out[name] = found.moved(hidden)
+        return out
+
+    def raw_measures(self) -> dict[str, Measure]:
+        """The measures with the release's noise alone in their intervals."""
+        places, law = self.laws
         cells = [part.ravel() for part in self.counts]
         share = self.positives / self.n
         majority = max(share, 1.0 - share)
@@ -147,7 +180,7 @@ class ScoreTable:
 
     def area(self) -> Measure | None:
         """The chance that a record with outcome yes scores above one with no; None where a class drowns in noise."""
-        _, law = self.laws()
+        _, law = self.laws
         no, yes = (part.ravel() for part in self.counts)
         ones = self.positives
         zeros = self.n - ones
@@ -168,7 +201,7 @@ class ScoreTable:
 
     def curve(self, points: int = CURVE) -> list[CurvePoint]:
         """Predicted against observed shares, in intervals of the predicted probability."""
-        places, law = self.laws()
+        places, law = self.laws
         chance = 1.0 / (1.0 + np.exp(-places))
         no, yes = (part.ravel() for part in self.counts)
         out = []
@@ -266,16 +299,8 @@ class ClassMoments:
         if within <= 0:
             return None
         spread = sqrt(within)
-        right = zeros * _phi(-(means[0] + self.shift) / spread) + ones * _phi((means[1] + self.shift) / spread)
-        return right / self.n, _phi((means[1] - means[0]) / (spread * sqrt(2)))
-
-
-def _phi(value: float) -> float:
-    return 0.5 * (1.0 + erf(value / sqrt(2)))
-
-
-def _normal(values: Floats, spread: float) -> Floats:
-    return np.array([_phi(v / spread) for v in values])
+        right = zeros * ndtr(-(means[0] + self.shift) / spread) + ones * ndtr((means[1] + self.shift) / spread)
+        return right / self.n, ndtr((means[1] - means[0]) / (spread * sqrt(2)))
 
 
 def _entropy(share: float) -> float:

@@ -19,7 +19,7 @@ RELEASES = ("auto", "full", "trace")
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A model that is evaluated: its scores are the agreement's columns, and a policy judges by what they are made of."""
+    """A model that is evaluated: its scores are the agreement's columns; a policy judges by what they are made of."""
 
     model: str
     """Digest of the model file, which every party has."""

@@ -27,7 +27,7 @@ from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column
 from colonnade.foundation.shown import shown
 from colonnade.foundation.workers import HERE, Workers
-from colonnade.mechanism.blocks import NoisyBlock, exact_block, perturb
+from colonnade.mechanism.blocks import NoisyBlock, exact_block, own_square, perturb
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.release import Release, ReleasedBlock, read_release
 from colonnade.protocol.agreement import Agreement
@@ -137,6 +137,8 @@ class FitParty(PartyTask):
     """Why the ledger could not note the release: there the session stays booked."""
     _table: FitRecords | None = field(default=None, init=False, repr=False)
     _own: dict[int, NoisyBlock] = field(default_factory=dict, init=False, repr=False)
+    _squares: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False, repr=False)
+    """Added to the product's share, where sums of two owners' terms are opened."""
     _product: PartyProduct | None = field(default=None, init=False, repr=False)
     _asked: list[str] = field(default_factory=list, init=False)
     _seeded: bool = field(default=False, init=False)
@@ -249,10 +251,14 @@ class FitParty(PartyTask):
         self._table = None
         drawn = [columns_digest(columns)] if context.accountable else []
         noise_source = context.randomness.child("noise")
-        single = session.own(self.name)
-        if single:
+        single, shared = session.own(self.name), session.shared_sums(self.name)
+        if single or shared:
             gram = _gram(columns, session.grid.bound)
             offset = session.columns_of(self.name).start
+            self._squares = np.zeros(session.length - session.cross_start, dtype=np.int64)
+            for i in shared:
+                place = session.positions[i] - session.cross_start
+                self._squares[place] += own_square(session.plan.blocks[i].block, gram, offset, session.spec.gain)
             for i in single:  # Alg. 1, line 5
                 exact = exact_block(session.plan.blocks[i].block, gram, offset)
                 own = session.noise(i).draw(1, noise_source)
@@ -297,6 +303,8 @@ class FitParty(PartyTask):
         session = self._planned()
         contribution = self._running().contribute() if session.spec.crosses else NOTHING
         bits = session.spec.modulus_bits
+        if session.shared_sums(self.name):
+            contribution.vector[:] += self._squares.view(np.uint64)
         words = mask(session.length, bits)
         masked = Masked.of(self._own, session.positions, contribution, words, bits)
         words.fill(0)
@@ -336,6 +344,7 @@ class FitParty(PartyTask):
         for block in self._own.values():
             block.values[:] = 0
         self._own = {}
+        self._squares.fill(0)
         if self._product is not None:
             self._product.wipe()
         self._product = None
