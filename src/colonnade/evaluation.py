@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,10 +22,11 @@ from colonnade.analysis.measures import Axis, ClassMoments, CurvePoint, Measure,
 from colonnade.analysis.models import ClassModel
 from colonnade.data.store import read_rows
 from colonnade.data.table import Table, table_from
-from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.foundation.errors import PrivacyError, ReleaseError, StudyError
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.moments import Floats, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
+from colonnade.mechanism.plan import check_epsilon
 from colonnade.mechanism.release import Release, digest
 from colonnade.model import PublicModel, partial_scores, write_model
 from colonnade.protocol.agreement import Agreement, Evaluated
@@ -227,7 +229,10 @@ def evaluate_by(
         raise StudyError(
             "an evaluation needs an epsilon of its own where every party of the study states one: --epsilon"
         )
+    spends = check_epsilon(spends)
     loses = terms.delta if delta is None else delta
+    if not 0 <= loses < 1:
+        raise PrivacyError(f"delta must lie in [0, 1), got delta={loses}")
     known = rows or study.rows or TYPICAL_ROWS
     cut = _bins(known, spends, loses, len(parties)) if bins is None else bins
     if not 2 <= cut <= 64:
@@ -258,6 +263,16 @@ def evaluate_by(
     )
     own = {party: (sources or study.sources)[party] for party in parties if party in (sources or study.sources)}
     return Evaluation(public, Study(agreement, own, study.alignment, rows or study.rows), holder, parts, cut, about)
+
+
+def terms_of(opened: Release) -> dict[str, Any]:
+    """The terms that an evaluation had, by what it opened."""
+    terms = opened.provenance.get("agreement", {})
+    if "evaluates" not in terms:
+        raise ReleaseError("this release evaluates no model: it is one that models are made of")
+    cut = [column.get("bins") for own in terms["schema"].values() for column in own.values() if column.get("bins")]
+    bins = {"bins": len(cut[0]) + 1} if cut else {}
+    return {"epsilon": terms["epsilon"], "delta": terms["delta"], **bins}
 
 
 def _require_model(public: PublicModel, declared: Schema) -> None:

@@ -65,7 +65,7 @@ def evaluate(
 ) -> None:
     """Tell how good a model is on held-out people: noisy counts or sums of scores are opened, and spend epsilon."""
     from colonnade.cli.releases import read_opened
-    from colonnade.evaluation import TYPICAL_ROWS, evaluate_by
+    from colonnade.evaluation import TYPICAL_ROWS, evaluate_by, terms_of
     from colonnade.foundation.files import read_whole
     from colonnade.model import read_model
     from colonnade.report.evaluation import evaluation_report, measured_json, measured_report
@@ -73,17 +73,17 @@ def evaluate(
 
     checked = read_study(study)
     public = read_model(read_whole(model, "model"))
+    found = None if opened is None else read_opened(opened)
+    asked = {"epsilon": epsilon, "delta": delta} if found is None else terms_of(found)
     evaluation = evaluate_by(
         checked,
         public,
-        epsilon,
-        delta=delta,
         release=None if release is None else read_opened(release),
         rows=rows,
         sources=_sources(checked, data or []),
+        **asked,
     )
     if plan or opened is not None:
-        found = None if opened is None else read_opened(opened)
         known = evaluation.study.rows or TYPICAL_ROWS if found is None else found.n
         session, measured = evaluation.study.session(known), None if found is None else evaluation.measure(found)
         if json:

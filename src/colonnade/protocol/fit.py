@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.crypto.backends import require_private
 from colonnade.crypto.product import (
@@ -33,6 +32,7 @@ from colonnade.mechanism.release import Release, ReleasedBlock, read_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.coins import hashed
+from colonnade.protocol.gram import gram_of
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import (
     Mask,
@@ -49,7 +49,6 @@ from colonnade.protocol.own_release import largest_release, require_own
 from colonnade.protocol.products import columns_digest, party_product, server_product
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 
-GRAM_ROWS = 1 << 15
 NOTHING = Contribution(np.zeros(0, dtype=np.uint64))
 FIT = SessionKind(
     name="a release",
@@ -61,14 +60,6 @@ FIT = SessionKind(
     stranger="the study has no party of this name",
     spends=True,
 )
-
-
-@runtime_checkable
-class Summed(Columns, Protocol):
-    """Columns whose sums of products were formed when they were made."""
-
-    @property
-    def gram(self) -> NDArray[np.float64]: ...
 
 
 class FitRecords(Records, Protocol):
@@ -253,7 +244,7 @@ class FitParty(PartyTask):
         noise_source = context.randomness.child("noise")
         single, shared = session.own(self.name), session.shared_sums(self.name)
         if single or shared:
-            gram = _gram(columns, session.grid.bound)
+            gram = gram_of(columns, session.grid.bound)
             offset = session.columns_of(self.name).start
             self._squares = np.zeros(session.length - session.cross_start, dtype=np.int64)
             for i in shared:
@@ -487,20 +478,3 @@ def ending(end: End) -> str:
         else "not all parties had submitted, so that nothing was opened and nothing is spent"
     )
     return f"{sentence_of(end.code or Code.INTERNAL, end.party)}; it was at step {end.phase}; {spent}"
-
-
-def _gram(columns: Columns, bound: int) -> NDArray[np.float64]:
-    """Sums of products of all own columns and of the constant 1, which the grid writes as its bound.
-
-    float64 holds every partial sum exactly: entries are below 2^11, so n may reach 2^31.
-    """
-    if isinstance(columns, Summed):
-        return columns.gram
-    n, width = columns.shape
-    total = np.zeros((width + 1, width + 1))
-    for start in range(0, n, GRAM_ROWS):
-        stop = min(n, start + GRAM_ROWS)
-        block = np.full((stop - start, width + 1), float(bound))
-        block[:, 1:] = columns.rows(start, stop)
-        total += block.T @ block
-    return total
