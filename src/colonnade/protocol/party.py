@@ -94,7 +94,7 @@ class PartyRole:
         self.doubt = ""
         """What the server, or a peer, was found to have done otherwise than it should, once all is over."""
         self._randomness, self._watch, self._account = randomness, watch, account
-        self._traffic = SignedTraffic(task.name, task.parties, signer)
+        self._traffic = SignedTraffic(task.name, task.parties, signer, None if account is None else account.digest_of)
         self._identity, self._alignment_id, self._digest = b"", b"", ""
         self._code: Code | None = None
         self._records: Records | None = None
