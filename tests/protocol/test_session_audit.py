@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from colonnade.protocol.kinds import PartyTask, ServerTask
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.predict import PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.signatures import Signer
 from colonnade.transport.client import Client
 from colonnade.transport.evidence import DAY, RECORD, SECRETS, TRAFFIC, EvidenceFolder, KeptEvidence, destroy_expired
 from colonnade.transport.in_process import InProcess
@@ -66,13 +67,15 @@ def carry(
     plant: Plant,
     cheat: str = CHEAT,
     keep_traffic: bool = True,
+    signers: Mapping[str, Signer] | None = None,
 ) -> dict[str, KeptEvidence]:
     """A session with operating-system randomness, evidence of every party on disk, and one party that cheats."""
     roles, folders = {}, {}
     for name, task in tasks.items():
         facts = {"party": name, "terms": task.terms, "kind": task.kind.name, "simulated": False}
         folders[name] = EvidenceFolder(folder / name, KEY, facts, keep_traffic=keep_traffic)
-        roles[name] = PartyRole(task, Randomness(), SharedSigner(name), account=SessionAccount(folders[name]))
+        signer = SharedSigner(name) if signers is None else signers[name]
+        roles[name] = PartyRole(task, Randomness(), signer, account=SessionAccount(folders[name]))
     plant(roles[cheat])
     InProcess(ServerRole(server, Randomness(), accountable=True), roles).carry()
     for kept in folders.values():

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from colonnade.foundation.errors import ColonnadeError, SignatureError, SiteError
+from colonnade.foundation.errors import ColonnadeError, MessageError, SignatureError, SiteError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.coins import COMMIT, Opening
@@ -200,7 +201,9 @@ def _incoming(kept: KeptEvidence, came: Sequence[Envelope], made: Replayed) -> I
     """What came, in its order: as it was kept, or as its sender made it again."""
     again: dict[tuple[str, str], Envelope] = {}
     for envelope in came:
-        again[envelope.sender, _digest(envelope)] = envelope
+        # Whoever made it may have made anything of it.
+        with suppress(MessageError):
+            again[envelope.sender, _digest(envelope)] = envelope
     waiting = kept.received()
     following = next(waiting, None)
     for noted in kept.of("received"):
