@@ -48,12 +48,12 @@ def fit_task(name: str, aligned: bool) -> FitParty:
     return FitParty(name, LATTICE, alignment, lambda: table(name, aligned), Unguarded(), planner=PLANS)
 
 
-def predict_task(name: str) -> PredictParty:
+def predict_task(name: str, aligned: bool = False) -> PredictParty:
     return PredictParty(
         name,
         PREDICTION,
-        "none",
-        lambda: table(name, False),
+        "psi" if aligned else "none",
+        lambda: table(name, aligned),
         lambda own: next(iter(own.coordinates().values())),
         Unguarded(),
         keep=lambda session, opened: None,
@@ -108,12 +108,23 @@ def test_an_honest_release_is_made_again_by_every_party(aligned: bool, tmp_path:
         assert set(found.compared) == set(NAMES) - {name}
 
 
-def test_honest_scores_are_made_again(tmp_path: Path) -> None:
-    tasks: dict[str, PartyTask] = {name: predict_task(name) for name in NAMES}
-    kept = carry(PredictServer(PREDICTION, "none"), tasks, tmp_path, honest)
+@pytest.mark.parametrize("aligned", [True, False], ids=["ids are matched", "rows as they stand"])
+def test_honest_scores_are_made_again(aligned: bool, tmp_path: Path) -> None:
+    tasks: dict[str, PartyTask] = {name: predict_task(name, aligned) for name in NAMES}
+    kept = carry(PredictServer(PREDICTION, "psi" if aligned else "none"), tasks, tmp_path, honest)
     for name in NAMES:
-        found = audit(kept, predict_task(name))
-        assert (found.deviation, found.left_out) == (None, ()) and found.replayed > 5
+        found = audit(kept, predict_task(name, aligned))
+        assert found.passed and found.left_out == () and found.replayed == len(kept[name].of("sent")) > 5
+
+
+def test_a_part_of_scores_that_differs_is_named(tmp_path: Path) -> None:
+    def another_part(role: PartyRole) -> None:
+        role.task.part_of = lambda own: 2 * next(iter(own.coordinates().values()))  # type: ignore[attr-defined]
+
+    tasks: dict[str, PartyTask] = {name: predict_task(name, True) for name in NAMES}
+    kept = carry(PredictServer(PREDICTION, "psi"), tasks, tmp_path, another_part)
+    found = audit(kept, predict_task(CHEAT, True)).deviation
+    assert found is not None and (found.step, found.round) == ("parcel", "bind")
 
 
 # What a party may do otherwise.
