@@ -267,6 +267,13 @@ def test_a_renamed_party_is_refused(signed: Path, tmp_path: Path) -> None:
 # Verdicts.
 
 
+@pytest.fixture(scope="module")
+def guilty(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    found = audit(session(tmp_path_factory.mktemp("guilty"), plant=another_submission))
+    assert found.deviation is not None
+    return write_verdict(found, key())
+
+
 def key() -> Ed25519PrivateKey:
     return Ed25519PrivateKey.generate()
 
@@ -300,9 +307,7 @@ def test_verdicts_of_others(signed: Path, tmp_path: Path) -> None:
         ({"party": "to\u202ewn"}, "visible"),
     ],
 )
-def test_a_forged_verdict_is_refused(change: dict[str, Any], says: str, tmp_path: Path) -> None:
-    kept = session(tmp_path, plant=another_submission)
-    data = write_verdict(audit(kept), key())
-    forged = json.dumps({**json.loads(data), **change}).encode()
+def test_a_forged_verdict_is_refused(change: dict[str, Any], says: str, guilty: bytes) -> None:
+    forged = json.dumps({**json.loads(guilty), **change}).encode()
     with pytest.raises((SiteError, SignatureError), match=says):
         read_verdict(forged)
