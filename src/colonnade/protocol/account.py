@@ -12,7 +12,7 @@ from colonnade.foundation.errors import MessageError, ProtocolError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.coins import BIND, COMMIT, REVEAL, Coins, Commitment, Opening, hashed
 from colonnade.protocol.evidence import Evidence
-from colonnade.protocol.messages import Envelope, Signature
+from colonnade.protocol.messages import End, Envelope, Signature
 from colonnade.protocol.signatures import OPENED, BodyDigest, packed
 
 
@@ -97,6 +97,11 @@ class SessionAccount:
         self._digests[what] = hashed(what, *pieces)
         self.note(what, {"digest": self._digests[what].hex()})
         return self._digests[what]
+
+    def note_end(self, end: End | None, handed_in: bool) -> None:
+        """The server's last word, or that none came."""
+        told = {} if end is None else {"code": end.code and end.code.value, "party": end.party, "opened": end.opened}
+        self.note("end", {"heard": end is not None, "handed_in": handed_in, **told})
 
     def compare_opened(self, told: Mapping[tuple[str, str], bytes]) -> str:
         """What was opened to others, as they signed it, must be what was opened here: a sentence where it is not."""

@@ -188,6 +188,8 @@ class PartyRole:
         self._advance(Event.LOST)
         if live:
             self.reason = self.reason or "the server was lost"
+            if self._account is not None:
+                self._account.note_end(None, self.handed_in)
             self._void("the server was lost before a submission left")
             self._forget()
 
@@ -390,6 +392,7 @@ class PartyRole:
     def _hear_end(self, end: End) -> None:
         self.end = end
         if self._account is not None:
+            self._account.note_end(end, self.handed_in)
             self.doubt = self._account.compare_opened(self._traffic.told)
         known = end.party in self.task.parties
         if end.code is not None:
