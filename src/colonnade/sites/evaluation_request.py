@@ -31,12 +31,14 @@ class EvaluationRequest:
         assert data is not None
         return data
 
+    @property
+    def id(self) -> str | None:
+        return self.site.evaluated.text("id") if "id" in self.site.evaluated else self.site.source.id
+
     def table(self, workers: Workers) -> Table:
         """What this party's records are in the evaluation."""
-        asked = self.site.evaluated
-        column = asked.text("id") if "id" in asked else self.site.source.id
         needs = self.evaluation.needs(self.site.party)
-        return self.evaluation.derive(read_table(self.site.party, self.data, needs, column, workers))
+        return self.evaluation.derive(read_table(self.site.party, self.data, needs, self.id, workers))
 
 
 def read_evaluation_request(site: Site) -> EvaluationRequest:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.data.table import Table
 from colonnade.foundation.errors import SiteError, StudyError
@@ -27,7 +28,7 @@ from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluatio
 from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
 from colonnade.sites.readiness import clipping, try_folder, try_releases
 from colonnade.sites.site import SCORES, Site
-from colonnade.study import Study
+from colonnade.study import Source, Study
 
 RELEASE = "release.json"
 AnyGuard = ConsentGuard | PolicyGuard
@@ -57,6 +58,8 @@ class Recipe(ABC):
         self.site = site
         self.file: Path | None = None
         """What the session left here."""
+        self.data: DataSet | None = None
+        """This party's data by content, where its ledger asks for it."""
 
     @abstractmethod
     def server_task(self, job: str, run: Path) -> ServerTask:
@@ -68,7 +71,18 @@ class Recipe(ABC):
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         """Refuse what this site cannot do before others hear of it; the guard of this session's data."""
+        self.data = guard.data if isinstance(guard, ConsentGuard) else None
         return guard
+
+    @property
+    def source(self) -> Source:
+        """Where this party's records of the session lie."""
+        return self.site.source
+
+    def data_digest(self) -> Callable[[], bytes] | None:
+        """What a party commits to: the digest that its ledger has of the file, so that nothing is hashed twice."""
+        data = self.data
+        return None if data is None else lambda: bytes.fromhex(data.digest)
 
     @abstractmethod
     def party_task(self, guard: Guard, workers: Workers) -> PartyTask:
@@ -128,7 +142,7 @@ class FitRecipe(Recipe):
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         try_releases(self.site)
-        return guard
+        return super().prepare(guard)
 
     def party_task(self, guard: Guard, workers: Workers) -> FitParty:
         study = self.study
@@ -142,6 +156,7 @@ class FitRecipe(Recipe):
             self._keep(release, task.session)
 
         task = FitParty(self.site.party, study.agreement, study.alignment, read, guard, keep, workers=workers)
+        task.data = self.data_digest()
         return task
 
     def _keep(self, release: Release, session: SessionPlan | None) -> None:
@@ -174,10 +189,15 @@ class EvaluateRecipe(FitRecipe):
     def table(self, workers: Workers) -> Table:
         return self.asked.table(workers)
 
+    @property
+    def source(self) -> Source:
+        return replace(self.site.source, data=self.asked.data, id=self.asked.id)
+
     def prepare(self, guard: AnyGuard) -> AnyGuard:
-        try_releases(self.site)
         # The records may be another data set than the study's.
-        return replace(guard, data=self.site.data_set(self.asked.data)) if isinstance(guard, ConsentGuard) else guard
+        if isinstance(guard, ConsentGuard):
+            guard = replace(guard, data=self.site.data_set(self.asked.data))
+        return super().prepare(guard)
 
     def sentence(self) -> str:
         return "; ".join(["the evaluation was opened", *filter(None, [self._clipped])])
@@ -210,12 +230,18 @@ class PredictRecipe(Recipe):
         facts["seeded"] = role.seeded
         return JobAccount(f"{role.task.ending(role.end)}: they are at {receiver}, in {place}", True, facts=facts)
 
+    @property
+    def source(self) -> Source:
+        return replace(self.site.source, data=self.asked.data, id=self.asked.id)
+
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         if self.site.party == self.asked.prediction.receiver:
             # Exact scores of people: for this organisation's eyes alone.
             try_folder(self.site.scores, f"the folder {SCORES}", 0o700)
         # The records to score may be another data set than the study's.
-        return replace(guard, data=self.site.data_set(self.asked.data)) if isinstance(guard, ConsentGuard) else guard
+        if isinstance(guard, ConsentGuard):
+            guard = replace(guard, data=self.site.data_set(self.asked.data))
+        return super().prepare(guard)
 
     def party_task(self, guard: Guard, workers: Workers) -> PredictParty:
         asked = self.asked
@@ -234,6 +260,7 @@ class PredictRecipe(Recipe):
             asked.public.study,
             self._keep,
         )
+        self._task.data = self.data_digest()
         return self._task
 
     def _keep(self, session: str, opened: OpenedScores) -> None:
