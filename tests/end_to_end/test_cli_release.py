@@ -77,7 +77,16 @@ def test_a_model_of_several_classes_scores_records(release: Path, run: Run, tmp_
         chances = [float(line[f"probability {level}"]) for level in ("clerk", "smith", "baker")]
         assert sum(chances) == pytest.approx(1.0)
     across = run("predict", model, "--study", folder / "study.toml", "--to", "bank")
-    assert across.code == 1 and "3 scores for each record" in across.err
+    assert "bank opened 2 exact scores of each of 390 records" in across.err
+    assert "2 numbers about their columns" in " ".join(across.err.split())
+    by_person = {line["person"]: line for line in csv.DictReader(io.StringIO(across.out))}
+    assert len(by_person) == 390
+    for line in lines:
+        other = by_person[line["person"]]
+        assert other["predicted"] == line["predicted"]
+        for level in ("clerk", "smith", "baker"):
+            name = f"probability {level}"
+            assert float(other[name]) == pytest.approx(float(line[name]), abs=1e-9)
     shown = run("solve", release, "--label", "job")
     assert "chances of the levels of job" in shown.out
 
