@@ -34,6 +34,7 @@ STUDY_KEYS = (
     "release",
     "label_square",
     "rows",
+    "pairs",
     "impossible",
 )
 PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns")
@@ -123,7 +124,8 @@ def _study(content: Section, folder: Path) -> Study:
         product=str(terms.content.get("product", "lattice")),
         release=str(terms.content.get("release", "auto")),
         label_square=terms.flag("label_square"),
-        impossible=_impossible(terms),
+        pairs=_pairs(terms, "pairs", '["column", "column"]'),
+        impossible=_pairs(terms, "impossible", '["column=level", "column=level"]'),
     )
     alignment = _alignment(terms)
     for name, source in sources.items():
@@ -155,12 +157,10 @@ def _alignment(terms: Section) -> str:
     return HYBRID
 
 
-def _impossible(terms: Section) -> tuple[tuple[str, str], ...]:
-    found = terms.content.get("impossible", [])
+def _pairs(terms: Section, key: str, form: str) -> tuple[tuple[str, str], ...]:
+    found = terms.content.get(key, [])
     if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
-        raise StudyError(
-            f'[study] impossible must be a list of pairs ["column=level", "column=level"], got {shown(found)}'
-        )
+        raise StudyError(f"[study] {key} must be a list of pairs {form}, got {shown(found)}")
     return tuple((str(a), str(b)) for a, b in found)
 
 

@@ -6,15 +6,16 @@ counted apart. L2: within 15%, since a handful of signs cannot balance as the re
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.mechanism.dissection import Block, dissect, parties_of
+from colonnade.mechanism.dissection import Block, dissect, parties_of, squares
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
-from colonnade.mechanism.objective import Objective, Task, exact_objective, paper_objective, polynomial
+from colonnade.mechanism.objective import Objective, Task, divided, exact_objective, paper_objective, polynomial
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
 from tests.helpers.adversary import Adversary, layout_from, random_layout, signed_layout, weighted
 
@@ -37,6 +38,53 @@ def test_search_never_exceeds_and_comes_close(seed: int, law: Law) -> None:
             assert found >= SLACK[law] * (bound - inner / 4)
         else:
             assert found >= SLACK[law] * np.sqrt(max(0.0, bound**2 - inner**2 / 16))
+
+
+def some_pairs(layout: Layout, generator: np.random.Generator) -> frozenset[tuple[int, int]]:
+    """Each pair of features with probability one half."""
+    features = [i for i, a in enumerate(layout.attributes) if a.role is Role.FEATURE]
+    return frozenset((i, j) for i in features for j in features if i < j and generator.random() < 0.5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("law", list(Law))
+def test_a_part_of_the_pairs_is_counted_and_no_more(seed: int, law: Law) -> None:
+    """Pairs that are left out move nothing: the bound of the rest is never exceeded, and nearly reached."""
+    generator = np.random.default_rng(3000 + seed)
+    layout = random_layout(generator)
+    pairs = some_pairs(layout, generator)
+    layout = divided(layout, pairs)
+    drawn = dissect(exact_objective(layout, pairs=pairs)) + squares(layout)
+    blocks = [(b, float(generator.choice([0.25, 1.0]))) for b in drawn]
+    for owner in (None, *parties_of(layout)):
+        bound = sensitivity(layout, blocks, law, owner)
+        found, z, w = Adversary(layout, blocks, law, owner, generator).climb(3)
+        assert found <= bound * ROUNDING, (seed, law, owner, z, w)
+        assert found >= (SLACK[law] - 0.05) * bound
+        undivided = sensitivity(replace(layout, classes=()), blocks, law, owner)
+        assert bound <= undivided * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("law", list(Law))
+def test_any_classes_give_a_bound(law: Law) -> None:
+    """Which attributes count as alike decides how tight the bound is, and never whether it holds."""
+    generator = np.random.default_rng(7)
+    for _ in range(10):
+        layout = random_layout(generator)
+        pairs = some_pairs(layout, generator)
+        drawn = dissect(exact_objective(layout, pairs=pairs)) + squares(layout)
+        blocks = [(b, float(generator.random() + 0.1)) for b in drawn]
+        classes = tuple(int(c) for c in generator.integers(0, 3, len(layout.attributes)))
+        bound = sensitivity(replace(layout, classes=classes), blocks, law)
+        assert Adversary(layout, blocks, law, None, generator).climb(2)[0] <= bound * ROUNDING
+
+
+def test_one_pair_of_many_columns_costs_one_pair() -> None:
+    layout = layout_from([("A", Encoding.SIMPLEX, 3, Role.FEATURE)] * 6 + [("B", Encoding.SIMPLEX, 2, Role.LABEL)])
+    pairs = frozenset({(1, 4)})
+    blocks = [(b, 1.0) for b in dissect(exact_objective(layout, pairs=pairs))]
+    assert sensitivity(divided(layout, pairs), blocks, Law.LAPLACE) == pytest.approx(2.0 * 7, rel=CLOSE)
+    assert sensitivity(divided(layout, pairs), blocks, Law.GAUSSIAN) ** 2 == pytest.approx(2.0 * 7, rel=CLOSE)
 
 
 @pytest.mark.parametrize("seed", range(12))

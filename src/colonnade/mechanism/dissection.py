@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,8 @@ from colonnade.mechanism.objective import Floats, Indices, Objective
 class Block:
     """Terms with the same owners that get noise of the same scale.
 
-    Products with the label form blocks of their own, so that they can be weighted apart. A `summed` block releases only
-    the sum of its terms.
+    Products with the label form blocks of their own, so that they can be weighted apart; so do `squares` where not all
+    pairs are released. A `summed` block releases only the sum of its terms.
     """
 
     owners: tuple[str, ...]
@@ -25,6 +26,7 @@ class Block:
     factors: Indices
     weights: Floats
     summed: bool = False
+    squares: bool = False
 
     @property
     def single(self) -> bool:
@@ -41,7 +43,7 @@ class Block:
         return (
             " x ".join(self.owners)
             + (" (label)" if self.role is Role.LABEL else "")
-            + (" (trace)" if self.summed else "")
+            + (" (trace)" if self.summed else " (squares)" if self.squares else "")
         )
 
 
@@ -94,21 +96,29 @@ def traces(layout: Layout, *, label_square: bool = True) -> tuple[Block, ...]:
 
     The square of a numeric label comes with them: it bounds what the features can explain.
     """
-    out = []
-    for party in parties_of(layout):
-        own = [
-            layout.starts[i]
-            for i, a in enumerate(layout.attributes)
-            if a.owner == party and a.role is Role.FEATURE and a.size == 1
-        ]
-        if own:
-            factors = np.array([[c, c] for c in own], dtype=np.int64)
-            out.append(Block((party,), Role.FEATURE, factors, np.ones(len(own)), summed=True))
+    out = [Block((p,), Role.FEATURE, f, np.ones(len(f)), summed=True) for p, f in _own_squares(layout)]
     label = layout.attributes[layout.label]
     if label_square and label.kind is Encoding.SIGNED:
         square = np.full((1, 2), layout.starts[layout.label], dtype=np.int64)
         out.append(Block((label.owner,), Role.LABEL, square, np.ones(1), summed=True))
     return tuple(out)
+
+
+def squares(layout: Layout) -> tuple[Block, ...]:
+    """For each party the square of each of its signed features."""
+    return tuple(Block((p,), Role.FEATURE, f, np.ones(len(f)), squares=True) for p, f in _own_squares(layout))
+
+
+def _own_squares(layout: Layout) -> Iterator[tuple[str, Indices]]:
+    """Each party that has signed features, with the factors of their squares."""
+    for party in parties_of(layout):
+        own = [
+            layout.starts[i]
+            for i, a in enumerate(layout.attributes)
+            if a.owner == party and a.role is Role.FEATURE and a.kind is Encoding.SIGNED
+        ]
+        if own:
+            yield party, np.array([[c, c] for c in own], dtype=np.int64)
 
 
 def require_two_owners(blocks: tuple[Block, ...]) -> None:

@@ -23,7 +23,7 @@ from colonnade.mechanism.dissection import Block, allocate, parties_of, require_
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
-from colonnade.mechanism.weights import label_weight
+from colonnade.mechanism.weights import label_weight, square_weight
 
 FEW_PARTIES = 8
 """Up to so many, what one party's offer leaves is spent on blocks of the others, too."""
@@ -231,7 +231,8 @@ def _budget(epsilon: float, terms: Terms) -> Fraction:
 
 def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms: Terms) -> list[Fraction]:
     """How much less noise each block gets. Sums of squares: each kind of them moves by 1/16 of the label blocks."""
-    heavier = Fraction(label_weight(layout, terms.law, terms.rows, budget)).limit_denominator(64)
+    found = label_weight(layout, terms.law, terms.rows, budget, _pair_count(layout, blocks))
+    heavier = Fraction(found).limit_denominator(64)
     labels = [b for b in blocks if b.role is Role.LABEL and not b.summed]
     coarse: dict[Role, Fraction] = {}
     for role in Role:
@@ -240,7 +241,23 @@ def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms:
             label = _joint(layout, labels, [float(heavier)] * len(labels), terms)
             summed = _joint(layout, alike, [1.0] * len(alike), terms)
             coarse[role] = Fraction(label / (16 * summed)).limit_denominator(2**16)
-    return [coarse[b.role] if b.summed else heavier if b.role is Role.LABEL else Fraction(1) for b in blocks]
+    square = Fraction(square_weight(layout)).limit_denominator(64) * heavier
+    return [
+        coarse[b.role] if b.summed else square if b.squares else heavier if b.role is Role.LABEL else Fraction(1)
+        for b in blocks
+    ]
+
+
+def _pair_count(layout: Layout, blocks: Sequence[Block]) -> int | None:
+    """How many pairs of feature attributes are released; None where it is all of them or none, as in a trace."""
+    if not any(b.squares for b in blocks) and not layout.classes:
+        return None
+    found: set[int] = set()
+    for block in blocks:
+        if block.role is Role.FEATURE and not block.squares:
+            pair = layout.attribute_of[block.factors[:, -2:]]
+            found.update(np.unique(pair.min(axis=1) * len(layout.attributes) + pair.max(axis=1)).tolist())
+    return len(found)
 
 
 class _Split:
@@ -253,7 +270,7 @@ class _Split:
             if partner == party or partner not in parties_of(layout):
                 raise PrivacyError(f"party {party}: a split must name another party of the study, got {partner!r}")
         mine = allocate(blocks, party)
-        heavier = label_weight(layout, terms.law, terms.rows, self.total)
+        heavier = label_weight(layout, terms.law, terms.rows, self.total, _pair_count(layout, blocks))
         # sum of cost / budget^2 (or 1 / budget for rho) is least where budgets go with the cube (square) root of cost.
         power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
         self.wish = {

@@ -26,19 +26,29 @@ LABEL_VARIANCE = 0.25
 """Variance of a balanced label in [0, 1]."""
 RATIOS = np.geomspace(1.0, 32.0, 41)
 SIGNED_VARIANCE = 1 / 3
+NARROW_VARIANCE = SIGNED_VARIANCE / 10
+"""Guess for a number whose square is wanted: in the middle, on the log scale, of one that fills its bounds evenly and
+one that fills a tenth of them."""
 
 
-def label_weight(layout: Layout, law: Law, rows: int | None = None, budget: Fraction | float | None = None) -> float:
+def label_weight(
+    layout: Layout,
+    law: Law,
+    rows: int | None = None,
+    budget: Fraction | float | None = None,
+    pairs: int | None = None,
+) -> float:
     """Weight (inverse noise scale) of label blocks relative to feature blocks, of least predicted risk.
 
-    `budget` is epsilon for Laplace and rho for Gaussian; without it or `rows` the noise is taken as small.
+    `budget` is epsilon for Laplace and rho for Gaussian; without it or `rows` the noise is taken as small. `pairs` says
+    how many pairs of feature attributes are released; without it all are.
     """
     variances, members = _typical(layout)
     if members.size == 0 or len(np.unique(members)) < 2:
         return 1.0
     small = rows is None or budget is None
     scale = 1e-6 if small else 1.0 / (float(rows or 1) * float(budget or 1.0) ** (1.0 if law is Law.LAPLACE else 0.5))
-    risks = [_risk(variances, members, law, float(ratio), scale) for ratio in RATIOS]
+    risks = [_risk(variances, members, law, float(ratio), scale, pairs) for ratio in RATIOS]
     return float(RATIOS[int(np.argmin(risks))])
 
 
@@ -55,13 +65,25 @@ def _typical(layout: Layout) -> tuple[Floats, Floats]:
     return np.array(variances), np.array(members)
 
 
-def _risk(variances: Floats, members: Floats, law: Law, ratio: float, scale: float) -> float:
+def square_weight(layout: Layout) -> float:
+    """Weight of squares of numbers that stand in a block of their own, relative to label blocks.
+
+    A square that is wrong by e makes the loss larger by w_j^2 e^2, noise s on a label-split sum by s^2 / 2. With x the
+    weight of q squares beside p label tables the risk is (2p + qx)^2 (p/2 + q w^2 / x^2), least near x = (4 w^2)^(1/3).
+    """
+    features = sum(a.size for a in layout.attributes if a.role is Role.FEATURE)
+    square = EXPLAINED * LABEL_VARIANCE / (features * NARROW_VARIANCE)
+    return float(min(1.0, (4.0 * square) ** (1 / 3)))
+
+
+def _risk(variances: Floats, members: Floats, law: Law, ratio: float, scale: float, pairs: int | None = None) -> float:
     """Predicted risk, in units of explained variance, where every attribute pair moves by at most 2 (L1) or sqrt 2."""
     p = len(np.unique(members))
+    tables = p * (p - 1.0) if pairs is None else 2.0 * pairs
     if law is Law.LAPLACE:
-        std = np.sqrt(2.0) * scale * (2.0 * p * ratio + p * (p - 1.0))
+        std = np.sqrt(2.0) * scale * (2.0 * p * ratio + tables)
     else:
-        std = scale * np.sqrt(0.5 * (2.0 * p * ratio**2 + p * (p - 1.0)))
+        std = scale * np.sqrt(0.5 * (2.0 * p * ratio**2 + tables))
     label = 0.5 * (std / ratio) ** 2
     ceiling = LABEL_VARIANCE * variances
     label = label * ceiling / (label + ceiling)

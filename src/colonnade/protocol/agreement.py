@@ -14,7 +14,8 @@ from colonnade.foundation.schema import Schema
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 
-RELEASES = ("auto", "full", "trace")
+RELEASES = ("auto", "full", "label", "pairs", "trace")
+"""All products; those with the label and squares; these and some pairs; those with the label and sums of squares."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Agreement:
     product: str = "lattice"
     release: str = "auto"
     label_square: bool = False
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Pairs of feature columns whose products are released, where `release` is "pairs"."""
     impossible: tuple[tuple[str, str], ...] = ()
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
 
@@ -53,6 +56,7 @@ class Agreement:
         self.schema.find(self.label)
         for pair in self.impossible:
             self._check_impossible(pair)
+        self._check_pairs()
         if (self.epsilon is None) == (not self.offers):
             raise StudyError(
                 "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
@@ -65,6 +69,26 @@ class Agreement:
                 raise StudyError(f"an offer must come from a party of the study, got {party!r}")
             check_epsilon(offer.total, f"party {party}: epsilon")
 
+    def _check_pairs(self) -> None:
+        if bool(self.pairs) != (self.release == "pairs"):
+            told = "lists no pairs" if not self.pairs else f"has release={self.release!r} and lists pairs"
+            raise StudyError(f'pairs are listed where release = "pairs", and only there; the study {told}')
+        if self.pairs and self.calibration is Calibration.PAPER:
+            raise StudyError("a release as in the paper has all pairs, got a list of them")
+        label, seen = self.schema.find(self.label), set()
+        for pair in self.pairs:
+            if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+                raise StudyError(f'a pair is written as ["column", "column"], got {pair!r}')
+            found = frozenset(self.schema.find(name) for name in pair)
+            if len(found) != 2 or label in found:
+                raise StudyError(
+                    f"a pair names two different columns other than the label, whose products are released anyway, "
+                    f"got {list(pair)!r}"
+                )
+            if found in seen:
+                raise StudyError(f"a pair is listed once, got {list(pair)!r} twice")
+            seen.add(found)
+
     def _check_impossible(self, pair: tuple[str, str]) -> None:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
             raise StudyError(f'an impossible pair is written as ["column=level", "column=level"], got {pair!r}')
@@ -75,8 +99,9 @@ class Agreement:
                 raise StudyError(f"an impossible pair names declared levels of categories, got {text!r}")
 
     def to(self) -> dict[str, Any]:
-        """The form that travels and is digested; without impossible pairs as it was before there were any."""
-        return self._terms() | ({"impossible": [list(pair) for pair in self.impossible]} if self.impossible else {})
+        """The form that travels and is digested; without such pairs as it was before there were any."""
+        listed = {"impossible": self.impossible, "pairs": self.pairs}
+        return self._terms() | {name: [list(pair) for pair in pairs] for name, pairs in listed.items() if pairs}
 
     def _terms(self) -> dict[str, Any]:
         return {
@@ -114,6 +139,7 @@ class Agreement:
                 product=content["product"],
                 release=content["release"],
                 label_square=content["label_square"],
+                pairs=tuple((str(a), str(b)) for a, b in content.get("pairs", ())),
                 impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:

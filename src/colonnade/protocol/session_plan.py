@@ -15,19 +15,28 @@ from typing import Any
 import numpy as np
 
 from colonnade.crypto.backends import BACKENDS
-from colonnade.crypto.product import Backend, Cross, Integers, ProductSizes, ProductSpec
+from colonnade.crypto.product import Backend, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, traces
+from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squares, traces
 from colonnade.mechanism.forecast import Forecast, forecast
 from colonnade.mechanism.moments import Floats, Law, Layout
-from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of, paper_objective
+from colonnade.mechanism.objective import (
+    Calibration,
+    Pairs,
+    Task,
+    divided,
+    exact_objective,
+    layout_of,
+    paper_objective,
+)
 from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.weights import choose_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.cheating import Exposure, exposures, most_values
+from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
 from colonnade.protocol.precision import (
     SHARES,
     check_rows,
@@ -53,7 +62,7 @@ class SessionPlan:
     grid: Grid
     spec: ProductSpec
     released: str
-    """Which release was planned, "full" or "trace"."""
+    """Which release was planned: one of `RELEASES` but "auto"."""
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -78,7 +87,7 @@ class SessionPlan:
             size = self.plan.blocks[i].block.size
             out[i] = np.arange(start, start + size)
             start += size
-        place = _CrossPlaces(self.plan.layout, self.spec, start)
+        place = CrossPlaces(self.plan.layout, self.spec, start)
         for i, item in enumerate(self.plan.blocks):
             if not item.block.single:
                 out[i] = place.of(item.block)
@@ -128,7 +137,7 @@ class SessionPlan:
 
     def columns_of(self, party: str) -> slice:
         """The coordinates that a party's integer columns fill, in order."""
-        return _span(self.plan.layout, party)
+        return span_of(self.plan.layout, party)
 
     @property
     def backend(self) -> Backend:
@@ -323,10 +332,13 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     if released == "trace":
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
         layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
+    elif released == "pairs":
+        layout = divided(layout, _pairs(agreement, layout))
     blocks = _blocks(agreement, layout, released)
     terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
     plan = _plan(agreement, layout, blocks, replace(terms, draft=True))
-    crosses = _crosses(layout, released)
+    owner = layout.attributes[layout.label].owner
+    crosses = crosses_of(layout, blocks, owner if released == "trace" else None)
     sizes, choose = ProductSizes(), BACKENDS[agreement.product].sizes
     if choose is not None and crosses:
         grid, sizes = fit_sizes(plan, rows, choose)
@@ -356,63 +368,20 @@ def _blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block,
         return dissect(paper_objective(layout, agreement.task))
     if released == "full":
         return dissect(exact_objective(layout, label_square=agreement.label_square))
+    if released in ("label", "pairs"):
+        pairs = _pairs(agreement, layout)
+        return dissect(exact_objective(layout, label_square=agreement.label_square, pairs=pairs)) + squares(layout)
     return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)
+
+
+def _pairs(agreement: Agreement, layout: Layout) -> Pairs:
+    """The places of the pairs of features that the agreement names."""
+    place = {a.name: i for i, a in enumerate(layout.attributes)}
+    named = (tuple(place[".".join(agreement.schema.find(name))] for name in pair) for pair in agreement.pairs)
+    return frozenset((min(i, j), max(i, j)) for i, j in named)
 
 
 def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:
     if agreement.epsilon is not None:
         return plan_top_down(layout, blocks, agreement.epsilon, terms)
     return plan_bottom_up(layout, blocks, agreement.offers, terms)
-
-
-def _span(layout: Layout, party: str) -> slice:
-    own = [i for i, a in enumerate(layout.attributes) if a.owner == party]
-    return slice(layout.span(own[0]).start, layout.span(own[-1]).stop)
-
-
-def _crosses(layout: Layout, released: str) -> tuple[Cross, ...]:
-    """For each pair of parties the columns to multiply; the narrower side seals, for sealed columns travel.
-
-    In a trace release it is the label's: the bound for a declared norm covers errors of a sealed label only.
-    """
-    parties = parties_of(layout)
-    owner = layout.attributes[layout.label].owner
-    label = layout.span(layout.label)
-    out = []
-    for k, first in enumerate(parties):
-        for l, second in enumerate(parties):  # noqa: E741 - the paper's k and l
-            if k >= l or (released == "trace" and owner not in (first, second)):
-                continue
-            sides = []
-            for party in (first, second):
-                span = _span(layout, party)
-                here = label if released == "trace" and party == owner else span
-                sides.append((here.start - span.start, here.stop - span.start))
-            narrower = sides[0][1] - sides[0][0] <= sides[1][1] - sides[1][0]
-            if first == owner if released == "trace" else narrower:
-                out.append(Cross(k, l, *sides[0], *sides[1]))
-            else:
-                out.append(Cross(l, k, *sides[1], *sides[0]))
-    return tuple(out)
-
-
-class _CrossPlaces:
-    """Finds the place of a cross-party term in the flattened products."""
-
-    def __init__(self, layout: Layout, spec: ProductSpec, start: int) -> None:
-        self.spans = {party: _span(layout, party) for party in spec.parties}
-        self.crosses: dict[frozenset[str], tuple[Cross, int]] = {}
-        self.parties = spec.parties
-        for cross in spec.crosses:
-            self.crosses[frozenset((spec.parties[cross.left], spec.parties[cross.right]))] = (cross, start)
-            start += cross.shape[0] * cross.shape[1]
-
-    def of(self, block: Block) -> Integers:
-        cross, start = self.crosses[frozenset(block.owners)]
-        left, right = self.spans[self.parties[cross.left]], self.spans[self.parties[cross.right]]
-        a, b = block.factors[:, -2], block.factors[:, -1]
-        a_is_left = (a >= left.start) & (a < left.stop)
-        row = np.where(a_is_left, a, b) - left.start - cross.left_start
-        column = np.where(a_is_left, b, a) - right.start - cross.right_start
-        places: Integers = start + row * cross.shape[1] + column
-        return places
