@@ -161,7 +161,7 @@ def _synthesis(options: argparse.Namespace) -> int:
 def _synthesis_baselines(options: argparse.Namespace) -> int:
     from experiments.paper import synthesis_baselines
 
-    synthesis_baselines.study(options.limit)
+    synthesis_baselines.study(options.limit, options.total)
     return 0
 
 
@@ -254,6 +254,7 @@ def _parser() -> argparse.ArgumentParser:
 
     others = commands.add_parser("synthesis-baselines", help="AIM and MST, in the environment that make built for them")
     others.add_argument("--limit", type=int, default=300, help="CPU seconds of one run")
+    others.add_argument("--total", type=int, default=3600, help="CPU seconds after which no further run is started")
     others.set_defaults(act=_synthesis_baselines)
 
     covered = commands.add_parser("coverage", help="how often intervals hold the truth, coefficient by coefficient")

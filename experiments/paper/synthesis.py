@@ -20,7 +20,7 @@ from colonnade.analysis.solve import solve
 from colonnade.analysis.synthesis import FittedRelease, draw_levels, expected_distance, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
-from colonnade.mechanism.objective import Task
+from colonnade.mechanism.objective import Purpose, Task
 from colonnade.mechanism.release import Release
 from experiments.data import Dataset, adult_77, dutch_36
 from experiments.data.acs import nist_acs
@@ -52,9 +52,19 @@ def replicate(data: str) -> Replicate:
     return Replicate(Encoded(DATA[data][0]()), 0)
 
 
-def release_of(rows: Replicate, data: str, epsilon: float, approximate: bool, seed: bytes) -> Release:
+def release_of(
+    rows: Replicate,
+    data: str,
+    epsilon: float,
+    approximate: bool,
+    seed: bytes,
+    purpose: Purpose = Purpose.LABEL,
+    parties: int | None = None,
+) -> Release:
     """One session by the plain product, with the plan's own noise; collusion 1."""
-    terms = Terms(epsilon, 1 / rows.n if approximate else 0.0, DATA[data][1], 1)
+    count = parties or DATA[data][1]
+    delta = 1 / rows.n if approximate else 0.0
+    terms = Terms(epsilon, delta, count, min(1, count - 1), purpose=purpose)
     return rows.run(terms, seed).release
 
 

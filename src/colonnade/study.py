@@ -14,7 +14,7 @@ from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Schema, column_from
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN, shown
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
@@ -36,6 +36,7 @@ STUDY_KEYS = (
     "rows",
     "pairs",
     "impossible",
+    "purpose",
 )
 PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns")
 LARGEST_STUDY = 16 << 20
@@ -126,6 +127,7 @@ def _study(content: Section, folder: Path) -> Study:
         label_square=terms.flag("label_square"),
         pairs=_pairs(terms, "pairs", '["column", "column"]'),
         impossible=_pairs(terms, "impossible", '["column=level", "column=level"]'),
+        purpose=Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
     )
     alignment = _alignment(terms)
     for name, source in sources.items():

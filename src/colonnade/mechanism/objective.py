@@ -26,6 +26,13 @@ class Task(Enum):
     LOGISTIC = "logistic"
 
 
+class Purpose(Enum):
+    """What a release is for: a model of the label, or tables, rows and models of all columns alike."""
+
+    LABEL = "label"
+    ALL = "all"
+
+
 class Calibration(Enum):
     """What is counted: the paper's features and its 2 max ||lambda||, or attributes and the exact maximum."""
 
@@ -157,6 +164,16 @@ def divided(layout: Layout, pairs: Pairs) -> Layout:
         first.setdefault(b"c" + within, found)
         classes.append(found)
     return replace(layout, classes=() if len(set(classes)) == 1 else tuple(classes))
+
+
+def by_size(layout: Layout) -> Layout:
+    """The layout with attributes counted as alike only where they have equally many coordinates, too.
+
+    Then the tables of a pair of families are of one size and can have a weight of their own.
+    """
+    keys = list(zip(layout.classes or (0,) * len(layout.attributes), (a.size for a in layout.attributes), strict=True))
+    place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    return replace(layout, classes=() if len(place) == 1 else tuple(place[key] for key in keys))
 
 
 def _label_pairs(layout: Layout) -> Indices:

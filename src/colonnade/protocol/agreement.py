@@ -11,7 +11,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.schema import Schema
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 
 RELEASES = ("auto", "full", "label", "pairs", "trace")
@@ -38,6 +38,8 @@ class Agreement:
     """Pairs of feature columns whose products are released, where `release` is "pairs"."""
     impossible: tuple[tuple[str, str], ...] = ()
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
+    purpose: Purpose = Purpose.LABEL
+    """Whether noise is spread for the label's model or for tables of all columns."""
 
     def __post_init__(self) -> None:
         BACKENDS[self.product]
@@ -56,6 +58,9 @@ class Agreement:
         self.schema.find(self.label)
         for pair in self.impossible:
             self._check_impossible(pair)
+        if self.purpose is Purpose.ALL and (self.calibration is Calibration.PAPER or self.release == "trace"):
+            told = "the paper's calibration has" if self.calibration is Calibration.PAPER else 'release = "trace" has'
+            raise StudyError(f'purpose = "all" spreads noise over tables of all columns, and {told} none')
         self._check_pairs()
         if (self.epsilon is None) == (not self.offers):
             raise StudyError(
@@ -101,7 +106,8 @@ class Agreement:
     def to(self) -> dict[str, Any]:
         """The form that travels and is digested; without such pairs as it was before there were any."""
         listed = {"impossible": self.impossible, "pairs": self.pairs}
-        return self._terms() | {name: [list(pair) for pair in pairs] for name, pairs in listed.items() if pairs}
+        meant = {} if self.purpose is Purpose.LABEL else {"purpose": self.purpose.value}
+        return self._terms() | {name: [list(pair) for pair in pairs] for name, pairs in listed.items() if pairs} | meant
 
     def _terms(self) -> dict[str, Any]:
         return {
@@ -141,6 +147,7 @@ class Agreement:
                 label_square=content["label_square"],
                 pairs=tuple((str(a), str(b)) for a, b in content.get("pairs", ())),
                 impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
+                purpose=Purpose(content.get("purpose", Purpose.LABEL.value)),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise StudyError(f"an agreement lacks or misstates a field: {str(error)[:200]}") from None

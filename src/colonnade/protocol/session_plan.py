@@ -18,14 +18,17 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.crypto.product import Backend, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
+from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squares, traces
-from colonnade.mechanism.forecast import Forecast, forecast
+from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables
 from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import (
     Calibration,
     Pairs,
+    Purpose,
     Task,
+    by_size,
     divided,
     exact_objective,
     layout_of,
@@ -33,7 +36,8 @@ from colonnade.mechanism.objective import (
 )
 from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.release import fraction_text
-from colonnade.mechanism.weights import choose_release
+from colonnade.mechanism.table_error import TableForecast
+from colonnade.mechanism.weights import TableTerms, choose_release, choose_tables
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.cheating import Exposure, exposures, most_values
 from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
@@ -182,6 +186,11 @@ class SessionPlan:
         return forecast(self.plan, self.rows)
 
     @cached_property
+    def table_forecast(self) -> TableForecast | None:
+        """What to expect of tables of two columns, where columns have levels."""
+        return forecast_tables(self.plan, self.rows)
+
+    @cached_property
     def described(self) -> Mapping[str, Any]:
         """The same as `describe`, computed once: every party compares a release with it."""
         return self.describe()
@@ -268,6 +277,13 @@ class SessionPlan:
                 f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; about "
                 f"{self.forecast.rows_needed} rows, a larger epsilon or fewer columns would"
             )
+        tables = self.table_forecast
+        if self.agreement.purpose is Purpose.ALL and tables is not None and tables.worse:
+            out.append(
+                f"tables of two columns are expected to be {tables.expected:.3f} from the rows' own (total variation) "
+                f"at n={self.rows}, and {tables.independent:.3f} if columns were taken as independent: rows would be "
+                "worse than independent columns; a larger epsilon, a delta, fewer columns or coarser bins would help"
+            )
         rounding = rounding_share(self.plan, self.rows, self.grid.bound)
         if self.grid.bound > 1 and rounding > 2 * SHARES[0][0]:
             out.append(
@@ -334,8 +350,11 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
         layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
     elif released == "pairs":
         layout = divided(layout, _pairs(agreement, layout))
+    if agreement.purpose is Purpose.ALL:
+        layout = by_size(layout)
     blocks = _blocks(agreement, layout, released)
     terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
+    terms = replace(terms, purpose=agreement.purpose)
     plan = _plan(agreement, layout, blocks, replace(terms, draft=True))
     owner = layout.attributes[layout.label].owner
     crosses = crosses_of(layout, blocks, owner if released == "trace" else None)
@@ -353,24 +372,28 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
 
 
 def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
-    """All products, or where these would drown in noise the products with the label and a trace."""
+    """All products, or where these would drown in noise the products with the label, and a trace or margins."""
     if agreement.calibration is Calibration.PAPER:
         return "full"
     if agreement.release != "auto":
         return agreement.release
     law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
     epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
+    if agreement.purpose is Purpose.ALL:
+        budget = epsilon if law is Law.LAPLACE else float(gaussian_rho(epsilon, agreement.delta))
+        return choose_tables(layout, TableTerms(law, rows, budget, agreement.collusion))
     return choose_release(layout, rows, law, epsilon, agreement.delta)
 
 
 def _blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block, ...]:
     if agreement.calibration is Calibration.PAPER:
         return dissect(paper_objective(layout, agreement.task))
+    by_cells = agreement.purpose is Purpose.ALL
     if released == "full":
-        return dissect(exact_objective(layout, label_square=agreement.label_square))
+        return dissect(exact_objective(layout, label_square=agreement.label_square), by_cells=by_cells)
     if released in ("label", "pairs"):
-        pairs = _pairs(agreement, layout)
-        return dissect(exact_objective(layout, label_square=agreement.label_square, pairs=pairs)) + squares(layout)
+        objective = exact_objective(layout, label_square=agreement.label_square, pairs=_pairs(agreement, layout))
+        return dissect(objective, by_cells=by_cells) + squares(layout)
     return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)
 
 
