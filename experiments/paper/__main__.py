@@ -167,6 +167,13 @@ def _synthesis(options: argparse.Namespace) -> int:
     return 0
 
 
+def _synthesis_baselines(options: argparse.Namespace) -> int:
+    from experiments.paper import synthesis_baselines
+
+    synthesis_baselines.study(options.limit, options.total)
+    return 0
+
+
 def _coverage(options: argparse.Namespace) -> int:
     lines: list[coverage.Line] = []
     command = "python -m experiments.paper coverage --write"
@@ -258,6 +265,11 @@ def _parser() -> argparse.ArgumentParser:
     drawn.add_argument("--quick", action="store_true", help="one setting of Adult-77, few releases")
     drawn.add_argument("--write", action="store_true", help="write docs/results/synthesis.md as well")
     drawn.set_defaults(act=_synthesis)
+
+    others = commands.add_parser("synthesis-baselines", help="AIM and MST, in the environment that make built for them")
+    others.add_argument("--limit", type=int, default=300, help="CPU seconds of one run")
+    others.add_argument("--total", type=int, default=3600, help="CPU seconds after which no further run is started")
+    others.set_defaults(act=_synthesis_baselines)
 
     covered = commands.add_parser("coverage", help="how often intervals hold the truth, coefficient by coefficient")
     covered.add_argument("--releases", type=int, default=coverage.RELEASES, help="fresh releases of each case")

@@ -24,7 +24,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
 from colonnade.mechanism.release import Release
-from colonnade.model import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
+from colonnade.model import PublicModel, Scores, parts_to_open, prediction_of, receivers_scores
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import FitParty, FitServer
@@ -305,7 +305,7 @@ def predict_guarded(
             prediction,
             alignment,
             partial(reader, name),
-            partial(partial_scores, model=model.model),
+            partial(parts_to_open, model=model.model),
             guards[name],
             model.study,
             lambda session, scores: opened.append(scores),
