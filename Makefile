@@ -6,7 +6,7 @@ WORKERS ?= 2
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load scale whole test lint format bench tables tables-quick utility synthesis synthesis-baselines coverage overhead partners lock clean
+.PHONY: help install notebooks alignment audit demo demo-network chaos network-load fuzz load scale whole test lint format bench tables tables-quick utility synthesis synthesis-baselines coverage overhead partners lock clean
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
@@ -31,6 +31,7 @@ help:
 	@echo "make audit   attack every view, plant every bug, and write docs/audit.md (20 minutes)"
 	@echo "make fuzz    a million hostile inputs for every reader, into docs/results/robustness.md (4 minutes)"
 	@echo "make load    64 parties, 4,000 columns, 100 studies in a row, into docs/results/robustness.md (5 minutes)"
+	@echo "make notebooks  run the notebooks and keep what they show (1 minute)"
 	@echo "make lock    resolve requirements.lock anew (asks the package index)"
 	@echo "make clean   remove everything that was built or written by a run"
 
@@ -88,6 +89,9 @@ load: $(READY)
 	@mkdir -p build
 	$(ONE_THREAD) $(BIN)/python benchmarks/load.py --json > build/load.json
 	$(BIN)/python docs/write_robustness.py build/load.json
+
+notebooks: $(READY)
+	$(ONE_THREAD) $(BIN)/python notebooks/write.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

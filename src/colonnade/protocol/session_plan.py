@@ -388,6 +388,8 @@ def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
         return "full"
     if agreement.release != "auto":
         return agreement.release
+    if agreement.task is Task.MULTINOMIAL:
+        return "full"
     law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
     epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
     if agreement.purpose is Purpose.ALL:
