@@ -6,7 +6,7 @@ WORKERS ?= 2
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load scale whole test lint format bench tables tables-quick utility synthesis coverage overhead partners lock clean
+.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load scale whole test lint format bench tables tables-quick utility synthesis coverage overhead partners wheel docs lock clean
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
@@ -29,6 +29,8 @@ help:
 	@echo "make audit   attack every view, plant every bug, and write docs/audit.md (20 minutes)"
 	@echo "make fuzz    a million hostile inputs for every reader, into docs/results/robustness.md (4 minutes)"
 	@echo "make load    64 parties, 4,000 columns, 100 studies in a row, into docs/results/robustness.md (5 minutes)"
+	@echo "make wheel   build wheel and sdist, install them into fresh environments of Python 3.11 to 3.13, run the demo there"
+	@echo "make docs    the documentation as a site, into site/; every warning fails"
 	@echo "make lock    resolve requirements.lock anew (asks the package index)"
 	@echo "make clean   remove everything that was built or written by a run"
 
@@ -120,6 +122,13 @@ partners: $(READY)
 
 audit: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m audit
+
+wheel: $(READY)
+	.ci/wheel
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The site is in site/; open site/index.html."
 
 lock:
 	.ci/lock

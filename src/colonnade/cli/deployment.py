@@ -13,6 +13,7 @@ import typer
 from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile
 from colonnade.cli.screen import print_json, stderr
 from colonnade.foundation.errors import StoppedError, StudyError
+from colonnade.foundation.locks import require_locks
 from colonnade.foundation.parts import local_path
 
 deploy_app = typer.Typer(no_args_is_help=True, help="Folders for the organisations of a study.")
@@ -39,6 +40,7 @@ def add_deployment(app: typer.Typer) -> None:
 
 
 def _require() -> None:
+    require_locks()
     if find_spec("nvflare") is None:
         raise StudyError("a run across machines needs nvflare, which is not installed: pip install 'colonnade[flare]'")
 

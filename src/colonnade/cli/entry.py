@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.audit import app as audit_app
+from colonnade.cli.demo import demo
 from colonnade.cli.deployment import add_deployment
 from colonnade.cli.ledger import app as ledger_app
 from colonnade.cli.predict import predict
@@ -50,6 +51,7 @@ def _top(
 
 
 app.add_typer(ledger_app, name="ledger", short_help="What a party's data has spent: show, verify, export, settle.")
+app.command(short_help="A study of three invented organisations, from files to a page.")(demo)
 app.command(short_help="What a study would release, with how much noise; touches no data.")(plan)
 app.command(short_help="Run a study on all parties' files in this process.")(fit)
 app.command(short_help="Draft a party's part of a study file.")(schema)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from colonnade.foundation.errors import ProtocolError
+from colonnade.foundation.locks import lock_alone
 from colonnade.protocol.journal import JournalEvent
 
 VOID, OPENED = "void", "opened"
@@ -26,10 +26,8 @@ class FileJournal:
         """Hold the journal: one session at a time, so that all other sessions in it are known to be over."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ProtocolError("the server runs one session at a time, and one is running") from None
+            if not lock_alone(file):
+                raise ProtocolError("the server runs one session at a time, and one is running")
             yield
 
     def note(self, session: str, event: JournalEvent) -> None:
