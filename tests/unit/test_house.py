@@ -21,7 +21,17 @@ DOOR = PACKAGE / "foundation" / "randomness.py"
 SILENT = [path for path in MODULES if not {PACKAGE / "cli", PACKAGE / "report"} & set(path.parents)]
 LARGEST_ROOM = 500
 LARGER_FOR_A_REASON: dict[str, str] = {}
-BUILT = {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache", "build"}
+BUILT = {
+    ".git",
+    ".venv",
+    "site",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+    ".hypothesis",
+    ".import_linter_cache",
+    "build",
+}
 
 # Split, so that this file does not hold what it forbids.
 FORBIDDEN_TEXT = {
