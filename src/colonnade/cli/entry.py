@@ -12,6 +12,7 @@ from colonnade.cli.audit import app as audit_app
 from colonnade.cli.demo import demo
 from colonnade.cli.deployment import add_deployment
 from colonnade.cli.ledger import app as ledger_app
+from colonnade.cli.operations import add_operations
 from colonnade.cli.predict import predict
 from colonnade.cli.releases import components, report, solve, synthesize, tables
 from colonnade.cli.studies import fit, plan, schema
@@ -64,6 +65,7 @@ app.command(short_help="What a release holds.")(report)
 app.command(short_help="Plan, run and look, on a page of this machine.")(studio)
 app.add_typer(audit_app, name="audit", short_help="Attack a study; audit what a party did: study, session, verify.")
 add_deployment(app)
+add_operations(app)
 
 
 def main() -> None:

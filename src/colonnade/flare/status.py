@@ -6,6 +6,7 @@ import json
 import os
 import time
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ class StatusFile:
 
     def _write(self, content: dict[str, Any]) -> None:
         known = {"job": self.job, "session": self.session, "pid": os.getpid(), "seeded": self.seeded}
+        known["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         known |= {
             "what": self.kind.name,
             "spends": self.kind.spends,

@@ -28,7 +28,7 @@ SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
 LARGEST_SITE = 1 << 20
 SITE_KEYS = (
     *("role", "party", "data", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
-    *("workers", "cluster", "device", "evidence_key"),
+    *("workers", "cluster", "device", "evidence_key", "metrics"),
 )
 PREDICTION_KEYS = ("model", "to", "data", "id")
 SEED, APPROVED = "COLONNADE_SEED", "COLONNADE_APPROVED"

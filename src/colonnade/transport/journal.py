@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from colonnade.foundation.errors import ProtocolError
@@ -18,8 +19,8 @@ VOID, OPENED = "void", "opened"
 class FileJournal:
     """Append-only lines, each synced before the next thing happens. Submissions themselves are in memory only."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.path, self._clock = path, clock
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -31,9 +32,10 @@ class FileJournal:
             yield
 
     def note(self, session: str, event: JournalEvent) -> None:
+        entry = {"time": self._clock().isoformat(timespec="seconds"), "session": session, "event": event.value}
         with self.path.open("a", encoding="utf-8") as file:
             # A crash may have left half a line.
-            file.write(("" if self._whole() else "\n") + json.dumps({"session": session, "event": event.value}) + "\n")
+            file.write(("" if self._whole() else "\n") + json.dumps(entry) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
