@@ -16,6 +16,7 @@ from colonnade.foundation.parts import local_path
 if TYPE_CHECKING:
     from colonnade.consent.entries import Entry
     from colonnade.consent.ledger import Ledger
+from colonnade.consent.shared_ledger import open_ledger
 
 SHORT = 16
 """Characters of a session id, at least, that name a session."""
@@ -27,7 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-LedgerFile = Annotated[Path, typer.Argument(parser=local_path, metavar="LEDGER", help="A party's ledger (SQLite).")]
+LedgerFile = Annotated[Path, typer.Argument(parser=local_path, metavar="LEDGER", help="A party's ledger.")]
 
 
 class Ending(StrEnum):
@@ -133,11 +134,10 @@ def settle(
 
 
 def _open(path: Path) -> Ledger:
-    from colonnade.consent.ledger import Ledger
 
     if not path.is_file():
         raise LedgerError(f"there is no ledger {path}")
-    return Ledger(path)
+    return open_ledger(path)
 
 
 def _find(entries: list[Entry], session: str, party: str | None) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from typing import Any
 from cryptography import x509
 
 from colonnade.consent.guard import ConsentGuard
-from colonnade.consent.ledger import Ledger
+from colonnade.consent.shared_ledger import open_ledger
 from colonnade.flare.certificates import check_certificate, own_address, probe, server_address
 from colonnade.flare.event_log import EVENTS
 from colonnade.flare.launch import check_local, check_port
@@ -148,7 +148,7 @@ def look_at_clock(site: Site) -> str:
     # What is wrong with data or ledger is told under their own names.
     with suppress(ColonnadeError, ValueError):
         if site.role == PARTY and site.source.ledger is not None:
-            seen += [datetime.fromisoformat(line.time) for line in Ledger(site.source.ledger).lines()[-1:]]
+            seen += [datetime.fromisoformat(line.time) for line in open_ledger(site.source.ledger).lines()[-1:]]
     latest = max(seen, default=now)
     if latest > now + CLOCK_SLACK:
         late = f"{latest:%Y-%m-%d %H:%M}"
@@ -288,7 +288,7 @@ def standing(folder: Path) -> Standing:
     spent = ""
     with suppress(StudyError):
         source = site.source if site.role == PARTY else None
-        accounts = [] if source is None or source.ledger is None else Ledger(source.ledger).accounts()
+        accounts = [] if source is None or source.ledger is None else open_ledger(source.ledger).accounts()
         spent = "; ".join(f"{a.spent.epsilon:.6g} of {a.cap.epsilon:.6g}" for a in accounts)
     return Standing(
         site.name,

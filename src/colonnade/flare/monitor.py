@@ -85,10 +85,10 @@ class Monitor:
         with suppress(ColonnadeError, OSError):
             source = self.site.source if self.site.role == PARTY else None
             if source is not None and source.ledger is not None and source.data is not None:
-                from colonnade.consent.ledger import Ledger
+                from colonnade.consent.shared_ledger import open_ledger
 
                 policy = self.site.policy()
-                accounts = Ledger(source.ledger).accounts()
+                accounts = open_ledger(source.ledger).accounts()
                 spent = max((account.spent.epsilon for account in accounts), default=0.0)
                 booked = sum(account.pending for account in accounts)
                 return [

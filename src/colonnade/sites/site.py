@@ -9,8 +9,8 @@ from pathlib import Path
 
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
-from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import Policy, read_policy
+from colonnade.consent.shared_ledger import open_ledger
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.parts import local_path
@@ -136,7 +136,7 @@ class Site:
             raise StudyError(f"{self.folder.name}/{SITE} must name a ledger, outside simulations")
         approved = [a for a in os.environ.get(APPROVED, "").split(",") if a]
         return ConsentGuard(
-            self.party, policy, Ledger(source.ledger), self.data_set(source.data), approved
+            self.party, policy, open_ledger(source.ledger), self.data_set(source.data), approved
         ), Randomness()
 
     def data_set(self, path: Path) -> DataSet:
