@@ -20,7 +20,7 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 from colonnade.consent.entries import Booking, DataSet
 from colonnade.consent.ledger import Ledger
 from colonnade.flare import checkup
-from colonnade.flare.checkup import Finding, examine, standing
+from colonnade.flare.checkup import Diagnosis, examine, standing
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.provision import Address
 from colonnade.mechanism.composition import Cap, Charge, rho_of_pure
@@ -55,7 +55,7 @@ def sites(deployed: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     return tmp_path / "sites"
 
 
-def faults(findings: list[Finding]) -> list[tuple[str, str, str]]:
+def faults(findings: list[Diagnosis]) -> list[tuple[str, str, str]]:
     return [(f.site, f.about, f.sentence) for f in findings if f.verdict == "fault"]
 
 

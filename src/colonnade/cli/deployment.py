@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile
+from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile, require_engine
 from colonnade.cli.screen import print_json, stderr
-from colonnade.foundation.errors import StoppedError, StudyError
-from colonnade.foundation.locks import require_locks
+from colonnade.foundation.errors import StoppedError
 from colonnade.foundation.parts import local_path
 
 deploy_app = typer.Typer(no_args_is_help=True, help="Folders for the organisations of a study.")
@@ -39,12 +37,6 @@ def add_deployment(app: typer.Typer) -> None:
     app.command("run", short_help="Start one session of a deployed study.")(run)
 
 
-def _require() -> None:
-    require_locks()
-    if find_spec("nvflare") is None:
-        raise StudyError("a run across machines needs nvflare, which is not installed: pip install 'colonnade[flare]'")
-
-
 @deploy_app.callback()
 def _deploy() -> None:
     pass
@@ -59,16 +51,19 @@ def deploy_new(
     server: Annotated[
         str, typer.Option("--server", metavar="HOST[:PORT]", help="Where parties reach the server.")
     ] = "localhost:8002",
+    keyless: Annotated[
+        bool, typer.Option("--keyless", help="Without keys: each organisation makes its own (cert request).")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Write a folder for each organisation: certificates, study, policy template, start script, and what to do."""
-    _require()
+    require_engine()
     from colonnade.flare.deploy import deploy_new as deploy
     from colonnade.flare.deploy import warnings
     from colonnade.flare.provision import Address
     from colonnade.study import read_study
 
-    folders = deploy(study, out, Address.of(server))
+    folders = deploy(study, out, Address.of(server), keyless)
     said = warnings(read_study(study))
     if json:
         known = {"folders": [str(f) for f in folders], "authority": str(out / "authority"), "server": server}
@@ -89,7 +84,7 @@ def _server() -> None:
 @server_app.command("start", short_help="Serve sessions until stopped.")
 def server_start(folder: Folder) -> None:
     """Serve sessions of the folder's study until stopped with Ctrl-C."""
-    _require()
+    require_engine()
     from colonnade.flare.launch import serve
     from colonnade.sites.site import SERVER, read_site
 
@@ -108,7 +103,7 @@ def party_start(
     approve: ApprovedPlans = None,
 ) -> None:
     """Take part in sessions of the folder's study until stopped with Ctrl-C; policy and ledger judge each."""
-    _require()
+    require_engine()
     from colonnade.flare.launch import take_part
     from colonnade.sites.readiness import get_ready
     from colonnade.sites.site import APPROVED, PARTY, read_site
@@ -145,7 +140,7 @@ def run(
     json: Json = False,
 ) -> None:
     """Start one session of a deployed study, follow it, and write the release; Ctrl-C stops it for all."""
-    _require()
+    require_engine()
     if predict and (out is not None or fetch is not None or force):
         told = "--out, --fetch and --force are for a release; with --predict the scores stay with their receiver"
         raise typer.BadParameter(told)

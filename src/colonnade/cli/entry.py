@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.audit import app as audit_app
+from colonnade.cli.certificates import app as cert_app
 from colonnade.cli.demo import demo
 from colonnade.cli.deployment import add_deployment
 from colonnade.cli.ledger import app as ledger_app
@@ -66,6 +67,7 @@ app.command(short_help="Plan, run and look, on a page of this machine.")(studio)
 app.add_typer(audit_app, name="audit", short_help="Attack a study; audit what a party did: study, session, verify.")
 add_deployment(app)
 add_operations(app)
+app.add_typer(cert_app, name="cert", short_help="Certificates of a deployed study: request, approve, install, revoke.")
 
 
 def main() -> None:

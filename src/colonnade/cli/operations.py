@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from colonnade.cli.options import Json
+from colonnade.cli.options import Json, require_engine
 from colonnade.cli.screen import print_json, stdout
-from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
 
 Folders = Annotated[
@@ -25,14 +23,9 @@ def add_operations(app: typer.Typer) -> None:
     app.command("status", short_help="How the sites of a deployed study are doing.")(status)
 
 
-def _require() -> None:
-    if find_spec("nvflare") is None:
-        raise StudyError("a run across machines needs nvflare, which is not installed: pip install 'colonnade[flare]'")
-
-
 def doctor(folders: Folders, json: Json = False) -> None:
     """Look for all that keeps sites from taking part; changes and spends nothing. Exit code 1 if a fault is found."""
-    _require()
+    require_engine()
     from colonnade.flare.checkup import examine
     from colonnade.report.operations import findings_table
 
@@ -49,7 +42,7 @@ def doctor(folders: Folders, json: Json = False) -> None:
 
 def status(folders: Folders, json: Json = False) -> None:
     """Show how sites are doing, by their own folders: the process, the session under way or the last, the budget."""
-    _require()
+    require_engine()
     from colonnade.flare.checkup import find_folders, standing
     from colonnade.report.operations import standings_table
 

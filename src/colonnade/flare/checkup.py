@@ -24,7 +24,7 @@ from colonnade.flare.event_log import EVENTS
 from colonnade.flare.launch import check_local, check_port
 from colonnade.flare.monitor import LEAST_FREE
 from colonnade.flare.process import RUNNING, dead
-from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
+from colonnade.flare.renewal import bearer
 from colonnade.flare.status import look, unfinished
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError, SiteError, StudyError
@@ -43,7 +43,7 @@ class Remark(Exception):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """What one look at a folder found: `fault` keeps sessions from running, `remark` will some day."""
 
     site: str
@@ -66,14 +66,14 @@ def find_folders(places: Sequence[Path]) -> list[Path]:
     return folders
 
 
-def examine(places: Sequence[Path]) -> list[Finding]:
+def examine(places: Sequence[Path]) -> list[Diagnosis]:
     """Every look at every folder, and a comparison of their studies; nothing is changed, and nothing is spent."""
     findings, terms = [], {}
     for folder in find_folders(places):
         try:
             site = read_site(folder)
         except (ColonnadeError, OSError) as error:
-            findings.append(Finding(folder.name, "folder", "fault", str(error)))
+            findings.append(Diagnosis(folder.name, "folder", "fault", str(error)))
             continue
         findings += _look_at_all(site)
         terms[site.name] = canonical_json(site.study.agreement.to())
@@ -81,13 +81,13 @@ def examine(places: Sequence[Path]) -> list[Finding]:
         first = next(iter(terms))
         others = [name for name, digest in terms.items() if digest != terms[first]]
         told = f"study.toml of {', '.join(others)} states other terms than that of {first}: sessions will be refused"
-        findings.append(Finding("all", "study", "fault", told))
+        findings.append(Diagnosis("all", "study", "fault", told))
     return findings
 
 
-def _look_at_all(site: Site) -> list[Finding]:
+def _look_at_all(site: Site) -> list[Diagnosis]:
     """One fault is told once, under the first name that it has."""
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     for about, look_at in LOOKS[site.role].items():
         found = _look(site, about, look_at)
         if found.verdict != "fault" or found.sentence not in [f.sentence for f in findings]:
@@ -95,13 +95,13 @@ def _look_at_all(site: Site) -> list[Finding]:
     return findings
 
 
-def _look(site: Site, about: str, look_at: Look) -> Finding:
+def _look(site: Site, about: str, look_at: Look) -> Diagnosis:
     try:
-        return Finding(site.name, about, "ok", look_at(site))
+        return Diagnosis(site.name, about, "ok", look_at(site))
     except Remark as error:
-        return Finding(site.name, about, "remark", str(error))
+        return Diagnosis(site.name, about, "remark", str(error))
     except (ColonnadeError, OSError) as error:
-        return Finding(site.name, about, "fault", str(error))
+        return Diagnosis(site.name, about, "fault", str(error))
 
 
 def look_at_version(site: Site) -> str:
@@ -117,14 +117,8 @@ def look_at_version(site: Site) -> str:
     return f"colonnade {version('colonnade')}, nvflare {engine}, Python {platform.python_version()}, {sys.platform}"
 
 
-def _certificate(site: Site) -> tuple[str, str]:
-    if site.role == SERVER:
-        return own_address(site.folder)[1], "server"
-    return (COORDINATOR_NAME if site.role == COORDINATOR else site.party), "client"
-
-
 def look_at_certificate(site: Site) -> str:
-    name, basename = _certificate(site)
+    name, basename = bearer(site)
     check_certificate(site.folder, name, basename)
     shown = x509.load_pem_x509_certificate((site.folder / STARTUP / f"{basename}.crt").read_bytes())
     end = shown.not_valid_after_utc
@@ -134,7 +128,7 @@ def look_at_certificate(site: Site) -> str:
 
 
 def look_at_key(site: Site) -> str:
-    key = site.folder / STARTUP / f"{_certificate(site)[1]}.key"
+    key = site.folder / STARTUP / f"{bearer(site)[1]}.key"
     mode = stat.S_IMODE(key.stat().st_mode)
     if mode & 0o077:
         raise SiteError(f"{STARTUP}/{key.name} can be read by others (mode {mode:o}): chmod 600")
@@ -153,7 +147,7 @@ def look_at_clock(site: Site) -> str:
     if latest > now + CLOCK_SLACK:
         late = f"{latest:%Y-%m-%d %H:%M}"
         raise SiteError(f"the clock says {now:%Y-%m-%d %H:%M}, and something here was written at {late}")
-    name, basename = _certificate(site)
+    name, basename = bearer(site)
     shown = x509.load_pem_x509_certificate((site.folder / STARTUP / f"{basename}.crt").read_bytes())
     if now < shown.not_valid_before_utc - CLOCK_SLACK:
         begins = f"{shown.not_valid_before_utc:%Y-%m-%d %H:%M}"
@@ -207,7 +201,7 @@ def look_at_ledger(site: Site) -> str:
 
 def look_at_line(site: Site) -> str:
     address, server = server_address(site.folder)
-    name = _certificate(site)[0]
+    name = bearer(site)[0]
     if not probe(site.folder, name, address, server):
         raise SiteError(f"the server cannot be reached at {address.host}:{address.port}")
     return f"{address.host}:{address.port} answers, and both certificates are accepted"

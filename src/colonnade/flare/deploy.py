@@ -17,7 +17,7 @@ from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
 from colonnade.flare.provision import Address, keep_own_key_only, place_kit, provision
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.toml import toml_section
-from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
+from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STARTUP, STUDY
 from colonnade.study import Study, read_study
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -25,8 +25,11 @@ RESERVED = (SERVER, COORDINATOR, "authority")
 SITE_LOCAL = ("data", "policy", "ledger")
 
 
-def deploy_new(study_file: Path, out: Path, address: Address) -> list[Path]:
-    """Write the folders; returns them. Nothing is overwritten, and a failure leaves nothing behind."""
+def deploy_new(study_file: Path, out: Path, address: Address, keyless: bool = False) -> list[Path]:
+    """Write the folders; returns them. Nothing is overwritten, and a failure leaves nothing behind.
+
+    `keyless` folders have no key and no certificate: each site asks for its own (`renewal`).
+    """
     study = read_study(study_file)
     check_study(study)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -37,6 +40,8 @@ def deploy_new(study_file: Path, out: Path, address: Address) -> list[Path]:
     try:
         with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as place:
             names = _write_folders(study, public, Path(place), address)
+            for name in names if keyless else ():
+                remove_pair(Path(place) / name)
             for name in ("authority", *names):
                 os.replace(Path(place) / name, out / name)
     except BaseException:
@@ -74,6 +79,13 @@ def _write_folders(study: Study, public: str, out: Path, address: Address) -> li
     shutil.rmtree(kits)
     keep_own_key_only(authority)
     return folders
+
+
+def remove_pair(folder: Path) -> None:
+    """Key and certificate go: the site makes its own key, and nobody else ever has it."""
+    for file in (folder / STARTUP).iterdir():
+        if file.suffix in (".key", ".crt"):
+            file.unlink()
 
 
 def warnings(study: Study) -> list[str]:

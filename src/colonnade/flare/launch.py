@@ -22,6 +22,7 @@ from colonnade.flare.flare_log import TWICE, watch_failures, watch_line, watch_s
 from colonnade.flare.monitor import Monitor, parse_address, serve_monitor
 from colonnade.flare.process import StopSignals, alone, dead
 from colonnade.flare.provision import CLASSES, Address
+from colonnade.flare.revocation import refuse_revoked
 from colonnade.flare.status import close_status, look, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.sites.site import LOCAL, SERVER, STATUS, Site
@@ -48,6 +49,7 @@ def serve(site: Site, tell: Tell, say: Say) -> int:
         check_certificate(site.folder, name, "server")
         check_port(address)
         keep_storage_here(site.folder)
+        refuse_revoked(site.folder.resolve())
         # A session has ended when its relay says so; FLARE would wait 15 minutes for the report of a dead site.
         os.environ.setdefault(OUTCOME_WAIT, "10")
         (site.folder / TWICE).unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from cryptography.x509.oid import NameOID
 
 from colonnade.flare.certificates import check_certificate
+from colonnade.flare.revocation import read_revoked, revoked_since
 from colonnade.foundation.errors import PolicyError, SignatureError
 from colonnade.sites.site import STARTUP
 
@@ -62,6 +63,8 @@ class CertificateSigner:
         if key.public_key().public_bytes(*form) != own.public_key().public_bytes(*form):
             raise PolicyError(f"the key of {name} is not that of its certificate")
         self._name, self._key, self._own = name, key, own.public_bytes(Encoding.DER)
+        # As of now: a session is not broken by a list that comes while it runs.
+        self._revoked = read_revoked(folder)
 
     def sign(self, statement: bytes) -> bytes:
         """A proof that this site says so."""
@@ -95,6 +98,8 @@ class CertificateSigner:
             raise SignatureError(
                 f"the certificate that {peer} signs by is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
             )
+        if (since := revoked_since(certificate, self._revoked)) is not None:
+            raise SignatureError(f"the certificate that {peer} signs by was revoked on {since:%Y-%m-%d}")
         try:
             if isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
                 key.verify(shown.signature, statement, _PSS, SHA256())
