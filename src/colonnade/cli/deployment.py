@@ -76,6 +76,29 @@ def deploy_new(
         typer.echo(f"note: {sentence}", err=True)
 
 
+@deploy_app.command("add", short_help="Write what a further study needs at each site.")
+def deploy_add(
+    study: StudyFile,
+    authority: Annotated[
+        Path, typer.Option("--authority", parser=local_path, metavar="DIR", help="The deployment's folder authority/.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=local_path, metavar="DIR", help="Folder to write; new or empty.")
+    ],
+    json: Json = False,
+) -> None:
+    """Write what each site needs for a further study of the same organisations, on the same server."""
+    require_engine()
+    from colonnade.flare.deploy import deploy_add as deploy
+
+    folders = deploy(study, authority, out)
+    if json:
+        print_json({"folders": [str(folder) for folder in folders]})
+        return
+    for folder in folders:
+        typer.echo(f"{folder}: goes into studies/ of the folder of {folder.parent.parent.name}.")
+
+
 @server_app.callback()
 def _server() -> None:
     pass
@@ -106,12 +129,13 @@ def party_start(
     require_engine()
     from colonnade.flare.launch import take_part
     from colonnade.sites.readiness import get_ready
-    from colonnade.sites.site import APPROVED, PARTY, read_site
+    from colonnade.sites.site import APPROVED, PARTY, read_sites
 
-    site = read_site(folder, PARTY)
-    # Whatever would refuse a session later is said now.
-    for note in get_ready(site, approve or []):
-        _sayer(site.party)(note)
+    # Whatever would refuse a session later is said now, of every study in the folder.
+    site, *others = read_sites(folder, PARTY)
+    for each in (site, *others):
+        for note in get_ready(each, approve or []):
+            _sayer(site.party)(note if each is site else f"study {each.study.agreement.name}: {note}")
     if approve:
         os.environ[APPROVED] = ",".join(approve)
     raise typer.Exit(take_part(site, _teller(site.party), _sayer(site.party)))
@@ -129,6 +153,12 @@ def run(
         bool,
         typer.Option("--predict", help="Score records by [prediction] of site.toml instead, for one party to open."),
     ] = False,
+    study: Annotated[
+        str,
+        typer.Option(
+            "--study", metavar="NAME", help="Which study, where the folder has several; its own if not given."
+        ),
+    ] = "",
     fetch: Annotated[
         str | None,
         typer.Option("--fetch", metavar="SESSION", help="Only fetch the release of an earlier session, by its id."),
@@ -148,20 +178,20 @@ def run(
         if predict:
             _run_prediction(folder, wait, json)
         else:
-            _run_session(folder, Path("release.json") if out is None else out, force, wait, json, fetch)
+            _run_session(folder, Path("release.json") if out is None else out, force, wait, json, fetch, study)
     except StoppedError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(130) from None
 
 
-def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, fetch: str | None) -> None:
+def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, fetch: str | None, study: str) -> None:
     from colonnade.flare.coordinator import fetch_release, run_session
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import read_release
     from colonnade.report.progress import Steps
-    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, read_site
+    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, find_site
 
-    site = read_site(folder, COORDINATOR)
+    site = find_site(folder, study, COORDINATOR)
     with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
         content, account = run_session(site, wait, steps) if fetch is None else fetch_release(site, fetch, wait)
         release = read_release(content)

@@ -15,6 +15,7 @@ from colonnade.cli.deployment import add_deployment
 from colonnade.cli.ledger import app as ledger_app
 from colonnade.cli.operations import add_operations
 from colonnade.cli.predict import predict
+from colonnade.cli.queue import app as queue_app
 from colonnade.cli.releases import components, report, solve, synthesize, tables
 from colonnade.cli.studies import fit, plan, schema
 from colonnade.cli.studio import studio
@@ -67,6 +68,7 @@ app.command(short_help="Plan, run and look, on a page of this machine.")(studio)
 app.add_typer(audit_app, name="audit", short_help="Attack a study; audit what a party did: study, session, verify.")
 add_deployment(app)
 add_operations(app)
+app.add_typer(queue_app, name="queue", short_help="Sessions in a queue: add, show, drop, work.")
 app.add_typer(cert_app, name="cert", short_help="Certificates of a deployed study: request, approve, install, revoke.")
 
 

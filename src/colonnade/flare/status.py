@@ -119,3 +119,12 @@ def close_status(path: Path, content: dict[str, Any], role: str) -> dict[str, An
     closed = {**content, "share": 1.0, "done": True, "ok": False, "sentence": sentence, "file": None}
     replace_status(path, closed)
     return closed
+
+
+def job_name(path: Path) -> str:
+    """The name in a job's description; empty where there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(content.get("name", "")) if isinstance(content, dict) else ""

@@ -32,3 +32,13 @@ def standings_table(sites: Sequence[dict[str, Any]]) -> RenderableType:
         row = (site["site"], site["study"], process, session, site["spent"], site["time"])
         table.add_row(*(Text(cell) for cell in row))
     return table
+
+
+def queue_table(entries: Sequence[dict[str, Any]]) -> RenderableType:
+    """One row for each session that was asked for."""
+    table = tidy_table("", "study", "due", "every", "", "", right=(0,))
+    for entry in entries:
+        every = f"{entry['hours']:g} h" if entry["hours"] else ""
+        row = (str(entry["number"]), entry["study"], entry["due"], every, entry["state"], entry["told"])
+        table.add_row(*(Text(cell) for cell in row))
+    return table

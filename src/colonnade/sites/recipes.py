@@ -25,7 +25,7 @@ from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
 from colonnade.sites.readiness import clipping, try_folder, try_releases
-from colonnade.sites.site import SCORES, Site
+from colonnade.sites.site import SCORES, Site, find_site, read_site
 
 RELEASE = "release.json"
 AnyGuard = ConsentGuard | PolicyGuard
@@ -56,6 +56,11 @@ class Recipe(ABC):
         self.file: Path | None = None
         """What the session left here."""
 
+    @classmethod
+    def open_site(cls, folder: Path, job: str, role: str) -> Site:
+        """This organisation's side, by its own files; of a job no more than its name is known."""
+        return read_site(folder, role)
+
     @abstractmethod
     def server_task(self, job: str, run: Path) -> ServerTask:
         """The server's part; `job` is what the coordinator called the job, `run` the folder of this run."""
@@ -81,6 +86,10 @@ class FitRecipe(Recipe):
     """A release: every site that takes part keeps it."""
 
     kind, task = FIT, "session"
+
+    @classmethod
+    def open_site(cls, folder: Path, job: str, role: str) -> Site:
+        return find_site(folder, job, role)
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

@@ -24,6 +24,8 @@ from colonnade.workers import open_workers
 
 SITE, STUDY, POLICY, STATUS = "site.toml", "study.toml", "policy.toml", "status.json"
 STARTUP, LOCAL, SCORES, OUTCOME = "startup", "local", "scores", "outcome.json"
+STUDIES = "studies"
+"""Where further studies lie in a folder, each in a folder of its own."""
 SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
 LARGEST_SITE = 1 << 20
 SITE_KEYS = (
@@ -50,6 +52,11 @@ class Site:
     @property
     def name(self) -> str:
         return self.party or self.role
+
+    @property
+    def home(self) -> Path:
+        """The organisation's own folder, with its certificate, also of a further study."""
+        return self.folder.parent.parent if self.folder.parent.name == STUDIES else self.folder
 
     @property
     def releases(self) -> Path:
@@ -173,3 +180,27 @@ def read_site(folder: Path, role: str | None = None) -> Site:
         raise StudyError(f"{folder.name}/{SITE} must name a party of the study, got {party!r}")
     asked = content.table("prediction", "[prediction]", "prediction.")
     return Site(folder, found, party, study, site, asked.known(PREDICTION_KEYS if party else PREDICTION_KEYS[:2]))
+
+
+def read_sites(folder: Path, role: str | None = None) -> list[Site]:
+    """The organisation's side in its own study, and in those under studies/."""
+    own = read_site(folder, role)
+    others = [read_site(place.parent, own.role) for place in sorted((folder / STUDIES).glob(f"*/{SITE}"))]
+    for other in others:
+        if other.party != own.party:
+            told = f"{other.folder.name}/{SITE} must name the party {own.party!r} of this folder"
+            raise StudyError(f"{told}, got {other.party!r}")
+    names = [site.study.agreement.name for site in (own, *others)]
+    if len(set(names)) < len(names):
+        raise StudyError(f"studies in {folder.name} must have different names, got {', '.join(sorted(names))}")
+    return [own, *others]
+
+
+def find_site(folder: Path, study: str, role: str | None = None) -> Site:
+    """The organisation's side in the study of this name; in its own, if none is named."""
+    sites = read_sites(folder, role)
+    for site in sites:
+        if study in ("", site.study.agreement.name):
+            return site
+    known = ", ".join(site.study.agreement.name for site in sites)
+    raise StudyError(f"{folder.name} has no study {study!r}: it has {known}")
