@@ -16,7 +16,6 @@ from colonnade.foundation.parts import local_path
 if TYPE_CHECKING:
     from colonnade.consent.entries import Entry
     from colonnade.consent.ledger import Ledger
-from colonnade.consent.shared_ledger import open_ledger
 
 SHORT = 16
 """Characters of a session id, at least, that name a session."""
@@ -134,6 +133,7 @@ def settle(
 
 
 def _open(path: Path) -> Ledger:
+    from colonnade.consent.shared_ledger import open_ledger
 
     if not path.is_file():
         raise LedgerError(f"there is no ledger {path}")
