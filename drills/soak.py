@@ -19,6 +19,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -161,12 +162,10 @@ class Soak:
     def fill_disk(self) -> None:
         filler = Path(self.folder("bank")) / "book" / "filler"
         before = len(Ledger(filler.with_name("ledger.sqlite")).entries())
-        with filler.open("wb") as file:
-            try:
+        with filler.open("wb", buffering=0) as file:
+            with suppress(OSError):
                 while file.write(b"0" * 4096):
-                    file.flush()
-            except OSError:
-                pass
+                    pass
         said = self.run(expected=False)
         filler.unlink()
         assert len(Ledger(filler.with_name("ledger.sqlite")).entries()) == before

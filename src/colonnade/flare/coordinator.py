@@ -7,8 +7,8 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -81,24 +81,14 @@ def fit_job(site: Site) -> Job:
 
 def resume_session(site: Site, job: str, wait: float, watch: Watch) -> tuple[bytes, dict[str, Any]]:
     """Follow a job that an earlier process asked for, to its end."""
-    check_certificate(site.home, COORDINATOR)
-    session = _connect(site.home, time.monotonic() + wait)
-    try:
+    last: dict[str, Any] = {}
+    with _asking(site, wait) as session:
         known = {str(meta["job_id"]): meta for meta in _quietly(session.list_jobs)}
         if job not in known:
             raise ProtocolError(f"the server knows nothing of job {job}")
-        last: dict[str, Any] = {}
         if not str(known[job].get("status", "")).startswith("FINISHED"):
             _follow(session, job, fit_job(site).idle, time.monotonic() + wait, watch, last)
         content, account = _fetch(session, job, last)
-    except ColonnadeError:
-        raise
-    except Exception as error:
-        log.info("the session can no longer be followed: %s", error)
-        raise ProtocolError(f"the server was lost ({type(error).__name__})") from None
-    finally:
-        with suppress(Exception):
-            _quietly(session.close)
     if content is None:
         raise ProtocolError(str(account["sentence"]))
     return content, account
@@ -108,9 +98,7 @@ def fetch_release(site: Site, which: str, wait: float) -> tuple[bytes, dict[str,
     """The release of an earlier session, if the server keeps it, by the first characters of its id or of its job's."""
     if len(which) < SHORTEST:
         raise StudyError(f"a session is named by at least {SHORTEST} characters of its id, got {which!r}")
-    check_certificate(site.home, COORDINATOR)
-    session = _connect(site.home, time.monotonic() + wait)
-    try:
+    with _asking(site, wait) as session:
         jobs = _quietly(lambda: session.list_jobs(name_prefix=site.study.agreement.name, reverse=True))
         # By its job's id a session is found at once; else one after the other is looked into, the latest first.
         for meta in sorted(jobs, key=lambda meta: not str(meta["job_id"]).startswith(which)):
@@ -121,17 +109,26 @@ def fetch_release(site: Site, which: str, wait: float) -> tuple[bytes, dict[str,
                 break
         else:
             raise ProtocolError(f"the server keeps no session {which} that has ended")
+    if content is None:
+        raise ProtocolError(str(account["sentence"]))
+    return content, account
+
+
+@contextmanager
+def _asking(site: Site, wait: float) -> Iterator[Session]:
+    """A line to the server for as long as it is asked about sessions that others began."""
+    check_certificate(site.home, COORDINATOR)
+    session = _connect(site.home, time.monotonic() + wait)
+    try:
+        yield session
     except ColonnadeError:
         raise
     except Exception as error:
-        log.info("the session cannot be fetched: %s", error)
+        log.info("the server can no longer be asked: %s", error)
         raise ProtocolError(f"the server was lost ({type(error).__name__})") from None
     finally:
         with suppress(Exception):
             _quietly(session.close)
-    if content is None:
-        raise ProtocolError(str(account["sentence"]))
-    return content, account
 
 
 def run_prediction(asked: PredictionRequest, wait: float, watch: Watch) -> dict[str, Any]:
