@@ -162,10 +162,9 @@ class Soak:
     def fill_disk(self) -> None:
         filler = Path(self.folder("bank")) / "book" / "filler"
         before = len(Ledger(filler.with_name("ledger.sqlite")).entries())
-        with filler.open("wb", buffering=0) as file:
-            with suppress(OSError):
-                while file.write(b"0" * 4096):
-                    pass
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(b"0" * 4096):
+                pass
         said = self.run(expected=False)
         filler.unlink()
         assert len(Ledger(filler.with_name("ledger.sqlite")).entries()) == before
