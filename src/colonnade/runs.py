@@ -14,8 +14,8 @@ from pathlib import Path
 
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard
-from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import check_approvals, read_policy
+from colonnade.consent.shared_ledger import open_ledger
 from colonnade.data.table import Table, open_table, read_table
 from colonnade.evaluation import Evaluation, Measured
 from colonnade.foundation.errors import StudyError
@@ -431,7 +431,7 @@ def _guards(sources: Mapping[str, Source], approved: Collection[str], ask: Ask |
     for name, source in sources.items():
         if source.policy is not None and source.ledger is not None:
             data = _data_set(name, source)
-            out[name] = ConsentGuard(name, read_policy(source.policy), Ledger(source.ledger), data, approved, ask)
+            out[name] = ConsentGuard(name, read_policy(source.policy), open_ledger(source.ledger), data, approved, ask)
     return out
 
 
