@@ -101,11 +101,11 @@ def main() -> int:
     if options.one:
         print(json.dumps(read(options.one[0], int(options.one[1]))))
         return 0
-    from tests.helpers.postgres import running_server
+    from tests.helpers.postgres import running_postgres
 
     found: dict[str, list[dict[str, float]]] = {}
-    with running_server() as folder, tempfile.TemporaryDirectory() as files:
-        for name, address in fill(folder, Path(files)).items():
+    with running_postgres() as server, tempfile.TemporaryDirectory() as files:
+        for name, address in fill(str(server.folder), Path(files)).items():
             for rows in SIZES:
                 command = [sys.executable, __file__, "--one", address, str(rows)]
                 told = subprocess.run(command, check=True, capture_output=True, text=True, env=dict(os.environ))

@@ -1,74 +1,112 @@
-"""A PostgreSQL server of a test's own: on a socket in a temporary folder, as a user that is not root."""
+"""A PostgreSQL server of a test's own: made in a temporary folder, on a Unix socket, and not as root."""
 
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-USER = "postgres"
+ACCOUNT = "postgres"
+NO_SERVER = "there is no PostgreSQL server on this machine, or no account to run it"
 
 
 def binaries() -> Path | None:
-    """Where Debian has the server's programs, the newest first."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: -float(path.parts[-3]))
-    return found[0].parent if found else None
+    found = shutil.which("initdb")
+    places = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((place for place in places if (place / "initdb").exists()), None)
 
 
-def missing() -> str | None:
-    """Why no server can run here, or None when one can."""
-    if binaries() is None:
-        return "PostgreSQL is not installed (Debian: apt-get install postgresql)"
-    if os.geteuid() == 0:
-        try:
-            pwd.getpwnam(USER)
-        except KeyError:
-            return f"PostgreSQL refuses to run as root, and there is no user {USER}"
-    return None
+class PostgresServer:
+    """One server; `database` is how psycopg reaches it."""
+
+    def __init__(self, folder: Path, binaries: Path) -> None:
+        self.folder, self._binaries = folder, binaries
+        self.database = f"host={folder} dbname=postgres user={ACCOUNT}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _as_account(self, *words: str | Path) -> list[str]:
+        """Nobody runs a database as root, and it refuses."""
+        given = [str(word) for word in words]
+        return ["runuser", "-u", ACCOUNT, "--", *given] if os.getuid() == 0 else given
+
+    def make(self) -> None:
+        if os.getuid() == 0:
+            shutil.chown(self.folder, ACCOUNT, ACCOUNT)
+        call = [self._binaries / "initdb", "-D", self.folder / "data", "-U", ACCOUNT, "-A", "trust", "--no-sync"]
+        subprocess.run(self._as_account(*call, "-E", "UTF8", "--locale=C"), check=True, capture_output=True)
+
+    def start(self, *settings: str) -> None:
+        given = [word for setting in (f"unix_socket_directories={self.folder}", *settings) for word in ("-c", setting)]
+        call = [self._binaries / "postgres", "-D", self.folder / "data", "-c", "listen_addresses=", *given]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._as_account(*call), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        self.wait()
+
+    def wait(self, seconds: float = 30.0) -> None:
+        import psycopg
+
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                psycopg.connect(self.database, connect_timeout=2).close()
+                return
+            except psycopg.Error:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    @property
+    def number(self) -> int:
+        """The server's own process, which `runuser` started."""
+        return int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+
+    def kill(self) -> None:
+        """kill -9 of the server: what is committed must be there after the next start."""
+        os.kill(self.number, signal.SIGKILL)
+        assert self._process is not None
+        self._process.wait(20)
+        # Its children notice on their own; a start before that is refused.
+        time.sleep(0.5)
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            os.kill(self.number, signal.SIGINT)
+            self._process.wait(20)
 
 
 @contextmanager
-def running_server() -> Iterator[str]:
-    """The folder of the server's socket; it ends with the context."""
-    if (reason := missing()) is not None:
-        pytest.skip(reason)
-    programs = binaries()
-    assert programs is not None
-    # Short: a socket's path has at most 107 characters.
-    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    as_user: dict[str, object] = {}
-    if os.geteuid() == 0:
-        entry = pwd.getpwnam(USER)
-        os.chown(folder, entry.pw_uid, entry.pw_gid)
-        as_user = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
-    folder.chmod(0o755)
-
-    def call(program: str, *arguments: str) -> None:
-        subprocess.run(
-            [programs / program, *arguments],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            cwd=folder,
-            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
-            **as_user,  # type: ignore[call-overload]
-        )
-
-    data = str(folder / "data")
-    options = f"-k {folder} -c listen_addresses= -c fsync=off -c max_connections=20 -c shared_buffers=16MB"
-    try:
-        call("initdb", "-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync")
-        call("pg_ctl", "-D", data, "-o", options, "-l", str(folder / "log"), "-w", "-t", "120", "start")
+def running_postgres(*settings: str) -> Iterator[PostgresServer]:
+    """A server until the block ends; skips the test where there is none."""
+    pytest.importorskip("psycopg", reason="the extra sql is not installed")
+    found = binaries()
+    if sys.platform != "linux" or found is None or (os.getuid() == 0 and shutil.which("runuser") is None):
+        pytest.skip(NO_SERVER)
+    # A socket's path must be short.
+    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        server = PostgresServer(Path(folder), found)
         try:
-            yield str(folder)
+            server.make()
+        except (subprocess.CalledProcessError, LookupError):
+            pytest.skip(NO_SERVER)
+        try:
+            server.start(*settings)
+            yield server
         finally:
-            call("pg_ctl", "-D", data, "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            server.stop()
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with running_postgres() as server:
+        yield server

@@ -22,7 +22,7 @@ from colonnade.foundation.schema import column_from
 from colonnade.mechanism.release import write_release
 from colonnade.runs import _data_set, fit
 from colonnade.study import read_study
-from tests.helpers.postgres import missing, running_server
+from tests.helpers.postgres import running_postgres
 
 ROWS = 300
 COLUMNS = ("person", "visits", "cost", "weight", "ward", "smoker", "seen", "ill")
@@ -86,8 +86,8 @@ INSERT = "insert into clinic values ({})"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with running_server() as folder:
-        yield folder
+    with running_postgres() as started:
+        yield str(started.folder)
 
 
 @pytest.fixture
@@ -140,7 +140,6 @@ def test_sqlite_gives_the_same_release(tmp_path: Path) -> None:
     assert release(tmp_path, queried("sqlite:///clinic.db")) == release(tmp_path, 'data = "clinic.csv"')
 
 
-@pytest.mark.skipif(missing() is not None, reason=missing() or "")
 def test_one_snapshot_and_few_rows_at_a_time(postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are added while a query is read are not seen, and blocks are as small as they are asked for."""
     from colonnade.data import addresses

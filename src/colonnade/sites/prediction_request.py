@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade.data.addresses import AddressedData
-from colonnade.data.table import Table, read_table
+from colonnade.data.table import Table
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.files import read_whole
 from colonnade.mechanism.moments import Floats
-from colonnade.model import PublicModel, partial_scores, prediction_of, read_model, receivers_scores, scores_csv
+from colonnade.model import PublicModel, parts_to_open, prediction_of, read_model, receivers_scores, scores_csv
 from colonnade.protocol.predict import OpenedScores, prediction_digest
 from colonnade.protocol.prediction import Prediction
 from colonnade.sites.site import PARTY, SITE, Site
@@ -51,13 +51,10 @@ class PredictionRequest:
         return self.site.asked.text("id") if "id" in self.site.asked else self.site.source.id
 
     def table(self) -> Table:
-        columns, data = self.prediction.columns[self.site.party], self.data
-        if isinstance(data, AddressedData):
-            return data.read(self.site.party, columns, self.id)
-        return read_table(self.site.party, data, columns, self.id)
+        return self.site.read(self.data, self.prediction.columns[self.site.party], self.id)
 
     def part(self, table: Table) -> Floats:
-        return partial_scores(table, self.public.model)
+        return parts_to_open(table, self.public.model)
 
     def csv(self, table: Table, opened: OpenedScores) -> bytes:
         """What the receiver keeps: the same as `predict --study` writes."""
