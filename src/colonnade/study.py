@@ -16,7 +16,7 @@ from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
-from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.agreement import Agreement, Organisation
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 ALIGNMENTS = (PSI, NONE)
@@ -35,8 +35,9 @@ STUDY_KEYS = (
     "label_square",
     "rows",
     "impossible",
+    "reason",
 )
-PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns")
+PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "organisation", "contact")
 LARGEST_STUDY = 16 << 20
 
 
@@ -86,7 +87,7 @@ def _study(content: Section, folder: Path) -> Study:
             raise StudyError(f"a study file needs a [{key}] section")
     terms = content.table("study", "[study]").known(STUDY_KEYS).need("name", "task", "label")
     parties = content.table("party", "[party]")
-    schema, sources, offers, norms = {}, {}, {}, {}
+    schema, sources, offers, norms, organisations = {}, {}, {}, {}, {}
     for name in parties.content:
         require_name("a party's name", name)
         party = parties.table(name, f"[party.{name}]").known(PARTY_KEYS)
@@ -98,6 +99,9 @@ def _study(content: Section, folder: Path) -> Study:
                 f"[party.{name}] needs policy and ledger together: the policy has the cap, the ledger what is spent"
             )
         sources[name] = Source(data, _id_column(party), policy, ledger)
+        if "organisation" in party or "contact" in party:
+            stated = (party.text(key) if key in party else "" for key in ("organisation", "contact"))
+            organisations[name] = Organisation(*stated)
         if "norm" in party:
             norms[name] = party.number("norm")
         if "epsilon" in party:
@@ -124,6 +128,8 @@ def _study(content: Section, folder: Path) -> Study:
         release=str(terms.content.get("release", "auto")),
         label_square=terms.flag("label_square"),
         impossible=_impossible(terms),
+        reason=terms.text("reason") if "reason" in terms else "",
+        organisations=organisations,
     )
     alignment = _alignment(terms)
     for name, source in sources.items():

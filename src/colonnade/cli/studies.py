@@ -44,6 +44,7 @@ def plan(
     from colonnade.report.cheating import cheating_table
     from colonnade.report.cost import expected_cost
     from colonnade.report.pages import plan_html
+    from colonnade.report.spending import planned_spending, spending_json
     from colonnade.report.text import caution, cost_text, plan_report
     from colonnade.study import read_study
 
@@ -51,13 +52,15 @@ def plan(
     assumed = rows is None and checked.rows is None
     session = checked.session(TYPICAL_ROWS if assumed else rows)
     cost = expected_cost(session, checked.alignment)
+    spending = planned_spending(checked, session) if json or html is not None else {}
     with places(html) as (page,):
         if html is not None:
-            page.write(plan_html(session, cost, assumed))
+            page.write(plan_html(session, cost, assumed, spending))
     if json:
         expected = {"sent": cost.sent, "seconds": cost.seconds}
         told = {**session.describe(), "rows_assumed": assumed, "expected": expected}
         told["if_a_party_cheats"] = [exposure.describe() for exposure in session.exposures]
+        told |= spending_json(spending)
         print_json({**told, "terms_digest": session.terms, "warnings": session.warnings()})
         return
     label = checked.agreement.label

@@ -15,6 +15,19 @@ from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 
 RELEASES = ("auto", "full", "trace")
+LONGEST_REASON = 1000
+
+
+@dataclass(frozen=True)
+class Organisation:
+    """Who stands behind a party, as the page that one signs names it; an empty text was not stated."""
+
+    name: str = ""
+    contact: str = ""
+
+    def __post_init__(self) -> None:
+        require_name("an organisation's name", self.name, StudyError)
+        require_name("an organisation's contact", self.contact, StudyError)
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,10 @@ class Agreement:
     label_square: bool = False
     impossible: tuple[tuple[str, str], ...] = ()
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
+    reason: str = ""
+    """Why the study is done, for those who agree to it."""
+    organisations: Mapping[str, Organisation] = field(default_factory=dict)
+    """Who stands behind the parties, where the study says so."""
 
     def __post_init__(self) -> None:
         BACKENDS[self.product]
@@ -51,6 +68,10 @@ class Agreement:
         if not isinstance(self.label, str):
             raise StudyError(f"label must be the name of a column, got label={self.label!r}")
         self.schema.find(self.label)
+        require_name("a study's reason", self.reason, StudyError, LONGEST_REASON)
+        for party in self.organisations:
+            if party not in self.schema.parties:
+                raise StudyError(f"an organisation must stand behind a party of the study, got {party!r}")
         for pair in self.impossible:
             self._check_impossible(pair)
         if (self.epsilon is None) == (not self.offers):
@@ -75,8 +96,13 @@ class Agreement:
                 raise StudyError(f"an impossible pair names declared levels of categories, got {text!r}")
 
     def to(self) -> dict[str, Any]:
-        """The form that travels and is digested; without impossible pairs as it was before there were any."""
-        return self._terms() | ({"impossible": [list(pair) for pair in self.impossible]} if self.impossible else {})
+        """The form that travels and is digested; what is not stated is left out, as it was before it could be."""
+        known = {
+            "impossible": [list(pair) for pair in self.impossible],
+            "reason": self.reason,
+            "organisations": {p: {"name": o.name, "contact": o.contact} for p, o in sorted(self.organisations.items())},
+        }
+        return self._terms() | {key: value for key, value in known.items() if value}
 
     def _terms(self) -> dict[str, Any]:
         return {
@@ -115,6 +141,8 @@ class Agreement:
                 release=content["release"],
                 label_square=content["label_square"],
                 impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
+                reason=content.get("reason", ""),
+                organisations={p: Organisation(**o) for p, o in content.get("organisations", {}).items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise StudyError(f"an agreement lacks or misstates a field: {str(error)[:200]}") from None

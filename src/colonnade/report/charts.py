@@ -9,10 +9,14 @@ from math import floor, isfinite, log10
 from markupsafe import Markup, escape
 
 WIDTH = 720
-LABELS = 232
+NARROW = 400
+"""Of a picture that a phone shows whole."""
+SCALE = (0.01, 100.0)
+"""Ends of the scale of epsilon."""
+LABELS = 244
 VALUES = 84
 ROW = 24
-LONGEST = 28
+LONGEST = 30
 """Characters of a name that fit beside a bar."""
 
 
@@ -150,12 +154,54 @@ def curve(points: Sequence[tuple[float, float]], here: float, title: str, descri
     return drawing(bottom + 46, title, description, parts)
 
 
-def drawing(height: float, title: str, description: str, parts: Sequence[str]) -> Markup:
-    """A picture of already escaped parts, with its description for those who do not see it."""
-    return Markup(  # noqa: S704 - every text in `parts` went through escape
-        f'<svg role="img" aria-label="{escape(title)}. {escape(description)}" '
-        f'viewBox="0 0 {WIDTH} {height:.0f}" xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+def epsilon_scale(
+    here: float, told: str, others: Sequence[tuple[str, float]], tiers: Sequence[tuple[str, float]], description: str
+) -> Markup:
+    """A logarithmic scale of epsilon with named stretches, one mark with its number, and small marks beneath."""
+    left, right, top = 10, NARROW - 10, 44
+    low, high = SCALE
+
+    def x(epsilon: float) -> float:
+        return left + (right - left) * log10(min(max(epsilon, low), high) / low) / log10(high / low)
+
+    parts, start = [], low
+    for k, (name, most) in enumerate(tiers):
+        end = min(most, high)
+        parts.append(
+            f'<rect class="tier tier{k}" x="{x(start):.1f}" y="{top}" width="{x(end) - x(start):.1f}" height="18"/>'
+            f'<text class="tick" x="{(x(start) + x(end)) / 2:.1f}" y="{top + 13.5}">{escape(name)}</text>'
+        )
+        start = end
+    for tick in (0.01, 0.1, 1, 10, 100):
+        parts.append(f'<line class="axis" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{top + 18}" y2="{top + 24}"/>')
+        anchor = "start" if tick == low else "end" if tick == high else "middle"
+        parts.append(f'<text class="small" x="{x(tick):.1f}" y="{top + 37}" text-anchor="{anchor}">{tick:g}</text>')
+    for name, value in others:
+        at = x(value)
+        parts.append(
+            f"<g><title>{escape(name)}: {value:.4g}</title>"
+            f'<circle class="mark" cx="{at:.1f}" cy="{top + 9}" r="3.5"/></g>'
+        )
+    at = x(here)
+    anchor = "start" if at < 60 else "end" if at > NARROW - 60 else "middle"
+    parts.append(f'<path class="here-mark" d="M{at:.1f} {top - 2}l-7 -11h14z"/>')
+    parts.append(
+        f'<text class="group" x="{at:.1f}" y="{top - 18}" text-anchor="{anchor}">epsilon {escape(told)}</text>'
     )
+    return drawing(top + 42, "Epsilon on a scale", description, parts, NARROW)
+
+
+def drawing(height: float, title: str, description: str, parts: Sequence[str], width: int = WIDTH) -> Markup:
+    """A picture of already escaped parts, with its description for those who do not see it."""
+    narrow = ' class="narrow"' if width < WIDTH else ""
+    picture = (
+        f'<svg role="img"{narrow} aria-label="{escape(title)}. {escape(description)}" '
+        f'viewBox="0 0 {width} {height:.0f}" xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+    )
+    if not narrow:
+        # On a phone it keeps its size and scrolls: the keyboard must get there.
+        picture = f'<div class="scroll" role="region" aria-label="{escape(title)}" tabindex="0">{picture}</div>'
+    return Markup(picture)  # noqa: S704 - every text in `parts` went through escape
 
 
 def _diamond(x: float, y: float) -> str:

@@ -17,9 +17,10 @@ from starlette.routing import Route
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.mechanism.release import digest
 from colonnade.report.cost import expected_cost
-from colonnade.report.html import TEMPLATES, environment, plan_page, release_page, style
+from colonnade.report.html import TEMPLATES, environment, page_footer, plan_page, release_page, style
 from colonnade.studio.form import from_fields, to_form, to_toml
 from colonnade.studio.panel import panel_context, planned
+from colonnade.studio.request_check import content_policy
 from colonnade.studio.runs import Run, without_ledger
 from colonnade.studio.workspace import DATA, Workspace, edit_study
 from colonnade.study import LARGEST_STUDY
@@ -49,6 +50,11 @@ def _endpoint(answer: Answer) -> Endpoint:
             return PlainTextResponse("the study's values are nested too deeply\n", 422)
 
     return called
+
+
+def _printable(page: str, footer: str) -> Response:
+    """A report, whose footer on paper is a style sheet of its own."""
+    return HTMLResponse(page, headers={"Content-Security-Policy": content_policy(footer)})
 
 
 class Studio:
@@ -118,7 +124,8 @@ class Studio:
     def _plan_html(self, request: Request, fields: Fields) -> Response:
         with self._workspace.lock:
             study, session, assumed = planned(self._workspace)
-            return HTMLResponse(plan_page(session, expected_cost(session, study.alignment), assumed))
+            page = plan_page(session, expected_cost(session, study.alignment), assumed)
+            return _printable(page, page_footer("Terms", session.terms))
 
     def _edit(self, request: Request, fields: Fields) -> Response:
         """A button of the form: it takes the form's fields along, and may add or remove something."""
@@ -194,7 +201,7 @@ class Studio:
         key = digest(release.to())
         if key not in self._reports:
             self._reports = {**dict(list(self._reports.items())[1 - KEPT_REPORTS :]), key: release_page(release)}
-        return HTMLResponse(self._reports[key])
+        return _printable(self._reports[key], page_footer("Release", key))
 
     def _ledgers(self, request: Request, fields: Fields) -> Response:
         return self._page("ledgers.html", ledgers=self._workspace.ledgers())
