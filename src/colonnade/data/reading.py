@@ -129,7 +129,9 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
         for mark, kind in OTHER_FILES.items():
             if head.startswith(mark):
                 raise DataError(f"{file.name} must be CSV in UTF-8 by its name, and is {kind}")
-    found = pl.scan_csv(files, infer_schema=typed is not None, infer_schema_length=typed)
+    found = pl.scan_csv(
+        files, infer_schema=typed is not None, infer_schema_length=typed, try_parse_dates=typed is not None
+    )
     names = found.collect_schema().names()
     if len(names) == 1 and (marks := [mark for mark in (";", "\t", "|") if mark in names[0]]):
         told = {";": "a semicolon", "\t": "a tab", "|": "a bar"}[marks[0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 
@@ -52,16 +53,18 @@ def _left(ratio: float | None) -> float | None:
     return None if ratio is None else 1 / (1 + ratio**2)
 
 
-def forecast(plan: PrivacyPlan, n: int | None) -> Forecast:
+def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | None = None) -> Forecast:
     """In whitened coordinates the signal's norm is at most n sd(y); the noise's is sqrt(sum of std^2 / variance).
 
-    Second moments are taken as 1/3 for a signed coordinate and 1/m for one of m levels.
+    Second moments are taken as 1/3 for a signed coordinate and 1/m for one of m levels. `filled` says of attributes by
+    name which part of their bounds they fill, if not all.
     """
     layout = plan.layout
     spread, narrow = np.ones(layout.width), np.ones(layout.width)
     for i, attribute in enumerate(layout.attributes):
         signed = attribute.kind is Encoding.SIGNED
-        spread[layout.span(i)] = 1 / 3 if signed else 1 / attribute.size
+        part = (filled or {}).get(attribute.name, 1.0)
+        spread[layout.span(i)] = part**2 / 3 if signed else 1 / attribute.size
         narrow[layout.span(i)] = spread[layout.span(i)] * (NARROW**2 if signed else 1.0)
     label = np.zeros(layout.width, dtype=bool)
     label[layout.span(layout.label)] = True

@@ -30,6 +30,11 @@ class Organisation:
         require_name("an organisation's contact", self.contact, StudyError)
 
 
+def reason_of(text: object) -> str:
+    """The reason of a study, once it is a text that can be read."""
+    return require_name("a study's reason", text, StudyError, LONGEST_REASON)
+
+
 @dataclass(frozen=True)
 class Agreement:
     """A study's public terms; every plan is a function of these, of n and of the session id."""
@@ -68,7 +73,7 @@ class Agreement:
         if not isinstance(self.label, str):
             raise StudyError(f"label must be the name of a column, got label={self.label!r}")
         self.schema.find(self.label)
-        require_name("a study's reason", self.reason, StudyError, LONGEST_REASON)
+        reason_of(self.reason)
         for party in self.organisations:
             if party not in self.schema.parties:
                 raise StudyError(f"an organisation must stand behind a party of the study, got {party!r}")
