@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, log10
 
@@ -125,32 +125,45 @@ def whiskers(items: Sequence[Whisker], title: str, description: str) -> Markup:
 
 def curve(points: Sequence[tuple[float, float]], here: float, title: str, description: str) -> Markup:
     """A share between 0 and 1 against epsilon on a logarithmic axis, with the present epsilon marked."""
-    left, right, top, bottom = 56, WIDTH - 24, 14, 250
+    return curves({"": points}, here, title, description)
+
+
+def curves(
+    lines: Mapping[str, Sequence[tuple[float, float]]], here: float, title: str, description: str, floor: float = 0.0
+) -> Markup:
+    """Several named shares, between a floor and 1, against epsilon."""
+    left, right, top, bottom = 56, WIDTH - (140 if len(lines) > 1 else 24), 14, 250
+    points = next(iter(lines.values()))
     first, last = log10(points[0][0]), log10(points[-1][0])
 
     def x(epsilon: float) -> float:
         return left + (right - left) * (log10(epsilon) - first) / ((last - first) or 1.0)
 
     def y(share: float) -> float:
-        return bottom - (bottom - top) * share
+        return bottom - (bottom - top) * (share - floor) / (1 - floor)
 
     parts = []
-    for percent in range(0, 101, 25):
-        at = y(percent / 100)
-        parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text class="value" text-anchor="end" x="{left - 8}" y="{at + 4:.1f}">{percent}%</text>')
+    for k in range(5):
+        share = floor + (1 - floor) * k / 4
+        parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y(share):.1f}" y2="{y(share):.1f}"/>')
+        place = f'x="{left - 8}" y="{y(share) + 4:.1f}"'
+        parts.append(f'<text class="value" text-anchor="end" {place}>{100 * share:.3g}%</text>')
     for epsilon, _ in points:
         parts.append(f'<text class="tick" x="{x(epsilon):.1f}" y="{bottom + 18}">{epsilon:.3g}</text>')
     parts.append(f'<text class="tick" x="{(left + right) / 2:.0f}" y="{bottom + 38}">epsilon of a whole record</text>')
     if first <= log10(here) <= last:
         parts.append(f'<line class="here" x1="{x(here):.1f}" x2="{x(here):.1f}" y1="{top}" y2="{bottom}"/>')
-    line = " ".join(f"{x(e):.1f},{y(s):.1f}" for e, s in points)
-    parts.append(f'<polyline class="line" points="{line}"/>')
-    for epsilon, share in points:
-        parts.append(
-            f"<g><title>epsilon {epsilon:.3g}: {100 * share:.1f}%</title>"
-            f'<circle class="mark" cx="{x(epsilon):.1f}" cy="{y(share):.1f}" r="4"/></g>'
-        )
+    for name, found in lines.items():
+        line = " ".join(f"{x(e):.1f},{y(s):.1f}" for e, s in found)
+        parts.append(f'<polyline class="line" points="{line}"/>')
+        if name:
+            parts.append(f'<text x="{right + 10}" y="{y(found[-1][1]) + 4:.1f}">{escape(name)}</text>')
+        for epsilon, share in found:
+            hint = f"{name + ', ' if name else ''}epsilon {epsilon:.3g}: {100 * share:.1f}%"
+            parts.append(
+                f'<g><title>{escape(hint)}</title><circle class="mark" cx="{x(epsilon):.1f}" cy="{y(share):.1f}" '
+                'r="4"/></g>'
+            )
     return drawing(bottom + 46, title, description, parts)
 
 

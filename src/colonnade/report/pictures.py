@@ -127,14 +127,14 @@ def dependence_context(
         "crosses": [{"cross": c, "found": d, "picture": heat_map(c)} for c, d in crosses],
         "tree": tree,
         "tree_picture": tree_picture(tree) if tree else None,
-        "margins": [{"margin": m, "picture": _margin_picture(m)} for m in margins],
+        "margins": [{"margin": m, "picture": margin_picture(m)} for m in margins],
         "numbers": [tables.number(i) for i in released.numbers] if not chosen else [],
         "expected": expected,
         "independent": independent,
     }
 
 
-def _margin_picture(margin: Margin) -> Markup:
+def margin_picture(margin: Margin) -> Markup:
     items = [
         Bar(
             level,
