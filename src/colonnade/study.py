@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
@@ -16,10 +16,13 @@ from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Column, Schema, column_from
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
-from colonnade.mechanism.objective import Calibration, Task, layout_of
+from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of
 from colonnade.mechanism.plan import Offer, Terms, check_epsilon
 from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reason_of
 from colonnade.protocol.session_plan import SessionPlan, plan_session
+
+if TYPE_CHECKING:
+    from colonnade.data.frames import FrameData
 
 ALIGNMENTS = (PSI, NONE)
 STUDY_KEYS = (
@@ -36,8 +39,10 @@ STUDY_KEYS = (
     "release",
     "label_square",
     "rows",
+    "pairs",
     "impossible",
     "reason",
+    "purpose",
 )
 NEEDED = ("name", "task", "label")
 PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "organisation", "contact")
@@ -52,6 +57,8 @@ class Source:
     id: str | None
     policy: Path | None = None
     ledger: Path | None = None
+    frame: FrameData | None = None
+    """Records in memory, in the place of a file."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +240,9 @@ class _Reader:
             "product": lambda: BACKENDS.named(terms.content.get("product", "lattice")),
             "release": lambda: terms.choice("release", RELEASES, "auto"),
             "label_square": lambda: terms.flag("label_square"),
-            "impossible": lambda: _impossible(terms),
+            "pairs": lambda: _pairs(terms, "pairs", '["column", "column"]'),
+            "impossible": lambda: _pairs(terms, "impossible", '["column=level", "column=level"]'),
+            "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
             "reason": lambda: reason_of(terms.text("reason")) if "reason" in terms else "",
         }
         out = {}
@@ -316,12 +325,10 @@ def _alignment(terms: Section) -> str:
     return HYBRID
 
 
-def _impossible(terms: Section) -> tuple[tuple[str, str], ...]:
-    found = terms.content.get("impossible", [])
+def _pairs(terms: Section, key: str, form: str) -> tuple[tuple[str, str], ...]:
+    found = terms.content.get(key, [])
     if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
-        raise StudyError(
-            f'[study] impossible must be a list of pairs ["column=level", "column=level"], got {shown(found)}'
-        )
+        raise StudyError(f"[study] {key} must be a list of pairs {form}, got {shown(found)}")
     return tuple((str(a), str(b)) for a, b in found)
 
 

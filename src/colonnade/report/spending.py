@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade.consent.entries import DataSet
 from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import read_policy
+from colonnade.consent.shared_ledger import open_ledger
 from colonnade.mechanism.composition import charge_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def planned_spending(study: Study, session: SessionPlan) -> dict[str, Spending]:
             continue
         cap, charge = read_policy(source.policy).cap, charge_of(session.plan, party)
         data = DataSet(source.data.name, "")
-        before, after = Ledger(source.ledger).before_and_after(data, charge, cap)
+        before, after = open_ledger(source.ledger).before_and_after(data, charge, cap)
         out[party] = Spending(data.name, before.epsilon, after.epsilon, cap.epsilon, cap.delta, after.sessions)
     return out
 
