@@ -17,10 +17,11 @@ import numpy as np
 from colonnade.crypto.backends import BACKENDS
 from colonnade.crypto.product import Backend, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
+from colonnade.foundation.errors import StudyError
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squares, traces
+from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squared_sum, squares, traces
 from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables
 from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import (
@@ -66,7 +67,7 @@ class SessionPlan:
     grid: Grid
     spec: ProductSpec
     released: str
-    """Which release was planned: one of `RELEASES` but "auto"."""
+    """Which release was planned: one of `RELEASES` but "auto", or "errors" where a linear model is evaluated."""
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -81,6 +82,13 @@ class SessionPlan:
         """Of the blocks that are allocated to a party, those that it computes alone; crosses name the others."""
         mine = {id(block) for block in allocate(tuple(item.block for item in self.plan.blocks), party)}
         return tuple(i for i in self.single if id(self.plan.blocks[i].block) in mine)
+
+    def shared_sums(self, party: str) -> tuple[int, ...]:
+        """Sums of two owners' terms to which a party adds squares of its own."""
+        items = enumerate(self.plan.blocks)
+        return tuple(
+            i for i, item in items if item.block.summed and not item.block.single and party in item.block.owners
+        )
 
     @cached_property
     def positions(self) -> dict[int, Integers]:
@@ -271,7 +279,7 @@ class SessionPlan:
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
         out = []
-        if self.forecast.hopeless:
+        if self.forecast.hopeless and self.agreement.evaluates is None:
             out.append(
                 f"the noise on the products with the label is {self.forecast.noise_to_signal:.3g} times the largest "
                 f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; about "
@@ -343,9 +351,10 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
 
 def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
     check_rows(rows)
-    layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+    counted = agreement.evaluates is not None
+    layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, counted=counted)
     released = _release(agreement, layout, rows)
-    if released == "trace":
+    if released in ("trace", "errors"):
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
         layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
     elif released == "pairs":
@@ -373,10 +382,14 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
 
 def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
     """All products, or where these would drown in noise the products with the label, and a trace or margins."""
+    if agreement.evaluates is not None and agreement.task is Task.LINEAR:
+        return "errors"
     if agreement.calibration is Calibration.PAPER:
         return "full"
     if agreement.release != "auto":
         return agreement.release
+    if agreement.task is Task.MULTINOMIAL:
+        return "full"
     law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
     epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
     if agreement.purpose is Purpose.ALL:
@@ -394,6 +407,14 @@ def _blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block,
     if released in ("label", "pairs"):
         objective = exact_objective(layout, label_square=agreement.label_square, pairs=_pairs(agreement, layout))
         return dissect(objective, by_cells=by_cells) + squares(layout)
+    if released == "errors":
+        if len(layout.owners) > 1 and not BACKENDS[agreement.product].shared:
+            raise StudyError(
+                f'the errors of a linear model are summed by product = "lattice", got product = "{agreement.product}"'
+            )
+        # The label's holder has its part of the error as the label, and the label itself as its one feature.
+        about = [b for b in traces(layout, label_square=False) if b.owners == (layout.attributes[layout.label].owner,)]
+        return squared_sum(layout, _parts(agreement, layout)) + tuple(about)
     return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)
 
 
@@ -402,6 +423,17 @@ def _pairs(agreement: Agreement, layout: Layout) -> Pairs:
     place = {a.name: i for i, a in enumerate(layout.attributes)}
     named = (tuple(place[".".join(agreement.schema.find(name))] for name in pair) for pair in agreement.pairs)
     return frozenset((min(i, j), max(i, j)) for i, j in named)
+
+
+def _parts(agreement: Agreement, layout: Layout) -> dict[str, tuple[int, float]]:
+    """Where each party's part of the error stands, and how far it reaches."""
+    out = {}
+    for i, attribute in enumerate(layout.attributes):
+        if i == layout.label or attribute.owner != layout.attributes[layout.label].owner:
+            name = attribute.name.removeprefix(f"{attribute.owner}.")
+            low, high = agreement.schema.parties[attribute.owner][name].require_bounds()
+            out[attribute.owner] = (layout.starts[i], (high - low) / 2)
+    return out
 
 
 def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:
