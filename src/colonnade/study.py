@@ -22,6 +22,7 @@ from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reas
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 if TYPE_CHECKING:
+    from colonnade.data.addresses import AddressedData
     from colonnade.data.frames import FrameData
 
 ALIGNMENTS = (PSI, NONE)
@@ -45,7 +46,10 @@ STUDY_KEYS = (
     "purpose",
 )
 NEEDED = ("name", "task", "label")
-PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "organisation", "contact")
+PARTY_KEYS = (
+    *("data", "query", "dataset", "id", "policy", "ledger", "epsilon", "split", "norm", "columns"),
+    *("organisation", "contact"),
+)
 LARGEST_STUDY = 16 << 20
 
 
@@ -59,6 +63,10 @@ class Source:
     ledger: Path | None = None
     frame: FrameData | None = None
     """Records in memory, in the place of a file."""
+    addressed: AddressedData | None = None
+    """Records of a database or an object store, in the place of a file."""
+    dataset: str | None = None
+    """What a ledger knows a file by; its name if none is given."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +210,11 @@ class _Reader:
     def _source(self, name: str, party: Section) -> None:
         note, at = self._mistakes, ("party", name)
         found: dict[str, Path | None] = {}
-        for key in ("data", "policy", "ledger"):
+        addressed = None
+        with note.at(*at, "data"):
+            addressed = addressed_data(party, self._folder)
+            found["data"] = None if addressed is not None else _path(party, "data", self._folder)
+        for key in ("policy", "ledger"):
             with note.at(*at, key):
                 found[key] = _path(party, key, self._folder)
         with note.at(*at, "policy" if "policy" in party else "ledger"):
@@ -213,7 +225,10 @@ class _Reader:
         with note.at(*at, "id"):
             column = _id_column(party)
             if len(found) == 3:
-                self._sources[name] = Source(found["data"], column, found["policy"], found["ledger"])
+                dataset = party.text("dataset") if "dataset" in party else None
+                self._sources[name] = Source(
+                    found["data"], column, found["policy"], found["ledger"], addressed=addressed, dataset=dataset
+                )
 
     def _offer(self, name: str, party: Section, parties: Section) -> None:
         if "epsilon" in party:
@@ -330,6 +345,19 @@ def _pairs(terms: Section, key: str, form: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
         raise StudyError(f"[study] {key} must be a list of pairs {form}, got {shown(found)}")
     return tuple((str(a), str(b)) for a, b in found)
+
+
+def addressed_data(party: Section, folder: Path) -> AddressedData | None:
+    """The data that a section's `data`, `query` and `dataset` name, where it lies in no file of this machine."""
+    data = party.content.get("data")
+    query, dataset = (party.text(key) if key in party else None for key in ("query", "dataset"))
+    if not isinstance(data, str) or "://" not in data:
+        if query is not None:
+            raise StudyError(f"{party.where} query is for a database, and data is {shown(data)}")
+        return None
+    from colonnade.data.addresses import read_address
+
+    return read_address(data, query, dataset, folder, party.where)
 
 
 def _path(party: Section, key: str, folder: Path) -> Path | None:
