@@ -18,6 +18,7 @@ from experiments.paper import (
     comparison,
     coverage,
     errata,
+    evaluation,
     floors,
     grid,
     listing,
@@ -140,6 +141,14 @@ def _rsquared(options: argparse.Namespace) -> int:
     return 0
 
 
+def _evaluation(options: argparse.Namespace) -> int:
+    text = evaluation.markdown(evaluation.run(options.data, options.runs), options.runs)
+    if options.write:
+        (tables.RESULTS / "evaluation.md").write_text(text, encoding="utf-8")
+    print(text, end="")
+    return 0
+
+
 def _overhead(options: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="colonnade-overhead-")) if options.quick else tables.RESULTS
     overhead.study(folder, quick=options.quick)
@@ -229,6 +238,11 @@ def _parser() -> argparse.ArgumentParser:
     losses.add_argument("--write", action="store_true", help="write docs/results/logloss.*")
     losses.set_defaults(act=_logloss)
 
+    judged = commands.add_parser("evaluation", help="evaluations across parties against the truth")
+    judged.add_argument("--data", type=_words, default=tuple(evaluation.DATA), help="some of the sets")
+    judged.add_argument("--runs", type=int, default=evaluation.DRAWS, help="evaluations a line")
+    judged.add_argument("--write", action="store_true", help="write docs/results/evaluation.md")
+    judged.set_defaults(act=_evaluation)
     shares = commands.add_parser("rsquared", help="R² as stated against R² on the records")
     shares.add_argument("--data", type=_words, default=tuple(rsquared.DATA), help=f"some of {', '.join(rsquared.DATA)}")
     shares.add_argument("--runs", type=int, default=rsquared.RELEASES, help="releases of the same records")

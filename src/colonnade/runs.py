@@ -17,6 +17,7 @@ from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import check_approvals, read_policy
 from colonnade.data.table import Table, open_table, read_table
+from colonnade.evaluation import Evaluation, Measured
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import content_digest
 from colonnade.foundation.randomness import Randomness
@@ -105,12 +106,55 @@ def fit(
 
     With `evidence`, a folder for each party, the session is accountable: each can be audited by what it keeps there.
     """
+
+    def read(name: str) -> Table:
+        return _read(study, name, workers)
+
+    return _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers, evidence)
+
+
+def evaluate(
+    evaluation: Evaluation,
+    *,
+    randomness: Randomness | None = None,
+    approved: Collection[str] = (),
+    ask: Ask | None = None,
+    show: Show | None = None,
+    look: Look | None = None,
+    keep: Keep | None = None,
+    watch: Watch | None = None,
+    workers: Workers = HERE,
+) -> tuple[FittedStudy, Measured]:
+    """How good a model is on the records of all parties' files; spends the evaluation's epsilon once, as `fit` does."""
+    study = evaluation.study
+
+    def read(name: str) -> Table:
+        source = study.sources[name]
+        return evaluation.derive(read_table(name, _place(name, source), evaluation.needs(name), source.id, workers))
+
+    fitted = _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers)
+    return fitted, evaluation.measure(fitted.release)
+
+
+def _fit(
+    study: Study,
+    read_own: Callable[[str], Table],
+    randomness: Randomness | None,
+    approved: Collection[str],
+    ask: Ask | None,
+    show: Show | None,
+    look: Look | None,
+    keep: Keep | None,
+    watch: Watch | None,
+    workers: Workers,
+    evidence: Mapping[str, Path] | None = None,
+) -> FittedStudy:
     source = Randomness() if randomness is None else randomness
     guards = open_guards(study, approved, ask, seeded=source.seeded)
     tables: dict[str, Table] = {}
 
     def read(name: str) -> Table:
-        tables[name] = _read(study, name, workers)
+        tables[name] = read_own(name)
         if look is not None:
             look(tables[name])
         return tables[name]

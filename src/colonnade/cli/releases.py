@@ -49,12 +49,20 @@ Impossible = Annotated[
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same answer.")]
 
 
-def open_release(path: Path) -> Release:
-    """The release in a file."""
+def read_opened(path: Path) -> Release:
+    """What a session opened, in a file."""
     from colonnade.foundation.files import read_whole
     from colonnade.mechanism.release import read_release
 
     return read_release(read_whole(path, "release"))
+
+
+def open_release(path: Path) -> Release:
+    """The release in a file; what evaluated a model has no columns to ask about."""
+    opened = read_opened(path)
+    if "evaluates" in opened.provenance.get("agreement", {}):
+        raise StudyError(f"{path.name} evaluates a model: colonnade evaluate STUDY MODEL --opened {path.name} tells it")
+    return opened
 
 
 def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import PrivacyError
+from colonnade.foundation.proof import proven
 from colonnade.mechanism.moments import Encoding, Layout, Role
 from colonnade.mechanism.objective import Floats, Indices, Objective
 
@@ -41,8 +44,14 @@ class Block:
         return (
             " x ".join(self.owners)
             + (" (label)" if self.role is Role.LABEL else "")
-            + (" (trace)" if self.summed else "")
+            + ((" (trace)" if self.single else " (sum)") if self.summed else "")
         )
+
+    @property
+    def most(self) -> float:
+        """No record adds more than this to a released number, in absolute value."""
+        weights = np.abs(self.weights)
+        return float(weights.sum() if self.summed else weights.max())
 
 
 def parties_of(layout: Layout) -> tuple[str, ...]:
@@ -108,6 +117,26 @@ def traces(layout: Layout, *, label_square: bool = True) -> tuple[Block, ...]:
     if label_square and label.kind is Encoding.SIGNED:
         square = np.full((1, 2), layout.starts[layout.label], dtype=np.int64)
         out.append(Block((label.owner,), Role.LABEL, square, np.ones(1), summed=True))
+    return tuple(out)
+
+
+@proven("squared_sum")
+def squared_sum(layout: Layout, places: Mapping[str, tuple[int, float]]) -> tuple[Block, ...]:
+    """What the square of a sum over parties of reach_k z_k is made of: one number for each pair of them.
+
+    For parties k and l with places z_k, z_l of the layout: z_k z_l and as much of both squares as makes the numbers,
+    each times 2 reach_k reach_l, add up to the whole. Nobody can tell the terms of such a number apart.
+    """
+    parties = [party for party in parties_of(layout) if party in places]
+    if len(parties) == 1:
+        place, _ = places[parties[0]]
+        return (Block((parties[0],), Role.LABEL, np.array([[place, place]]), np.ones(1), summed=True),)
+    out = []
+    for first, second in combinations(parties, 2):
+        (a, reach), (b, other) = places[first], places[second]
+        share = 1 / (2 * (len(parties) - 1))
+        weights = np.array([share * reach / other, 1.0, share * other / reach])
+        out.append(Block((first, second), Role.LABEL, np.array([[a, a], [a, b], [b, b]]), weights, summed=True))
     return tuple(out)
 
 

@@ -47,14 +47,17 @@ class Objective:
         return len(self.weights)
 
 
-def layout_of(schema: Schema, label: str, task: Task, calibration: Calibration, *, split: bool = True) -> Layout:
+def layout_of(
+    schema: Schema, label: str, task: Task, calibration: Calibration, *, split: bool = True, counted: bool = False
+) -> Layout:
     """The coordinates of a record; the label stands last among its owner's.
 
-    `split` gives the exact calibration's label two coordinates, so that products with it are class-split sums.
+    `split` gives the exact calibration's label two coordinates, so that products with it are class-split sums. Where
+    records are only counted the label may have any number of levels.
     """
     owner, name = schema.find(label)
     column = schema.parties[owner][name]
-    if task is Task.LOGISTIC and column.positive is None:
+    if task is Task.LOGISTIC and column.positive is None and not (counted and column.has_levels):
         raise StudyError(f"the label of a logistic regression must be binary, got column {name}")
     if task is Task.LINEAR and column.has_levels:
         raise StudyError(f"the label of a linear regression must be numeric without bins, got column {name}")

@@ -233,6 +233,8 @@ def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms:
     """How much less noise each block gets. Sums of squares: each kind of them moves by 1/16 of the label blocks."""
     heavier = Fraction(label_weight(layout, terms.law, terms.rows, budget)).limit_denominator(64)
     labels = [b for b in blocks if b.role is Role.LABEL and not b.summed]
+    if not labels:
+        return [Fraction(1)] * len(blocks)
     coarse: dict[Role, Fraction] = {}
     for role in Role:
         alike = [b for b in blocks if b.summed and b.role is role]
@@ -353,7 +355,12 @@ def _square_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: T
         return 0.0
     total = 0.0
     for block, rate in rated:
-        if block.single and (squares := _rounded_squares(layout, block, terms.task)):
+        if not block.single and block.summed:
+            # Two owners add squares of their own, each rounded once more to the products' integers.
+            own = block.weights[block.factors[:, -2] == block.factors[:, -1]]
+            moved = 1.25 * float(np.abs(own).sum()) + len(own)
+            total += rate * moved if terms.law is Law.LAPLACE else (rate * moved) ** 2
+        elif block.single and (squares := _rounded_squares(layout, block, terms.task)):
             moved = squares / 4 + 1 if block.summed else 1.25 * (squares if terms.law is Law.LAPLACE else sqrt(squares))
             total += rate * moved if terms.law is Law.LAPLACE else (rate * moved) ** 2
     return (total if terms.law is Law.LAPLACE else sqrt(total)) / terms.bound**2 * (1 + 2.0**-40)

@@ -18,6 +18,27 @@ RELEASES = ("auto", "full", "trace")
 
 
 @dataclass(frozen=True)
+class Evaluated:
+    """A model that is evaluated: its scores are the agreement's columns; a policy judges by what they are made of."""
+
+    model: str
+    """Digest of the model file, which every party has."""
+    label: str
+    task: Task
+    columns: Mapping[str, tuple[str, ...]]
+    """The columns of each party that its scores are computed from, the label among its holder's."""
+
+    def to(self) -> dict[str, Any]:
+        columns = {party: list(names) for party, names in self.columns.items()}
+        return {"model": self.model, "label": self.label, "task": self.task.value, "columns": columns}
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Evaluated:
+        columns = {str(party): tuple(str(name) for name in names) for party, names in content["columns"].items()}
+        return cls(str(content["model"]), str(content["label"]), Task(content["task"]), columns)
+
+
+@dataclass(frozen=True)
 class Agreement:
     """A study's public terms; every plan is a function of these, of n and of the session id."""
 
@@ -35,6 +56,8 @@ class Agreement:
     label_square: bool = False
     impossible: tuple[tuple[str, str], ...] = ()
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
+    evaluates: Evaluated | None = None
+    """Where the columns are scores of a model, and the label says how a record turned out."""
 
     def __post_init__(self) -> None:
         BACKENDS[self.product]
@@ -74,9 +97,25 @@ class Agreement:
             if level not in self.schema.parties[party][column].all_levels:
                 raise StudyError(f"an impossible pair names declared levels of categories, got {text!r}")
 
+    @property
+    def asked(self) -> Task:
+        """The kind of model that the records serve."""
+        return self.task if self.evaluates is None else self.evaluates.task
+
+    @property
+    def labelled(self) -> str:
+        """The column that is explained, as "party.column"."""
+        return ".".join(self.schema.find(self.label)) if self.evaluates is None else self.evaluates.label
+
+    def used(self, party: str) -> tuple[str, ...]:
+        """The columns of a party's data that this takes."""
+        return tuple(self.schema.parties[party]) if self.evaluates is None else self.evaluates.columns[party]
+
     def to(self) -> dict[str, Any]:
         """The form that travels and is digested; without impossible pairs as it was before there were any."""
-        return self._terms() | ({"impossible": [list(pair) for pair in self.impossible]} if self.impossible else {})
+        impossible = {"impossible": [list(pair) for pair in self.impossible]} if self.impossible else {}
+        evaluates = {} if self.evaluates is None else {"evaluates": self.evaluates.to()}
+        return self._terms() | impossible | evaluates
 
     def _terms(self) -> dict[str, Any]:
         return {
@@ -115,6 +154,7 @@ class Agreement:
                 release=content["release"],
                 label_square=content["label_square"],
                 impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
+                evaluates=Evaluated.of(content["evaluates"]) if "evaluates" in content else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise StudyError(f"an agreement lacks or misstates a field: {str(error)[:200]}") from None

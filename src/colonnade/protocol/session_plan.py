@@ -17,9 +17,10 @@ import numpy as np
 from colonnade.crypto.backends import BACKENDS
 from colonnade.crypto.product import Backend, Cross, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
+from colonnade.foundation.errors import StudyError
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, traces
+from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squared_sum, traces
 from colonnade.mechanism.forecast import Forecast, forecast
 from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of, paper_objective
@@ -53,7 +54,7 @@ class SessionPlan:
     grid: Grid
     spec: ProductSpec
     released: str
-    """Which release was planned, "full" or "trace"."""
+    """Which release was planned, "full", "trace", or "errors" where a linear model is evaluated."""
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -68,6 +69,13 @@ class SessionPlan:
         """Of the blocks that are allocated to a party, those that it computes alone; crosses name the others."""
         mine = {id(block) for block in allocate(tuple(item.block for item in self.plan.blocks), party)}
         return tuple(i for i in self.single if id(self.plan.blocks[i].block) in mine)
+
+    def shared_sums(self, party: str) -> tuple[int, ...]:
+        """Sums of two owners' terms to which a party adds squares of its own."""
+        items = enumerate(self.plan.blocks)
+        return tuple(
+            i for i, item in items if item.block.summed and not item.block.single and party in item.block.owners
+        )
 
     @cached_property
     def positions(self) -> dict[int, Integers]:
@@ -253,7 +261,7 @@ class SessionPlan:
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
         out = []
-        if self.forecast.hopeless:
+        if self.forecast.hopeless and self.agreement.evaluates is None:
             out.append(
                 f"the noise on the products with the label is {self.forecast.noise_to_signal:.3g} times the largest "
                 f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; about "
@@ -318,9 +326,10 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
 
 def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
     check_rows(rows)
-    layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+    counted = agreement.evaluates is not None
+    layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, counted=counted)
     released = _release(agreement, layout, rows)
-    if released == "trace":
+    if released != "full":
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
         layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
     blocks = _blocks(agreement, layout, released)
@@ -342,6 +351,8 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
 
 def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
     """All products, or where these would drown in noise the products with the label and a trace."""
+    if agreement.evaluates is not None and agreement.task is Task.LINEAR:
+        return "errors"
     if agreement.calibration is Calibration.PAPER:
         return "full"
     if agreement.release != "auto":
@@ -356,7 +367,26 @@ def _blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block,
         return dissect(paper_objective(layout, agreement.task))
     if released == "full":
         return dissect(exact_objective(layout, label_square=agreement.label_square))
+    if released == "errors":
+        if len(layout.owners) > 1 and not BACKENDS[agreement.product].shared:
+            raise StudyError(
+                f'the errors of a linear model are summed by product = "lattice", got product = "{agreement.product}"'
+            )
+        # The label's holder has its part of the error as the label, and the label itself as its one feature.
+        about = [b for b in traces(layout, label_square=False) if b.owners == (layout.attributes[layout.label].owner,)]
+        return squared_sum(layout, _parts(agreement, layout)) + tuple(about)
     return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)
+
+
+def _parts(agreement: Agreement, layout: Layout) -> dict[str, tuple[int, float]]:
+    """Where each party's part of the error stands, and how far it reaches."""
+    out = {}
+    for i, attribute in enumerate(layout.attributes):
+        if i == layout.label or attribute.owner != layout.attributes[layout.label].owner:
+            name = attribute.name.removeprefix(f"{attribute.owner}.")
+            low, high = agreement.schema.parties[attribute.owner][name].require_bounds()
+            out[attribute.owner] = (layout.starts[i], (high - low) / 2)
+    return out
 
 
 def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:
@@ -386,7 +416,7 @@ def _crosses(layout: Layout, released: str) -> tuple[Cross, ...]:
             sides = []
             for party in (first, second):
                 span = _span(layout, party)
-                here = label if released == "trace" and party == owner else span
+                here = label if released != "full" and party == owner else span
                 sides.append((here.start - span.start, here.stop - span.start))
             narrower = sides[0][1] - sides[0][0] <= sides[1][1] - sides[1][0]
             if first == owner if released == "trace" else narrower:
@@ -410,7 +440,9 @@ class _CrossPlaces:
     def of(self, block: Block) -> Integers:
         cross, start = self.crosses[frozenset(block.owners)]
         left, right = self.spans[self.parties[cross.left]], self.spans[self.parties[cross.right]]
-        a, b = block.factors[:, -2], block.factors[:, -1]
+        # In a sum of several owners' terms the product has the place, and squares are added to it.
+        factors = block.factors[block.factors[:, -2] != block.factors[:, -1]] if block.summed else block.factors
+        a, b = factors[:, -2], factors[:, -1]
         a_is_left = (a >= left.start) & (a < left.stop)
         row = np.where(a_is_left, a, b) - left.start - cross.left_start
         column = np.where(a_is_left, b, a) - right.start - cross.right_start

@@ -24,10 +24,11 @@ from colonnade.protocol.kinds import PartyTask, ServerTask, SessionKind
 from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan
+from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluation_request
 from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
 from colonnade.sites.readiness import clipping, try_folder, try_releases
 from colonnade.sites.site import SCORES, Site
-from colonnade.study import Source
+from colonnade.study import Source, Study
 
 RELEASE = "release.json"
 AnyGuard = ConsentGuard | PolicyGuard
@@ -102,6 +103,15 @@ class FitRecipe(Recipe):
         self._clipped = self._flaw = ""
         self._fetched = True
 
+    @property
+    def study(self) -> Study:
+        """Whose agreement the session has."""
+        return self.site.study
+
+    def table(self, workers: Workers) -> Table:
+        """The party's records, as the session takes them."""
+        return self.site.table(workers)
+
     def server_task(self, job: str, run: Path) -> FitServer:
         try_releases(self.site)
 
@@ -114,7 +124,7 @@ class FitRecipe(Recipe):
                 self.file, flaw = _kept(self._place(task.session), content)
             self._flaw = flaw
 
-        task = FitServer(self.site.study.agreement, self.site.study.alignment, keep=keep)
+        task = FitServer(self.study.agreement, self.study.alignment, keep=keep)
         return task
 
     def _place(self, session: SessionPlan | None) -> Path:
@@ -135,10 +145,10 @@ class FitRecipe(Recipe):
         return super().prepare(guard)
 
     def party_task(self, guard: Guard, workers: Workers) -> FitParty:
-        study = self.site.study
+        study = self.study
 
         def read() -> Table:
-            table = self.site.table(workers)
+            table = self.table(workers)
             self._clipped = clipping(table)
             return table
 
@@ -161,6 +171,36 @@ class FitRecipe(Recipe):
 
     def sentence(self) -> str:
         return "; ".join(["the release was opened", *filter(None, [self._clipped])])
+
+
+class EvaluateRecipe(FitRecipe):
+    """A release of a model's scores on the records that each party's own files name."""
+
+    task = "evaluation"
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self.asked: EvaluationRequest = read_evaluation_request(site)
+
+    @property
+    def study(self) -> Study:
+        return self.asked.evaluation.study
+
+    def table(self, workers: Workers) -> Table:
+        return self.asked.table(workers)
+
+    @property
+    def source(self) -> Source:
+        return replace(self.site.source, data=self.asked.data, id=self.asked.id)
+
+    def prepare(self, guard: AnyGuard) -> AnyGuard:
+        # The records may be another data set than the study's.
+        if isinstance(guard, ConsentGuard):
+            guard = replace(guard, data=self.site.data_set(self.asked.data))
+        return super().prepare(guard)
+
+    def sentence(self) -> str:
+        return "; ".join(["the evaluation was opened", *filter(None, [self._clipped])])
 
 
 class PredictRecipe(Recipe):
