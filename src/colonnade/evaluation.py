@@ -25,7 +25,7 @@ from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import PrivacyError, ReleaseError, StudyError
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.moments import Floats, Layout, Moments, Role
-from colonnade.mechanism.objective import Task
+from colonnade.mechanism.objective import Purpose, Task
 from colonnade.mechanism.plan import check_epsilon
 from colonnade.mechanism.release import Release, digest
 from colonnade.model import PublicModel, partial_scores, write_model
@@ -258,7 +258,9 @@ def evaluate_by(
         collusion=min(terms.collusion, len(parties) - 1) if len(parties) > 1 else 0,
         release="full",
         label_square=False,
+        pairs=(),
         impossible=(),
+        purpose=Purpose.LABEL,
         evaluates=Evaluated(model, f"{holder}.{public.label[0]}", task, used),
     )
     own = {party: (sources or study.sources)[party] for party in parties if party in (sources or study.sources)}

@@ -67,7 +67,7 @@ def sensitivities(layout: Layout, blocks: Sequence[Weighted], law: Law) -> list[
     for block, rate in blocks:
         part = _part(layout, block, power)
         keys = [layout.families[0][i] for i in part.families]
-        likeness = (rate, part.likeness, *((kind, role, norms.get(owner)) for owner, kind, role in keys))
+        likeness = (rate, part.likeness, *((kind, role, norms.get(owner)) for owner, kind, role, _ in keys))
         if likeness not in known:
             known[likeness] = sensitivity(layout, [(block, rate)], law)
         out.append(known[likeness])
@@ -165,7 +165,7 @@ def _largest(index: Indices, weight: Floats) -> tuple[Indices, Floats]:
 
 
 class _Families:
-    """Attributes of one owner, kind and role are alike; a family pair's weight is the largest of its terms' weights."""
+    """Attributes of one family are alike; a family pair's weight is the largest of its terms' weights."""
 
     def __init__(self, layout: Layout, blocks: Sequence[Weighted], law: Law) -> None:
         power = 1 if law is Law.LAPLACE else 2
@@ -197,7 +197,7 @@ class _Families:
         features = np.array([k[2] is Role.FEATURE for k in self.keys], dtype=bool)
         if self.pair[np.ix_(features, features)].any() or self.sums[features].any() or self.unsummed[features].any():
             return
-        for i, (owner, kind, role) in enumerate(self.keys):
+        for i, (owner, kind, role, _) in enumerate(self.keys):
             if (
                 owner in norms
                 and kind is Encoding.SIGNED

@@ -11,10 +11,11 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.schema import Schema
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 
-RELEASES = ("auto", "full", "trace")
+RELEASES = ("auto", "full", "label", "pairs", "trace")
+"""All products; those with the label and squares; these and some pairs; those with the label and sums of squares."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,14 @@ class Agreement:
     product: str = "lattice"
     release: str = "auto"
     label_square: bool = False
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Pairs of feature columns whose products are released, where `release` is "pairs"."""
     impossible: tuple[tuple[str, str], ...] = ()
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
     evaluates: Evaluated | None = None
     """Where the columns are scores of a model, and the label says how a record turned out."""
+    purpose: Purpose = Purpose.LABEL
+    """Whether noise is spread for the label's model or for tables of all columns."""
 
     def __post_init__(self) -> None:
         BACKENDS[self.product]
@@ -76,6 +81,10 @@ class Agreement:
         self.schema.find(self.label)
         for pair in self.impossible:
             self._check_impossible(pair)
+        if self.purpose is Purpose.ALL and (self.calibration is Calibration.PAPER or self.release == "trace"):
+            told = "the paper's calibration has" if self.calibration is Calibration.PAPER else 'release = "trace" has'
+            raise StudyError(f'purpose = "all" spreads noise over tables of all columns, and {told} none')
+        self._check_pairs()
         if (self.epsilon is None) == (not self.offers):
             raise StudyError(
                 "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
@@ -87,6 +96,26 @@ class Agreement:
             if party not in self.schema.parties:
                 raise StudyError(f"an offer must come from a party of the study, got {party!r}")
             check_epsilon(offer.total, f"party {party}: epsilon")
+
+    def _check_pairs(self) -> None:
+        if bool(self.pairs) != (self.release == "pairs"):
+            told = "lists no pairs" if not self.pairs else f"has release={self.release!r} and lists pairs"
+            raise StudyError(f'pairs are listed where release = "pairs", and only there; the study {told}')
+        if self.pairs and self.calibration is Calibration.PAPER:
+            raise StudyError("a release as in the paper has all pairs, got a list of them")
+        label, seen = self.schema.find(self.label), set()
+        for pair in self.pairs:
+            if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+                raise StudyError(f'a pair is written as ["column", "column"], got {pair!r}')
+            found = frozenset(self.schema.find(name) for name in pair)
+            if len(found) != 2 or label in found:
+                raise StudyError(
+                    f"a pair names two different columns other than the label, whose products are released anyway, "
+                    f"got {list(pair)!r}"
+                )
+            if found in seen:
+                raise StudyError(f"a pair is listed once, got {list(pair)!r} twice")
+            seen.add(found)
 
     def _check_impossible(self, pair: tuple[str, str]) -> None:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
@@ -112,10 +141,14 @@ class Agreement:
         return tuple(self.schema.parties[party]) if self.evaluates is None else self.evaluates.columns[party]
 
     def to(self) -> dict[str, Any]:
-        """The form that travels and is digested; without impossible pairs as it was before there were any."""
-        impossible = {"impossible": [list(pair) for pair in self.impossible]} if self.impossible else {}
-        evaluates = {} if self.evaluates is None else {"evaluates": self.evaluates.to()}
-        return self._terms() | impossible | evaluates
+        """The form that travels and is digested; without such pairs as it was before there were any."""
+        listed = {"impossible": self.impossible, "pairs": self.pairs}
+        more: dict[str, Any] = {name: [list(pair) for pair in pairs] for name, pairs in listed.items() if pairs}
+        if self.purpose is not Purpose.LABEL:
+            more["purpose"] = self.purpose.value
+        if self.evaluates is not None:
+            more["evaluates"] = self.evaluates.to()
+        return self._terms() | more
 
     def _terms(self) -> dict[str, Any]:
         return {
@@ -153,8 +186,10 @@ class Agreement:
                 product=content["product"],
                 release=content["release"],
                 label_square=content["label_square"],
+                pairs=tuple((str(a), str(b)) for a, b in content.get("pairs", ())),
                 impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
                 evaluates=Evaluated.of(content["evaluates"]) if "evaluates" in content else None,
+                purpose=Purpose(content.get("purpose", Purpose.LABEL.value)),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise StudyError(f"an agreement lacks or misstates a field: {str(error)[:200]}") from None
