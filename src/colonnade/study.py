@@ -15,7 +15,7 @@ from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Column, Schema, column_from
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
-from colonnade.mechanism.objective import Calibration, Task, layout_of
+from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of
 from colonnade.mechanism.plan import Offer, Terms, check_epsilon
 from colonnade.protocol.agreement import RELEASES, Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
@@ -38,7 +38,9 @@ STUDY_KEYS = (
     "release",
     "label_square",
     "rows",
+    "pairs",
     "impossible",
+    "purpose",
 )
 NEEDED = ("name", "task", "label")
 PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns")
@@ -221,7 +223,9 @@ class _Reader:
             "product": lambda: BACKENDS.named(terms.content.get("product", "lattice")),
             "release": lambda: terms.choice("release", RELEASES, "auto"),
             "label_square": lambda: terms.flag("label_square"),
-            "impossible": lambda: _impossible(terms),
+            "pairs": lambda: _pairs(terms, "pairs", '["column", "column"]'),
+            "impossible": lambda: _pairs(terms, "impossible", '["column=level", "column=level"]'),
+            "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
         }
         out = {}
         for key, read in readers.items():
@@ -303,12 +307,10 @@ def _alignment(terms: Section) -> str:
     return HYBRID
 
 
-def _impossible(terms: Section) -> tuple[tuple[str, str], ...]:
-    found = terms.content.get("impossible", [])
+def _pairs(terms: Section, key: str, form: str) -> tuple[tuple[str, str], ...]:
+    found = terms.content.get(key, [])
     if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
-        raise StudyError(
-            f'[study] impossible must be a list of pairs ["column=level", "column=level"], got {shown(found)}'
-        )
+        raise StudyError(f"[study] {key} must be a list of pairs {form}, got {shown(found)}")
     return tuple((str(a), str(b)) for a, b in found)
 
 

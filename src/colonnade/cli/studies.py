@@ -57,6 +57,7 @@ def plan(
     from colonnade.report.cheating import cheating_table
     from colonnade.report.cost import expected_cost, plan_json
     from colonnade.report.pages import plan_html
+    from colonnade.report.purposes import forecast_purposes, purposes_table
     from colonnade.report.text import caution, cost_text, plan_report
     from colonnade.study import read_study
 
@@ -67,15 +68,19 @@ def plan(
         return
     session = checked.session(TYPICAL_ROWS if assumed else rows)
     cost = expected_cost(session, checked.alignment)
+    purposes = forecast_purposes(session)
     with places(html) as (page,):
         if html is not None:
             page.write(plan_html(session, cost, assumed))
     if json:
-        print_json(plan_json(session, cost, assumed))
+        told = plan_json(session, cost, assumed)
+        print_json({**told, "purposes": [line.describe() for line in purposes]})
         return
     label = checked.agreement.label
     expected_text = cost_text(cost.sent, cost.seconds)
     stdout().print(plan_report(session.describe(), label, expected_text, assumed, cheating_table(session)))
+    if (foretold := purposes_table(purposes)) is not None:
+        stdout().print(foretold, "")
     stdout().print(_terms(session))
     for note in session.warnings():
         stderr().print(caution(note))
