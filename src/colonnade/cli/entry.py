@@ -12,14 +12,16 @@ from colonnade.cli.audit import app as audit_app
 from colonnade.cli.certificates import app as cert_app
 from colonnade.cli.demo import demo
 from colonnade.cli.deployment import add_deployment
+from colonnade.cli.evaluate import evaluate
 from colonnade.cli.ledger import app as ledger_app
+from colonnade.cli.new import new
 from colonnade.cli.operations import add_operations
 from colonnade.cli.predict import predict
 from colonnade.cli.queue import app as queue_app
 from colonnade.cli.releases import components, report, solve, synthesize, tables
-from colonnade.cli.studies import fit, plan, schema
+from colonnade.cli.studies import fit, plan, rehearse, schema
 from colonnade.cli.studio import studio
-from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.errors import ColonnadeError, MistakesError
 from colonnade.foundation.garbage import collecting_seldom
 
 TRACEBACK = "COLONNADE_TRACEBACK"
@@ -54,11 +56,14 @@ def _top(
 
 
 app.add_typer(ledger_app, name="ledger", short_help="What a party's data has spent: show, verify, export, settle.")
+app.command(short_help="Draft a study file from data files, with questions or by flags.")(new)
 app.command(short_help="A study of three invented organisations, from files to a page.")(demo)
 app.command(short_help="What a study would release, with how much noise; touches no data.")(plan)
+app.command(short_help="How good the model will be, foretold by simulating the noise.")(rehearse)
 app.command(short_help="Run a study on all parties' files in this process.")(fit)
 app.command(short_help="Draft a party's part of a study file.")(schema)
 app.command(short_help="Score records by a model.")(predict)
+app.command(short_help="How good a model is on held-out people.")(evaluate)
 app.command(short_help="Another model from a release, at no cost.")(solve)
 app.command(short_help="Margins and cross tables of a release, with intervals.")(tables)
 app.command(short_help="Rows that have a release's tables.")(synthesize)
@@ -80,6 +85,8 @@ def main() -> None:
                 app(prog_name="colonnade")
         finally:
             sys.stdout.flush()
+    except MistakesError as error:
+        _fail(*str(error).splitlines())
     except ColonnadeError as error:
         _fail(str(error))
     except OSError as error:
@@ -94,7 +101,8 @@ def main() -> None:
         _fail(f"this is a bug in colonnade, {TRACEBACK}=1 shows where: {type(error).__name__}: {error}")
 
 
-def _fail(sentence: str) -> None:
+def _fail(*sentences: str) -> None:
     typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-    typer.echo(" ".join(sentence.split()), err=True)
+    for sentence in sentences:
+        typer.echo(" ".join(sentence.split()), err=True)
     sys.exit(1)

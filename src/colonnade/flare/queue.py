@@ -153,7 +153,7 @@ def _work(queue: SessionQueue, entry: Queued, say: Say) -> bool:
         if entry.state == RUNNING:
             content, _ = resume_session(site, entry.job, PATIENCE_SECONDS, _quiet)
         else:
-            content, _ = run_session(site, PATIENCE_SECONDS, _quiet, note)
+            content, _ = run_session(site, PATIENCE_SECONDS, _quiet, begun=note)
     except StoppedError as error:
         queue.change(entry.number, state=FAILED if begun else WAITING, told=str(error))
         raise

@@ -6,7 +6,7 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def read_revoked(folder: Path) -> dict[int, datetime]:
     return {entry.serial_number: entry.revocation_date_utc for entry in listed}
 
 
-def revoked_since(certificate: x509.Certificate, revoked: dict[int, datetime]) -> datetime | None:
+def revoked_since(certificate: x509.Certificate, revoked: Mapping[int, datetime]) -> datetime | None:
     """When it was revoked, if it is."""
     since = revoked.get(certificate.serial_number)
     return since if since is not None and since <= datetime.now(UTC) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -45,37 +46,14 @@ def read_proof(peer: str, data: bytes) -> Proof:
         raise SignatureError(f"a proof of {peer} with {len(data)} bytes cannot be decoded") from None
 
 
-class CertificateSigner:
-    """Signs for one site; checks peers by the authority in its own folder. The key stays in here."""
+class CertificateChecker:
+    """Knows by an authority's certificate whether a peer's own, valid at some time, signed a statement."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        check_certificate(folder, name)
-        start = folder / STARTUP
-        self._root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
-        own = x509.load_pem_x509_certificate((start / "client.crt").read_bytes())
-        try:
-            key = load_pem_private_key((start / "client.key").read_bytes(), None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise PolicyError(f"the key of {name} cannot be read") from None
-        if not isinstance(key, PrivateKey):
-            raise PolicyError(f"the key of {name} must be RSA, elliptic-curve or Ed25519, got another kind")
-        form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-        if key.public_key().public_bytes(*form) != own.public_key().public_bytes(*form):
-            raise PolicyError(f"the key of {name} is not that of its certificate")
-        self._name, self._key, self._own = name, key, own.public_bytes(Encoding.DER)
-        # As of now: a session is not broken by a list that comes while it runs.
-        self._revoked = read_revoked(folder)
-
-    def sign(self, statement: bytes) -> bytes:
-        """A proof that this site says so."""
-        key = self._key
-        if isinstance(key, rsa.RSAPrivateKey):
-            signature = key.sign(statement, _PSS, SHA256())
-        elif isinstance(key, ec.EllipticCurvePrivateKey):
-            signature = key.sign(statement, ec.ECDSA(SHA256()))
-        else:
-            signature = key.sign(statement)
-        return msgspec.msgpack.encode(Proof(self._own, signature))
+    def __init__(
+        self, root: x509.Certificate, at: datetime | None = None, revoked: Mapping[int, datetime] | None = None
+    ) -> None:
+        """Without a time, certificates must be valid now, and not be on the list of those that were revoked."""
+        self._root, self._at, self._revoked = root, at, revoked
 
     def check(self, peer: str, statement: bytes, proof: bytes) -> None:
         """Raise SignatureError unless the peer's own certificate, by this study's authority, signed the statement."""
@@ -94,11 +72,13 @@ class CertificateSigner:
             # The authority gave these names, so that they may be told.
             told = ", ".join(map(str, names)) or "nobody"
             raise SignatureError(f"what came in the name of {peer} is signed by {told}")
-        if not first <= datetime.now(UTC) <= last:
+        if not first <= (self._at or datetime.now(UTC)) <= last:
             raise SignatureError(
                 f"the certificate that {peer} signs by is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
             )
-        if (since := revoked_since(certificate, self._revoked)) is not None:
+        if (since := revoked_since(certificate, self._revoked or {})) is not None and since <= (
+            self._at or datetime.now(UTC)
+        ):
             raise SignatureError(f"the certificate that {peer} signs by was revoked on {since:%Y-%m-%d}")
         try:
             if isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
@@ -111,6 +91,48 @@ class CertificateSigner:
                 raise SignatureError(f"the certificate of {peer} has a key of a kind that nobody signs by")
         except (InvalidSignature, UnsupportedAlgorithm):
             raise SignatureError(f"the signature of {peer} does not fit what came in its name") from None
+
+
+def read_authority(path: Path) -> x509.Certificate:
+    """An authority's certificate in a PEM file."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError):
+        raise PolicyError(f"{path} must hold the certificate of an authority (PEM)") from None
+
+
+class CertificateSigner(CertificateChecker):
+    """Signs for one site; checks peers by the authority in its own folder. The key stays in here."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        check_certificate(folder, name)
+        start = folder / STARTUP
+        # As of now: a session is not broken by a list that comes while it runs.
+        super().__init__(
+            x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes()), revoked=read_revoked(folder)
+        )
+        own = x509.load_pem_x509_certificate((start / "client.crt").read_bytes())
+        try:
+            key = load_pem_private_key((start / "client.key").read_bytes(), None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise PolicyError(f"the key of {name} cannot be read") from None
+        if not isinstance(key, PrivateKey):
+            raise PolicyError(f"the key of {name} must be RSA, elliptic-curve or Ed25519, got another kind")
+        form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+        if key.public_key().public_bytes(*form) != own.public_key().public_bytes(*form):
+            raise PolicyError(f"the key of {name} is not that of its certificate")
+        self._name, self._key, self._own = name, key, own.public_bytes(Encoding.DER)
+
+    def sign(self, statement: bytes) -> bytes:
+        """A proof that this site says so."""
+        key = self._key
+        if isinstance(key, rsa.RSAPrivateKey):
+            signature = key.sign(statement, _PSS, SHA256())
+        elif isinstance(key, ec.EllipticCurvePrivateKey):
+            signature = key.sign(statement, ec.ECDSA(SHA256()))
+        else:
+            signature = key.sign(statement)
+        return msgspec.msgpack.encode(Proof(self._own, signature))
 
     def __repr__(self) -> str:
         return f"CertificateSigner({self._name!r})"
