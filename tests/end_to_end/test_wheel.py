@@ -75,7 +75,13 @@ def test_metadata_says_who_what_and_where(dist: Path) -> None:
 def test_the_extra_all_names_every_extra_of_a_user() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     (named,) = extras["all"]
-    assert set(named.partition("[")[2].rstrip("]").split(",")) == set(extras) - {"all", "dev", "docs", "experiments"}
+    assert set(named.partition("[")[2].rstrip("]").split(",")) == set(extras) - {
+        "all",
+        "dev",
+        "docs",
+        "experiments",
+        "notebooks",
+    }
 
 
 def test_the_demo_runs_from_the_wheel_alone(dist: Path, tmp_path: Path) -> None:
