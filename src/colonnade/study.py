@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
+from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.matching import HYBRID, NONE, PSI
 from colonnade.foundation.names import require_name
 from colonnade.foundation.parts import local_path
@@ -17,7 +18,7 @@ from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_te
 from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of
 from colonnade.mechanism.plan import Offer, Terms, check_epsilon
-from colonnade.protocol.agreement import RELEASES, Agreement
+from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reason_of
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 if TYPE_CHECKING:
@@ -41,10 +42,14 @@ STUDY_KEYS = (
     "rows",
     "pairs",
     "impossible",
+    "reason",
     "purpose",
 )
 NEEDED = ("name", "task", "label")
-PARTY_KEYS = ("data", "query", "dataset", "id", "policy", "ledger", "epsilon", "split", "norm", "columns")
+PARTY_KEYS = (
+    *("data", "query", "dataset", "id", "policy", "ledger", "epsilon", "split", "norm", "columns"),
+    *("organisation", "contact"),
+)
 LARGEST_STUDY = 16 << 20
 
 
@@ -95,6 +100,11 @@ def study_from(content: Mapping[str, Any], folder: Path) -> Study:
     return _Reader(Section(content, "the study file", StudyError), folder).study()
 
 
+def study_mistakes(content: Mapping[str, Any], folder: Path) -> list[tuple[KeyPath, str]]:
+    """All that is wrong in a study's parsed form, each with the key that it is about; none in a study that is right."""
+    return _Reader(Section(content, "the study file", StudyError), folder).mistakes()
+
+
 class _Reader:
     """Reads a study part by part and goes on after a mistake, so that all are found."""
 
@@ -106,6 +116,11 @@ class _Reader:
         self._sources: dict[str, Source] = {}
         self._offers: dict[str, Offer] = {}
         self._norms: dict[str, float] = {}
+        self._organisations: dict[str, Organisation] = {}
+
+    def mistakes(self) -> list[tuple[KeyPath, str]]:
+        self._read()
+        return [(path, str(error)) for path, error in self._mistakes.found]
 
     def study(self, name: str = "", text: str = "") -> Study:
         """The checked study; `name` and `text` of its file tell the lines of mistakes."""
@@ -145,7 +160,8 @@ class _Reader:
         if note.found:
             return None
         with note.at("study"):
-            agreement = Agreement(schema=Schema(self._columns, self._norms), offers=self._offers, **checked)
+            schema = Schema(self._columns, self._norms)
+            agreement = Agreement(schema=schema, offers=self._offers, organisations=self._organisations, **checked)
             self._check_agreement(agreement)
             return Study(agreement, self._sources, alignment, rows)
         return None
@@ -181,6 +197,10 @@ class _Reader:
             with note.at(*at):
                 raise SchemaError(f"party {name} declares no column")
         self._source(name, party)
+        with note.at(*at, "organisation" if "organisation" in party else "contact"):
+            if "organisation" in party or "contact" in party:
+                stated = (party.text(key) if key in party else "" for key in ("organisation", "contact"))
+                self._organisations[name] = Organisation(*stated)
         with note.at(*at, "norm"):
             if "norm" in party:
                 self._norms[name] = party.number("norm")
@@ -238,6 +258,7 @@ class _Reader:
             "pairs": lambda: _pairs(terms, "pairs", '["column", "column"]'),
             "impossible": lambda: _pairs(terms, "impossible", '["column=level", "column=level"]'),
             "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
+            "reason": lambda: reason_of(terms.text("reason")) if "reason" in terms else "",
         }
         out = {}
         for key, read in readers.items():
