@@ -58,6 +58,7 @@ def plan(
     from colonnade.report.cost import expected_cost, plan_json
     from colonnade.report.pages import plan_html
     from colonnade.report.purposes import forecast_purposes, purposes_table
+    from colonnade.report.spending import planned_spending, spending_json
     from colonnade.report.text import caution, cost_text, plan_report
     from colonnade.study import read_study
 
@@ -69,12 +70,13 @@ def plan(
     session = checked.session(TYPICAL_ROWS if assumed else rows)
     cost = expected_cost(session, checked.alignment)
     purposes = forecast_purposes(session)
+    spending = planned_spending(checked, session) if json or html is not None else {}
     with places(html) as (page,):
         if html is not None:
-            page.write(plan_html(session, cost, assumed))
+            page.write(plan_html(session, cost, assumed, spending))
     if json:
         told = plan_json(session, cost, assumed)
-        print_json({**told, "purposes": [line.describe() for line in purposes]})
+        print_json({**told, **spending_json(spending), "purposes": [line.describe() for line in purposes]})
         return
     label = checked.agreement.label
     expected_text = cost_text(cost.sent, cost.seconds)

@@ -16,6 +16,24 @@ from colonnade.mechanism.plan import Offer, check_epsilon
 
 RELEASES = ("auto", "full", "label", "pairs", "trace")
 """All products; those with the label and squares; these and some pairs; those with the label and sums of squares."""
+LONGEST_REASON = 1000
+
+
+@dataclass(frozen=True)
+class Organisation:
+    """Who stands behind a party, as the page that one signs names it; an empty text was not stated."""
+
+    name: str = ""
+    contact: str = ""
+
+    def __post_init__(self) -> None:
+        require_name("an organisation's name", self.name, StudyError)
+        require_name("an organisation's contact", self.contact, StudyError)
+
+
+def reason_of(text: object) -> str:
+    """The reason of a study, once it is a text that can be read."""
+    return require_name("a study's reason", text, StudyError, LONGEST_REASON)
 
 
 @dataclass(frozen=True)
@@ -59,6 +77,10 @@ class Agreement:
     """Pairs of feature columns whose products are released, where `release` is "pairs"."""
     impossible: tuple[tuple[str, str], ...] = ()
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
+    reason: str = ""
+    """Why the study is done, for those who agree to it."""
+    organisations: Mapping[str, Organisation] = field(default_factory=dict)
+    """Who stands behind the parties, where the study says so."""
     evaluates: Evaluated | None = None
     """Where the columns are scores of a model, and the label says how a record turned out."""
     purpose: Purpose = Purpose.LABEL
@@ -79,6 +101,10 @@ class Agreement:
         if not isinstance(self.label, str):
             raise StudyError(f"label must be the name of a column, got label={self.label!r}")
         self.schema.find(self.label)
+        reason_of(self.reason)
+        for party in self.organisations:
+            if party not in self.schema.parties:
+                raise StudyError(f"an organisation must stand behind a party of the study, got {party!r}")
         for pair in self.impossible:
             self._check_impossible(pair)
         if self.purpose is Purpose.ALL and (self.calibration is Calibration.PAPER or self.release == "trace"):
@@ -141,14 +167,16 @@ class Agreement:
         return tuple(self.schema.parties[party]) if self.evaluates is None else self.evaluates.columns[party]
 
     def to(self) -> dict[str, Any]:
-        """The form that travels and is digested; without such pairs as it was before there were any."""
-        listed = {"impossible": self.impossible, "pairs": self.pairs}
-        more: dict[str, Any] = {name: [list(pair) for pair in pairs] for name, pairs in listed.items() if pairs}
-        if self.purpose is not Purpose.LABEL:
-            more["purpose"] = self.purpose.value
-        if self.evaluates is not None:
-            more["evaluates"] = self.evaluates.to()
-        return self._terms() | more
+        """The form that travels and is digested; what is not stated is left out, as it was before it could be."""
+        known = {
+            "impossible": [list(pair) for pair in self.impossible],
+            "pairs": [list(pair) for pair in self.pairs],
+            "purpose": "" if self.purpose is Purpose.LABEL else self.purpose.value,
+            "evaluates": None if self.evaluates is None else self.evaluates.to(),
+            "reason": self.reason,
+            "organisations": {p: {"name": o.name, "contact": o.contact} for p, o in sorted(self.organisations.items())},
+        }
+        return self._terms() | {key: value for key, value in known.items() if value}
 
     def _terms(self) -> dict[str, Any]:
         return {
@@ -188,6 +216,8 @@ class Agreement:
                 label_square=content["label_square"],
                 pairs=tuple((str(a), str(b)) for a, b in content.get("pairs", ())),
                 impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
+                reason=content.get("reason", ""),
+                organisations={p: Organisation(**o) for p, o in content.get("organisations", {}).items()},
                 evaluates=Evaluated.of(content["evaluates"]) if "evaluates" in content else None,
                 purpose=Purpose(content.get("purpose", Purpose.LABEL.value)),
             )
