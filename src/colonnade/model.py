@@ -15,7 +15,7 @@ from scipy.special import expit, softmax
 
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.solve import Model
-from colonnade.data.reading import reason, scan
+from colonnade.data.reading import filed, reason, scan
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
@@ -56,7 +56,8 @@ class PublicModel:
         out: dict[str, dict[str, Column]] = {}
         for feature in self.model.features:
             party, name = self.owner(feature)
-            out.setdefault(party, {})[name] = self.schema.parties[party][name]
+            for each in (*self.schema.parties[party][name].sources, name):
+                out.setdefault(party, {})[each] = self.schema.parties[party][each]
         return out
 
     @property
@@ -307,10 +308,11 @@ def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:
     for party, columns in public.needs().items():
         if party in named:
             continue
-        fitting = [path for path, names in headers.items() if set(columns) <= names]
+        needed = filed(columns)
+        fitting = [path for path, names in headers.items() if names.issuperset(needed)]
         if not fitting:
-            best = max(headers, key=lambda p: len(headers[p] & set(columns)), default=None)
-            lacking = next(c for c in columns if best is None or c not in headers[best])
+            best = max(headers, key=lambda p: len(headers[p].intersection(needed)), default=None)
+            lacking = next(c for c in needed if best is None or c not in headers[best])
             raise DataError(f"party {party}: no data file has its column {lacking!r}")
         named[party] = fitting[0]
     return named

@@ -11,7 +11,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.matching import HYBRID, NONE, PSI
 from colonnade.foundation.names import require_name
 from colonnade.foundation.parts import local_path
-from colonnade.foundation.schema import Schema, column_from
+from colonnade.foundation.schema import Schema, column_from, derive_columns
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.objective import Calibration, Task
@@ -36,7 +36,7 @@ STUDY_KEYS = (
     "rows",
     "impossible",
 )
-PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns")
+PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "derived")
 LARGEST_STUDY = 16 << 20
 
 
@@ -92,6 +92,8 @@ def _study(content: Section, folder: Path) -> Study:
         party = parties.table(name, f"[party.{name}]").known(PARTY_KEYS)
         columns = party.table("columns", f"[party.{name}.columns]")
         schema[name] = {c: column_from(c, columns.content[c]) for c in columns.content}
+        derived = party.table("derived", f"[party.{name}.derived]")
+        schema[name] |= derive_columns(derived.content, schema[name], derived.where)
         data, policy, ledger = (_path(party, key, folder) for key in ("data", "policy", "ledger"))
         if (policy is None) != (ledger is None):
             raise StudyError(

@@ -196,7 +196,7 @@ def test_toy_columns_are_declared_checked_and_drafted(_toys: None, tmp_path: Pat
         assert middle(column, 7) in candidates(column, 7)
     with pytest.raises(SchemaError, match="column c: period must be positive, got period=-1"):
         column_from("c", {"kind": "cyclic", "period": -1, "parts": 4})
-    with pytest.raises(SchemaError, match="kind must be one of numeric, categorical, binary, ordinal, cyclic"):
+    with pytest.raises(SchemaError, match="kind must be one of numeric, categorical, binary, derived, ordinal, cyclic"):
         column_from("c", {"kind": "date"})
     with pytest.raises(SchemaError, match=r"needs bounds, low below high; the ordinal column has \(0, 0\)"):
         Ordinal(("only",)).signed(np.zeros(2))

@@ -50,7 +50,10 @@ class Agreement:
             raise PrivacyError(f"delta must lie in [0, 1), got delta={self.delta}")
         if not isinstance(self.label, str):
             raise StudyError(f"label must be the name of a column, got label={self.label!r}")
-        self.schema.find(self.label)
+        owner, label = self.schema.find(self.label)
+        for name, column in self.schema.parties[owner].items():
+            if label in column.sources and name != label:
+                raise StudyError(f"column {name} is derived from the label {label}, which a prediction does not have")
         for pair in self.impossible:
             self._check_impossible(pair)
         if (self.epsilon is None) == (not self.offers):
