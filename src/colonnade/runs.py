@@ -242,7 +242,7 @@ def predict_guarded(
             prediction,
             alignment,
             partial(reader, name),
-            partial(partial_scores, model=model.model),
+            partial(partial_scores, model=model.model, interactions=model.interactions),
             guards[name],
             model.study,
             lambda session, scores: opened.append(scores),

@@ -35,6 +35,7 @@ STUDY_KEYS = (
     "label_square",
     "rows",
     "impossible",
+    "interactions",
 )
 PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "derived")
 LARGEST_STUDY = 16 << 20
@@ -126,6 +127,7 @@ def _study(content: Section, folder: Path) -> Study:
         release=str(terms.content.get("release", "auto")),
         label_square=terms.flag("label_square"),
         impossible=_impossible(terms),
+        interactions=_interactions(terms),
     )
     alignment = _alignment(terms)
     for name, source in sources.items():
@@ -164,6 +166,17 @@ def _impossible(terms: Section) -> tuple[tuple[str, str], ...]:
             f'[study] impossible must be a list of pairs ["column=level", "column=level"], got {shown(found)}'
         )
     return tuple((str(a), str(b)) for a, b in found)
+
+
+def _interactions(terms: Section) -> tuple[tuple[str, ...], ...]:
+    found = terms.content.get("interactions", [])
+    if not isinstance(found, list) or not all(
+        isinstance(columns, list) and all(isinstance(text, str) for text in columns) for columns in found
+    ):
+        raise StudyError(
+            f'[study] interactions must be a list of lists ["party.column", "party.column"], got {shown(found)}'
+        )
+    return tuple(tuple(columns) for columns in found)
 
 
 def _path(party: Section, key: str, folder: Path) -> Path | None:

@@ -212,5 +212,7 @@ def test_toy_columns_are_declared_checked_and_drafted(_toys: None, tmp_path: Pat
 
 
 def test_a_toy_kind_is_gone_with_its_test() -> None:
-    with pytest.raises(SchemaError, match="kind must be one of numeric, categorical, binary, derived, got kind='ordinal'"):
+    with pytest.raises(
+        SchemaError, match="kind must be one of numeric, categorical, binary, derived, got kind='ordinal'"
+    ):
         column_from("c", {"kind": "ordinal", "levels": ["a", "b"]})

@@ -19,8 +19,9 @@ from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.grid import rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho
-from colonnade.mechanism.dissection import Block, allocate, parties_of, require_one_owner_of_sums, require_two_owners
+from colonnade.mechanism.dissection import Block, allocate, parties_of, require_one_owner_of_sums, require_pairs
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
+from colonnade.mechanism.monomials import rounded_parts
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
 from colonnade.mechanism.weights import label_weight
@@ -87,6 +88,8 @@ class PrivacyPlan:
     parties: Mapping[str, Epsilons]
     bound: int | None = None
     """That of the grid whose rounding the scales count with."""
+    errors: Mapping[int, float] = field(default_factory=dict)
+    """As in `Terms`."""
     neighbours: Neighbours = Neighbours.REPLACE_ONE
 
     @property
@@ -123,6 +126,8 @@ class Terms:
     """n, where it is known: the weights of blocks are chosen for it."""
     bound: int | None = None
     """That of the grid, where it is known: what rounding adds to norms and to squares is counted."""
+    errors: Mapping[int, float] = field(default_factory=dict)
+    """Where there are interactions: how far the product's own error moves a term of so many owners, at most."""
     draft: bool = False
     """Only scales are wanted, to choose the grid and the words by: the plan promises nothing."""
 
@@ -139,8 +144,9 @@ class Terms:
         parties = len(parties_of(layout))
         if self.collusion < 0 or (parties > 1 and self.collusion >= parties):
             raise PrivacyError(f"collusion must lie between 0 and K-1={parties - 1}, got collusion={self.collusion}")
-        require_two_owners(blocks)
-        if self.error_factor > 1:
+        require_pairs(blocks)
+        # With interactions the product's error is counted term by term instead (proofs/interactions.md).
+        if self.error_factor > 1 and not layout.has_interactions:
             require_one_owner_of_sums(layout, blocks)
         return replace(self, collusion=0) if parties == 1 else self
 
@@ -271,6 +277,8 @@ class _Split:
     def _named(self, block: Block) -> float | None:
         if block.single:
             return self.offer.own
+        if len(block.owners) > 2:
+            return None
         return self.offer.pairs.get(next(o for o in block.owners if o != self.party))
 
     def _of(self, block: Block, mine: Sequence[Block]) -> Fraction | None:
@@ -297,7 +305,9 @@ def offered(
     plan: PrivacyPlan, offers: Mapping[str, Offer], rows: int | None = None
 ) -> dict[str, list[Fraction | None]]:
     """What each party of a bottom-up plan offers for each block, epsilon or rho; the least offer was taken."""
-    terms = Terms(plan.task, plan.calibration, plan.delta, plan.collusion, plan.error_factor, rows, plan.bound)
+    terms = Terms(
+        plan.task, plan.calibration, plan.delta, plan.collusion, plan.error_factor, rows, plan.bound, plan.errors
+    )
     blocks = tuple(item.block for item in plan.blocks)
     return {name: _Split(plan.layout, blocks, name, offers[name], terms).budgets for name in plan.names}
 
@@ -313,7 +323,7 @@ def _rates(
 def _alone(layout: Layout, blocks: Sequence[Block], terms: Terms) -> list[float]:
     """How far one record moves each block by itself."""
     moved = sensitivities(_counted(layout, terms), _rates(blocks, [1.0] * len(blocks), terms.error_factor), terms.law)
-    return [m + _square_slack(layout, [(b, 1.0)], terms) for m, b in zip(moved, blocks, strict=True)]
+    return [m + _slack_of(layout, [(b, 1.0)], terms) for m, b in zip(moved, blocks, strict=True)]
 
 
 def _paper_alone(block: Block, terms: Terms) -> Fraction:
@@ -330,8 +340,28 @@ def _joint(
     crossed: float = 1.0,
 ) -> float:
     rated = _rates(blocks, rates, terms.error_factor, crossed)
-    slack = _square_slack(layout, [(b, r) for b, r in rated if owner is None or owner in b.owners], terms)
+    slack = _slack_of(layout, [(b, r) for b, r in rated if owner is None or owner in b.owners], terms)
     return sensitivity(_counted(layout, terms), rated, terms.law, owner) + slack
+
+
+def _slack_of(layout: Layout, rated: Sequence[tuple[Block, float]], terms: Terms) -> float:
+    """What rounding and products add to how far one record moves blocks."""
+    return _square_slack(layout, rated, terms) + _product_slack(layout, rated, terms)
+
+
+@proven("interactions")
+def _product_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: Terms) -> float:
+    """How far rounded local products and the secure product's error move terms, where there are interactions."""
+    if terms.bound is None or not layout.has_interactions:
+        return 0.0
+    total = 0.0
+    for block, rate in rated:
+        error = 0.0 if block.single else terms.errors.get(len(block.owners), 0.0)
+        for term, weight in zip(block.factors, block.weights, strict=True):
+            moved = 2.0 * rounded_parts(layout, term, terms.task) / terms.bound + error
+            each = rate * abs(float(weight)) * moved
+            total += each if terms.law is Law.LAPLACE else each**2
+    return (total if terms.law is Law.LAPLACE else sqrt(total)) * (1 + 2.0**-40)
 
 
 def _counted(layout: Layout, terms: Terms) -> Layout:
@@ -396,6 +426,7 @@ def _finish(
         views.pop(None, {}),
         {party: views[party] for party in parties if party in views},
         terms.bound,
+        terms.errors,
     )
 
 

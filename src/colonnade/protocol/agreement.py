@@ -15,6 +15,8 @@ from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 
 RELEASES = ("auto", "full", "trace")
+MOST_FACTORS = 8
+"""Of one interaction."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,9 @@ class Agreement:
     impossible: tuple[tuple[str, str], ...] = ()
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
 
+    interactions: tuple[tuple[str, ...], ...] = ()
+    """Products of columns, each as "party.column", that a model has a weight for, too."""
+
     def __post_init__(self) -> None:
         BACKENDS[self.product]
         if self.release not in RELEASES:
@@ -56,6 +61,7 @@ class Agreement:
                 raise StudyError(f"column {name} is derived from the label {label}, which a prediction does not have")
         for pair in self.impossible:
             self._check_impossible(pair)
+        self._check_interactions()
         if (self.epsilon is None) == (not self.offers):
             raise StudyError(
                 "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
@@ -77,9 +83,22 @@ class Agreement:
             if level not in self.schema.parties[party][column].all_levels:
                 raise StudyError(f"an impossible pair names declared levels of categories, got {text!r}")
 
+    def _check_interactions(self) -> None:
+        label = self.schema.find(self.label)
+        for columns in self.interactions:
+            if not isinstance(columns, tuple) or not all(isinstance(text, str) for text in columns):
+                raise StudyError(f'an interaction is written as ["party.column", "party.column"], got {columns!r}')
+            if not 2 <= len(columns) <= MOST_FACTORS:
+                raise StudyError(f"an interaction has 2 to {MOST_FACTORS} columns, got {len(columns)}")
+            if label in map(self.schema.find, columns):
+                raise StudyError(f"an interaction is a product of features, got the label {self.label} in one")
+        if self.interactions and self.release == "trace":
+            raise StudyError('interactions need all products, got release="trace"')
+
     def to(self) -> dict[str, Any]:
-        """The form that travels and is digested; without impossible pairs as it was before there were any."""
-        return self._terms() | ({"impossible": [list(pair) for pair in self.impossible]} if self.impossible else {})
+        """The form that travels and is digested; a term that is not used is left out, as before there were any."""
+        further = {"impossible": self.impossible, "interactions": self.interactions}
+        return self._terms() | {key: [list(each) for each in value] for key, value in further.items() if value}
 
     def _terms(self) -> dict[str, Any]:
         return {
@@ -118,6 +137,7 @@ class Agreement:
                 release=content["release"],
                 label_square=content["label_square"],
                 impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
+                interactions=tuple(tuple(map(str, columns)) for columns in content.get("interactions", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise StudyError(f"an agreement lacks or misstates a field: {str(error)[:200]}") from None

@@ -96,17 +96,21 @@ def exposures(spec: ProductSpec, noise: IntegerNoise, collusion: int, left: KeyR
     out = []
     for me in range(len(spec.parties)):
         for sealed in (True, False):
-            by = {t.partner(sealed): t for t in told if t.party(sealed) == me}
+            by: dict[int, list[_Told]] = {}
+            for t in told:
+                if t.party(sealed) == me:
+                    by.setdefault(t.partner(sealed), []).append(t)
+            most = {k: _summed(found, sealed) for k, found in by.items()}
             for first in sorted(by):
-                others = sorted((k for k in by if k != first), key=lambda k: -by[k].columns(sealed).max())
+                others = sorted((k for k in by if k != first), key=lambda k: -most[k])
                 cheaters = (first, *others[: max(1, collusion) - 1])
-                information = _summed([by[k] for k in cheaters], sealed)
+                information = _summed([t for k in cheaters for t in by[k]], sealed)
                 out.append(
                     Exposure(
                         spec.parties[me],
                         tuple(spec.parties[k] for k in cheaters),
                         sealed,
-                        sum(by[k].bits.shape[1 if sealed else 0] for k in cheaters),
+                        sum(t.bits.shape[1 if sealed else 0] for k in cheaters for t in by[k]),
                         information,
                         left(spec.modulus_bits, information, sealed),
                     )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import sqrt
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.crypto.backends import BACKENDS
-from colonnade.crypto.product import Backend, Cross, Integers, ProductSizes, ProductSpec
+from colonnade.crypto.backends import BACKENDS, chain_bytes, chain_party, require_chains
+from colonnade.crypto.product import Backend, ChainSpec, Columns, Cross, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.blocks import IntegerNoise
@@ -28,6 +28,7 @@ from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.weights import choose_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.cheating import Exposure, exposures, most_values
+from colonnade.protocol.local_columns import LocalPlan, MadeColumns, span_of
 from colonnade.protocol.precision import (
     SHARES,
     check_rows,
@@ -37,6 +38,7 @@ from colonnade.protocol.precision import (
     require_room,
     rounding_share,
 )
+from colonnade.protocol.products import party_product
 
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""
@@ -54,6 +56,10 @@ class SessionPlan:
     spec: ProductSpec
     released: str
     """Which release was planned, "full" or "trace"."""
+    local: LocalPlan | None = None
+    """What parties make of their columns, where there are interactions."""
+    chain_gains: Mapping[int, int] = field(default_factory=dict)
+    """For products of each number of owners above two, their gain."""
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -78,6 +84,8 @@ class SessionPlan:
             size = self.plan.blocks[i].block.size
             out[i] = np.arange(start, start + size)
             start += size
+        if self.local is not None:
+            return out | self.local.positions(self.spec.crosses, start)
         place = _CrossPlaces(self.plan.layout, self.spec, start)
         for i, item in enumerate(self.plan.blocks):
             if not item.block.single:
@@ -91,10 +99,45 @@ class SessionPlan:
     @cached_property
     def length(self) -> int:
         """Numbers in the submitted vector."""
+        chained = 0 if self.chains is None else self.chains.values
+        return self.chain_start + chained
+
+    @cached_property
+    def chain_start(self) -> int:
+        """Where products of more than two owners begin in the submitted vector."""
         return self.cross_start + sum(c.shape[0] * c.shape[1] for c in self.spec.crosses)
+
+    @cached_property
+    def chains(self) -> ChainSpec | None:
+        """The products of more than two owners, if there are any."""
+        if self.local is None or not self.local.chains:
+            return None
+        spec, found = self.spec, self.local.chains
+        gains = tuple(self.chain_gains[len(chain.owners)] for chain in found)
+        return ChainSpec(spec.session, spec.parties, spec.rows, spec.bound, found, spec.modulus_bits, gains)
+
+    @property
+    def product_rounds(self) -> tuple[str, ...]:
+        """The rounds of all products of the session, in their order."""
+        rounds = party_product(self.agreement.product).rounds if self.spec.crosses else ()
+        return rounds if self.chains is None else rounds + chain_party(self.agreement.product).rounds(self.chains)
+
+    def made_columns(self, party: str, encoded: Columns, coins: bytes) -> Columns:
+        """A party's columns with what it makes of them behind."""
+        made = () if self.local is None else self.local.made[party]
+        if not made:
+            return encoded
+        return MadeColumns(encoded, made, self.columns_of(party).start, self.grid.bound, coins)
+
+    def own_block(self, index: int) -> Block:
+        """A block of one owner in places of its columns, those that it makes among them."""
+        return self.plan.blocks[index].block if self.local is None else self.local.own_block(index)
 
     def unit(self, block: Block) -> int:
         """What one integer of a block is a fraction of."""
+        owners = len(block.owners)
+        if owners > 2:
+            return int(self.grid.bound**owners) * self.chain_gains[owners]
         return self.grid.unit if block.single else self.grid.unit * self.spec.gain
 
     def released_std(self, index: int) -> Floats:
@@ -128,7 +171,7 @@ class SessionPlan:
 
     def columns_of(self, party: str) -> slice:
         """The coordinates that a party's integer columns fill, in order."""
-        return _span(self.plan.layout, party)
+        return span_of(self.plan.layout, party)
 
     @property
     def backend(self) -> Backend:
@@ -139,6 +182,8 @@ class SessionPlan:
     def sent(self) -> dict[str, int]:
         """The bytes that each party is expected to send: sealed columns, products and the submission."""
         sizes = [self.backend.sent(self.spec, k) if self.spec.crosses else 0 for k in range(len(self.parties))]
+        if self.chains is not None:
+            sizes = [size + chain_bytes(self.agreement.product, self.chains, k) for k, size in enumerate(sizes)]
         return {name: 8 * self.length + size for name, size in zip(self.parties, sizes, strict=True)}
 
     @property
@@ -243,6 +288,8 @@ class SessionPlan:
             "error_factor": fraction_text(self.plan.error_factor),
             "release": self.released,
         }
+        if self.chain_gains:
+            content["chain_gains"] = {str(owners): gain for owners, gain in sorted(self.chain_gains.items())}
         return canonical_digest(content)
 
     @cached_property
@@ -318,7 +365,9 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
 
 def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
     check_rows(rows)
-    layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+    layout = layout_of(
+        agreement.schema, agreement.label, agreement.task, agreement.calibration, interactions=agreement.interactions
+    )
     released = _release(agreement, layout, rows)
     if released == "trace":
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
@@ -326,23 +375,38 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     blocks = _blocks(agreement, layout, released)
     terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
     plan = _plan(agreement, layout, blocks, replace(terms, draft=True))
-    crosses = _crosses(layout, released)
+    crosses, local = _crosses(layout, released), None
     sizes, choose = ProductSizes(), BACKENDS[agreement.product].sizes
+    if layout.has_interactions:
+        local = LocalPlan(layout, blocks)
+        crosses = local.crosses(crosses)
+        sizes = _plain_sizes(agreement, local)
     if choose is not None and crosses:
-        grid, sizes = fit_sizes(plan, rows, choose)
+        grid, sizes = fit_sizes(plan, rows, choose, local)
     else:
         grid = Grid(grid_bound(plan, rows))
     # What rounding and the product's own error cost is known now, and is paid for.
-    plan = _plan(agreement, layout, blocks, replace(terms, bound=grid.bound, error_factor=sizes.error_factor))
+    paid = replace(terms, bound=grid.bound, error_factor=sizes.error_factor)
+    if local is not None:
+        paid = replace(paid, errors=sizes.moves)
+    plan = _plan(agreement, layout, blocks, paid)
     reach = sizes.reach or cross_reach(plan, rows, grid)
     spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, sizes.modulus_bits, sizes.gain, reach)
-    require_room(plan, spec, sizes.error)
-    return SessionPlan(agreement, rows, identity, plan, grid, spec, released)
+    require_room(plan, spec, sizes.error, sizes.chain_gains)
+    return SessionPlan(agreement, rows, identity, plan, grid, spec, released, local, sizes.chain_gains)
+
+
+def _plain_sizes(agreement: Agreement, local: LocalPlan) -> ProductSizes:
+    """The sizes of a product without an error of its own; refuses owners that it cannot serve."""
+    owners = {len(chain.owners) for chain in local.chains}
+    if owners:
+        require_chains(agreement.product)
+    return ProductSizes(chain_gains=dict.fromkeys(owners, 1))
 
 
 def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
     """All products, or where these would drown in noise the products with the label and a trace."""
-    if agreement.calibration is Calibration.PAPER:
+    if agreement.calibration is Calibration.PAPER or agreement.interactions:
         return "full"
     if agreement.release != "auto":
         return agreement.release
@@ -365,11 +429,6 @@ def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms
     return plan_bottom_up(layout, blocks, agreement.offers, terms)
 
 
-def _span(layout: Layout, party: str) -> slice:
-    own = [i for i, a in enumerate(layout.attributes) if a.owner == party]
-    return slice(layout.span(own[0]).start, layout.span(own[-1]).stop)
-
-
 def _crosses(layout: Layout, released: str) -> tuple[Cross, ...]:
     """For each pair of parties the columns to multiply; the narrower side seals, for sealed columns travel.
 
@@ -385,7 +444,7 @@ def _crosses(layout: Layout, released: str) -> tuple[Cross, ...]:
                 continue
             sides = []
             for party in (first, second):
-                span = _span(layout, party)
+                span = span_of(layout, party)
                 here = label if released == "trace" and party == owner else span
                 sides.append((here.start - span.start, here.stop - span.start))
             narrower = sides[0][1] - sides[0][0] <= sides[1][1] - sides[1][0]
@@ -400,7 +459,7 @@ class _CrossPlaces:
     """Finds the place of a cross-party term in the flattened products."""
 
     def __init__(self, layout: Layout, spec: ProductSpec, start: int) -> None:
-        self.spans = {party: _span(layout, party) for party in spec.parties}
+        self.spans = {party: span_of(layout, party) for party in spec.parties}
         self.crosses: dict[frozenset[str], tuple[Cross, int]] = {}
         self.parties = spec.parties
         for cross in spec.crosses:

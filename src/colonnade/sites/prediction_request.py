@@ -53,7 +53,7 @@ class PredictionRequest:
         return read_table(self.site.party, self.data, self.prediction.columns[self.site.party], self.id)
 
     def part(self, table: Table) -> Floats:
-        return partial_scores(table, self.public.model)
+        return partial_scores(table, self.public.model, self.public.interactions)
 
     def csv(self, table: Table, opened: OpenedScores) -> bytes:
         """What the receiver keeps: the same as `predict --study` writes."""
