@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from colonnade.analysis.solve import solve
-from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.consent.policy import policy_from
+from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task, monomial
 from colonnade.mechanism.release import Release, read_release, write_release
@@ -166,3 +167,29 @@ def test_every_value_of_several_owners_has_noise_and_is_opened_once(tmp_path: Pa
     assert max(held) == 3 and session.chains is not None
     # Without interactions the agreement, and so every digest, is what it was.
     assert "interactions" not in replace(study.agreement, interactions=()).to()
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        ({"interactions": []}, "interactions allows none, the session has x1"),
+        ({"interactions": ["x0"]}, "the session has x1"),
+        ({"largest_degree": 5}, "largest_degree is 5, the plan has products of degree 6"),
+        ({"largest_owners": 2}, "largest_owners is 2, the plan has products of 3 parties"),
+        ({"largest_owners": 3, "largest_degree": 6, "interactions": ["x1"]}, ""),
+    ],
+)
+def test_a_policy_refuses_degrees_interactions_and_owners(tmp_path: Path, rules: dict[str, object], told: str) -> None:
+    session = study_of(tmp_path, 3, '[["p0.x0", "p1.x1", "p2.x2"]]', product="lattice", epsilon=1.0).session(ROWS)
+    policy = policy_from(
+        {
+            "policy": {"party": "p1", "partners": ["*"], **rules},
+            "session": {"epsilon": 5.0},
+            "total": {"epsilon": 9.0},
+        }
+    )
+    if told:
+        with pytest.raises(PolicyError, match=told):
+            policy.check(session)
+    else:
+        policy.check(session)
