@@ -6,7 +6,7 @@ WORKERS ?= 2
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load scale whole test lint format bench tables tables-quick utility synthesis coverage overhead partners lock clean
+.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load scale whole test lint format bench tables tables-quick utility synthesis synthesis-baselines coverage overhead partners lock clean
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
@@ -18,6 +18,8 @@ help:
 	@echo "make tables  the paper's tables, from our own runs, into docs/results (long)"
 	@echo "make tables-quick  the same with 2 splits, K = 1 and 2 and small synthetic data, into a temporary folder"
 	@echo "make utility accuracy and error of ours against epsilon, K and collusion, into docs/results (long)"
+	@echo "make synthesis  tables, rows and models of all columns from one release, into docs/results/synthesis.md (30 CPU minutes)"
+	@echo "make synthesis-baselines  AIM and MST beside them, at most LIMIT=300 CPU seconds a run, in an environment of their own (an hour)"
 	@echo "make coverage  how often intervals hold the truth, coefficient by coefficient, into docs/results (20 CPU minutes)"
 	@echo "make overhead  time and bytes of the secure products against n, d and K (long)"
 	@echo "make partners  which studies the default policy refuses because a partner could cheat, into docs/results/partners.md"
@@ -111,6 +113,17 @@ tables-quick: $(READY)
 
 utility synthesis: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m experiments.paper $@ --write
+
+# AIM and MST have an environment of their own, outside the project's lock.
+SYNTHESIZERS := .cache/synthesizers/venv
+LIMIT ?= 300
+synthesis-baselines: $(READY) $(SYNTHESIZERS)/.ready
+	$(ONE_THREAD) $(BIN)/python -m experiments.paper $@ --limit $(LIMIT)
+
+$(SYNTHESIZERS)/.ready: experiments/synthesizers/requirements.txt
+	python3 -m venv --clear $(SYNTHESIZERS)
+	$(SYNTHESIZERS)/bin/python -m pip install --quiet --disable-pip-version-check -r experiments/synthesizers/requirements.txt
+	@touch $@
 
 coverage: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m experiments.paper coverage --write

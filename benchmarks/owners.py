@@ -99,7 +99,7 @@ def table(found: list[dict[str, Any]], rows: int, bound: int) -> str:
         "# What a product of several owners costs",
         "",
         f"`python benchmarks/owners.py --write`: one sum over n = {rows:,} records of a product of one column of each",
-        f"owner, entries of up to {bound}, of four owners up to 31; one core of a shared x86-64 server, numpy. Setting up",
+        f"owner, entries of up to {bound}, of four owners up to 31; one core of a shared x86-64 server. Setting up",
         "is paid once for each pair of parties and session, however many records and products there are. The error is",
         "that of the sum, over √n boundʳ: rounding and noise are far above it.",
         "",

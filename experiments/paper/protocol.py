@@ -18,7 +18,7 @@ from colonnade.analysis.solve import Model, solve
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Schema, column_from
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.protocol.agreement import Agreement
 from colonnade.runs import Outcome, run_unguarded
 from experiments.baselines.scores import with_intercept
@@ -39,6 +39,7 @@ class Terms:
     product: str = "plain"
     calibration: Calibration = Calibration.EXACT
     method: str = "default"
+    purpose: Purpose = Purpose.LABEL
 
 
 class Encoded:
@@ -131,6 +132,7 @@ class Replicate:
             collusion=terms.collusion,
             calibration=terms.calibration,
             product=terms.product,
+            purpose=terms.purpose,
         )
         return run_unguarded(agreement, tables, "none", Randomness(seed=seed))
 

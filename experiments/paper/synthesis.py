@@ -20,7 +20,7 @@ from colonnade.analysis.solve import solve
 from colonnade.analysis.synthesis import FittedRelease, draw_levels, expected_distance, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
-from colonnade.mechanism.objective import Task
+from colonnade.mechanism.objective import Purpose, Task
 from colonnade.mechanism.release import Release
 from experiments.data import Dataset, adult_77, dutch_36
 from experiments.data.acs import nist_acs
@@ -52,9 +52,19 @@ def replicate(data: str) -> Replicate:
     return Replicate(Encoded(DATA[data][0]()), 0)
 
 
-def release_of(rows: Replicate, data: str, epsilon: float, approximate: bool, seed: bytes) -> Release:
+def release_of(
+    rows: Replicate,
+    data: str,
+    epsilon: float,
+    approximate: bool,
+    seed: bytes,
+    purpose: Purpose = Purpose.LABEL,
+    parties: int | None = None,
+) -> Release:
     """One session by the plain product, with the plan's own noise; collusion 1."""
-    terms = Terms(epsilon, 1 / rows.n if approximate else 0.0, DATA[data][1], 1)
+    count = parties or DATA[data][1]
+    delta = 1 / rows.n if approximate else 0.0
+    terms = Terms(epsilon, delta, count, min(1, count - 1), purpose=purpose)
     return rows.run(terms, seed).release
 
 
@@ -144,16 +154,38 @@ def every_label(fitted: FittedRelease, truth: Truth) -> float:
     )
 
 
-def every_label_known(truth: Truth) -> tuple[float, float]:
-    """The same by always saying the commonest level, and by logistic regressions on the real rows."""
-    majority, known = [], []
-    hot, unseen = one_hot(truth.train, truth.spans), one_hot(truth.test, truth.spans)
+def every_label_by_rows(train: Codes, truth: Truth) -> float:
+    """The same by logistic regressions on the given rows, real or drawn."""
+    known = []
+    hot, unseen = one_hot(train, truth.spans), one_hot(truth.test, truth.spans)
     for k, span in enumerate(truth.spans):
-        y, actual = truth.train[:, k], truth.test[:, k]
-        majority.append(float((actual == np.bincount(y).argmax()).mean()))
+        y, actual = train[:, k], truth.test[:, k]
+        if len(np.unique(y)) == 1:
+            known.append(float((actual == y[0]).mean()))
+            continue
         keep = [c for c in range(hot.shape[1]) if not span.start <= c < span.stop]
         known.append(float(LogisticRegression(max_iter=40).fit(hot[:, keep], y).score(unseen[:, keep], actual)))
-    return float(np.mean(majority)), float(np.mean(known))
+    return float(np.mean(known))
+
+
+def majority(truth: Truth) -> float:
+    """The same by always saying the commonest level."""
+    common = [np.bincount(column).argmax() for column in truth.train.T]
+    return float(np.mean([(actual == most).mean() for actual, most in zip(truth.test.T, common, strict=True)]))
+
+
+def score_rows(drawn: Codes, truth: Truth, label: int) -> dict[str, float]:
+    """What is told of any rows: total variations, transfer to real test rows, all columns as labels."""
+    pairs, exact = truth.pairs(drawn), truth.pairs(truth.train)
+    linear, boosted = transfer(drawn, truth, label)
+    return {
+        "TV1": margins_distance(pairs, exact, truth.spans),
+        "TV2": distance(pairs, exact, truth.spans),
+        "TV3": triples_distance(drawn, truth.train, truth.spans),
+        "LR": linear,
+        "boosting": boosted,
+        "all labels": every_label_by_rows(drawn, truth),
+    }
 
 
 def rows_study(data: str, settings: list[tuple[bool, float]]) -> Iterator[dict[str, object]]:
@@ -202,15 +234,14 @@ def known_study(data: str) -> dict[str, object]:
     again = truth.train[np.random.default_rng(0).integers(0, len(truth.train), len(truth.train))]
     margin = np.diag(exact)
     linear, boosted = transfer(truth.train, truth, released.layout.label)
-    majority, known = every_label_known(truth)
     return {
         "data": data,
         "bootstrap TV2": distance(truth.pairs(again), exact, truth.spans),
         "independent TV2": distance(np.outer(margin, margin), exact, truth.spans),
         "LR": linear,
         "boosting": boosted,
-        "majority, all labels": majority,
-        "not private, all labels": known,
+        "majority, all labels": majority(truth),
+        "not private, all labels": every_label_by_rows(truth.train, truth),
     }
 
 

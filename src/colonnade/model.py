@@ -193,6 +193,15 @@ def _weighted(
     return score
 
 
+def parts_to_open(table: Table, model: Model, interactions: Mapping[str, tuple[str, ...]] | None = None) -> Floats:
+    """One party's part of the scores that a prediction across parties opens: of several classes no more than needed."""
+    part = partial_scores(table, model, interactions)
+    if isinstance(model, ClassModel):
+        # Chances depend on differences alone: the first class's own score would be one number more to learn from.
+        return part[:, 1:] - part[:, :1]
+    return part
+
+
 def predict(public: PublicModel, total: Floats) -> Floats:
     """From the sum of all partial scores to a probability, or to the label's own units."""
     model = public.model
@@ -278,11 +287,6 @@ def _id_columns(public: PublicModel, named: Sequence[str]) -> dict[str, str]:
 def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Prediction:
     """The terms of a prediction for one party; refuses a model of other columns than the parties declare."""
     needs = public.needs()
-    if isinstance(public.model, ClassModel):
-        raise StudyError(
-            f"the model of {public.model.label} has {len(public.model.classes)} scores for each record, and a "
-            "prediction across parties opens one: solve for a level, such as --label COLUMN=LEVEL"
-        )
     shared = [feature for feature in public.model.features if len(public.owners(feature)) > 1]
     if shared:
         raise StudyError(
@@ -305,13 +309,16 @@ def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Predi
     if len(taking) < 2:
         raise StudyError(f"the model has columns of {receiver} alone: it can score its records by itself")
     digest_of_model = hashlib.sha256(write_model(public)).hexdigest()
-    return Prediction(digest_of_model, receiver, {party: needs.get(party, {}) for party in taking})
+    scores = len(public.model.classes) - 1 if isinstance(public.model, ClassModel) else 1
+    return Prediction(digest_of_model, receiver, {party: needs.get(party, {}) for party in taking}, scores)
 
 
 def receivers_scores(public: PublicModel, table: Table, opened: OpenedScores) -> Scores:
     """What the receiver opened, with the ids of its own table."""
-    ids = table.ids
-    return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, opened.scores))
+    ids, total = table.ids, opened.scores
+    if isinstance(public.model, ClassModel):
+        total = np.insert(total.reshape(len(total), -1), 0, 0.0, axis=1)
+    return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, total))
 
 
 def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> str:

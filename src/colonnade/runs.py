@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -16,12 +17,15 @@ from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import check_approvals, read_policy
 from colonnade.data.table import Table, open_table, read_table
+from colonnade.evaluation import Evaluation, Measured
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.parts import content_digest
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
 from colonnade.mechanism.release import Release
-from colonnade.model import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
+from colonnade.model import PublicModel, Scores, parts_to_open, prediction_of, receivers_scores
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.guard import Guard, Unguarded
@@ -32,6 +36,7 @@ from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan, plan_once
 from colonnade.study import Source, Study
+from colonnade.transport.evidence import EvidenceFolder, read_key
 from colonnade.transport.in_process import InProcess
 from colonnade.transport.traffic import Traffic
 
@@ -95,14 +100,61 @@ def fit(
     keep: Keep | None = None,
     watch: Watch | None = None,
     workers: Workers = HERE,
+    evidence: Mapping[str, Path] | None = None,
 ) -> FittedStudy:
-    """Run a study on all parties' files and spend its epsilon once; refused before that unless all policies agree."""
+    """Run a study on all parties' files and spend its epsilon once; refused before that unless all policies agree.
+
+    With `evidence`, a folder for each party, the session is accountable: each can be audited by what it keeps there.
+    """
+
+    def read(name: str) -> Table:
+        return _read(study, name, workers)
+
+    return _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers, evidence)
+
+
+def evaluate(
+    evaluation: Evaluation,
+    *,
+    randomness: Randomness | None = None,
+    approved: Collection[str] = (),
+    ask: Ask | None = None,
+    show: Show | None = None,
+    look: Look | None = None,
+    keep: Keep | None = None,
+    watch: Watch | None = None,
+    workers: Workers = HERE,
+) -> tuple[FittedStudy, Measured]:
+    """How good a model is on the records of all parties' files; spends the evaluation's epsilon once, as `fit` does."""
+    study = evaluation.study
+
+    def read(name: str) -> Table:
+        source = study.sources[name]
+        return evaluation.derive(read_table(name, _place(name, source), evaluation.needs(name), source.id, workers))
+
+    fitted = _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers)
+    return fitted, evaluation.measure(fitted.release)
+
+
+def _fit(
+    study: Study,
+    read_own: Callable[[str], Table],
+    randomness: Randomness | None,
+    approved: Collection[str],
+    ask: Ask | None,
+    show: Show | None,
+    look: Look | None,
+    keep: Keep | None,
+    watch: Watch | None,
+    workers: Workers,
+    evidence: Mapping[str, Path] | None = None,
+) -> FittedStudy:
     source = Randomness() if randomness is None else randomness
     guards = open_guards(study, approved, ask, seeded=source.seeded)
     tables: dict[str, Table] = {}
 
     def read(name: str) -> Table:
-        tables[name] = _read(study, name, workers)
+        tables[name] = read_own(name)
         if look is not None:
             look(tables[name])
         return tables[name]
@@ -121,6 +173,8 @@ def fit(
         {} if show is None else {name: partial(show, name) for name in names},
         keep,
         workers,
+        evidence,
+        {} if evidence is None else {name: _place(name, own) for name, own in study.sources.items()},
     )
     spent = {name: guard.spent() for name, guard in guards.items() if name not in outcome.unsettled}
     return FittedStudy(outcome, tables, guards, spent)
@@ -136,12 +190,13 @@ def run_guarded(
     *,
     keep: Keep | None = None,
     workers: Workers = HERE,
+    evidence: Mapping[str, Path] | None = None,
 ) -> Outcome:
     """One session on tables in memory, every party with its guard; a party without one must be `Unguarded` by name."""
     _require_guards(agreement.schema.names, guards)
     readers = {name: partial(tables.__getitem__, name) for name in agreement.schema.names}
     source = Randomness() if randomness is None else randomness
-    return _run_fit(agreement, alignment, readers, guards, source, watch, {}, keep, workers)
+    return _run_fit(agreement, alignment, readers, guards, source, watch, {}, keep, workers, evidence)
 
 
 def run_unguarded(
@@ -171,14 +226,19 @@ def _run_fit(
     shows: Mapping[str, Callable[[SessionPlan], None]],
     keep: Keep | None,
     workers: Workers,
+    evidence: Mapping[str, Path] | None = None,
+    files: Mapping[str, Path] | None = None,
 ) -> Outcome:
     server = FitServer(agreement, alignment, keep=keep)
     parties = {
         name: FitParty(name, agreement, alignment, read, guards[name], show=shows.get(name), workers=workers)
         for name, read in readers.items()
     }
+    for name, file in (files or {}).items():
+        # What a ledger would know the data by, so that an auditor needs the file alone.
+        parties[name].data = lambda file=file: bytes.fromhex(content_digest(file))
     with plan_once():
-        traffic, seconds = carry_in_process(server, parties, randomness, watch)
+        traffic, seconds = carry_in_process(server, parties, randomness, watch, evidence)
     assert server.release is not None and server.session is not None
     unsettled = {name: party.unsettled for name, party in parties.items() if party.unsettled}
     return Outcome(server.release, server.session, traffic, seconds, unsettled)
@@ -194,6 +254,7 @@ def predict(
     ask: Ask | None = None,
     watch: Watch | None = None,
     randomness: Randomness | None = None,
+    evidence: Mapping[str, Path] | None = None,
 ) -> tuple[Scores, Prediction]:
     """Scores of the records that all parties have in common, opened to one of them; `data` names other files."""
     prediction = prediction_of(model, study.agreement.schema, receiver)
@@ -213,6 +274,7 @@ def predict(
             study.alignment,
             randomness,
             watch,
+            evidence,
         ),
         prediction,
     )
@@ -226,6 +288,7 @@ def predict_guarded(
     alignment: str = "psi",
     randomness: Randomness | None = None,
     watch: Watch | None = None,
+    evidence: Mapping[str, Path] | None = None,
 ) -> Scores:
     """One prediction on tables that are read when the party is let in, in the order of the receiver's records."""
     _require_guards(prediction.parties, guards)
@@ -242,7 +305,7 @@ def predict_guarded(
             prediction,
             alignment,
             partial(reader, name),
-            partial(partial_scores, model=model.model, interactions=model.interactions),
+            partial(parts_to_open, model=model.model, interactions=model.interactions),
             guards[name],
             model.study,
             lambda session, scores: opened.append(scores),
@@ -250,7 +313,7 @@ def predict_guarded(
         for name in prediction.parties
     }
     source = Randomness() if randomness is None else randomness
-    carry_in_process(PredictServer(prediction, alignment), parties, source, watch)
+    carry_in_process(PredictServer(prediction, alignment), parties, source, watch, evidence)
     return receivers_scores(model, read[prediction.receiver], opened[0])
 
 
@@ -261,15 +324,44 @@ def _require_guards(parties: Collection[str], guards: Mapping[str, Guard]) -> No
 
 
 def carry_in_process(
-    server: ServerTask, parties: Mapping[str, PartyTask], randomness: Randomness, watch: Watch | None = None
+    server: ServerTask,
+    parties: Mapping[str, PartyTask],
+    randomness: Randomness,
+    watch: Watch | None = None,
+    evidence: Mapping[str, Path] | None = None,
 ) -> tuple[Traffic, Mapping[str, float]]:
     """A session of any kind in this process; the traffic and the seconds of each step."""
-    clock = _Clock(watch, len(parties))
-    middle = ServerRole(server, randomness, watch=clock.hear_server)
-    roles = {name: PartyRole(task, randomness, watch=partial(clock.hear_party, name)) for name, task in parties.items()}
+    clock, kept = _Clock(watch, len(parties)), _evidence(parties, evidence, randomness.seeded)
+    middle = ServerRole(server, randomness, watch=clock.hear_server, accountable=evidence is not None)
+    roles = {}
+    for name, task in parties.items():
+        account = SessionAccount(kept[name]) if name in kept else None
+        roles[name] = PartyRole(task, randomness, watch=partial(clock.hear_party, name), account=account)
     carrier = InProcess(middle, roles)
-    carrier.carry()
+    try:
+        carrier.carry()
+    finally:
+        for folder in kept.values():
+            folder.close()
     return carrier.traffic, clock.seconds
+
+
+def _evidence(
+    parties: Mapping[str, PartyTask], folders: Mapping[str, Path] | None, seeded: bool
+) -> dict[str, EvidenceFolder]:
+    """In each party's folder, as at a site: what can be shown in `evidence`, its key beside it."""
+    if folders is None:
+        return {}
+    if set(folders) != set(parties):
+        named, needed = ", ".join(sorted(folders)) or "nobody", ", ".join(parties)
+        raise StudyError(f"evidence must name a folder for each of {needed}, got {named}")
+    kept = {}
+    for name, task in parties.items():
+        began = datetime.now(UTC).isoformat(timespec="seconds")
+        facts = {"party": name, "terms": task.terms, "kind": task.kind.name, "simulated": seeded, "began": began}
+        folders[name].mkdir(parents=True, exist_ok=True)
+        kept[name] = EvidenceFolder(folders[name] / "evidence", read_key(folders[name] / "evidence.key"), facts)
+    return kept
 
 
 class _Clock:

@@ -14,7 +14,7 @@ from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Schema, column_from, derive_columns
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN, shown
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
@@ -34,8 +34,10 @@ STUDY_KEYS = (
     "release",
     "label_square",
     "rows",
+    "pairs",
     "impossible",
     "interactions",
+    "purpose",
 )
 PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "derived")
 LARGEST_STUDY = 16 << 20
@@ -126,8 +128,10 @@ def _study(content: Section, folder: Path) -> Study:
         product=str(terms.content.get("product", "lattice")),
         release=str(terms.content.get("release", "auto")),
         label_square=terms.flag("label_square"),
-        impossible=_impossible(terms),
+        pairs=_pairs(terms, "pairs", '["column", "column"]'),
+        impossible=_pairs(terms, "impossible", '["column=level", "column=level"]'),
         interactions=_interactions(terms),
+        purpose=Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
     )
     alignment = _alignment(terms)
     for name, source in sources.items():
@@ -159,12 +163,10 @@ def _alignment(terms: Section) -> str:
     return HYBRID
 
 
-def _impossible(terms: Section) -> tuple[tuple[str, str], ...]:
-    found = terms.content.get("impossible", [])
+def _pairs(terms: Section, key: str, form: str) -> tuple[tuple[str, str], ...]:
+    found = terms.content.get(key, [])
     if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
-        raise StudyError(
-            f'[study] impossible must be a list of pairs ["column=level", "column=level"], got {shown(found)}'
-        )
+        raise StudyError(f"[study] {key} must be a list of pairs {form}, got {shown(found)}")
     return tuple((str(a), str(b)) for a, b in found)
 
 

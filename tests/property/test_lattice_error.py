@@ -148,7 +148,7 @@ def test_every_release_keeps_the_premise() -> None:
 
 
 def test_a_declared_norm_covers_the_errors_of_a_sealed_label_only() -> None:
-    """Hence the label's side seals in a trace release (`_crosses`), also where a party has one column."""
+    """Hence the label's side seals in a trace release (`crosses_of`), also where a party has one column."""
     norm, error = 0.1, TAU / GAIN
     layout = replace(signed_layout([1, 2], label=1), norms=(("A", norm),))
     blocks = [(b, 1.0) for b in dissect(exact_objective(layout, products=False)) if not b.single]

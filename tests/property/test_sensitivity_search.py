@@ -6,15 +6,24 @@ counted apart. L2: within 15%, since a handful of signs cannot balance as the re
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.mechanism.dissection import Block, dissect, parties_of
+from colonnade.mechanism.dissection import Block, dissect, parties_of, squares
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
-from colonnade.mechanism.objective import Objective, Task, exact_objective, paper_objective, polynomial
+from colonnade.mechanism.objective import (
+    Objective,
+    Task,
+    by_size,
+    divided,
+    exact_objective,
+    paper_objective,
+    polynomial,
+)
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
 from tests.helpers.adversary import Adversary, layout_from, random_layout, signed_layout, weighted
 
@@ -37,6 +46,81 @@ def test_search_never_exceeds_and_comes_close(seed: int, law: Law) -> None:
             assert found >= SLACK[law] * (bound - inner / 4)
         else:
             assert found >= SLACK[law] * np.sqrt(max(0.0, bound**2 - inner**2 / 16))
+
+
+def some_pairs(layout: Layout, generator: np.random.Generator) -> frozenset[tuple[int, int]]:
+    """Each pair of features with probability one half."""
+    features = [i for i, a in enumerate(layout.attributes) if a.role is Role.FEATURE]
+    return frozenset((i, j) for i in features for j in features if i < j and generator.random() < 0.5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("law", list(Law))
+def test_a_part_of_the_pairs_is_counted_and_no_more(seed: int, law: Law) -> None:
+    """Pairs that are left out move nothing: the bound of the rest is never exceeded, and nearly reached."""
+    generator = np.random.default_rng(3000 + seed)
+    layout = random_layout(generator)
+    pairs = some_pairs(layout, generator)
+    layout = divided(layout, pairs)
+    drawn = dissect(exact_objective(layout, pairs=pairs)) + squares(layout)
+    blocks = [(b, float(generator.choice([0.25, 1.0]))) for b in drawn]
+    for owner in (None, *parties_of(layout)):
+        bound = sensitivity(layout, blocks, law, owner)
+        found, z, w = Adversary(layout, blocks, law, owner, generator).climb(3)
+        assert found <= bound * ROUNDING, (seed, law, owner, z, w)
+        assert found >= (SLACK[law] - 0.05) * bound
+        undivided = sensitivity(replace(layout, classes=()), blocks, law, owner)
+        assert bound <= undivided * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("law", list(Law))
+def test_any_classes_give_a_bound(law: Law) -> None:
+    """Which attributes count as alike decides how tight the bound is, and never whether it holds."""
+    generator = np.random.default_rng(7)
+    for _ in range(10):
+        layout = random_layout(generator)
+        pairs = some_pairs(layout, generator)
+        drawn = dissect(exact_objective(layout, pairs=pairs)) + squares(layout)
+        blocks = [(b, float(generator.random() + 0.1)) for b in drawn]
+        classes = tuple(int(c) for c in generator.integers(0, 3, len(layout.attributes)))
+        bound = sensitivity(replace(layout, classes=classes), blocks, law)
+        assert Adversary(layout, blocks, law, None, generator).climb(2)[0] <= bound * ROUNDING
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("law", list(Law))
+def test_tables_may_be_weighted_by_their_size(seed: int, law: Law) -> None:
+    """Blocks by cells at any rates: never exceeded, nearly reached, and no looser than blocks that are not divided."""
+    generator = np.random.default_rng(4000 + seed)
+    layout = by_size(random_layout(generator))
+    blocks = [(b, float(generator.choice([0.2, 1.0, 3.0]))) for b in dissect(exact_objective(layout), by_cells=True)]
+    for owner in (None, *parties_of(layout)):
+        bound = sensitivity(layout, blocks, law, owner)
+        found, z, w = Adversary(layout, blocks, law, owner, generator).climb(3)
+        assert found <= bound * ROUNDING, (seed, law, owner, z, w)
+        assert found >= (SLACK[law] - 0.1) * bound
+        undivided = sensitivity(replace(layout, classes=()), blocks, law, owner)
+        assert bound <= undivided * (1 + 1e-6)
+
+
+def test_weighted_tables_of_many_sizes_move_as_their_weights_say() -> None:
+    """Every table moves by 2 (L1) or sqrt 2 (L2) however many cells it has: weights add up, or their squares do."""
+    sizes = (2, 3, 5, 9, 2)
+    parts = [("AB"[i % 2], Encoding.SIMPLEX, m, Role.LABEL if i == 4 else Role.FEATURE) for i, m in enumerate(sizes)]
+    layout = by_size(layout_from(parts))
+    blocks = [(b, float(b.cells or 0)) for b in dissect(exact_objective(layout), by_cells=True)]
+    cells = [a * b for i, a in enumerate(sizes) for b in sizes[i + 1 :]]
+    weights = np.array([4.0 ** np.ceil(np.log(c) / np.log(4) - 1e-9) for c in cells])
+    assert sensitivity(layout, blocks, Law.LAPLACE) == pytest.approx(2 * weights.sum(), rel=CLOSE)
+    assert sensitivity(layout, blocks, Law.GAUSSIAN) ** 2 == pytest.approx(2 * (weights**2).sum(), rel=CLOSE)
+
+
+def test_one_pair_of_many_columns_costs_one_pair() -> None:
+    layout = layout_from([("A", Encoding.SIMPLEX, 3, Role.FEATURE)] * 6 + [("B", Encoding.SIMPLEX, 2, Role.LABEL)])
+    pairs = frozenset({(1, 4)})
+    blocks = [(b, 1.0) for b in dissect(exact_objective(layout, pairs=pairs))]
+    assert sensitivity(divided(layout, pairs), blocks, Law.LAPLACE) == pytest.approx(2.0 * 7, rel=CLOSE)
+    assert sensitivity(divided(layout, pairs), blocks, Law.GAUSSIAN) ** 2 == pytest.approx(2.0 * 7, rel=CLOSE)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile
-from colonnade.cli.screen import print_json, stderr
+from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.foundation.errors import StoppedError, StudyError
 from colonnade.foundation.parts import local_path
 
@@ -132,6 +132,10 @@ def run(
         bool,
         typer.Option("--predict", help="Score records by [prediction] of site.toml instead, for one party to open."),
     ] = False,
+    evaluate: Annotated[
+        bool,
+        typer.Option("--evaluate", help="Evaluate a model by [evaluation] of site.toml instead; it spends epsilon."),
+    ] = False,
     fetch: Annotated[
         str | None,
         typer.Option("--fetch", metavar="SESSION", help="Only fetch the release of an earlier session, by its id."),
@@ -147,8 +151,12 @@ def run(
     if predict and (out is not None or fetch is not None or force):
         told = "--out, --fetch and --force are for a release; with --predict the scores stay with their receiver"
         raise typer.BadParameter(told)
+    if predict and evaluate:
+        raise typer.BadParameter("--predict and --evaluate ask for two sessions: give one of them")
     try:
-        if predict:
+        if evaluate:
+            _run_evaluation(folder, Path("evaluation.json") if out is None else out, force, wait, json)
+        elif predict:
             _run_prediction(folder, wait, json)
         else:
             _run_session(folder, Path("release.json") if out is None else out, force, wait, json, fetch)
@@ -178,6 +186,33 @@ def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, 
     if seeded:
         typer.echo(NOT_PRIVATE)
     typer.echo(f"The session was opened with n={release.n}; the release is in {out}: colonnade report {out}")
+
+
+def _run_evaluation(folder: Path, out: Path, force: bool, wait: float, json: bool) -> None:
+    from colonnade.flare.coordinator import run_session
+    from colonnade.foundation.files import places, release_place
+    from colonnade.mechanism.release import read_release
+    from colonnade.report.evaluation import measured_json, measured_report
+    from colonnade.report.progress import Steps
+    from colonnade.sites.evaluation_request import read_evaluation_request
+    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, read_site
+
+    asked = read_evaluation_request(read_site(folder, COORDINATOR))
+    with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
+        content, account = run_session(asked.site, wait, steps, asked)
+        opened = read_release(content)
+        file.write(content)
+    measured = asked.evaluation.measure(opened)
+    seeded = bool(opened.provenance["seeded"])
+    if json:
+        told = measured_json(asked.evaluation, asked.evaluation.study.session(opened.n), measured)
+        known = {"session": opened.provenance["session"], "opened_file": str(file.path or out), "seeded": seeded}
+        print_json({**told, **known, "bytes": account.get("bytes")})
+        return
+    if seeded:
+        typer.echo(NOT_PRIVATE)
+    stdout().print(measured_report(asked.evaluation, measured))
+    typer.echo(f"What was opened is in {file.path or out}.")
 
 
 def _run_prediction(folder: Path, wait: float, json: bool) -> None:

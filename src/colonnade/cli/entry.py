@@ -10,6 +10,7 @@ import typer
 
 from colonnade.cli.audit import app as audit_app
 from colonnade.cli.deployment import add_deployment
+from colonnade.cli.evaluate import evaluate
 from colonnade.cli.ledger import app as ledger_app
 from colonnade.cli.predict import predict
 from colonnade.cli.releases import components, report, solve, synthesize, tables
@@ -54,6 +55,7 @@ app.command(short_help="What a study would release, with how much noise; touches
 app.command(short_help="Run a study on all parties' files in this process.")(fit)
 app.command(short_help="Draft a party's part of a study file.")(schema)
 app.command(short_help="Score records by a model.")(predict)
+app.command(short_help="How good a model is on held-out people.")(evaluate)
 app.command(short_help="Another model from a release, at no cost.")(solve)
 app.command(short_help="Margins and cross tables of a release, with intervals.")(tables)
 app.command(short_help="Rows that have a release's tables.")(synthesize)

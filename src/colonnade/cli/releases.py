@@ -49,12 +49,20 @@ Impossible = Annotated[
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same answer.")]
 
 
-def open_release(path: Path) -> Release:
-    """The release in a file."""
+def read_opened(path: Path) -> Release:
+    """What a session opened, in a file."""
     from colonnade.foundation.files import read_whole
     from colonnade.mechanism.release import read_release
 
     return read_release(read_whole(path, "release"))
+
+
+def open_release(path: Path) -> Release:
+    """The release in a file; what evaluated a model has no columns to ask about."""
+    opened = read_opened(path)
+    if "evaluates" in opened.provenance.get("agreement", {}):
+        raise StudyError(f"{path.name} evaluates a model: colonnade evaluate STUDY MODEL --opened {path.name} tells it")
+    return opened
 
 
 def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
@@ -136,11 +144,14 @@ def synthesize(
     given: Given = None,
     impossible: Impossible = None,
     seed: Seed = 0,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Draw rows even if independent columns are expected to be as good.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Draw rows that have a release's tables, for looking and for programs that need rows. It costs no privacy."""
     from colonnade.analysis.released import Released
-    from colonnade.analysis.synthesis import fit_release
+    from colonnade.analysis.synthesis import fit_release, require_dependence
     from colonnade.analysis.synthesis import synthesize as drawn
     from colonnade.analysis.tables import Tables
     from colonnade.foundation.files import places
@@ -154,7 +165,10 @@ def synthesize(
     conditions = released.conditions(given or [])
     zeros = released.impossible([pair.split(",") for pair in impossible or []])
     with places(out) as (file,):
-        found = drawn(fit_release(Tables.of(released), seed, zeros), rows, conditions, seed)
+        tables = Tables.of(released)
+        if not anyway:
+            require_dependence(tables)
+        found = drawn(fit_release(tables, seed, zeros), rows, conditions, seed)
         notes = [*found.notes(), *flaws(opened.provenance)]
         if given:
             notes.insert(1, f"Only records with {', '.join(given)}.")

@@ -44,6 +44,7 @@ def plan(
     from colonnade.report.cheating import cheating_table
     from colonnade.report.cost import expected_cost
     from colonnade.report.pages import plan_html
+    from colonnade.report.purposes import forecast_purposes, purposes_table
     from colonnade.report.text import caution, cost_text, plan_report
     from colonnade.study import read_study
 
@@ -51,6 +52,7 @@ def plan(
     assumed = rows is None and checked.rows is None
     session = checked.session(TYPICAL_ROWS if assumed else rows)
     cost = expected_cost(session, checked.alignment)
+    purposes = forecast_purposes(session)
     with places(html) as (page,):
         if html is not None:
             page.write(plan_html(session, cost, assumed))
@@ -58,11 +60,14 @@ def plan(
         expected = {"sent": cost.sent, "seconds": cost.seconds}
         told = {**session.describe(), "rows_assumed": assumed, "expected": expected}
         told["if_a_party_cheats"] = [exposure.describe() for exposure in session.exposures]
+        told["purposes"] = [line.describe() for line in purposes]
         print_json({**told, "terms_digest": session.terms, "warnings": session.warnings()})
         return
     label = checked.agreement.label
     expected_text = cost_text(cost.sent, cost.seconds)
     stdout().print(plan_report(session.describe(), label, expected_text, assumed, cheating_table(session)))
+    if (foretold := purposes_table(purposes)) is not None:
+        stdout().print(foretold, "")
     stdout().print(_terms(session))
     for note in session.warnings():
         stderr().print(caution(note))

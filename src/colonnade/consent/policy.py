@@ -65,15 +65,16 @@ class Agreed(Protocol):
     @property
     def schema(self) -> Schema: ...
     @property
-    def label(self) -> str: ...
+    def labelled(self) -> str: ...
     @property
-    def task(self) -> Task: ...
+    def asked(self) -> Task: ...
     @property
     def calibration(self) -> Calibration: ...
     @property
     def collusion(self) -> int: ...
     @property
     def product(self) -> str: ...
+    def used(self, party: str) -> Collection[str]: ...
     @property
     def interactions(self) -> tuple[tuple[str, ...], ...]: ...
 
@@ -154,15 +155,14 @@ class Policy:
         for other in names:
             if other != me:
                 _within("partners", other, self.partners)
-        owner, column = agreement.schema.find(agreement.label)
-        _within("labels", f"{owner}.{column}", self.labels)
-        for name in agreement.schema.parties[me]:
+        _within("labels", agreement.labelled, self.labels)
+        for name in agreement.used(me):
             _within("columns", name, self.columns)
         for reference in (text for columns in agreement.interactions for text in columns):
             party, name = agreement.schema.find(reference)
             if party == me:
                 _within("interactions", name, self.interactions)
-        _within("tasks", agreement.task.value, self.tasks)
+        _within("tasks", agreement.asked.value, self.tasks)
         _within("calibrations", agreement.calibration.value, self.calibrations)
         if len(names) > 1:
             _within("products", agreement.product, self.products)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,14 @@ ROW_BLOCK = 1 << 17
 BLOCK_VALUES = 1 << 21
 """A piece of work holds about as many values, so that wide tables are cut in shorter blocks."""
 SHORTEST_BLOCK = 1 << 12
+
+LONGEST_ROW = 8 << 20
+"""Bytes: one cell is read whole, and takes seven times as much memory. Rows of twice as many are surely refused."""
+USUAL_EXPANSION = 20
+"""Compressed tables of many rows expand less; what states more is looked through before it is read."""
+LARGEST_EXPANSION = 1000
+"""Of a kind that cannot be looked through here."""
+ZSTANDARD = b"\x28\xb5\x2f\xfd"
 
 # Polars reads this many row groups ahead, by default so many that memory grows with the number of parts.
 os.environ.setdefault("POLARS_ROW_GROUP_PREFETCH_SIZE", "2")
@@ -134,6 +144,7 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
         for mark, kind in OTHER_FILES.items():
             if head.startswith(mark):
                 raise DataError(f"{file.name} must be CSV in UTF-8 by its name, and is {kind}")
+        _require_short_rows(file)
     found = pl.scan_csv(files, infer_schema=typed is not None, infer_schema_length=typed)
     names = found.collect_schema().names()
     if len(names) == 1 and (marks := [mark for mark in (";", "\t", "|") if mark in names[0]]):
@@ -143,6 +154,48 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
         if f"{name}_duplicated_0" in names:
             raise DataError(f"{files[0].name} must have columns of different names, and has two called {name!r}")
     return found
+
+
+def _require_short_rows(file: Path) -> None:
+    """Raise where a piece of this length has no end of a row in it; others end at once, so that it costs little."""
+    name = file.name.lower()
+    if name.endswith(".zst"):
+        if (stated := _stated_size(file)) > max(LONGEST_ROW, LARGEST_EXPANSION * file.stat().st_size):
+            told = f"states {stated:,} bytes in {file.stat().st_size:,}, more than {LARGEST_EXPANSION} times as many"
+            raise DataError(f"{file.name} {told}: save it as .csv.gz or Parquet")
+        return
+    if name.endswith(".gz") and not _expands(file):
+        return
+    with gzip.open(file) if name.endswith(".gz") else file.open("rb") as opened:
+        try:
+            while piece := opened.read(LONGEST_ROW):
+                if len(piece) == LONGEST_ROW and b"\n" not in piece:
+                    raise DataError(f"{file.name} has a row of more than {LONGEST_ROW >> 20} MB, which is no record")
+        except (EOFError, zlib.error):
+            # The reader says it best.
+            return
+
+
+def _expands(file: Path) -> bool:
+    """By the size that a gzip file states at its end, modulo 2^32."""
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        opened.seek(max(0, size - 4))
+        stated = int.from_bytes(opened.read(4), "little")
+    return not size <= stated <= USUAL_EXPANSION * size
+
+
+def _stated_size(file: Path) -> int:
+    """By the header of a Zstandard frame (RFC 8878, 3.1.1.1); 0 where it does not say."""
+    with file.open("rb") as opened:
+        head = opened.read(18)
+    if len(head) < 18 or head[:4] != ZSTANDARD:
+        return 0
+    size, single, dictionary = head[4] >> 6, head[4] >> 5 & 1, (0, 1, 2, 4)[head[4] & 3]
+    length = (single, 2, 4, 8)[size]
+    start = 5 + (1 - single) + dictionary
+    stated = int.from_bytes(head[start : start + length], "little")
+    return stated + 256 if length == 2 else stated
 
 
 def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:

@@ -81,7 +81,8 @@ class Table:
             digest.update(f"{len(name)}:{name};".encode())
             for start in range(0, self.rows, DIGEST_ROWS):
                 block = read_rows(self.values[name], start, min(self.rows, start + DIGEST_ROWS))
-                digest.update(block.dtype.str.encode() + np.ascontiguousarray(block).tobytes())
+                digest.update(block.dtype.str.encode())
+                digest.update(np.ascontiguousarray(block).data)
         return digest.digest()
 
     def encode(self, layout: Layout, grid: Grid, coins: bytes, workers: Workers = HERE) -> Columns:

@@ -18,9 +18,18 @@ from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from colonnade.flare.certificates import check_certificate, probe, server_address
-from colonnade.flare.provision import COORDINATOR, PARTY_CLASS, SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, SERVER_CLASS
+from colonnade.flare.provision import (
+    COORDINATOR,
+    EVALUATE_PARTY_CLASS,
+    EVALUATE_SERVER_CLASS,
+    PARTY_CLASS,
+    SCORE_PARTY_CLASS,
+    SCORE_SERVER_CLASS,
+    SERVER_CLASS,
+)
 from colonnade.flare.topics import COMMAND
 from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
+from colonnade.sites.evaluation_request import EvaluationRequest
 from colonnade.sites.prediction_request import PredictionRequest
 from colonnade.sites.recipes import RELEASE
 from colonnade.sites.site import OUTCOME, SERVER, Site
@@ -50,14 +59,19 @@ class Job:
     """What it means when the session has not begun."""
 
 
-def run_session(site: Site, wait: float, watch: Watch) -> tuple[bytes, dict[str, Any]]:
-    """The release's bytes and the server's account; raises with the session's own sentence when there is none."""
-    agreement = site.study.agreement
+def run_session(
+    site: Site, wait: float, watch: Watch, asked: EvaluationRequest | None = None
+) -> tuple[bytes, dict[str, Any]]:
+    """The release's bytes, or those of an evaluation, and the server's account.
+
+    Raises with the session's own sentence when there is none.
+    """
+    agreement = (site.study if asked is None else asked.evaluation.study).agreement
     job = Job(
         agreement.name,
         agreement.schema.names,
-        SERVER_CLASS,
-        PARTY_CLASS,
+        SERVER_CLASS if asked is None else EVALUATE_SERVER_CLASS,
+        PARTY_CLASS if asked is None else EVALUATE_PARTY_CLASS,
         "what parties have booked stays booked until the next session settles it",
         "nothing is spent",
     )
@@ -215,7 +229,7 @@ def _stop(
     if not job:
         return None, {"sentence": f"stopped as the session was asked for, and it may go on; {wanted.lost}"}
     silent = f"the session was told to stop and has not said how it ended; {wanted.lost}"
-    if wanted.server == SERVER_CLASS:
+    if wanted.server != SCORE_SERVER_CLASS:
         silent += f"; colonnade run --fetch {job} tells, once it has"
     try:
         try:

@@ -31,9 +31,13 @@ SERVER_CLASS = "colonnade.flare.job_classes.FitServerJob"
 PARTY_CLASS = "colonnade.flare.job_classes.FitPartyJob"
 SCORE_SERVER_CLASS = "colonnade.flare.job_classes.PredictServerJob"
 SCORE_PARTY_CLASS = "colonnade.flare.job_classes.PredictPartyJob"
+EVALUATE_SERVER_CLASS = "colonnade.flare.job_classes.EvaluateServerJob"
+EVALUATE_PARTY_CLASS = "colonnade.flare.job_classes.EvaluatePartyJob"
+SERVER_CLASSES = [SERVER_CLASS, SCORE_SERVER_CLASS, EVALUATE_SERVER_CLASS]
+PARTY_CLASSES = [PARTY_CLASS, SCORE_PARTY_CLASS, EVALUATE_PARTY_CLASS]
 SERVER_LAUNCHER = "colonnade.flare.launcher.ServerLauncher"
 PARTY_LAUNCHER = "colonnade.flare.launcher.PartyLauncher"
-CLASSES = {SERVER_CLASS, PARTY_CLASS, SCORE_SERVER_CLASS, SCORE_PARTY_CLASS, SERVER_LAUNCHER, PARTY_LAUNCHER}
+CLASSES = {*SERVER_CLASSES, *PARTY_CLASSES, SERVER_LAUNCHER, PARTY_LAUNCHER}
 """All of ours that a folder names; those of earlier versions are gone."""
 KEPT = {"client.crt", "client.key", "server.crt", "server.key", "rootCA.pem"}
 CONFIGS = {"fed_client.json", "fed_server.json", "fed_admin.json"}
@@ -133,10 +137,9 @@ def place_kit(kit: Path, folder: Path, role: str) -> None:
 
 
 def resources(default: dict[str, Any], role: str) -> dict[str, Any]:
-    """FLARE's default with two classes allowed, nothing sent on its own, and nothing stored outside the folder."""
+    """FLARE's default with three classes allowed, nothing sent on its own, and nothing stored outside the folder."""
     out = {**default, "class_list_enforcement_mode": "enforce"}
-    server, party = [SERVER_CLASS, SCORE_SERVER_CLASS], [PARTY_CLASS, SCORE_PARTY_CLASS]
-    out["class_allow_list"] = server if role == "server" else party
+    out["class_allow_list"] = SERVER_CLASSES if role == "server" else PARTY_CLASSES
     out["allow_log_streaming"] = False
     components = [c for c in default["components"] if c["id"] not in ("site_log_streamer", "log_receiver")]
     if role == "server":

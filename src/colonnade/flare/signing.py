@@ -44,13 +44,62 @@ def read_proof(peer: str, data: bytes) -> Proof:
         raise SignatureError(f"a proof of {peer} with {len(data)} bytes cannot be decoded") from None
 
 
-class CertificateSigner:
+class CertificateChecker:
+    """Knows by an authority's certificate whether a peer's own, valid at some time, signed a statement."""
+
+    def __init__(self, root: x509.Certificate, at: datetime | None = None) -> None:
+        """Without a time, certificates must be valid now."""
+        self._root, self._at = root, at
+
+    def check(self, peer: str, statement: bytes, proof: bytes) -> None:
+        """Raise SignatureError unless the peer's own certificate, by this study's authority, signed the statement."""
+        shown = read_proof(peer, proof)
+        try:
+            certificate = x509.load_der_x509_certificate(shown.certificate)
+            names = [a.value for a in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+            certificate.verify_directly_issued_by(self._root)
+            first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+            key = certificate.public_key()
+        except (InvalidSignature, x509.InvalidVersion, UnsupportedAlgorithm, ValueError, TypeError):
+            raise SignatureError(
+                f"the certificate that {peer} signs by is not from the authority of this study"
+            ) from None
+        if names != [peer]:
+            # The authority gave these names, so that they may be told.
+            told = ", ".join(map(str, names)) or "nobody"
+            raise SignatureError(f"what came in the name of {peer} is signed by {told}")
+        if not first <= (self._at or datetime.now(UTC)) <= last:
+            raise SignatureError(
+                f"the certificate that {peer} signs by is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+            )
+        try:
+            if isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
+                key.verify(shown.signature, statement, _PSS, SHA256())
+            elif isinstance(key, ec.EllipticCurvePublicKey):
+                key.verify(shown.signature, statement, ec.ECDSA(SHA256()))
+            elif isinstance(key, ed25519.Ed25519PublicKey):
+                key.verify(shown.signature, statement)
+            else:
+                raise SignatureError(f"the certificate of {peer} has a key of a kind that nobody signs by")
+        except (InvalidSignature, UnsupportedAlgorithm):
+            raise SignatureError(f"the signature of {peer} does not fit what came in its name") from None
+
+
+def read_authority(path: Path) -> x509.Certificate:
+    """An authority's certificate in a PEM file."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError):
+        raise PolicyError(f"{path} must hold the certificate of an authority (PEM)") from None
+
+
+class CertificateSigner(CertificateChecker):
     """Signs for one site; checks peers by the authority in its own folder. The key stays in here."""
 
     def __init__(self, folder: Path, name: str) -> None:
         check_certificate(folder, name)
         start = folder / STARTUP
-        self._root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
+        super().__init__(x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes()))
         own = x509.load_pem_x509_certificate((start / "client.crt").read_bytes())
         try:
             key = load_pem_private_key((start / "client.key").read_bytes(), None)
@@ -73,39 +122,6 @@ class CertificateSigner:
         else:
             signature = key.sign(statement)
         return msgspec.msgpack.encode(Proof(self._own, signature))
-
-    def check(self, peer: str, statement: bytes, proof: bytes) -> None:
-        """Raise SignatureError unless the peer's own certificate, by this study's authority, signed the statement."""
-        shown = read_proof(peer, proof)
-        try:
-            certificate = x509.load_der_x509_certificate(shown.certificate)
-            names = [a.value for a in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-            certificate.verify_directly_issued_by(self._root)
-            first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-            key = certificate.public_key()
-        except (InvalidSignature, x509.InvalidVersion, UnsupportedAlgorithm, ValueError, TypeError):
-            raise SignatureError(
-                f"the certificate that {peer} signs by is not from the authority of this study"
-            ) from None
-        if names != [peer]:
-            # The authority gave these names, so that they may be told.
-            told = ", ".join(map(str, names)) or "nobody"
-            raise SignatureError(f"what came in the name of {peer} is signed by {told}")
-        if not first <= datetime.now(UTC) <= last:
-            raise SignatureError(
-                f"the certificate that {peer} signs by is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
-            )
-        try:
-            if isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
-                key.verify(shown.signature, statement, _PSS, SHA256())
-            elif isinstance(key, ec.EllipticCurvePublicKey):
-                key.verify(shown.signature, statement, ec.ECDSA(SHA256()))
-            elif isinstance(key, ed25519.Ed25519PublicKey):
-                key.verify(shown.signature, statement)
-            else:
-                raise SignatureError(f"the certificate of {peer} has a key of a kind that nobody signs by")
-        except (InvalidSignature, UnsupportedAlgorithm):
-            raise SignatureError(f"the signature of {peer} does not fit what came in its name") from None
 
     def __repr__(self) -> str:
         return f"CertificateSigner({self._name!r})"

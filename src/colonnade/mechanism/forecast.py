@@ -10,6 +10,7 @@ import numpy as np
 from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import PrivacyPlan
+from colonnade.mechanism.table_error import TableForecast, forecast_distance
 
 LABEL_SPREAD = {Task.LOGISTIC: 1.0, Task.LINEAR: 1 / sqrt(3)}
 """Standard deviation taken for a label in [-1, 1]: balanced classes, or uniform values."""
@@ -50,6 +51,26 @@ class Forecast:
 
 def _left(ratio: float | None) -> float | None:
     return None if ratio is None else 1 / (1 + ratio**2)
+
+
+def forecast_tables(plan: PrivacyPlan, n: int) -> TableForecast | None:
+    """Expected distance of tables of two columns; None where fewer than two columns have levels."""
+    layout = plan.layout
+    numeric = plan.task is Task.LINEAR
+    tables = [
+        i
+        for i, a in enumerate(layout.attributes)
+        if a.kind is Encoding.SIMPLEX and not (numeric and a.role is Role.LABEL)
+    ]
+    if len(tables) < 2 or plan.calibration is Calibration.PAPER:
+        return None
+    std = np.full((len(layout.attributes), len(layout.attributes)), np.inf)
+    for item in plan.blocks:
+        if not item.block.summed:
+            left, right = layout.pairs_of(item.block.factors)
+            std[left, right] = std[right, left] = plan.noise_std(item) / float(np.abs(item.block.weights).max()) / n
+    sizes = np.array([layout.attributes[i].size for i in tables], dtype=np.int64)
+    return forecast_distance(sizes, std[np.ix_(tables, tables)])
 
 
 def forecast(plan: PrivacyPlan, n: int | None) -> Forecast:

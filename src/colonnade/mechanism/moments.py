@@ -70,6 +70,10 @@ class Attribute:
         return len(self.coordinates)
 
 
+Family = tuple[str, Encoding, Role, int]
+"""Owner, kind, role and class of attributes that are counted as alike."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where each attribute's coordinates stand in the record's vector; index 0 is the constant 1."""
@@ -77,6 +81,8 @@ class Layout:
     attributes: tuple[Attribute, ...]
     norms: tuple[tuple[str, float], ...] = ()
     """Parties whose signed features are clipped to a declared L2 norm in every record, with that norm."""
+    classes: tuple[int, ...] = ()
+    """A number for each attribute: only those with the same number count as alike. Empty: all have the same."""
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
@@ -94,6 +100,12 @@ class Layout:
     def attribute_of(self) -> NDArray[np.int64]:
         """For each coordinate the index of its attribute; -1 for the constant."""
         return np.concatenate([[-1], *(np.full(a.size, i) for i, a in enumerate(self.attributes))]).astype(np.int64)
+
+    def pairs_of(self, factors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The attributes of each product of two coordinates; a sum by itself has none and is left out."""
+        pair = self.attribute_of[factors[:, -2:]]
+        whole = pair[(pair >= 0).all(axis=1)]
+        return whole[:, 0], whole[:, 1]
 
     @cached_property
     def owners(self) -> tuple[str, ...]:
@@ -118,9 +130,10 @@ class Layout:
         return {a.owner: a.holders for a in self.attributes}
 
     @cached_property
-    def families(self) -> tuple[tuple[tuple[str, Encoding, Role], ...], NDArray[np.int64]]:
-        """Alike attributes: the distinct (owner, kind, role), and for each attribute the index of its own."""
-        keys = [(a.owner, a.kind, a.role) for a in self.attributes]
+    def families(self) -> tuple[tuple[Family, ...], NDArray[np.int64]]:
+        """Alike attributes: the distinct (owner, kind, role, class), and for each attribute the index of its own."""
+        classes = self.classes or (0,) * len(self.attributes)
+        keys = [(a.owner, a.kind, a.role, c) for a, c in zip(self.attributes, classes, strict=True)]
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         return tuple(place), np.array([place[key] for key in keys], dtype=np.int64)
 

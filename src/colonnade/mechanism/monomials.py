@@ -8,9 +8,9 @@ the largest value of a polynomial on a box, bounded by splitting the box.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +55,27 @@ def _is_rounded(layout: Layout, coordinate: int, task: Task) -> bool:
     """Whether a coordinate may lie between grid points; indicators do not."""
     attribute = layout.attributes[layout.attribute_of[coordinate]]
     return attribute.kind is Encoding.SIGNED or (attribute.role is Role.LABEL and task is Task.LINEAR)
+
+
+@proven("interactions")
+def product_slack(
+    layout: Layout,
+    rated: Sequence[tuple[Block, float]],
+    task: Task,
+    law: Law,
+    bound: int,
+    errors: Mapping[int, float],
+) -> float:
+    """How far rounded local products, and a secure product's `errors` by owners, move terms beyond the products."""
+    if not layout.has_interactions:
+        return 0.0
+    total = 0.0
+    for block, rate in rated:
+        error = 0.0 if block.single else errors.get(len(block.owners), 0.0)
+        for term, weight in zip(block.factors, block.weights, strict=True):
+            each = rate * abs(float(weight)) * (2.0 * rounded_parts(layout, term, task) / bound + error)
+            total += each if law is Law.LAPLACE else each**2
+    return (total if law is Law.LAPLACE else sqrt(total)) * (1 + 2.0**-40)
 
 
 @dataclass(frozen=True)

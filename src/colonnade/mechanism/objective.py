@@ -18,6 +18,8 @@ from colonnade.mechanism.moments import Attribute, Encoding, Layout, Role
 
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Pairs = frozenset[tuple[int, int]]
+"""Pairs of attributes, by their places in the layout."""
 
 
 SHARED = "."
@@ -31,6 +33,13 @@ class Task(Enum):
 
     LINEAR = "linear"
     LOGISTIC = "logistic"
+
+
+class Purpose(Enum):
+    """What a release is for: a model of the label, or tables, rows and models of all columns alike."""
+
+    LABEL = "label"
+    ALL = "all"
 
 
 class Calibration(Enum):
@@ -63,15 +72,17 @@ def layout_of(
     calibration: Calibration,
     *,
     split: bool = True,
+    counted: bool = False,
     interactions: Sequence[Sequence[str]] = (),
 ) -> Layout:
     """The coordinates of a record; the label stands last among its owner's, interactions after all others.
 
-    `split` gives the exact calibration's label two coordinates, so that products with it are class-split sums.
+    `split` gives the exact calibration's label two coordinates, so that products with it are class-split sums. Where
+    records are only counted the label may have any number of levels.
     """
     owner, name = schema.find(label)
     column = schema.parties[owner][name]
-    if task is Task.LOGISTIC and column.positive is None:
+    if task is Task.LOGISTIC and column.positive is None and not (counted and column.has_levels):
         raise StudyError(f"the label of a logistic regression must be binary, got column {name}")
     if task is Task.LINEAR and column.has_levels:
         raise StudyError(f"the label of a linear regression must be numeric without bins, got column {name}")
@@ -194,12 +205,15 @@ def paper_objective(layout: Layout, task: Task) -> Objective:
     )
 
 
-def exact_objective(layout: Layout, *, products: bool = True, label_square: bool = False) -> Objective:
+def exact_objective(
+    layout: Layout, *, products: bool = True, label_square: bool = False, pairs: Pairs | None = None
+) -> Objective:
     """Each distinct second moment that the solver needs, once: pair tables, label-split sums, squares of numerics.
 
     Alg. 1, line 1.
     Left out because they are known: products within one simplex attribute, and sums of single coordinates, which are
-    sums of the label-split tables. `products=False` leaves out the feature pairs (high dimension).
+    sums of the label-split tables. `products=False` leaves out the feature pairs and squares (high dimension); of
+    `pairs` only those of the named attributes are kept, and no squares.
     """
     parts = [_label_pairs(layout)]
     label = layout.span(layout.label)
@@ -208,10 +222,42 @@ def exact_objective(layout: Layout, *, products: bool = True, label_square: bool
     if label_square:
         parts.append(np.array([[label.start, label.stop - 1]]))
     if products:
-        parts.append(_feature_pairs(layout))
+        parts.append(_feature_pairs(layout, pairs))
     factors = np.concatenate(parts)
     factors = factors[distinct_terms(layout, factors)]
     return Objective(layout, factors, np.ones(len(factors)))
+
+
+def divided(layout: Layout, pairs: Pairs) -> Layout:
+    """The layout with attributes counted as alike only where they stand in pairs with the same others.
+
+    Any classes give a valid sensitivity; these lose nothing to counting a pair of families whole.
+    """
+    beside = np.zeros((len(layout.attributes), len(layout.attributes)), dtype=bool)
+    for i, j in pairs:
+        beside[i, j] = beside[j, i] = True
+    # Twins have the same neighbours, themselves counted or not; the first of them names their class.
+    open_, closed = (
+        [row.tobytes() for row in beside | own] for own in (np.zeros_like(beside), np.eye(len(beside), dtype=bool))
+    )
+    first: dict[bytes, int] = {}
+    classes: list[int] = []
+    for i, (without, within) in enumerate(zip(open_, closed, strict=True)):
+        found = first.get(b"o" + without, first.get(b"c" + within, i))
+        first.setdefault(b"o" + without, found)
+        first.setdefault(b"c" + within, found)
+        classes.append(found)
+    return replace(layout, classes=() if len(set(classes)) == 1 else tuple(classes))
+
+
+def by_size(layout: Layout) -> Layout:
+    """The layout with attributes counted as alike only where they have equally many coordinates, too.
+
+    Then the tables of a pair of families are of one size and can have a weight of their own.
+    """
+    keys = list(zip(layout.classes or (0,) * len(layout.attributes), (a.size for a in layout.attributes), strict=True))
+    place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    return replace(layout, classes=() if len(place) == 1 else tuple(place[key] for key in keys))
 
 
 def _label_pairs(layout: Layout) -> Indices:
@@ -220,15 +266,21 @@ def _label_pairs(layout: Layout) -> Indices:
     return np.stack([np.repeat(others, label.size), np.tile(label, others.size)], axis=1)
 
 
-def _feature_pairs(layout: Layout) -> Indices:
+def _feature_pairs(layout: Layout, chosen: Pairs | None = None) -> Indices:
     others = np.flatnonzero(_is_feature(layout))
     upper, lower = np.triu_indices(others.size)
     pairs = np.stack([others[upper], others[lower]], axis=1)
     attribute = layout.attribute_of
     signed = np.array([a.kind is Encoding.SIGNED for a in layout.attributes])
     same = attribute[pairs[:, 0]] == attribute[pairs[:, 1]]
-    kept: Indices = pairs[~same | signed[attribute[pairs[:, 0]]]]
-    return kept
+    if chosen is None:
+        kept: Indices = pairs[~same | signed[attribute[pairs[:, 0]]]]
+        return kept
+    wanted = np.zeros((len(layout.attributes), len(layout.attributes)), dtype=bool)
+    for i, j in chosen:
+        wanted[i, j] = wanted[j, i] = True
+    few: Indices = pairs[~same & wanted[attribute[pairs[:, 0]], attribute[pairs[:, 1]]]]
+    return few
 
 
 def _is_feature(layout: Layout) -> NDArray[np.bool_]:

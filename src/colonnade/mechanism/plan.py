@@ -21,10 +21,10 @@ from colonnade.foundation.proof import proven
 from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho
 from colonnade.mechanism.dissection import Block, allocate, parties_of, require_one_owner_of_sums, require_pairs
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
-from colonnade.mechanism.monomials import rounded_parts
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.monomials import product_slack
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
-from colonnade.mechanism.weights import label_weight
+from colonnade.mechanism.weights import TableTerms, label_weight, square_weight, table_weights
 
 FEW_PARTIES = 8
 """Up to so many, what one party's offer leaves is spent on blocks of the others, too."""
@@ -89,8 +89,8 @@ class PrivacyPlan:
     bound: int | None = None
     """That of the grid whose rounding the scales count with."""
     errors: Mapping[int, float] = field(default_factory=dict)
-    """As in `Terms`."""
     neighbours: Neighbours = Neighbours.REPLACE_ONE
+    purpose: Purpose = Purpose.LABEL
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -130,6 +130,8 @@ class Terms:
     """Where there are interactions: how far the product's own error moves a term of so many owners, at most."""
     draft: bool = False
     """Only scales are wanted, to choose the grid and the words by: the plan promises nothing."""
+    purpose: Purpose = Purpose.LABEL
+    """What noise is spread for; whatever it is, any weights keep the promise."""
 
     @property
     def law(self) -> Law:
@@ -145,7 +147,6 @@ class Terms:
         if self.collusion < 0 or (parties > 1 and self.collusion >= parties):
             raise PrivacyError(f"collusion must lie between 0 and K-1={parties - 1}, got collusion={self.collusion}")
         require_pairs(blocks)
-        # With interactions the product's error is counted term by term instead (proofs/interactions.md).
         if self.error_factor > 1 and not layout.has_interactions:
             require_one_owner_of_sums(layout, blocks)
         return replace(self, collusion=0) if parties == 1 else self
@@ -237,8 +238,13 @@ def _budget(epsilon: float, terms: Terms) -> Fraction:
 
 def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms: Terms) -> list[Fraction]:
     """How much less noise each block gets. Sums of squares: each kind of them moves by 1/16 of the label blocks."""
-    heavier = Fraction(label_weight(layout, terms.law, terms.rows, budget)).limit_denominator(64)
+    if terms.purpose is Purpose.ALL:
+        return table_weights(layout, blocks, TableTerms(terms.law, terms.rows, float(budget), terms.collusion))
+    found = label_weight(layout, terms.law, terms.rows, budget, _pair_count(layout, blocks))
+    heavier = Fraction(found).limit_denominator(64)
     labels = [b for b in blocks if b.role is Role.LABEL and not b.summed]
+    if not labels:
+        return [Fraction(1)] * len(blocks)
     coarse: dict[Role, Fraction] = {}
     for role in Role:
         alike = [b for b in blocks if b.summed and b.role is role]
@@ -246,7 +252,23 @@ def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms:
             label = _joint(layout, labels, [float(heavier)] * len(labels), terms)
             summed = _joint(layout, alike, [1.0] * len(alike), terms)
             coarse[role] = Fraction(label / (16 * summed)).limit_denominator(2**16)
-    return [coarse[b.role] if b.summed else heavier if b.role is Role.LABEL else Fraction(1) for b in blocks]
+    square = Fraction(square_weight(layout)).limit_denominator(64) * heavier
+    return [
+        coarse[b.role] if b.summed else square if b.squares else heavier if b.role is Role.LABEL else Fraction(1)
+        for b in blocks
+    ]
+
+
+def _pair_count(layout: Layout, blocks: Sequence[Block]) -> int | None:
+    """How many pairs of feature attributes are released; None where it is all of them or none, as in a trace."""
+    if not any(b.squares for b in blocks) and not layout.classes:
+        return None
+    found: set[int] = set()
+    for block in blocks:
+        if block.role is Role.FEATURE and not block.squares:
+            pair = layout.attribute_of[block.factors[:, -2:]]
+            found.update(np.unique(pair.min(axis=1) * len(layout.attributes) + pair.max(axis=1)).tolist())
+    return len(found)
 
 
 class _Split:
@@ -259,13 +281,17 @@ class _Split:
             if partner == party or partner not in parties_of(layout):
                 raise PrivacyError(f"party {party}: a split must name another party of the study, got {partner!r}")
         mine = allocate(blocks, party)
-        heavier = label_weight(layout, terms.law, terms.rows, self.total)
-        # sum of cost / budget^2 (or 1 / budget for rho) is least where budgets go with the cube (square) root of cost.
-        power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
-        self.wish = {
-            id(b): (moved**2 * b.size * (heavier if b.role is Role.LABEL else 1.0)) ** power
-            for b, moved in zip(mine, _alone(layout, mine, terms), strict=True)
-        }
+        alone = zip(mine, _alone(layout, mine, terms), strict=True)
+        if terms.purpose is Purpose.ALL:
+            # Distances of tables go with deviations, not variances: size * moved / budget (its root for rho) is summed.
+            power = 1 / 2 if terms.law is Law.LAPLACE else 2 / 3
+            self.wish = {id(b): (moved * b.size) ** power for b, moved in alone}
+        else:
+            heavier = label_weight(layout, terms.law, terms.rows, self.total, _pair_count(layout, blocks))
+            # sum of cost / budget^2 (1 / budget for rho) is least where budgets go with the cube (square) root of cost.
+            power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
+            weight = {Role.LABEL: heavier, Role.FEATURE: 1.0}
+            self.wish = {id(b): (moved**2 * b.size * weight[b.role]) ** power for b, moved in alone}
         self.budgets = [self._of(b, mine) for b in blocks]
         spent = sum((b for b in self.budgets if b is not None), Fraction(0))
         if spent > self.total:
@@ -275,10 +301,8 @@ class _Split:
             )
 
     def _named(self, block: Block) -> float | None:
-        if block.single:
-            return self.offer.own
-        if len(block.owners) > 2:
-            return None
+        if len(block.owners) != 2:
+            return self.offer.own if block.single else None
         return self.offer.pairs.get(next(o for o in block.owners if o != self.party))
 
     def _of(self, block: Block, mine: Sequence[Block]) -> Fraction | None:
@@ -305,9 +329,8 @@ def offered(
     plan: PrivacyPlan, offers: Mapping[str, Offer], rows: int | None = None
 ) -> dict[str, list[Fraction | None]]:
     """What each party of a bottom-up plan offers for each block, epsilon or rho; the least offer was taken."""
-    terms = Terms(
-        plan.task, plan.calibration, plan.delta, plan.collusion, plan.error_factor, rows, plan.bound, plan.errors
-    )
+    terms = Terms(plan.task, plan.calibration, plan.delta, plan.collusion, plan.error_factor, rows, plan.bound)
+    terms = replace(terms, purpose=plan.purpose, errors=plan.errors)
     blocks = tuple(item.block for item in plan.blocks)
     return {name: _Split(plan.layout, blocks, name, offers[name], terms).budgets for name in plan.names}
 
@@ -323,7 +346,7 @@ def _rates(
 def _alone(layout: Layout, blocks: Sequence[Block], terms: Terms) -> list[float]:
     """How far one record moves each block by itself."""
     moved = sensitivities(_counted(layout, terms), _rates(blocks, [1.0] * len(blocks), terms.error_factor), terms.law)
-    return [m + _slack_of(layout, [(b, 1.0)], terms) for m, b in zip(moved, blocks, strict=True)]
+    return [m + _square_slack(layout, [(b, 1.0)], terms) for m, b in zip(moved, blocks, strict=True)]
 
 
 def _paper_alone(block: Block, terms: Terms) -> Fraction:
@@ -340,28 +363,8 @@ def _joint(
     crossed: float = 1.0,
 ) -> float:
     rated = _rates(blocks, rates, terms.error_factor, crossed)
-    slack = _slack_of(layout, [(b, r) for b, r in rated if owner is None or owner in b.owners], terms)
+    slack = _square_slack(layout, [(b, r) for b, r in rated if owner is None or owner in b.owners], terms)
     return sensitivity(_counted(layout, terms), rated, terms.law, owner) + slack
-
-
-def _slack_of(layout: Layout, rated: Sequence[tuple[Block, float]], terms: Terms) -> float:
-    """What rounding and products add to how far one record moves blocks."""
-    return _square_slack(layout, rated, terms) + _product_slack(layout, rated, terms)
-
-
-@proven("interactions")
-def _product_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: Terms) -> float:
-    """How far rounded local products and the secure product's error move terms, where there are interactions."""
-    if terms.bound is None or not layout.has_interactions:
-        return 0.0
-    total = 0.0
-    for block, rate in rated:
-        error = 0.0 if block.single else terms.errors.get(len(block.owners), 0.0)
-        for term, weight in zip(block.factors, block.weights, strict=True):
-            moved = 2.0 * rounded_parts(layout, term, terms.task) / terms.bound + error
-            each = rate * abs(float(weight)) * moved
-            total += each if terms.law is Law.LAPLACE else each**2
-    return (total if terms.law is Law.LAPLACE else sqrt(total)) * (1 + 2.0**-40)
 
 
 def _counted(layout: Layout, terms: Terms) -> Layout:
@@ -375,7 +378,7 @@ def _counted(layout: Layout, terms: Terms) -> Layout:
 
 @proven("rounding")
 def _square_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: Terms) -> float:
-    """How far the correction of rounded squares can move the release beyond the squares themselves.
+    """How far the correction of rounded squares, and rounded products, can move the release beyond the products.
 
     For each square, a quarter of a step of the products' grid (f(1 - f) <= 1/4) and one more for its own rounding.
     """
@@ -383,10 +386,16 @@ def _square_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: T
         return 0.0
     total = 0.0
     for block, rate in rated:
-        if block.single and (squares := _rounded_squares(layout, block, terms.task)):
+        if not block.single and block.summed:
+            # Two owners add squares of their own, each rounded once more to the products' integers.
+            own = block.weights[block.factors[:, -2] == block.factors[:, -1]]
+            moved = 1.25 * float(np.abs(own).sum()) + len(own)
+            total += rate * moved if terms.law is Law.LAPLACE else (rate * moved) ** 2
+        elif block.single and (squares := _rounded_squares(layout, block, terms.task)):
             moved = squares / 4 + 1 if block.summed else 1.25 * (squares if terms.law is Law.LAPLACE else sqrt(squares))
             total += rate * moved if terms.law is Law.LAPLACE else (rate * moved) ** 2
-    return (total if terms.law is Law.LAPLACE else sqrt(total)) / terms.bound**2 * (1 + 2.0**-40)
+    squares = (total if terms.law is Law.LAPLACE else sqrt(total)) / terms.bound**2 * (1 + 2.0**-40)
+    return squares + product_slack(layout, rated, terms.task, terms.law, terms.bound, terms.errors)
 
 
 def _rounded_squares(layout: Layout, block: Block, task: Task) -> int:
@@ -426,7 +435,8 @@ def _finish(
         views.pop(None, {}),
         {party: views[party] for party in parties if party in views},
         terms.bound,
-        terms.errors,
+        errors=terms.errors,
+        purpose=terms.purpose,
     )
 
 

@@ -71,7 +71,7 @@ def sensitivities(layout: Layout, blocks: Sequence[Weighted], law: Law) -> list[
         keys = [layout.families[0][i] for i in part.families]
         # Blocks with interactions differ in what these are products of.
         own = (block.name,) if layout.has_interactions else ()
-        likeness = (rate, part.likeness, *own, *((kind, role, norms.get(owner)) for owner, kind, role in keys))
+        likeness = (rate, part.likeness, *own, *((kind, role, norms.get(owner)) for owner, kind, role, _ in keys))
         if likeness not in known:
             known[likeness] = sensitivity(layout, [(block, rate)], law)
         out.append(known[likeness])
@@ -169,7 +169,7 @@ def _largest(index: Indices, weight: Floats) -> tuple[Indices, Floats]:
 
 
 class _Families:
-    """Attributes of one owner, kind and role are alike; a family pair's weight is the largest of its terms' weights."""
+    """Attributes of one family are alike; a family pair's weight is the largest of its terms' weights."""
 
     def __init__(self, layout: Layout, blocks: Sequence[Weighted], law: Law) -> None:
         power = 1 if law is Law.LAPLACE else 2
@@ -201,7 +201,7 @@ class _Families:
         features = np.array([k[2] is Role.FEATURE for k in self.keys], dtype=bool)
         if self.pair[np.ix_(features, features)].any() or self.sums[features].any() or self.unsummed[features].any():
             return
-        for i, (owner, kind, role) in enumerate(self.keys):
+        for i, (owner, kind, role, _) in enumerate(self.keys):
             if (
                 owner in norms
                 and kind is Encoding.SIGNED
@@ -295,10 +295,13 @@ def _added(size: int, places: list[Indices], weights: list[Floats], rates: Float
 def _merged(block: Block, power: int) -> tuple[NDArray[np.int64], Floats]:
     """Each product once, smaller coordinate first; the (powers of) weights of a product that is named twice add up.
 
-    The change of a sum is at most the sum of N changes, and its square at most N times the sum of their squares.
+    The change of a sum is at most the sum of its terms' changes; its square is at most the sum of the squared weights
+    times the sum of the squared changes.
     """
     factors = np.sort(block.factors, axis=1)
-    weight = np.abs(block.weights) ** power * (float(len(block.weights)) ** (power - 1) if block.summed else 1.0)
+    weight = np.abs(block.weights) ** power
+    if block.summed and power == 2:
+        weight = np.full(weight.size, weight.sum())
     key = factors[:, 0] * (int(factors.max(initial=0)) + 1) + factors[:, 1]
     distinct, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     if distinct.size == key.size:

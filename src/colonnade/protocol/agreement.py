@@ -11,12 +11,34 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.schema import Schema
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 
-RELEASES = ("auto", "full", "trace")
+RELEASES = ("auto", "full", "label", "pairs", "trace")
+"""All products; those with the label and squares; these and some pairs; those with the label and sums of squares."""
 MOST_FACTORS = 8
 """Of one interaction."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A model that is evaluated: its scores are the agreement's columns; a policy judges by what they are made of."""
+
+    model: str
+    """Digest of the model file, which every party has."""
+    label: str
+    task: Task
+    columns: Mapping[str, tuple[str, ...]]
+    """The columns of each party that its scores are computed from, the label among its holder's."""
+
+    def to(self) -> dict[str, Any]:
+        columns = {party: list(names) for party, names in self.columns.items()}
+        return {"model": self.model, "label": self.label, "task": self.task.value, "columns": columns}
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Evaluated:
+        columns = {str(party): tuple(str(name) for name in names) for party, names in content["columns"].items()}
+        return cls(str(content["model"]), str(content["label"]), Task(content["task"]), columns)
 
 
 @dataclass(frozen=True)
@@ -35,9 +57,14 @@ class Agreement:
     product: str = "lattice"
     release: str = "auto"
     label_square: bool = False
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Pairs of feature columns whose products are released, where `release` is "pairs"."""
     impossible: tuple[tuple[str, str], ...] = ()
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
-
+    evaluates: Evaluated | None = None
+    """Where the columns are scores of a model, and the label says how a record turned out."""
+    purpose: Purpose = Purpose.LABEL
+    """Whether noise is spread for the label's model or for tables of all columns."""
     interactions: tuple[tuple[str, ...], ...] = ()
     """Products of columns, each as "party.column", that a model has a weight for, too."""
 
@@ -62,6 +89,10 @@ class Agreement:
         for pair in self.impossible:
             self._check_impossible(pair)
         self._check_interactions()
+        if self.purpose is Purpose.ALL and (self.calibration is Calibration.PAPER or self.release == "trace"):
+            told = "the paper's calibration has" if self.calibration is Calibration.PAPER else 'release = "trace" has'
+            raise StudyError(f'purpose = "all" spreads noise over tables of all columns, and {told} none')
+        self._check_pairs()
         if (self.epsilon is None) == (not self.offers):
             raise StudyError(
                 "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
@@ -73,6 +104,26 @@ class Agreement:
             if party not in self.schema.parties:
                 raise StudyError(f"an offer must come from a party of the study, got {party!r}")
             check_epsilon(offer.total, f"party {party}: epsilon")
+
+    def _check_pairs(self) -> None:
+        if bool(self.pairs) != (self.release == "pairs"):
+            told = "lists no pairs" if not self.pairs else f"has release={self.release!r} and lists pairs"
+            raise StudyError(f'pairs are listed where release = "pairs", and only there; the study {told}')
+        if self.pairs and self.calibration is Calibration.PAPER:
+            raise StudyError("a release as in the paper has all pairs, got a list of them")
+        label, seen = self.schema.find(self.label), set()
+        for pair in self.pairs:
+            if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+                raise StudyError(f'a pair is written as ["column", "column"], got {pair!r}')
+            found = frozenset(self.schema.find(name) for name in pair)
+            if len(found) != 2 or label in found:
+                raise StudyError(
+                    f"a pair names two different columns other than the label, whose products are released anyway, "
+                    f"got {list(pair)!r}"
+                )
+            if found in seen:
+                raise StudyError(f"a pair is listed once, got {list(pair)!r} twice")
+            seen.add(found)
 
     def _check_impossible(self, pair: tuple[str, str]) -> None:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
@@ -92,13 +143,32 @@ class Agreement:
                 raise StudyError(f"an interaction has 2 to {MOST_FACTORS} columns, got {len(columns)}")
             if label in map(self.schema.find, columns):
                 raise StudyError(f"an interaction is a product of features, got the label {self.label} in one")
-        if self.interactions and self.release == "trace":
-            raise StudyError('interactions need all products, got release="trace"')
+        if self.interactions and self.release not in ("auto", "full"):
+            raise StudyError(f'interactions need all products, got release="{self.release}"')
+
+    @property
+    def asked(self) -> Task:
+        """The kind of model that the records serve."""
+        return self.task if self.evaluates is None else self.evaluates.task
+
+    @property
+    def labelled(self) -> str:
+        """The column that is explained, as "party.column"."""
+        return ".".join(self.schema.find(self.label)) if self.evaluates is None else self.evaluates.label
+
+    def used(self, party: str) -> tuple[str, ...]:
+        """The columns of a party's data that this takes."""
+        return tuple(self.schema.parties[party]) if self.evaluates is None else self.evaluates.columns[party]
 
     def to(self) -> dict[str, Any]:
-        """The form that travels and is digested; a term that is not used is left out, as before there were any."""
-        further = {"impossible": self.impossible, "interactions": self.interactions}
-        return self._terms() | {key: [list(each) for each in value] for key, value in further.items() if value}
+        """The form that travels and is digested; a term that is not used is left out, as before there was any."""
+        listed = {"impossible": self.impossible, "pairs": self.pairs, "interactions": self.interactions}
+        more: dict[str, Any] = {name: [list(each) for each in found] for name, found in listed.items() if found}
+        if self.purpose is not Purpose.LABEL:
+            more["purpose"] = self.purpose.value
+        if self.evaluates is not None:
+            more["evaluates"] = self.evaluates.to()
+        return self._terms() | more
 
     def _terms(self) -> dict[str, Any]:
         return {
@@ -136,7 +206,10 @@ class Agreement:
                 product=content["product"],
                 release=content["release"],
                 label_square=content["label_square"],
+                pairs=tuple((str(a), str(b)) for a, b in content.get("pairs", ())),
                 impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
+                evaluates=Evaluated.of(content["evaluates"]) if "evaluates" in content else None,
+                purpose=Purpose(content.get("purpose", Purpose.LABEL.value)),
                 interactions=tuple(tuple(map(str, columns)) for columns in content.get("interactions", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:

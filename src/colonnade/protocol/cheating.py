@@ -88,34 +88,47 @@ def _noise_entropy(law: Law, spread: float, alone: bool) -> float:
 def exposures(spec: ProductSpec, noise: IntegerNoise, collusion: int, left: KeyReading) -> tuple[Exposure, ...]:
     """For each party and each partner that shares a product with it, what the partner could read of it."""
     bits = value_bits(noise, spec.modulus_bits, alone=collusion == 0)
-    ends = np.cumsum([0, *(c.shape[0] * c.shape[1] for c in spec.crosses)])
-    told = [
-        _Told(cross, bits[start:stop].reshape(cross.shape))
-        for cross, (start, stop) in zip(spec.crosses, pairwise(ends), strict=True)
-    ]
+    told = _told(spec, bits)
     out = []
     for me in range(len(spec.parties)):
         for sealed in (True, False):
-            by: dict[int, list[_Told]] = {}
-            for t in told:
-                if t.party(sealed) == me:
-                    by.setdefault(t.partner(sealed), []).append(t)
-            most = {k: _summed(found, sealed) for k, found in by.items()}
+            by = {t.partner(sealed): t for t in told if t.party(sealed) == me}
             for first in sorted(by):
-                others = sorted((k for k in by if k != first), key=lambda k: -most[k])
+                others = sorted((k for k in by if k != first), key=lambda k: -by[k].columns(sealed).max())
                 cheaters = (first, *others[: max(1, collusion) - 1])
-                information = _summed([t for k in cheaters for t in by[k]], sealed)
+                information = _summed([by[k] for k in cheaters], sealed)
                 out.append(
                     Exposure(
                         spec.parties[me],
                         tuple(spec.parties[k] for k in cheaters),
                         sealed,
-                        sum(t.bits.shape[1 if sealed else 0] for k in cheaters for t in by[k]),
+                        sum(by[k].opened(sealed) for k in cheaters),
                         information,
                         left(spec.modulus_bits, information, sealed),
                     )
                 )
     return tuple(out)
+
+
+def _told(spec: ProductSpec, bits: Bits) -> list[_Told]:
+    """All crosses of two parties, in which the same one seals, as one: a value that is not opened tells nothing."""
+    together: dict[tuple[int, int], list[tuple[Cross, Bits]]] = {}
+    ends = np.cumsum([0, *(c.shape[0] * c.shape[1] for c in spec.crosses)])
+    for cross, (start, stop) in zip(spec.crosses, pairwise(ends), strict=True):
+        together.setdefault((cross.left, cross.right), []).append((cross, bits[start:stop].reshape(cross.shape)))
+    out = []
+    for (left, right), parts in together.items():
+        rows = min(c.left_start for c, _ in parts), max(c.left_stop for c, _ in parts)
+        columns = min(c.right_start for c, _ in parts), max(c.right_stop for c, _ in parts)
+        hull = Cross(left, right, *rows, *columns)
+        told, opened = np.zeros(hull.shape), np.zeros(hull.shape, dtype=bool)
+        for c, own in parts:
+            at = np.s_[
+                c.left_start - rows[0] : c.left_stop - rows[0], c.right_start - columns[0] : c.right_stop - columns[0]
+            ]
+            told[at], opened[at] = own, True
+        out.append(_Told(hull, told, opened))
+    return out
 
 
 @dataclass(frozen=True)
@@ -124,6 +137,11 @@ class _Told:
 
     cross: Cross
     bits: Bits
+    open: NDArray[np.bool_]
+
+    def opened(self, sealed: bool) -> int:
+        """The most opened values of one column of that side."""
+        return int(self.open.sum(axis=1 if sealed else 0).max())
 
     def party(self, sealed: bool) -> int:
         return self.cross.left if sealed else self.cross.right

@@ -20,10 +20,10 @@ class Evidence(Protocol):
         """A public fact: a commitment, a signature, a digest."""
         ...
 
-    def keep_sent(self, envelope: Envelope) -> None:
-        """A message that leaves."""
+    def keep_sent(self, envelope: Envelope, digest: bytes) -> None:
+        """A message that leaves, and the digest of its body."""
         ...
 
-    def keep_received(self, envelope: Envelope) -> None:
-        """A message that came, before it is worked on."""
+    def keep_received(self, envelope: Envelope, digest: bytes) -> None:
+        """A message that came, before it is worked on, and the digest of its body."""
         ...

@@ -19,6 +19,7 @@ from colonnade.foundation.randomness import Stream, derive
 from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.monomials import is_made, parts_of
+from colonnade.protocol.crosses import span_of
 
 Part = tuple[int, ...]
 """Coordinates of one owner, whose product is a factor of a term."""
@@ -73,17 +74,23 @@ class LocalPlan:
             row[2 - len(pair) :] = pair
         return replace(block, factors=factors)
 
+    def made_columns(self, party: str, encoded: Columns, bound: int, coins: bytes) -> Columns:
+        """A party's columns with what it makes of them behind."""
+        made = self.made[party]
+        return MadeColumns(encoded, made, self.spans[party].start, bound, coins) if made else encoded
+
     def crosses(self, base: Iterable[Cross]) -> tuple[Cross, ...]:
         """For each pair of parties their encoded columns, and every further product of two owners that a term needs."""
-        out: list[Cross] = []
+        known: dict[tuple[int, int], list[Cross]] = {}
         for cross in base:
-            left, right = (self.layout.owners[k] for k in (cross.left, cross.right))
+            known.setdefault((cross.left, cross.right), []).append(cross)
+        out: list[Cross] = []
+        for (k, l), found in known.items():  # noqa: E741 - the paper's k and l
             wanted: dict[int, set[int]] = {}
-            for l, r in self._pairs(left, right):  # noqa: E741 - left and right columns
-                if l >= cross.left_stop or r >= cross.right_stop:
-                    wanted.setdefault(l, set()).add(r)
-            out.append(cross)
-            out += _rectangles(cross.left, cross.right, wanted)
+            for left, right in self._pairs(self.layout.owners[k], self.layout.owners[l]):
+                if not any(_holds(cross, left, right) for cross in found):
+                    wanted.setdefault(left, set()).add(right)
+            out += [*found, *_rectangles(k, l, wanted)]
         return tuple(out)
 
     def _pairs(self, left: str, right: str) -> Iterator[tuple[int, int]]:
@@ -131,10 +138,21 @@ class LocalPlan:
         return out
 
 
-def span_of(layout: Layout, party: str) -> slice:
-    """The coordinates of a party's encoded columns."""
-    own = [i for i, a in enumerate(layout.attributes) if a.owner == party]
-    return slice(layout.span(own[0]).start, layout.span(own[-1]).stop)
+def encoded_blocks(layout: Layout, blocks: Iterable[Block]) -> list[Block]:
+    """Blocks of at most two owners with those terms alone that have no interaction."""
+    if not layout.has_interactions:
+        return list(blocks)
+    plain = np.array([len(factors) <= 1 for factors in layout.factors])
+    out = []
+    for block in blocks:
+        kept = plain[block.factors].all(axis=1)
+        if len(block.owners) <= 2 and kept.any():
+            out.append(replace(block, factors=block.factors[kept], weights=block.weights[kept]))
+    return out
+
+
+def _holds(cross: Cross, left: int, right: int) -> bool:
+    return cross.left_start <= left < cross.left_stop and cross.right_start <= right < cross.right_stop
 
 
 def _rectangles(left: int, right: int, wanted: Mapping[int, set[int]]) -> list[Cross]:

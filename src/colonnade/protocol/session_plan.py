@@ -15,20 +15,34 @@ from typing import Any
 import numpy as np
 
 from colonnade.crypto.backends import BACKENDS, chain_bytes, chain_party, require_chains
-from colonnade.crypto.product import Backend, ChainSpec, Columns, Cross, Integers, ProductSizes, ProductSpec
+from colonnade.crypto.product import Backend, ChainSpec, Columns, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
+from colonnade.foundation.errors import StudyError
 from colonnade.foundation.grid import Grid
+from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, traces
-from colonnade.mechanism.forecast import Forecast, forecast
+from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squared_sum, squares, traces
+from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables
 from colonnade.mechanism.moments import Floats, Law, Layout
-from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of, paper_objective
+from colonnade.mechanism.objective import (
+    Calibration,
+    Pairs,
+    Purpose,
+    Task,
+    by_size,
+    divided,
+    exact_objective,
+    layout_of,
+    paper_objective,
+)
 from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.release import fraction_text
-from colonnade.mechanism.weights import choose_release
+from colonnade.mechanism.table_error import TableForecast
+from colonnade.mechanism.weights import TableTerms, choose_release, choose_tables
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.cheating import Exposure, exposures, most_values
-from colonnade.protocol.local_columns import LocalPlan, MadeColumns, span_of
+from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
+from colonnade.protocol.local_columns import LocalPlan, encoded_blocks
 from colonnade.protocol.precision import (
     SHARES,
     check_rows,
@@ -55,7 +69,7 @@ class SessionPlan:
     grid: Grid
     spec: ProductSpec
     released: str
-    """Which release was planned, "full" or "trace"."""
+    """Which release was planned: one of `RELEASES` but "auto", or "errors" where a linear model is evaluated."""
     local: LocalPlan | None = None
     """What parties make of their columns, where there are interactions."""
     chain_gains: Mapping[int, int] = field(default_factory=dict)
@@ -75,6 +89,13 @@ class SessionPlan:
         mine = {id(block) for block in allocate(tuple(item.block for item in self.plan.blocks), party)}
         return tuple(i for i in self.single if id(self.plan.blocks[i].block) in mine)
 
+    def shared_sums(self, party: str) -> tuple[int, ...]:
+        """Sums of two owners' terms to which a party adds squares of its own."""
+        items = enumerate(self.plan.blocks)
+        return tuple(
+            i for i, item in items if item.block.summed and not item.block.single and party in item.block.owners
+        )
+
     @cached_property
     def positions(self) -> dict[int, Integers]:
         """Where each block's values stand in the submitted vector: single-party blocks, then crosses, flattened."""
@@ -86,7 +107,7 @@ class SessionPlan:
             start += size
         if self.local is not None:
             return out | self.local.positions(self.spec.crosses, start)
-        place = _CrossPlaces(self.plan.layout, self.spec, start)
+        place = CrossPlaces(self.plan.layout, self.spec, start)
         for i, item in enumerate(self.plan.blocks):
             if not item.block.single:
                 out[i] = place.of(item.block)
@@ -99,8 +120,7 @@ class SessionPlan:
     @cached_property
     def length(self) -> int:
         """Numbers in the submitted vector."""
-        chained = 0 if self.chains is None else self.chains.values
-        return self.chain_start + chained
+        return self.chain_start + (0 if self.chains is None else self.chains.values)
 
     @cached_property
     def chain_start(self) -> int:
@@ -112,9 +132,8 @@ class SessionPlan:
         """The products of more than two owners, if there are any."""
         if self.local is None or not self.local.chains:
             return None
-        spec, found = self.spec, self.local.chains
-        gains = tuple(self.chain_gains[len(chain.owners)] for chain in found)
-        return ChainSpec(spec.session, spec.parties, spec.rows, spec.bound, found, spec.modulus_bits, gains)
+        spec, gains = self.spec, tuple(self.chain_gains[len(chain.owners)] for chain in self.local.chains)
+        return ChainSpec(spec.session, spec.parties, spec.rows, spec.bound, self.local.chains, spec.modulus_bits, gains)
 
     @property
     def product_rounds(self) -> tuple[str, ...]:
@@ -124,10 +143,7 @@ class SessionPlan:
 
     def made_columns(self, party: str, encoded: Columns, coins: bytes) -> Columns:
         """A party's columns with what it makes of them behind."""
-        made = () if self.local is None else self.local.made[party]
-        if not made:
-            return encoded
-        return MadeColumns(encoded, made, self.columns_of(party).start, self.grid.bound, coins)
+        return encoded if self.local is None else self.local.made_columns(party, encoded, self.grid.bound, coins)
 
     def own_block(self, index: int) -> Block:
         """A block of one owner in places of its columns, those that it makes among them."""
@@ -135,8 +151,7 @@ class SessionPlan:
 
     def unit(self, block: Block) -> int:
         """What one integer of a block is a fraction of."""
-        owners = len(block.owners)
-        if owners > 2:
+        if (owners := len(block.owners)) > 2:
             return int(self.grid.bound**owners) * self.chain_gains[owners]
         return self.grid.unit if block.single else self.grid.unit * self.spec.gain
 
@@ -216,6 +231,11 @@ class SessionPlan:
     @cached_property
     def forecast(self) -> Forecast:
         return forecast(self.plan, self.rows)
+
+    @cached_property
+    def table_forecast(self) -> TableForecast | None:
+        """What to expect of tables of two columns, where columns have levels."""
+        return forecast_tables(self.plan, self.rows)
 
     @cached_property
     def described(self) -> Mapping[str, Any]:
@@ -300,11 +320,18 @@ class SessionPlan:
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
         out = []
-        if self.forecast.hopeless:
+        if self.forecast.hopeless and self.agreement.evaluates is None:
             out.append(
                 f"the noise on the products with the label is {self.forecast.noise_to_signal:.3g} times the largest "
                 f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; about "
                 f"{self.forecast.rows_needed} rows, a larger epsilon or fewer columns would"
+            )
+        tables = self.table_forecast
+        if self.agreement.purpose is Purpose.ALL and tables is not None and tables.worse:
+            out.append(
+                f"tables of two columns are expected to be {tables.expected:.3f} from the rows' own (total variation) "
+                f"at n={self.rows}, and {tables.independent:.3f} if columns were taken as independent: rows would be "
+                "worse than independent columns; a larger epsilon, a delta, fewer columns or coarser bins would help"
             )
         rounding = rounding_share(self.plan, self.rows, self.grid.bound)
         if self.grid.bound > 1 and rounding > 2 * SHARES[0][0]:
@@ -365,17 +392,29 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
 
 def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
     check_rows(rows)
+    counted = agreement.evaluates is not None
     layout = layout_of(
-        agreement.schema, agreement.label, agreement.task, agreement.calibration, interactions=agreement.interactions
+        agreement.schema,
+        agreement.label,
+        agreement.task,
+        agreement.calibration,
+        counted=counted,
+        interactions=agreement.interactions,
     )
     released = _release(agreement, layout, rows)
-    if released == "trace":
+    if released in ("trace", "errors"):
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
         layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
+    elif released == "pairs":
+        layout = divided(layout, _pairs(agreement, layout))
+    if agreement.purpose is Purpose.ALL:
+        layout = by_size(layout)
     blocks = _blocks(agreement, layout, released)
     terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
+    terms = replace(terms, purpose=agreement.purpose)
     plan = _plan(agreement, layout, blocks, replace(terms, draft=True))
-    crosses, local = _crosses(layout, released), None
+    owner, local = layout.attributes[layout.label].owner, None
+    crosses = crosses_of(layout, encoded_blocks(layout, blocks), owner if released == "trace" else None)
     sizes, choose = ProductSizes(), BACKENDS[agreement.product].sizes
     if layout.has_interactions:
         local = LocalPlan(layout, blocks)
@@ -386,9 +425,7 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     else:
         grid = Grid(grid_bound(plan, rows))
     # What rounding and the product's own error cost is known now, and is paid for.
-    paid = replace(terms, bound=grid.bound, error_factor=sizes.error_factor)
-    if local is not None:
-        paid = replace(paid, errors=sizes.moves)
+    paid = replace(terms, bound=grid.bound, error_factor=sizes.error_factor, errors=sizes.moves)
     plan = _plan(agreement, layout, blocks, paid)
     reach = sizes.reach or cross_reach(plan, rows, grid)
     spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, sizes.modulus_bits, sizes.gain, reach)
@@ -398,80 +435,66 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
 
 def _plain_sizes(agreement: Agreement, local: LocalPlan) -> ProductSizes:
     """The sizes of a product without an error of its own; refuses owners that it cannot serve."""
-    owners = {len(chain.owners) for chain in local.chains}
-    if owners:
+    if local.chains:
         require_chains(agreement.product)
-    return ProductSizes(chain_gains=dict.fromkeys(owners, 1))
+    return ProductSizes(chain_gains={len(chain.owners): 1 for chain in local.chains})
 
 
 def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
-    """All products, or where these would drown in noise the products with the label and a trace."""
+    """All products, or where these would drown in noise the products with the label, and a trace or margins."""
+    if agreement.evaluates is not None and agreement.task is Task.LINEAR:
+        return "errors"
     if agreement.calibration is Calibration.PAPER or agreement.interactions:
         return "full"
     if agreement.release != "auto":
         return agreement.release
     law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
     epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
+    if agreement.purpose is Purpose.ALL:
+        budget = epsilon if law is Law.LAPLACE else float(gaussian_rho(epsilon, agreement.delta))
+        return choose_tables(layout, TableTerms(law, rows, budget, agreement.collusion))
     return choose_release(layout, rows, law, epsilon, agreement.delta)
 
 
 def _blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block, ...]:
     if agreement.calibration is Calibration.PAPER:
         return dissect(paper_objective(layout, agreement.task))
+    by_cells = agreement.purpose is Purpose.ALL
     if released == "full":
-        return dissect(exact_objective(layout, label_square=agreement.label_square))
+        return dissect(exact_objective(layout, label_square=agreement.label_square), by_cells=by_cells)
+    if released in ("label", "pairs"):
+        objective = exact_objective(layout, label_square=agreement.label_square, pairs=_pairs(agreement, layout))
+        return dissect(objective, by_cells=by_cells) + squares(layout)
+    if released == "errors":
+        if len(layout.owners) > 1 and not BACKENDS[agreement.product].shared:
+            raise StudyError(
+                f'the errors of a linear model are summed by product = "lattice", got product = "{agreement.product}"'
+            )
+        # The label's holder has its part of the error as the label, and the label itself as its one feature.
+        about = [b for b in traces(layout, label_square=False) if b.owners == (layout.attributes[layout.label].owner,)]
+        return squared_sum(layout, _parts(agreement, layout)) + tuple(about)
     return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)
+
+
+def _pairs(agreement: Agreement, layout: Layout) -> Pairs:
+    """The places of the pairs of features that the agreement names."""
+    place = {a.name: i for i, a in enumerate(layout.attributes)}
+    named = (tuple(place[".".join(agreement.schema.find(name))] for name in pair) for pair in agreement.pairs)
+    return frozenset((min(i, j), max(i, j)) for i, j in named)
+
+
+def _parts(agreement: Agreement, layout: Layout) -> dict[str, tuple[int, float]]:
+    """Where each party's part of the error stands, and how far it reaches."""
+    out = {}
+    for i, attribute in enumerate(layout.attributes):
+        if i == layout.label or attribute.owner != layout.attributes[layout.label].owner:
+            name = attribute.name.removeprefix(f"{attribute.owner}.")
+            low, high = agreement.schema.parties[attribute.owner][name].require_bounds()
+            out[attribute.owner] = (layout.starts[i], (high - low) / 2)
+    return out
 
 
 def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:
     if agreement.epsilon is not None:
         return plan_top_down(layout, blocks, agreement.epsilon, terms)
     return plan_bottom_up(layout, blocks, agreement.offers, terms)
-
-
-def _crosses(layout: Layout, released: str) -> tuple[Cross, ...]:
-    """For each pair of parties the columns to multiply; the narrower side seals, for sealed columns travel.
-
-    In a trace release it is the label's: the bound for a declared norm covers errors of a sealed label only.
-    """
-    parties = parties_of(layout)
-    owner = layout.attributes[layout.label].owner
-    label = layout.span(layout.label)
-    out = []
-    for k, first in enumerate(parties):
-        for l, second in enumerate(parties):  # noqa: E741 - the paper's k and l
-            if k >= l or (released == "trace" and owner not in (first, second)):
-                continue
-            sides = []
-            for party in (first, second):
-                span = span_of(layout, party)
-                here = label if released == "trace" and party == owner else span
-                sides.append((here.start - span.start, here.stop - span.start))
-            narrower = sides[0][1] - sides[0][0] <= sides[1][1] - sides[1][0]
-            if first == owner if released == "trace" else narrower:
-                out.append(Cross(k, l, *sides[0], *sides[1]))
-            else:
-                out.append(Cross(l, k, *sides[1], *sides[0]))
-    return tuple(out)
-
-
-class _CrossPlaces:
-    """Finds the place of a cross-party term in the flattened products."""
-
-    def __init__(self, layout: Layout, spec: ProductSpec, start: int) -> None:
-        self.spans = {party: span_of(layout, party) for party in spec.parties}
-        self.crosses: dict[frozenset[str], tuple[Cross, int]] = {}
-        self.parties = spec.parties
-        for cross in spec.crosses:
-            self.crosses[frozenset((spec.parties[cross.left], spec.parties[cross.right]))] = (cross, start)
-            start += cross.shape[0] * cross.shape[1]
-
-    def of(self, block: Block) -> Integers:
-        cross, start = self.crosses[frozenset(block.owners)]
-        left, right = self.spans[self.parties[cross.left]], self.spans[self.parties[cross.right]]
-        a, b = block.factors[:, -2], block.factors[:, -1]
-        a_is_left = (a >= left.start) & (a < left.stop)
-        row = np.where(a_is_left, a, b) - left.start - cross.left_start
-        column = np.where(a_is_left, b, a) - right.start - cross.right_start
-        places: Integers = start + row * cross.shape[1] + column
-        return places

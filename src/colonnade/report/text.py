@@ -299,6 +299,12 @@ def opened_scores_text(prediction: Prediction, rows: int) -> str:
     to = prediction.receiver
     others = [party for party in prediction.parties if party != to]
     whose = f"the part of {others[0]}" if len(others) == 1 else f"the sum of the parts of {', '.join(others)}"
+    if prediction.scores > 1:
+        return (
+            f"{to} opened {prediction.scores} exact scores of each of {rows:,} records, one for each class but the "
+            f"first: they are not differentially private about the record, and {to} can subtract its own parts and "
+            f"learn {whose}, {prediction.scores} numbers about their columns. Nobody else learns a score."
+        )
     return (
         f"{to} opened the exact score of each of {rows:,} records: it is not differentially private about the record, "
         f"and {to} can subtract its own part and learn {whose}. Nobody else learns a score."

@@ -9,7 +9,7 @@ from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.files import read_whole
 from colonnade.mechanism.moments import Floats
-from colonnade.model import PublicModel, partial_scores, prediction_of, read_model, receivers_scores, scores_csv
+from colonnade.model import PublicModel, parts_to_open, prediction_of, read_model, receivers_scores, scores_csv
 from colonnade.protocol.predict import OpenedScores, prediction_digest
 from colonnade.protocol.prediction import Prediction
 from colonnade.sites.site import PARTY, SITE, Site
@@ -53,7 +53,7 @@ class PredictionRequest:
         return read_table(self.site.party, self.data, self.prediction.columns[self.site.party], self.id)
 
     def part(self, table: Table) -> Floats:
-        return partial_scores(table, self.public.model, self.public.interactions)
+        return parts_to_open(table, self.public.model, self.public.interactions)
 
     def csv(self, table: Table, opened: OpenedScores) -> bytes:
         """What the receiver keeps: the same as `predict --study` writes."""

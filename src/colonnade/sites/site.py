@@ -31,6 +31,7 @@ SITE_KEYS = (
     *("workers", "cluster", "device", "evidence_key"),
 )
 PREDICTION_KEYS = ("model", "to", "data", "id")
+EVALUATION_KEYS = ("model", "epsilon", "delta", "release", "rows", "data", "id")
 SEED, APPROVED = "COLONNADE_SEED", "COLONNADE_APPROVED"
 NOT_PRIVATE = "NOT PRIVATE: the noise of this run comes from a known seed; it is a simulation and protects nobody"
 
@@ -46,6 +47,8 @@ class Site:
     content: Section
     asked: Section
     """The section [prediction]; `prediction_request` reads it."""
+    evaluated: Section
+    """The section [evaluation]; `evaluation_request` reads it."""
 
     @property
     def name(self) -> str:
@@ -162,7 +165,7 @@ def server_randomness() -> Randomness:
 
 def read_site(folder: Path, role: str | None = None) -> Site:
     """Read and check an organisation's folder."""
-    content = read_toml(folder / SITE, "site", LARGEST_SITE, StudyError).known(("site", "prediction"))
+    content = read_toml(folder / SITE, "site", LARGEST_SITE, StudyError).known(("site", "prediction", "evaluation"))
     site = content.table("site", "[site]").known(SITE_KEYS).need("role")
     found = site.choice("role", (SERVER, PARTY, COORDINATOR))
     if role is not None and found != role:
@@ -172,4 +175,8 @@ def read_site(folder: Path, role: str | None = None) -> Site:
     if found == PARTY and party not in study.agreement.schema.names:
         raise StudyError(f"{folder.name}/{SITE} must name a party of the study, got {party!r}")
     asked = content.table("prediction", "[prediction]", "prediction.")
-    return Site(folder, found, party, study, site, asked.known(PREDICTION_KEYS if party else PREDICTION_KEYS[:2]))
+    asked.known(PREDICTION_KEYS if party else PREDICTION_KEYS[:2])
+    evaluated = content.table("evaluation", "[evaluation]", "evaluation.")
+    return Site(
+        folder, found, party, study, site, asked, evaluated.known(EVALUATION_KEYS if party else EVALUATION_KEYS[:5])
+    )
