@@ -24,6 +24,7 @@ from experiments.paper import (
     listing,
     logloss,
     overhead,
+    rehearsal,
     rsquared,
     tables,
 )
@@ -123,6 +124,16 @@ def _logloss(options: argparse.Namespace) -> int:
     if options.write:
         listing.write(text, logloss.markdown, tables.RESULTS / "logloss.csv")
     print(logloss.markdown(text), end="")
+    return 0
+
+
+def _rehearsal(options: argparse.Namespace) -> int:
+    text = rehearsal.markdown(
+        *rehearsal.run(options.data, options.epsilon, options.runs), "python -m experiments.paper rehearsal --write"
+    )
+    if options.write:
+        (tables.RESULTS / "rehearsal.md").write_text(text, encoding="utf-8")
+    print(text, end="")
     return 0
 
 
@@ -256,6 +267,13 @@ def _parser() -> argparse.ArgumentParser:
     shares.add_argument("--workers", type=int, default=2, help="processes")
     shares.add_argument("--write", action="store_true", help="write docs/results/rsquared.*")
     shares.set_defaults(act=_rsquared)
+
+    foretold = commands.add_parser("rehearsal", help="rehearsals on public rows against real fits")
+    foretold.add_argument("--data", type=_words, default=tuple(rehearsal.SCHEMA), help="some of the data sets")
+    foretold.add_argument("--epsilon", type=_numbers, default=rehearsal.EPSILONS)
+    foretold.add_argument("--runs", type=int, default=rehearsal.RUNS, help="replicates")
+    foretold.add_argument("--write", action="store_true", help="write docs/results/rehearsal.md")
+    foretold.set_defaults(act=_rehearsal)
 
     costs = commands.add_parser("overhead", help="time and bytes of bgn and lattice against n, d and K")
     costs.add_argument("--quick", action="store_true", help="few small sizes, written to a temporary folder")

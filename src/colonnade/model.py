@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def publish(release: Release, model: Model) -> PublicModel:
     """A model of a release, with the release's public facts."""
     agreement = release.provenance["agreement"]
     public = PublicModel(
-        model,
+        _with_whole_label(release, model),
         str(agreement["name"]),
         Schema.of(agreement["schema"]),
         str(agreement["label"]),
@@ -103,6 +103,28 @@ def interactions_of(layout: Layout) -> dict[str, tuple[str, ...]]:
         for a in layout.attributes
         for name, factors in zip(a.coordinates, a.products, strict=False)
     }
+
+
+def _with_whole_label(release: Release, model: Model) -> Model:
+    """A numeric label that is a feature here was released as two halves: (1+y)/2 becomes y, as records have it."""
+    attribute = release.layout.attributes[release.layout.label]
+    name = attribute.name.removeprefix(f"{attribute.owner}.")
+    upper = f"{name}+"
+    if attribute.coordinates != (f"{name}-", upper) or upper not in model.features:
+        return model
+    at = model.features.index(upper)
+
+    def halved(row: Sequence[float]) -> tuple[float, ...]:
+        return (*row[:at], row[at] / 2.0, *row[at + 1 :])
+
+    features = (*model.features[:at], name, *model.features[at + 1 :])
+    if isinstance(model, ClassModel):
+        shifted = (b + row[at] / 2.0 for row, b in zip(model.by_class, model.intercepts, strict=True))
+        rows = tuple(halved(row) for row in model.by_class)
+        coefficients = halved(model.coefficients)
+        return replace(model, features=features, coefficients=coefficients, by_class=rows, intercepts=tuple(shifted))
+    constant = model.intercept + model.coefficients[at] / 2.0
+    return replace(model, features=features, coefficients=halved(model.coefficients), intercept=constant)
 
 
 def write_model(public: PublicModel) -> bytes:
@@ -244,10 +266,26 @@ def score_files(public: PublicModel, files: Sequence[str], ids: str | Sequence[s
     for party, columns in public.needs().items():
         table = read_table(party, places[party], columns, ids_of.get(party))
         parts.append((table.ids, table.coordinates()))
+    name = next(iter(ids_of.values()), None)
+    return _added_up(public, parts, bool(ids_of) and len({places[p] for p in public.needs()}) > 1, name)
+
+
+def score_tables(public: PublicModel, tables: Mapping[str, Table], matched: bool, id_column: str | None) -> Scores:
+    """Scores of records in each party's table, `matched` by their ids, or row by row."""
+    parts = [(tables[party].ids, tables[party].coordinates()) for party in public.needs()]
+    return _added_up(public, parts, matched, id_column)
+
+
+def _added_up(
+    public: PublicModel,
+    parts: Sequence[tuple[Sequence[str] | None, Mapping[str, Floats]]],
+    matched: bool,
+    name: str | None,
+) -> Scores:
+    """Every record's score, from the parties' coordinates."""
     if not parts:
         raise StudyError(f"the model of {public.model.label} has no feature to score")
-    name = next(iter(ids_of.values()), None)
-    if ids_of and len({places[p] for p in public.needs()}) > 1:
+    if matched:
         common = _common([part[0] or () for part in parts])
         values = {c: _by_id(i or (), found, common) for i, own in parts for c, found in own.items()}
         total = _weighted(values, public.model, public.interactions, len(common))
@@ -255,7 +293,7 @@ def score_files(public: PublicModel, files: Sequence[str], ids: str | Sequence[s
     rows = {party: len(next(iter(own.values()))) for party, (_, own) in zip(public.needs(), parts, strict=True)}
     if len(set(rows.values())) > 1:
         told = ", ".join(f"{name} {n}" for name, n in rows.items())
-        raise DataError(f"files without an id column must hold the same records row by row, got rows {told}")
+        raise DataError(f"data without an id column must hold the same records row by row, got rows {told}")
     values = {c: found for _, own in parts for c, found in own.items()}
     total = _weighted(values, public.model, public.interactions, next(iter(rows.values())))
     return Scores(parts[0][0], predict(public, total), name)
@@ -321,6 +359,16 @@ def receivers_scores(public: PublicModel, table: Table, opened: OpenedScores) ->
     return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, total))
 
 
+def scored_classes(public: PublicModel) -> tuple[str, ...]:
+    """The levels that a model gives chances to, the positive one last of two; none where it predicts a number."""
+    if isinstance(public.model, ClassModel):
+        return public.model.classes
+    if public.model.task != Task.LOGISTIC.value:
+        return ()
+    name, column, level = public.label
+    return (column.base(name) if level == column.positive else f"not {level}"), str(level)
+
+
 def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> str:
     """One line for each record: its id, and the probability and level or the value that the model gives it."""
     if id_column in ("probability", "predicted"):
@@ -333,10 +381,8 @@ def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> st
             columns[f"probability {name}"] = scores.values[:, k]
         columns["predicted"] = [plain_cell(public.model.classes[k]) for k in scores.values.argmax(axis=1)]
     elif public.model.task == "logistic":
-        name, column, level = public.label
-        no = column.base(name) if level == column.positive else f"not {level}"
         columns["probability"] = scores.values
-        yes, no = plain_cell(str(level)), plain_cell(no)
+        no, yes = (plain_cell(level) for level in scored_classes(public))
         columns["predicted"] = [yes if p >= 0.5 else no for p in scores.values]
     else:
         columns["predicted"] = scores.values

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard
-from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import check_approvals, read_policy
+from colonnade.consent.shared_ledger import open_ledger
 from colonnade.data.table import Table, open_table, read_table
 from colonnade.evaluation import Evaluation, Measured
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import content_digest
 from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Column
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
 from colonnade.mechanism.release import Release
@@ -160,7 +161,7 @@ def _fit(
         return tables[name]
 
     for name, own in study.sources.items():
-        _place(name, own)
+        _require_data(name, own)
     names = study.agreement.schema.names
     outcome = _run_fit(
         study.agreement,
@@ -262,7 +263,7 @@ def predict(
     guards = _guards(sources, approved, ask)
 
     def read(name: str) -> Table:
-        return read_table(name, _place(name, sources[name]), prediction.columns[name], sources[name].id)
+        return _read_source(name, sources[name], prediction.columns[name])
 
     readers = {name: partial(read, name) for name in prediction.parties}
     return (
@@ -412,9 +413,16 @@ def open_guards(
 def _read(study: Study, name: str, workers: Workers) -> Table:
     """A party's table; where rows stay in their files' order, Parquet is read when it is needed."""
     source, columns = study.sources[name], study.agreement.schema.parties[name]
-    if matches_ids(study.alignment, study.agreement.schema.names):
-        return read_table(name, _place(name, source), columns, source.id, workers)
+    if source.frame is not None or matches_ids(study.alignment, study.agreement.schema.names):
+        return _read_source(name, source, columns, workers)
     return open_table(name, _place(name, source), columns, workers)
+
+
+def _read_source(name: str, source: Source, columns: Mapping[str, Column], workers: Workers = HERE) -> Table:
+    """All of a party's table, with its ids."""
+    if source.frame is not None:
+        return source.frame.read(name, columns, source.id)
+    return read_table(name, _place(name, source), columns, source.id, workers)
 
 
 def _guards(sources: Mapping[str, Source], approved: Collection[str], ask: Ask | None) -> dict[str, ConsentGuard]:
@@ -422,15 +430,32 @@ def _guards(sources: Mapping[str, Source], approved: Collection[str], ask: Ask |
     out = {}
     for name, source in sources.items():
         if source.policy is not None and source.ledger is not None:
-            data = DataSet.of_file(_place(name, source))
-            out[name] = ConsentGuard(name, read_policy(source.policy), Ledger(source.ledger), data, approved, ask)
+            data = _data_set(name, source)
+            out[name] = ConsentGuard(name, read_policy(source.policy), open_ledger(source.ledger), data, approved, ask)
     return out
+
+
+def _data_set(party: str, source: Source) -> DataSet:
+    """What a ledger books against: a file by its name and content, a frame by the name that it was given."""
+    if source.frame is None:
+        return DataSet.of_file(_place(party, source))
+    if source.frame.name is None:
+        raise StudyError(
+            f"party {party}: a data frame needs a name where a ledger is kept: frames of that name are the same data "
+            "set, whatever rows they have"
+        )
+    return DataSet(source.frame.name, source.frame.digest)
 
 
 def _source(study: Study, party: str, data: Path | None) -> Source:
     """A party's source with another file, where one is named."""
     own = study.sources[party]
     return own if data is None else Source(data, own.id, own.policy, own.ledger)
+
+
+def _require_data(party: str, source: Source) -> None:
+    if source.frame is None:
+        _place(party, source)
 
 
 def _place(party: str, source: Source) -> Path:

@@ -20,7 +20,7 @@ from colonnade.foundation.randomness import Stream
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.moments import Attribute, Encoding, Layout, Role
-from colonnade.protocol.fit import Summed, _gram
+from colonnade.protocol.gram import Summed, gram_of
 
 ROWS = 9_000
 COLUMNS: dict[str, Column] = {
@@ -193,7 +193,7 @@ def test_sums_of_products_come_with_the_columns(frame: pl.DataFrame) -> None:
     columns = table_from("p", frame, COLUMNS).encode(LAYOUT, GRID, COINS)
     assert isinstance(columns, Summed)
     assert not isinstance(Bare(), Summed)
-    changed = _gram(columns, GRID.bound) - _gram(Bare(), GRID.bound)
+    changed = gram_of(columns, GRID.bound) - gram_of(Bare(), GRID.bound)
     # Squares of rounded numbers alone are corrected: age's, and those of the two halves of pay.
     assert set(zip(*np.nonzero(changed), strict=True)) == {(1, 1), (11, 11), (12, 12), (11, 12), (12, 11)}
     # Two of seven ages are clipped to a bound, which needs no rounding.

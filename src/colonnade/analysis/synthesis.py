@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from colonnade.analysis.draws import seeded, uniform
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
-from colonnade.analysis.numbers import Drawn, draw_numbers, within_bins
+from colonnade.analysis.numbers import Drawn, as_written, draw_numbers, within_bins
 from colonnade.analysis.released import Cell, Released
 from colonnade.analysis.tables import Tables, margin_variance, with_margins
 from colonnade.analysis.walk import Levels, Walk
@@ -166,7 +166,7 @@ def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None
         column = released.columns[i]
         if column.edges is not None:
             shares = fitted.target.margin[fitted.target.spans[k]]
-            drawn[i] = within_bins(column, shares, levels[:, k], uniform(randomness, rows))
+            drawn[i] = as_written(column, within_bins(column, shares, levels[:, k], uniform(randomness, rows)))
         else:
             drawn[i] = np.array(released.levels(i), dtype=object)[levels[:, k]].tolist()
     drawn |= draw_numbers(fitted.tables, fitted.columns, levels, randomness)

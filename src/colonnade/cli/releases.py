@@ -67,10 +67,8 @@ def open_release(path: Path) -> Release:
 
 def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
     """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
-    from colonnade.analysis.intervals import intervals
-    from colonnade.analysis.solve import solve as solved
+    from colonnade.analysis.request import ModelRequest
     from colonnade.foundation.files import places
-    from colonnade.mechanism.objective import Task
     from colonnade.model import publish
     from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.machine import model_json
@@ -81,8 +79,8 @@ def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
     with places(html) as (page,):
         if html is not None:
             page.write(release_html(opened))
-    public = publish(opened, solved(opened.moments(), Task(opened.plan["task"])))
-    sure = intervals(opened.moments(), Task(opened.plan["task"]))
+    wanted = ModelRequest(opened)
+    public, sure = publish(opened, wanted.model(None)), wanted.certainty()
     if json:
         known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
         found = {**model_json(public), **intervals_json(sure)}

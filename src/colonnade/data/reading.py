@@ -65,7 +65,7 @@ class FileBlocks:
 
     def __init__(self, party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None) -> None:
         self._given = party, path, columns, id_column
-        self.ids = None if id_column is None else _Ids(party, id_column)
+        self.ids = None if id_column is None else GatheredIds(party, id_column)
         self.rows = 0
 
     def __iter__(self) -> Iterator[tuple[str, pl.DataFrame, Mapping[str, Column], int]]:
@@ -77,7 +77,7 @@ class FileBlocks:
             self.rows += frame.height
 
 
-class _Ids:
+class GatheredIds:
     """Gathers ids on disk, and finds repeated ones by their hashes."""
 
     def __init__(self, party: str, column: str) -> None:
@@ -95,10 +95,10 @@ class _Ids:
         self._texts.append(np.frombuffer(data, np.uint8), series.str.len_bytes().cast(pl.Int64).to_numpy())
         self._hashes.append(series.hash().to_numpy())
 
-    def unique(self, path: Path) -> DiskTexts:
+    def unique(self, where: str) -> DiskTexts:
         if self._missing:
             many = "1 value" if self._missing == 1 else f"{self._missing:,} values"
-            raise DataError(f"party {self._party}: the id column {self._column} of {path.name} misses {many}")
+            raise DataError(f"party {self._party}: the id column {self._column} of {where} misses {many}")
         hashes = np.concatenate(self._hashes)
         order = np.argsort(hashes, kind="stable")
         alike = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
@@ -112,19 +112,20 @@ class _Ids:
                     repeated.append(int(row) + 1)
                 seen.add(text)
             if repeated:
-                many = f"{len(repeated)} rows of {path.name} repeat one, the first is row"
-                told = many if len(repeated) > 1 else f"one is repeated in {path.name} by row"
+                many = f"{len(repeated)} rows of {where} repeat one, the first is row"
+                told = many if len(repeated) > 1 else f"one is repeated in {where} by row"
                 raise DataError(f"party {self._party}: ids must be unique, {told} {repeated[0]}")
         return self._texts
 
 
 @contextmanager
-def explain_errors(party: str, path: Path) -> Iterator[None]:
-    """What the reader's library says, in one sentence."""
+def explain_errors(party: str, path: Path | str) -> Iterator[None]:
+    """What the reader's library says of a file, or of what is named, in one sentence."""
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise DataError(f"party {party}: {path.name} cannot be read: {reason(error)}") from None
+        where = path if isinstance(path, str) else path.name
+        raise DataError(f"party {party}: {where} cannot be read: {reason(error)}") from None
 
 
 def reason(error: BaseException) -> str:
@@ -145,7 +146,9 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
             if head.startswith(mark):
                 raise DataError(f"{file.name} must be CSV in UTF-8 by its name, and is {kind}")
         _require_short_rows(file)
-    found = pl.scan_csv(files, infer_schema=typed is not None, infer_schema_length=typed)
+    found = pl.scan_csv(
+        files, infer_schema=typed is not None, infer_schema_length=typed, try_parse_dates=typed is not None
+    )
     names = found.collect_schema().names()
     if len(names) == 1 and (marks := [mark for mark in (";", "\t", "|") if mark in names[0]]):
         told = {";": "a semicolon", "\t": "a tab", "|": "a bar"}[marks[0]]

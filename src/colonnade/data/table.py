@@ -177,7 +177,7 @@ def read_table(
                 clipped[name] += count
     if not pieces.rows:
         raise DataError(f"party {party}: {path.name} holds no records")
-    ids = None if pieces.ids is None else pieces.ids.unique(path)
+    ids = None if pieces.ids is None else pieces.ids.unique(path.name)
     return Table(party, dict(columns), store.columns(), pieces.rows, ids, clipped)
 
 

@@ -18,6 +18,8 @@ from colonnade.foundation.columns import is_number
 from colonnade.foundation.derived import Derived as Derived
 from colonnade.foundation.derived import derive_columns as derive_columns
 from colonnade.foundation.errors import SchemaError
+from colonnade.foundation.kinds import Boolean as Boolean
+from colonnade.foundation.kinds import Date as Date
 from colonnade.foundation.names import require_name, size_of
 from colonnade.foundation.shown import shown
 

@@ -33,6 +33,7 @@ class Task(Enum):
 
     LINEAR = "linear"
     LOGISTIC = "logistic"
+    MULTINOMIAL = "multinomial"
 
 
 class Purpose(Enum):
@@ -84,6 +85,10 @@ def layout_of(
     column = schema.parties[owner][name]
     if task is Task.LOGISTIC and column.positive is None and not (counted and column.has_levels):
         raise StudyError(f"the label of a logistic regression must be binary, got column {name}")
+    if task is Task.MULTINOMIAL and not column.has_levels:
+        raise StudyError(f"the label of a multinomial regression must have levels or bins, got column {name}")
+    if task is Task.MULTINOMIAL and not (split and calibration is Calibration.EXACT):
+        raise StudyError('a multinomial regression needs release = "full" and calibration = "exact"')
     if task is Task.LINEAR and column.has_levels:
         raise StudyError(f"the label of a linear regression must be numeric without bins, got column {name}")
     attributes: list[Attribute] = []

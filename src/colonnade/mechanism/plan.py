@@ -394,8 +394,8 @@ def _square_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: T
         elif block.single and (squares := _rounded_squares(layout, block, terms.task)):
             moved = squares / 4 + 1 if block.summed else 1.25 * (squares if terms.law is Law.LAPLACE else sqrt(squares))
             total += rate * moved if terms.law is Law.LAPLACE else (rate * moved) ** 2
-    squares = (total if terms.law is Law.LAPLACE else sqrt(total)) / terms.bound**2 * (1 + 2.0**-40)
-    return squares + product_slack(layout, rated, terms.task, terms.law, terms.bound, terms.errors)
+    corrected = (total if terms.law is Law.LAPLACE else sqrt(total)) / terms.bound**2 * (1 + 2.0**-40)
+    return corrected + product_slack(layout, rated, terms.task, terms.law, terms.bound, terms.errors)
 
 
 def _rounded_squares(layout: Layout, block: Block, task: Task) -> int:

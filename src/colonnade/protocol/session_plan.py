@@ -419,7 +419,9 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     if layout.has_interactions:
         local = LocalPlan(layout, blocks)
         crosses = local.crosses(crosses)
-        sizes = _plain_sizes(agreement, local)
+        if local.chains:
+            require_chains(agreement.product)
+        sizes = ProductSizes(chain_gains={len(chain.owners): 1 for chain in local.chains})
     if choose is not None and crosses:
         grid, sizes = fit_sizes(plan, rows, choose, local)
     else:
@@ -433,13 +435,6 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     return SessionPlan(agreement, rows, identity, plan, grid, spec, released, local, sizes.chain_gains)
 
 
-def _plain_sizes(agreement: Agreement, local: LocalPlan) -> ProductSizes:
-    """The sizes of a product without an error of its own; refuses owners that it cannot serve."""
-    if local.chains:
-        require_chains(agreement.product)
-    return ProductSizes(chain_gains={len(chain.owners): 1 for chain in local.chains})
-
-
 def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
     """All products, or where these would drown in noise the products with the label, and a trace or margins."""
     if agreement.evaluates is not None and agreement.task is Task.LINEAR:
@@ -448,6 +443,8 @@ def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
         return "full"
     if agreement.release != "auto":
         return agreement.release
+    if agreement.task is Task.MULTINOMIAL:
+        return "full"
     law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
     epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
     if agreement.purpose is Purpose.ALL:

@@ -138,7 +138,7 @@ def curve(points: Sequence[tuple[float, float]], here: float, title: str, descri
     for epsilon, _ in points:
         parts.append(f'<text class="tick" x="{x(epsilon):.1f}" y="{bottom + 18}">{epsilon:.3g}</text>')
     parts.append(f'<text class="tick" x="{(left + right) / 2:.0f}" y="{bottom + 38}">epsilon of a whole record</text>')
-    if first <= log10(here) <= last:
+    if here > 0 and first <= log10(here) <= last:
         parts.append(f'<line class="here" x1="{x(here):.1f}" x2="{x(here):.1f}" y1="{top}" y2="{bottom}"/>')
     line = " ".join(f"{x(e):.1f},{y(s):.1f}" for e, s in points)
     parts.append(f'<polyline class="line" points="{line}"/>')

@@ -14,9 +14,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from colonnade.analysis.intervals import Intervals, intervals
+from colonnade.analysis.intervals import Intervals
 from colonnade.analysis.released import Released
-from colonnade.analysis.solve import solve
+from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.tables import Tables
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ReleaseError
@@ -108,14 +108,15 @@ def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False) -> str:
 def release_page(release: Release) -> str:
     """The page of a release with its model."""
     agreement = Agreement.of(release.provenance["agreement"])
-    public = publish(release, solve(release.moments(), Task(release.plan["task"])))
+    wanted = ModelRequest(release)
+    public = publish(release, wanted.model(None))
     context = {
         **plan_context(release.plan, agreement),
         "provenance": release.provenance,
         "flaws": flaws(release.provenance),
         "digest": public.release,
         **model_context(public),
-        **certainty_context(intervals(release.moments(), Task(release.plan["task"]))),
+        **certainty_context(wanted.certainty()),
         **curve_context(agreement, release.n, float(release.plan["epsilon"])),
         **_dependence(release),
     }
@@ -133,6 +134,13 @@ def tables_page(tables: Tables, chosen: Sequence[int], seed: int) -> str:
         **dependence_context(tables, chosen, seed),
     }
     return environment().get_template("tables.html").render(context)
+
+
+def compared_page(title: str, study: str, n: int, rows: Sequence[Mapping[str, str]], picture: Markup) -> str:
+    """The page of plans or rehearsals side by side."""
+    heads = list(dict.fromkeys(key for row in rows for key in row))
+    known = {"title": title, "study": study, "n": n, "heads": heads, "rows": rows, "picture": picture}
+    return environment().get_template("compared.html").render(**known, version=version("colonnade"))
 
 
 def _dependence(release: Release) -> dict[str, Any]:
@@ -236,7 +244,11 @@ def model_context(public: PublicModel) -> dict[str, Any]:
     ]
     shown = rows[:SHOWN_COEFFICIENTS]
     name, _, level = public.label
-    target = f"log-odds of {name} = {level}" if model.task == Task.LOGISTIC.value else f"{name}, coded from -1 to 1"
+    target = f"{name}, coded from -1 to 1"
+    if model.task == Task.LOGISTIC.value:
+        target = f"log-odds of {name} = {level}"
+    elif model.task == Task.MULTINOMIAL.value:
+        target = f"chances of the levels of {name}; a coefficient is the range of the levels' weights"
     items = [
         Bar(r.feature, r.coefficient, f"{r.coefficient:+z.3f}", f"{r.feature} {r.coefficient:+z.4f}") for r in shown
     ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from colonnade.foundation.errors import StudyError
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from colonnade.analysis.tables import Tables
     from colonnade.mechanism.release import Release
     from colonnade.protocol.session_plan import SessionPlan
@@ -44,3 +46,13 @@ def tables_html(tables: Tables, chosen: Sequence[int], seed: int) -> bytes:
     from colonnade.report.html import tables_page
 
     return tables_page(tables, chosen, seed).encode()
+
+
+def compared_html(
+    title: str, study: str, n: int, rows: Sequence[Mapping[str, str]], picture: Callable[[], Markup]
+) -> bytes:
+    """The bytes of a page that sets plans or rehearsals side by side."""
+    require("jinja2")
+    from colonnade.report.html import compared_page
+
+    return compared_page(title, study, n, rows, picture()).encode()

@@ -186,21 +186,25 @@ def plan_report(
     return Group(*parts, *([] if cost is None else [cost]), "")
 
 
-def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
-    """A model, largest coefficients first."""
+def what_of(public: PublicModel) -> str:
+    """What a model predicts, in one line."""
     model = public.model
     name, column, level = public.label
     if model.task == "logistic":
-        what = f"Model: log-odds of {name} = {level}"
-    elif model.task == "multinomial":
-        what = f"Model: chances of the levels of {name}; a coefficient is the range of the levels' weights"
-    elif model.task == "poisson":
-        what = f"Model: logarithm of the mean of {name}"
-    elif level is None and column.bounds is not None:
+        return f"Model: log-odds of {name} = {level}"
+    if model.task == "multinomial":
+        return f"Model: chances of the levels of {name}; a coefficient is the range of the levels' weights"
+    if model.task == "poisson":
+        return f"Model: logarithm of the mean of {name}"
+    if level is None and column.bounds is not None:
         low, high = (column.write(bound) for bound in column.bounds)
-        what = f"Model: {name}, -1 at {low} and 1 at {high}"
-    else:
-        what = f"Model: share of {name} = {level}"
+        return f"Model: {name}, -1 at {low} and 1 at {high}"
+    return f"Model: share of {name} = {level}"
+
+
+def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
+    """A model, largest coefficients first."""
+    model = public.model
     table = tidy_table("feature", "party", "coefficient", "range or base", right=(2,))
     ordered = sorted(zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1]))
     for feature, coefficient in ordered[:shown]:
@@ -211,10 +215,11 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
     table.add_section()
     table.add_row(Text("intercept"), "", f"{model.intercept:+z.4f}", "")
     note = "A number counts from -1 to 1 over its range; a level counts 1, against its column's base."
-    return titled(what, table, Text(note, style="dim"), _quality(model), "")
+    return titled(what_of(public), table, Text(note, style="dim"), quality_text(model), "")
 
 
-def _quality(model: Model) -> Text:
+def quality_text(model: Model) -> Text:
+    """How a model was made, and its R² where that is known."""
     parts = [f"method {model.method}", f"{model.freedom:.3g} effective parameters"]
     if model.ridge == model.ridge and model.ridge not in (float("inf"), 0.0):
         parts.append(f"ridge {model.ridge:.3g} per record")

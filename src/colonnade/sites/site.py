@@ -9,8 +9,8 @@ from pathlib import Path
 
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
-from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import Policy, read_policy
+from colonnade.consent.shared_ledger import open_ledger
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.parts import local_path
@@ -24,11 +24,13 @@ from colonnade.workers import open_workers
 
 SITE, STUDY, POLICY, STATUS = "site.toml", "study.toml", "policy.toml", "status.json"
 STARTUP, LOCAL, SCORES, OUTCOME = "startup", "local", "scores", "outcome.json"
+STUDIES = "studies"
+"""Where further studies lie in a folder, each in a folder of its own."""
 SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
 LARGEST_SITE = 1 << 20
 SITE_KEYS = (
     *("role", "party", "data", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
-    *("workers", "cluster", "device", "evidence_key"),
+    *("workers", "cluster", "device", "evidence_key", "metrics"),
 )
 PREDICTION_KEYS = ("model", "to", "data", "id")
 EVALUATION_KEYS = ("model", "epsilon", "delta", "release", "rows", "data", "id")
@@ -53,6 +55,11 @@ class Site:
     @property
     def name(self) -> str:
         return self.party or self.role
+
+    @property
+    def home(self) -> Path:
+        """The organisation's own folder, with its certificate, also of a further study."""
+        return self.folder.parent.parent if self.folder.parent.name == STUDIES else self.folder
 
     @property
     def releases(self) -> Path:
@@ -139,7 +146,7 @@ class Site:
             raise StudyError(f"{self.folder.name}/{SITE} must name a ledger, outside simulations")
         approved = [a for a in os.environ.get(APPROVED, "").split(",") if a]
         return ConsentGuard(
-            self.party, policy, Ledger(source.ledger), self.data_set(source.data), approved
+            self.party, policy, open_ledger(source.ledger), self.data_set(source.data), approved
         ), Randomness()
 
     def data_set(self, path: Path) -> DataSet:
@@ -180,3 +187,27 @@ def read_site(folder: Path, role: str | None = None) -> Site:
     return Site(
         folder, found, party, study, site, asked, evaluated.known(EVALUATION_KEYS if party else EVALUATION_KEYS[:5])
     )
+
+
+def read_sites(folder: Path, role: str | None = None) -> list[Site]:
+    """The organisation's side in its own study, and in those under studies/."""
+    own = read_site(folder, role)
+    others = [read_site(place.parent, own.role) for place in sorted((folder / STUDIES).glob(f"*/{SITE}"))]
+    for other in others:
+        if other.party != own.party:
+            told = f"{other.folder.name}/{SITE} must name the party {own.party!r} of this folder"
+            raise StudyError(f"{told}, got {other.party!r}")
+    names = [site.study.agreement.name for site in (own, *others)]
+    if len(set(names)) < len(names):
+        raise StudyError(f"studies in {folder.name} must have different names, got {', '.join(sorted(names))}")
+    return [own, *others]
+
+
+def find_site(folder: Path, study: str, role: str | None = None) -> Site:
+    """The organisation's side in the study of this name; in its own, if none is named."""
+    sites = read_sites(folder, role)
+    for site in sites:
+        if study in ("", site.study.agreement.name):
+            return site
+    known = ", ".join(site.study.agreement.name for site in sites)
+    raise StudyError(f"{folder.name} has no study {study!r}: it has {known}")

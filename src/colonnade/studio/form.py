@@ -10,7 +10,7 @@ from typing import Any
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import KINDS, MOST_PARTIES
 from colonnade.foundation.sections import require_shallow
-from colonnade.foundation.shown import OPEN
+from colonnade.foundation.shown import OPEN, number_of
 from colonnade.foundation.toml import toml_key, toml_section
 
 Content = dict[str, Any]
@@ -32,7 +32,7 @@ def from_fields(fields: Mapping[str, str]) -> Content:
     """The study that a filled form describes; an empty field is a key that is left out."""
     study: Content = _rest(fields, "study")
     study |= {key: fields[f"study.{key}"] for key in STUDY_TEXTS if fields.get(f"study.{key}")}
-    study |= {key: number(fields[f"study.{key}"]) for key in STUDY_NUMBERS if fields.get(f"study.{key}")}
+    study |= {key: number_of(fields[f"study.{key}"]) for key in STUDY_NUMBERS if fields.get(f"study.{key}")}
     if fields.get("study.label_square"):
         study["label_square"] = True
     by_party = fields.get("budget") == "parties"
@@ -45,7 +45,7 @@ def from_fields(fields: Mapping[str, str]) -> Content:
         at = f"p{i}"
         party = _rest(fields, at)
         party |= {key: fields[f"{at}.{key}"] for key in PARTY_TEXTS if fields.get(f"{at}.{key}")}
-        party |= {key: number(fields[f"{at}.{key}"]) for key in PARTY_NUMBERS if fields.get(f"{at}.{key}")}
+        party |= {key: number_of(fields[f"{at}.{key}"]) for key in PARTY_NUMBERS if fields.get(f"{at}.{key}")}
         if split := _split(fields.get(f"{at}.split", "")):
             party["split"] = split
         if not by_party:
@@ -67,28 +67,18 @@ def _column(fields: Mapping[str, str], at: str) -> tuple[str, Content]:
         if key == "levels":
             column[key] = [line.strip() for line in text.splitlines() if line.strip()]
         elif key == "bins":
-            column[key] = [number(part) for part in text.split(",") if part.strip()]
+            column[key] = [number_of(part) for part in text.split(",") if part.strip()]
         elif key == "other":
             column[key] = True
         else:
-            column[key] = number(text) if kind == "numeric" else text
+            column[key] = number_of(text) if kind == "numeric" else text
     return fields[f"{at}.name"].strip(), column
-
-
-def number(text: str) -> int | float | str:
-    """The number that a text says, or the text itself, so that the study's own checks can name it."""
-    for kind in (int, float):
-        try:
-            return kind(text.strip())
-        except ValueError:
-            continue
-    return text.strip()
 
 
 def _split(text: str) -> Content:
     """Lines such as "own = 0.1"."""
     pairs = (line.partition("=") for line in text.splitlines() if line.strip())
-    return {name.strip(): number(value) for name, _, value in pairs}
+    return {name.strip(): number_of(value) for name, _, value in pairs}
 
 
 def _count(fields: Mapping[str, str], pattern: str) -> int:
