@@ -25,6 +25,8 @@ DATABASES = ("postgresql", "postgres", "duckdb", "sqlite")
 POSSIBLE = (
     "files of this machine, postgresql://, duckdb:///FILE and sqlite:///FILE with a query, and s3:// for Parquet or CSV"
 )
+QUERY_ROWS = 1 << 14
+"""Rows of a query that are here at a time: as a driver gives them they take far more room than as columns."""
 _SECRET = re.compile(r"(?i)(passw|pwd|secret|token|api_?key|access_?key)[a-z_]*=")
 
 
@@ -73,7 +75,7 @@ class AddressedData:
 
     def _frames(self, party: str, columns: Mapping[str, Column], id_column: str | None) -> Iterator[pl.DataFrame]:
         wanted = [*columns, *([] if id_column is None else [id_column])]
-        rows = block_rows(len(wanted))
+        rows = block_rows(len(wanted)) if self.query is None else min(QUERY_ROWS, block_rows(len(wanted)))
         with explain_errors(party, self.address):
             for frame in self._stored(wanted, rows) if self.query is None else self._queried(party, columns, rows):
                 for name in wanted:
