@@ -14,6 +14,7 @@ from experiments.paper import catalogue
 from experiments.paper.store import ROOT
 from experiments.paper.synthesis import (
     DATA,
+    LABEL_ROWS,
     RowsCase,
     Truth,
     every_label_by_rows,
@@ -95,7 +96,7 @@ def _by_rows(case: RowsCase) -> dict[str, float | None]:
     if not place.exists():
         rows = replicate(case.data)
         truth = Truth.of(rows, Released(release_of(rows, case.data, 10.0, True, b"shape")))
-        found = {"all labels": every_label_by_rows(np.load(drawn)["codes"], truth)}
+        found = {"all labels": every_label_by_rows(np.load(drawn)["codes"], truth, LABEL_ROWS)}
         place.write_text(json.dumps({**found, "quality": quality(source, drawn)}), encoding="utf-8")
     scores: dict[str, float | None] = json.loads(place.read_text(encoding="utf-8"))
     return scores
