@@ -48,8 +48,8 @@ PATHS = {
     "colonnade.study": {"Study", "read_study", "study_from"},
 }
 PARAMETERS = {
-    "colonnade.runs.fit": "study randomness approved ask show look keep watch workers",
-    "colonnade.runs.predict": "study model receiver data approved ask watch randomness",
+    "colonnade.runs.fit": "study randomness approved ask show look keep watch workers evidence",
+    "colonnade.runs.predict": "study model receiver data approved ask watch randomness evidence",
     "colonnade.study.read_study": "path",
     "colonnade.model.score_files": "public files ids",
     "colonnade.analysis.solve.solve": "moments task method ridge features label intercept",
