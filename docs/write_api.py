@@ -43,10 +43,10 @@ OBJECTS = {
 SHOWN = {
     "Plan": ("PlanComparison", "StudyRehearsal", "ExpectedRange"),
     "Release": ("ReleasedTables", "SyntheticRows", "PrincipalComponents"),
-    "Model": ("ModelSummary",),
+    "Model": ("ModelSummary", "ModelEvaluation"),
 }
 """What methods give, beside the object that has them."""
-HOMES = ("plan", "views", "model")
+HOMES = ("plan", "views", "model", "evaluation")
 COLUMNS = ("Numeric", "Categorical", "Binary", "Boolean", "Date", "Schema")
 ESTIMATORS = ("VerticalLinearRegression", "VerticalLogisticRegression", "VerticalPoissonRegressor")
 

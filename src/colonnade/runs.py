@@ -131,7 +131,7 @@ def evaluate(
 
     def read(name: str) -> Table:
         source = study.sources[name]
-        return evaluation.derive(read_table(name, _place(name, source), evaluation.needs(name), source.id, workers))
+        return evaluation.derive(_read_source(name, source, evaluation.needs(name), workers))
 
     fitted = _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers)
     return fitted, evaluation.measure(fitted.release)

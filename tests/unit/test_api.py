@@ -426,6 +426,24 @@ def test_scores_across_parties(release: cn.Release) -> None:
     assert found.height == N and found["score"].to_numpy() == pytest.approx(found["predicted"].to_numpy(), abs=0.01)
 
 
+def test_a_model_is_evaluated_in_private(tmp_path: Path, release: cn.Release) -> None:
+    works, town = people()
+    model = release.solve("rich", task="logistic")
+    held_out = {"works": works.head(300), "town": town.head(300)}
+    found = study().evaluate(model, held_out, release=release, epsilon=50.0, out=tmp_path / "e.json", progress=False)
+    wide = works.join(town, on="person").head(300)
+    accuracy = (model.predict(wide) == wide["rich"].to_numpy()).mean()
+    measured = {row["measure"]: row for row in found.frame.to_dicts()}
+    assert measured["accuracy"]["value"] == pytest.approx(accuracy, abs=0.1)
+    assert measured["accuracy"]["value"] > measured["accuracy"]["trivial"] and (tmp_path / "e.json").exists()
+    assert "How good the model is on these 300 records" in repr(found) and "accuracy" in found._repr_html_()
+    for wrong, says in (({"mill": works}, "parties of the study"), ({"works": 3}, "must be a path or a data frame")):
+        with pytest.raises(ColonnadeError, match=says):
+            study().evaluate(model, wrong, progress=False)
+    with pytest.raises(StudyError, match="several classes"):
+        study().evaluate(release.solve("way"), progress=False)
+
+
 def test_rows_and_tables(tmp_path: Path, release: cn.Release) -> None:
     rows = release.synthesize(500, given="rich=yes", seed=3)
     assert set(rows.frame["rich"]) == {"yes"} and len(rows) == 500 and "standard errors" in rows.notes[0]
