@@ -106,7 +106,7 @@ class Model(Shown):
         A number's is for one unit of it; a level's is against its column's base. They are those of the label in its
         own units (linear), of the log-odds (logistic, multinomial) or of the mean's logarithm (poisson).
         """
-        return self._by_class(lambda row, b: self._units.convert(self.features, row, b)[0])
+        return self._in_units(0)
 
     @property
     def coef_encoded(self) -> Any:
@@ -116,7 +116,14 @@ class Model(Shown):
     @property
     def intercept(self) -> Any:
         """The constant in the units of the data; of several classes one for each."""
-        return self._by_class(lambda row, b: self._units.convert(self.features, row, b)[1])
+        return self._in_units(1)
+
+    def _in_units(self, part: int) -> Any:
+        from colonnade.report.summary import products_of
+
+        if products_of(self.public):
+            raise StudyError("a model with products of columns has coefficients as coded alone: coef_encoded")
+        return self._by_class(lambda row, b: self._units.convert(self.features, row, b)[part])
 
     @property
     def intercept_encoded(self) -> Any:

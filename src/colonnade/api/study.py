@@ -136,7 +136,8 @@ class Study(Shown):
         if known is None and self.study.alignment == NONE:
             frames = [source.frame for source in self.study.sources.values() if source.frame is not None]
             known = min((frame.frame.height for frame in frames), default=None)
-        return Plan(self.study.session(known or TYPICAL_ROWS), self.study.alignment, known is None)
+        assumed = known is None
+        return Plan(self.study.session(TYPICAL_ROWS if known is None else known), self.study.alignment, assumed)
 
     def rehearse(
         self, public: Any = None, *, rows: int | None = None, releases: int = 20, seed: int = 0, **compare: Any
@@ -164,7 +165,7 @@ class Study(Shown):
         from colonnade.protocol.session_plan import TYPICAL_ROWS
         from colonnade.rehearsal import foretell, match_tables, rehearse_each
 
-        agreement, n = self.study.agreement, rows or self.study.rows
+        agreement, n = self.study.agreement, self.study.rows if rows is None else rows
         if public is None:
             if compare:
                 raise StudyError("other terms are compared on public rows, and none are given")

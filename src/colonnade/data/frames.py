@@ -45,8 +45,13 @@ class FrameData:
             known = GatheredIds(party, id_column)
             known.append(frame)
             ids = known.unique(what)
-        values, clipped = check_block(party, frame.select(list(columns)), columns, 0)
+        values, clipped = check_block(party, frame.select(_held(columns)), columns, 0)
         return Table(party, dict(columns), values, frame.height, ids, clipped)
+
+
+def _held(columns: Mapping[str, Column]) -> list[str]:
+    """The columns that a frame has; those that name sources are computed from these."""
+    return [name for name, column in columns.items() if not getattr(column, "sources", ())]
 
 
 def is_frame(data: Any) -> bool:
@@ -59,7 +64,7 @@ def frame_data(
     party: str, data: Any, columns: Mapping[str, Column], id_column: str | None = None, name: str | None = None
 ) -> FrameData:
     """The declared columns of a polars, pandas or Arrow frame; others are not looked at."""
-    wanted = list(dict.fromkeys([*columns, *([] if id_column is None else [id_column])]))
+    wanted = list(dict.fromkeys([*_held(columns), *([] if id_column is None else [id_column])]))
     return FrameData(_chosen(party, data, wanted), name)
 
 
@@ -96,8 +101,8 @@ def select_from(
 ) -> pl.DataFrame:
     """The columns that are wanted, levels and ids as the texts that a file would have."""
     out = []
-    for name, column in columns.items():
-        series = frame.get_column(name)
+    for name in _held(columns):
+        series, column = frame.get_column(name), columns[name]
         out.append(_as_levels(series, column) if column.storage is Storage.LEVELS else series)
     if id_column is not None:
         ids = _whole(frame.get_column(id_column))
