@@ -92,7 +92,11 @@ class Model(Shown):
 
     @cached_property
     def _units(self) -> Units:
+        from colonnade.report.summary import products_of
+
         public = self.public
+        if products_of(public):
+            return Units(1.0, 0.0, {})
         name, column, level = public.label
         declared = public.schema.find(public.declared)[1] == name
         own = None if column.bounds is not None and level is None else level
@@ -306,7 +310,7 @@ class ModelSummary(Shown):
     def _html(self) -> str:
         from colonnade.report.certainty import heading_of
         from colonnade.report.notebook import fragment, heading, html_table, interval_html, paragraph
-        from colonnade.report.summary import UNITS, interval_notes
+        from colonnade.report.summary import interval_notes, units_note
 
         model, public = self._model, self._model.public
         if isinstance(public.model, ClassModel):
@@ -314,7 +318,7 @@ class ModelSummary(Shown):
             rows = [[f, *(f"{by_class[c][f]:+.3g}" for c in model.classes)] for f in model.features]
             heads = ["feature", *model.classes]
             return fragment(heading(f"Chances of the levels of {model.label}"), html_table(heads, rows, range(1, 99)))
-        parts = [model._html(), paragraph(UNITS, "soft")]
+        parts = [model._html(), paragraph(units_note(public), "soft")]
         found = model.intervals
         if found is not None and found.coefficients:
             parts += [heading(heading_of(found)), *interval_html(found, model._units, model.task == "logistic")]

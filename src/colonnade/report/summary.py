@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NO_FILE = "a model file holds no intervals: solve its release again"
 UNITS = "A coefficient is for one unit of a column's own numbers; as coded, a number counts from -1 to 1 in its range."
+CODED = "A number counts from -1 to 1 over its range, and products of columns are products of what they count."
 SHOWN = 40
 """Coefficients that a screen shows."""
 
@@ -71,6 +72,11 @@ def lines(public: PublicModel, units: Units) -> list[Line]:
         party = " x ".join(dict.fromkeys(owner for owner, _ in places))
         out.append(Line(feature, party, value, encoded, ratio, "" if feature in products else against))
     return sorted(out, key=lambda line: -abs(line.encoded))
+
+
+def units_note(public: PublicModel) -> str:
+    """What a coefficient is for."""
+    return CODED if products_of(public) else UNITS
 
 
 def products_of(public: PublicModel) -> dict[str, tuple[str, ...]]:
@@ -135,7 +141,7 @@ def summary_text(public: PublicModel, units: Units, found: Intervals | None, rea
     _, constant = units.convert(model.features, model.coefficients, model.intercept)
     own = [] if products_of(public) else [f"{constant:+.4g}"]
     table.add_row(Text("intercept"), "", *own, f"{model.intercept:+z.4f}")
-    parts: list[RenderableType] = [table, Text(UNITS, style="dim"), quality_text(model), ""]
+    parts: list[RenderableType] = [table, Text(units_note(public), style="dim"), quality_text(model), ""]
     if found is not None and found.coefficients:
         parts += [_certainty_table(found, units, model.task == "logistic")]
     notes = [Text(sentence, style="dim") for sentence in interval_notes(found, reason)]
