@@ -6,6 +6,7 @@ import subprocess
 import sys
 from datetime import date, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import colonnade as cn
 from colonnade.consent.ledger import Ledger
 from colonnade.foundation.errors import ColonnadeError, DataError, PolicyError, ReleaseError, SchemaError, StudyError
 from colonnade.model import score_files
+from colonnade.report.progress import NotebookSteps, in_notebook
 
 N = 400
 WORKS: dict[str, Any] = {
@@ -509,3 +511,27 @@ def test_schema_errors_are_those_of_the_study() -> None:
     }
     with pytest.raises(SchemaError, match="column pay is declared by two parties, works and town"):
         study(parties=both)
+
+
+def test_bars_in_a_notebook_are_one_display_that_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    handle = SimpleNamespace(update=drawn.append)
+
+    def display(page: str, display_id: bool) -> SimpleNamespace:
+        drawn.append(page)
+        return handle
+
+    shell = SimpleNamespace(kernel=object())
+    module = SimpleNamespace(display=display, HTML=str)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell, display=module))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    monkeypatch.setattr(NotebookSteps, "EVERY", 0.0)
+    assert in_notebook()
+    with NotebookSteps() as steps:
+        steps("read", 0.5)
+        steps("<b>", 0.25)
+        steps("read", 0.7)
+    assert "reading the files" in drawn[0] and "50%" in drawn[0]
+    assert "&lt;b&gt;" in drawn[-1] and drawn[-1].count("took") == 2 and "70%" not in drawn[-1]
+    with pytest.raises(ZeroDivisionError), NotebookSteps() as steps:
+        steps("read", 1 / 0)
