@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from datetime import date, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -292,9 +293,26 @@ def test_warnings_come_before_the_spend_and_strict_refuses(tmp_path: Path) -> No
     hopeless = study(epsilon=0.001, product="lattice")
     with pytest.raises(PolicyError, match="strict refuses this plan"):
         hopeless.fit(tmp_path / "r.json", strict=True, progress=False)
-    with pytest.warns(UserWarning, match="trivial"):
-        hopeless.fit(progress=False)
-    assert not (tmp_path / "r.json").exists()
+    with warnings.catch_warnings(), pytest.raises(UserWarning, match="trivial"):
+        warnings.simplefilter("error")
+        hopeless.fit(tmp_path / "r.json", progress=False)
+    assert not (tmp_path / "r.json").exists() and hopeless.opened is None
+    with pytest.warns(UserWarning, match="trivial") as caught:
+        found = hopeless.fit(progress=False)
+    assert hopeless.opened is not None and hopeless.opened.digest == found.digest
+    assert {Path(w.filename).name for w in caught if w.category is UserWarning} == {"test_api.py"}
+
+
+def test_a_release_that_is_paid_for_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = study()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr("colonnade.runs.FittedStudy", fail)
+    with pytest.raises(RuntimeError, match="planted"):
+        made.fit(seed=1, progress=False)
+    assert made.opened is not None and made.opened.n == N
 
 
 def test_plans_are_saved_read_and_compared(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from colonnade.foundation.randomness import Randomness
+    from colonnade.mechanism.release import Release as OpenedRelease
     from colonnade.protocol.session_plan import SessionPlan
 
 NAME = "study"
@@ -66,6 +67,8 @@ class Study(Shown):
     ----------
     study : colonnade.study.Study
         The checked study.
+    opened : Release or None
+        What the last `fit` released, there as soon as it is open: it is paid for, whatever goes wrong afterwards.
     clipped : {party: {column: int}}
         After `fit`: how many values lay outside of their declared bounds, for each party's own eyes.
     """
@@ -100,6 +103,7 @@ class Study(Shown):
 
     def _start(self, study: CheckedStudy) -> None:
         self.study = study
+        self.opened: Release | None = None
         self.clipped: dict[str, dict[str, int]] = {}
 
     @classmethod
@@ -225,6 +229,12 @@ class Study(Shown):
         from colonnade.workers import open_workers
 
         watcher = _Watcher(strict)
+        self.opened = None
+
+        def keep(opened: OpenedRelease) -> None:
+            file.write(write_release(opened))
+            self.opened = Release(opened)
+
         kept = None if out is None else place_of(out, force)
         with places(kept) as (file,), open_workers(workers) as crew, _steps(progress) as steps:
             fitted = runs.fit(
@@ -233,7 +243,7 @@ class Study(Shown):
                 approved=list(approve),
                 ask=ask,
                 show=watcher.show,
-                keep=lambda release: file.write(write_release(release)),
+                keep=keep,
                 watch=steps,
                 workers=crew,
             )
