@@ -24,7 +24,7 @@ This page is written by `python docs/write_cli.py`; a test compares it with the 
 | exit code 0 | done |
 | exit code 1 | refused or failed: one sentence on standard error, nothing written |
 | exit code 2 | wrong usage |
-| exit code 130 | stopped by Ctrl-C; `run` ends its session for all first, and says what is spent. `party start` and `server start` also end on SIGTERM (143) and SIGHUP (129), [as on Ctrl-C](deployment.md#stopping-a-site) |
+| exit code 130 | stopped by Ctrl-C; `run` ends its session for all first, and says what is spent. `party start` and `server start` also end on SIGTERM (143) and SIGHUP (129), [as on Ctrl-C](administrator.md#stopping-a-site) |
 
 A file appears whole or not at all: it is written beside its place and then given its name. Whether the place can be
 written to is tried before data is read, and so before a budget is spent; across machines every site tries its own

@@ -9,11 +9,15 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.audit import app as audit_app
+from colonnade.cli.certificates import app as cert_app
+from colonnade.cli.demo import demo
 from colonnade.cli.deployment import add_deployment
 from colonnade.cli.evaluate import evaluate
 from colonnade.cli.ledger import app as ledger_app
 from colonnade.cli.new import new
+from colonnade.cli.operations import add_operations
 from colonnade.cli.predict import predict
+from colonnade.cli.queue import app as queue_app
 from colonnade.cli.releases import components, report, solve, synthesize, tables
 from colonnade.cli.studies import fit, plan, rehearse, schema
 from colonnade.cli.studio import studio
@@ -53,6 +57,7 @@ def _top(
 
 app.add_typer(ledger_app, name="ledger", short_help="What a party's data has spent: show, verify, export, settle.")
 app.command(short_help="Draft a study file from data files, with questions or by flags.")(new)
+app.command(short_help="A study of three invented organisations, from files to a page.")(demo)
 app.command(short_help="What a study would release, with how much noise; touches no data.")(plan)
 app.command(short_help="How good the model will be, foretold by simulating the noise.")(rehearse)
 app.command(short_help="Run a study on all parties' files in this process.")(fit)
@@ -67,6 +72,9 @@ app.command(short_help="What a release holds.")(report)
 app.command(short_help="Plan, run and look, on a page of this machine.")(studio)
 app.add_typer(audit_app, name="audit", short_help="Attack a study; audit what a party did: study, session, verify.")
 add_deployment(app)
+add_operations(app)
+app.add_typer(queue_app, name="queue", short_help="Sessions in a queue: add, show, drop, work.")
+app.add_typer(cert_app, name="cert", short_help="Certificates of a deployed study: request, approve, install, revoke.")
 
 
 def main() -> None:

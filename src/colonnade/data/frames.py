@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from colonnade.data.reading import GatheredIds, check_block, explain_errors
+from colonnade.data.reading import GatheredIds, check_block, explain_errors, filed
 from colonnade.data.table import Table
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.schema import Column, Storage
@@ -45,13 +45,8 @@ class FrameData:
             known = GatheredIds(party, id_column)
             known.append(frame)
             ids = known.unique(what)
-        values, clipped = check_block(party, frame.select(_held(columns)), columns, 0)
+        values, clipped = check_block(party, frame.select(filed(columns)), columns, 0)
         return Table(party, dict(columns), values, frame.height, ids, clipped)
-
-
-def _held(columns: Mapping[str, Column]) -> list[str]:
-    """The columns that a frame has; those that name sources are computed from these."""
-    return [name for name, column in columns.items() if not getattr(column, "sources", ())]
 
 
 def is_frame(data: Any) -> bool:
@@ -64,7 +59,7 @@ def frame_data(
     party: str, data: Any, columns: Mapping[str, Column], id_column: str | None = None, name: str | None = None
 ) -> FrameData:
     """The declared columns of a polars, pandas or Arrow frame; others are not looked at."""
-    wanted = list(dict.fromkeys([*_held(columns), *([] if id_column is None else [id_column])]))
+    wanted = list(dict.fromkeys([*filed(columns), *([] if id_column is None else [id_column])]))
     return FrameData(_chosen(party, data, wanted), name)
 
 
@@ -101,7 +96,7 @@ def select_from(
 ) -> pl.DataFrame:
     """The columns that are wanted, levels and ids as the texts that a file would have."""
     out = []
-    for name in _held(columns):
+    for name in filed(columns):
         series, column = frame.get_column(name), columns[name]
         out.append(_as_levels(series, column) if column.storage is Storage.LEVELS else series)
     if id_column is not None:

@@ -7,8 +7,8 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -45,6 +45,10 @@ SHORTEST = 8
 log = logging.getLogger(__name__)
 
 
+class NotReached(ProtocolError):
+    """The server does not answer; whatever it was asked for may go on."""
+
+
 @dataclass(frozen=True)
 class Job:
     """What the coordinator asks for: two class names, and the sites that they run at."""
@@ -60,14 +64,26 @@ class Job:
 
 
 def run_session(
-    site: Site, wait: float, watch: Watch, asked: EvaluationRequest | None = None
+    site: Site,
+    wait: float,
+    watch: Watch,
+    asked: EvaluationRequest | None = None,
+    begun: Callable[[str], None] = lambda job: None,
 ) -> tuple[bytes, dict[str, Any]]:
     """The release's bytes, or those of an evaluation, and the server's account.
 
-    Raises with the session's own sentence when there is none.
+    Raises with the session's own sentence when there is none. `begun` is told the job's id as soon as there is one;
+    before that nothing can have been spent.
     """
+    content, account = _conduct(site, fit_job(site, asked), wait, watch, begun)
+    if content is None:
+        raise ProtocolError(str(account["sentence"]))
+    return content, account
+
+
+def fit_job(site: Site, asked: EvaluationRequest | None = None) -> Job:
     agreement = (site.study if asked is None else asked.evaluation.study).agreement
-    job = Job(
+    return Job(
         agreement.name,
         agreement.schema.names,
         SERVER_CLASS if asked is None else EVALUATE_SERVER_CLASS,
@@ -75,7 +91,18 @@ def run_session(
         "what parties have booked stays booked until the next session settles it",
         "nothing is spent",
     )
-    content, account = _conduct(site, job, wait, watch)
+
+
+def resume_session(site: Site, job: str, wait: float, watch: Watch) -> tuple[bytes, dict[str, Any]]:
+    """Follow a job that an earlier process asked for, to its end."""
+    last: dict[str, Any] = {}
+    with _asking(site, wait) as session:
+        known = {str(meta["job_id"]): meta for meta in _quietly(session.list_jobs)}
+        if job not in known:
+            raise ProtocolError(f"the server knows nothing of job {job}")
+        if not str(known[job].get("status", "")).startswith("FINISHED"):
+            _follow(session, job, fit_job(site).idle, time.monotonic() + wait, watch, last)
+        content, account = _fetch(session, job, last)
     if content is None:
         raise ProtocolError(str(account["sentence"]))
     return content, account
@@ -85,9 +112,7 @@ def fetch_release(site: Site, which: str, wait: float) -> tuple[bytes, dict[str,
     """The release of an earlier session, if the server keeps it, by the first characters of its id or of its job's."""
     if len(which) < SHORTEST:
         raise StudyError(f"a session is named by at least {SHORTEST} characters of its id, got {which!r}")
-    check_certificate(site.folder, COORDINATOR)
-    session = _connect(site.folder, time.monotonic() + wait)
-    try:
+    with _asking(site, wait) as session:
         jobs = _quietly(lambda: session.list_jobs(name_prefix=site.study.agreement.name, reverse=True))
         # By its job's id a session is found at once; else one after the other is looked into, the latest first.
         for meta in sorted(jobs, key=lambda meta: not str(meta["job_id"]).startswith(which)):
@@ -98,17 +123,26 @@ def fetch_release(site: Site, which: str, wait: float) -> tuple[bytes, dict[str,
                 break
         else:
             raise ProtocolError(f"the server keeps no session {which} that has ended")
+    if content is None:
+        raise ProtocolError(str(account["sentence"]))
+    return content, account
+
+
+@contextmanager
+def _asking(site: Site, wait: float) -> Iterator[Session]:
+    """A line to the server for as long as it is asked about sessions that others began."""
+    check_certificate(site.home, COORDINATOR)
+    session = _connect(site.home, time.monotonic() + wait)
+    try:
+        yield session
     except ColonnadeError:
         raise
     except Exception as error:
-        log.info("the session cannot be fetched: %s", error)
+        log.info("the server can no longer be asked: %s", error)
         raise ProtocolError(f"the server was lost ({type(error).__name__})") from None
     finally:
         with suppress(Exception):
             _quietly(session.close)
-    if content is None:
-        raise ProtocolError(str(account["sentence"]))
-    return content, account
 
 
 def run_prediction(asked: PredictionRequest, wait: float, watch: Watch) -> dict[str, Any]:
@@ -127,20 +161,23 @@ def run_prediction(asked: PredictionRequest, wait: float, watch: Watch) -> dict[
     return account
 
 
-def _conduct(site: Site, wanted: Job, wait: float, watch: Watch) -> tuple[bytes | None, dict[str, Any]]:
+def _conduct(
+    site: Site, wanted: Job, wait: float, watch: Watch, begun: Callable[[str], None] = lambda job: None
+) -> tuple[bytes | None, dict[str, Any]]:
     """Start a job, follow it to its end, and fetch the release, where it left one, and the server's account."""
-    check_certificate(site.folder, COORDINATOR)
+    check_certificate(site.home, COORDINATOR)
     deadline = time.monotonic() + wait
     session: Session | None = None
     job: str | None = None
     last: dict[str, Any] = {}
     try:
-        session = _connect(site.folder, deadline)
+        session = _connect(site.home, deadline)
         _wait_for(session, wanted.parties, deadline, watch)
         job = ""
         with tempfile.TemporaryDirectory(prefix="colonnade-") as place:
             write_job(Path(place), wanted)
-            job = _quietly(lambda: session.submit_job(place))
+            job = str(_quietly(lambda: session.submit_job(place)))
+        begun(job)
         _follow(session, job, wanted.idle, deadline, watch, last)
         return _fetch(session, job, last)
     except ColonnadeError:
@@ -200,7 +237,7 @@ def _connect(folder: Path, deadline: float) -> Session:
         except Exception as error:
             log.info("no session yet: %s", error)
         if time.monotonic() > deadline:
-            raise ProtocolError(f"the server cannot be reached at {address.host}:{address.port}")
+            raise NotReached(f"the server cannot be reached at {address.host}:{address.port}")
         time.sleep(POLL_SECONDS)
 
 

@@ -24,6 +24,7 @@ from colonnade.sites.site import LOCAL, STARTUP
 
 GONE_SECONDS = 40
 """A site that FLARE has not heard for so long is no longer connected."""
+ROOT_DAYS = 3650
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 HOST, PORT = re.compile(rf"({_LABEL}\.)*{_LABEL}"), re.compile(r"[0-9]{0,5}")
 COORDINATOR = "coordinator@colonnade.study"
@@ -98,7 +99,13 @@ def provision(work: Path, project: str, parties: Iterable[str], address: Address
         raise StudyError(f"a party's name must be fit for a certificate, and a server's for a host: {error}") from None
     # Signed kits guard scripts that we do not ship; the certificates guard the connections.
     engine = Provisioner(
-        str(work), [WorkspaceBuilder(), StaticFileBuilder(config_folder="config", scheme="tcp"), CertBuilder()]
+        str(work),
+        [
+            WorkspaceBuilder(),
+            StaticFileBuilder(config_folder="config", scheme="tcp"),
+            # The authority outlives the certificates that it gives, so that it can renew them.
+            CertBuilder(root_valid_days=ROOT_DAYS),
+        ],
     )
     engine.add_template(load_yaml(str(Path(nvflare.lighter.__file__).parent / "templates" / "master_template.yml")))
     context = engine.provision(plan, logger=log)

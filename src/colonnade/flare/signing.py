@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from cryptography.x509.oid import NameOID
 
 from colonnade.flare.certificates import check_certificate
+from colonnade.flare.revocation import read_revoked, revoked_since
 from colonnade.foundation.errors import PolicyError, SignatureError
 from colonnade.sites.site import STARTUP
 
@@ -47,9 +49,11 @@ def read_proof(peer: str, data: bytes) -> Proof:
 class CertificateChecker:
     """Knows by an authority's certificate whether a peer's own, valid at some time, signed a statement."""
 
-    def __init__(self, root: x509.Certificate, at: datetime | None = None) -> None:
-        """Without a time, certificates must be valid now."""
-        self._root, self._at = root, at
+    def __init__(
+        self, root: x509.Certificate, at: datetime | None = None, revoked: Mapping[int, datetime] | None = None
+    ) -> None:
+        """Without a time, certificates must be valid now, and not be on the list of those that were revoked."""
+        self._root, self._at, self._revoked = root, at, revoked
 
     def check(self, peer: str, statement: bytes, proof: bytes) -> None:
         """Raise SignatureError unless the peer's own certificate, by this study's authority, signed the statement."""
@@ -72,6 +76,10 @@ class CertificateChecker:
             raise SignatureError(
                 f"the certificate that {peer} signs by is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
             )
+        if (since := revoked_since(certificate, self._revoked or {})) is not None and since <= (
+            self._at or datetime.now(UTC)
+        ):
+            raise SignatureError(f"the certificate that {peer} signs by was revoked on {since:%Y-%m-%d}")
         try:
             if isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
                 key.verify(shown.signature, statement, _PSS, SHA256())
@@ -99,7 +107,10 @@ class CertificateSigner(CertificateChecker):
     def __init__(self, folder: Path, name: str) -> None:
         check_certificate(folder, name)
         start = folder / STARTUP
-        super().__init__(x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes()))
+        # As of now: a session is not broken by a list that comes while it runs.
+        super().__init__(
+            x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes()), revoked=read_revoked(folder)
+        )
         own = x509.load_pem_x509_certificate((start / "client.crt").read_bytes())
         try:
             key = load_pem_private_key((start / "client.key").read_bytes(), None)

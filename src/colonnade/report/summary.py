@@ -81,7 +81,7 @@ def units_note(public: PublicModel) -> str:
 
 def products_of(public: PublicModel) -> dict[str, tuple[str, ...]]:
     """The features of a model that are products of columns, with what is multiplied."""
-    return dict(getattr(public, "interactions", {}))
+    return dict(public.interactions)
 
 
 def certainties(found: Intervals, units: Units, logistic: bool) -> Iterator[Certainty]:

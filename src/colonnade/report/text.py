@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
+
+from colonnade.report.tidy import tidy_table as tidy_table
 
 if TYPE_CHECKING:
     from colonnade.analysis.solve import Model
@@ -43,17 +43,6 @@ def time_text(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.0f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"
-
-
-def tidy_table(*columns: str, right: Sequence[int] = (), narrow: int = 0) -> Table:
-    """In a narrow terminal texts fold and numbers stay whole."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for i, column in enumerate(columns):
-        if i in right:
-            table.add_column(column, justify="right", no_wrap=True, min_width=max(narrow, len(column)))
-        else:
-            table.add_column(column, overflow="fold")
-    return table
 
 
 def titled(title: str, *parts: RenderableType) -> RenderableType:
@@ -208,8 +197,8 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
     table = tidy_table("feature", "party", "coefficient", "range or base", right=(2,))
     ordered = sorted(zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1]))
     for feature, coefficient in ordered[:shown]:
-        party, owner = public.owner(feature)
-        table.add_row(Text(feature), Text(party), f"{coefficient:+z.4f}", Text(_base(public, party, owner, feature)))
+        party = " x ".join(public.owners(feature))
+        table.add_row(Text(feature), Text(party), f"{coefficient:+z.4f}", Text(_base(public, feature)))
     if len(ordered) > shown:
         table.add_row(Text(f"and {len(ordered) - shown} smaller ones", style="dim"), "", "", "")
     table.add_section()
@@ -231,7 +220,10 @@ def quality_text(model: Model) -> Text:
     return Text("; ".join(parts), style="dim")
 
 
-def _base(public: PublicModel, party: str, name: str, feature: str) -> str:
+def _base(public: PublicModel, feature: str) -> str:
+    if feature in public.interactions:
+        return f"product of {', '.join(public.interactions[feature])}"
+    party, name = public.owner(feature)
     column = public.schema.parties[party][name]
     return column.base(name) if column.has_levels else column.describe(SHOWN)
 

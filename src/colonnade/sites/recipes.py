@@ -27,7 +27,7 @@ from colonnade.protocol.session_plan import SessionPlan
 from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluation_request
 from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
 from colonnade.sites.readiness import clipping, try_folder, try_releases
-from colonnade.sites.site import SCORES, Site
+from colonnade.sites.site import SCORES, Site, find_site, read_site
 from colonnade.study import Source, Study
 
 RELEASE = "release.json"
@@ -60,6 +60,11 @@ class Recipe(ABC):
         """What the session left here."""
         self.data: DataSet | None = None
         """This party's data by content, where its ledger asks for it."""
+
+    @classmethod
+    def open_site(cls, folder: Path, job: str, role: str) -> Site:
+        """This organisation's side, by its own files; of a job no more than its name is known."""
+        return read_site(folder, role)
 
     @abstractmethod
     def server_task(self, job: str, run: Path) -> ServerTask:
@@ -97,6 +102,10 @@ class FitRecipe(Recipe):
     """A release: every site that takes part keeps it."""
 
     kind, task = FIT, "session"
+
+    @classmethod
+    def open_site(cls, folder: Path, job: str, role: str) -> Site:
+        return find_site(folder, job, role)
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -178,6 +187,10 @@ class EvaluateRecipe(FitRecipe):
 
     task = "evaluation"
 
+    @classmethod
+    def open_site(cls, folder: Path, job: str, role: str) -> Site:
+        return read_site(folder, role)
+
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self.asked: EvaluationRequest = read_evaluation_request(site)
@@ -191,7 +204,7 @@ class EvaluateRecipe(FitRecipe):
 
     @property
     def source(self) -> Source:
-        return replace(self.site.source, data=self.asked.data, id=self.asked.id)
+        return self.site.source_of(self.asked.data, self.asked.id)
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         # The records may be another data set than the study's.
@@ -232,7 +245,7 @@ class PredictRecipe(Recipe):
 
     @property
     def source(self) -> Source:
-        return replace(self.site.source, data=self.asked.data, id=self.asked.id)
+        return self.site.source_of(self.asked.data, self.asked.id)
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         if self.site.party == self.asked.prediction.receiver:
