@@ -24,7 +24,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "Guides": tuple(
         f"docs/{name}.md"
         for name in (
-            *("choosing", "study-file", "release", "prediction", "report", "studio", "scale"),
+            *("first-study", "choosing", "study-file", "sources", "release", "prediction", "report", "studio", "scale"),
             *("deployment", "officer", "policy", "ledger", "accountability"),
             *("administrator", "when-it-breaks"),
         )

@@ -128,11 +128,15 @@ def _logloss(options: argparse.Namespace) -> int:
 
 
 def _rehearsal(options: argparse.Namespace) -> int:
-    text = rehearsal.markdown(
-        *rehearsal.run(options.data, options.epsilon, options.runs), "python -m experiments.paper rehearsal --write"
-    )
-    if options.write:
-        (tables.RESULTS / "rehearsal.md").write_text(text, encoding="utf-8")
+    text = ""
+
+    def keep(lines: list[rehearsal.Line], ranges: list[rehearsal.Ranged]) -> None:
+        nonlocal text
+        text = rehearsal.markdown(lines, ranges, "python -m experiments.paper rehearsal --write")
+        if options.write:
+            (tables.RESULTS / "rehearsal.md").write_text(text, encoding="utf-8")
+
+    rehearsal.run(options.data, options.epsilon, options.runs, keep)
     print(text, end="")
     return 0
 

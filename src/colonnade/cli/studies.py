@@ -13,7 +13,7 @@ import typer
 
 from colonnade.cli.options import ApprovedPlans, Force, Html, Json, StudyFile
 from colonnade.cli.screen import print_json, stderr, stdout
-from colonnade.foundation.errors import PolicyError
+from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
 
@@ -205,6 +205,10 @@ def fit(
         Path | None,
         typer.Option("--model", parser=local_path, metavar="FILE", help="Model file to write, for predict."),
     ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option("--epsilon", metavar="E", help="What a whole record is worth, in the place of the study's."),
+    ] = None,
     force: Force = False,
     json: Json = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a plan that comes with a warning.")] = False,
@@ -235,7 +239,7 @@ def fit(
     from colonnade.workers import open_workers
 
     randomness = _randomness(seed)
-    checked = read_study(study)
+    checked = _with_epsilon(read_study(study), epsilon)
     place = out or DEFAULT_RELEASE
     if model is not None and model.absolute() == place.absolute():
         raise typer.BadParameter("--out and --model must name two files")
@@ -259,6 +263,16 @@ def fit(
         public = publish(fitted.release, ModelRequest(fitted.release).model(None))
         model_file.write(write_model(public))
     _print_fitted(checked, fitted, public, release_file.path or place, model, json)
+
+
+def _with_epsilon(study: Study, epsilon: float | None) -> Study:
+    from dataclasses import replace
+
+    if epsilon is None:
+        return study
+    if study.agreement.epsilon is None:
+        raise StudyError("--epsilon is for a study that states one; here each party states its own")
+    return replace(study, agreement=replace(study.agreement, epsilon=epsilon))
 
 
 def schema(

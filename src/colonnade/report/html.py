@@ -297,7 +297,7 @@ def model_context(public: PublicModel) -> dict[str, Any]:
     """A model's coefficients, largest first."""
     model = public.model
     rows = [
-        CoefficientRow(feature, public.owner(feature)[0], _base(public, feature), value)
+        CoefficientRow(feature, " x ".join(public.owners(feature)), _base(public, feature), value)
         for feature, value in sorted(
             zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1])
         )
@@ -350,6 +350,8 @@ def _interval_picture(found: Intervals) -> Markup:
 
 
 def _base(public: PublicModel, feature: str) -> str:
+    if feature in public.interactions:
+        return f"product of {', '.join(public.interactions[feature])}"
     party, name = public.owner(feature)
     column = public.schema.parties[party][name]
     return f"against {column.base(name)}" if column.has_levels else column.describe(LONGEST_LEVELS)
