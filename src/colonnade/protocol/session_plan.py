@@ -353,8 +353,9 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
 
 
 def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
-    """All products, or where these would drown in noise the products with the label and a trace."""
-    if agreement.calibration is Calibration.PAPER:
+    """All products, or where these would drown in noise those with the label, or these and a trace."""
+    # A delta that means nothing is refused by the plan.
+    if agreement.calibration is Calibration.PAPER or not 0 <= agreement.delta < 1:
         return "full"
     if agreement.release != "auto":
         return agreement.release
@@ -369,8 +370,10 @@ def _blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block,
     if released == "full":
         return dissect(exact_objective(layout, label_square=agreement.label_square))
     if released in ("label", "pairs"):
+        # Without all pairs it is the label's variance that says how far columns can follow it.
+        square = agreement.label_square or agreement.task is Task.LINEAR
         pairs = _pairs(agreement, layout)
-        return dissect(exact_objective(layout, label_square=agreement.label_square, pairs=pairs)) + squares(layout)
+        return dissect(exact_objective(layout, label_square=square, pairs=pairs)) + squares(layout)
     return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)
 
 
