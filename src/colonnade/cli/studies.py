@@ -42,6 +42,7 @@ def plan(
     from colonnade.foundation.files import places
     from colonnade.protocol.session_plan import TYPICAL_ROWS
     from colonnade.report.cheating import cheating_table
+    from colonnade.report.choices import choices_text, describe_choices
     from colonnade.report.cost import expected_cost
     from colonnade.report.pages import plan_html
     from colonnade.report.text import caution, cost_text, plan_report
@@ -58,11 +59,13 @@ def plan(
         expected = {"sent": cost.sent, "seconds": cost.seconds}
         told = {**session.describe(), "rows_assumed": assumed, "expected": expected}
         told["if_a_party_cheats"] = [exposure.describe() for exposure in session.exposures]
+        told |= describe_choices(session)
         print_json({**told, "terms_digest": session.terms, "warnings": session.warnings()})
         return
     label = checked.agreement.label
     expected_text = cost_text(cost.sent, cost.seconds)
     stdout().print(plan_report(session.describe(), label, expected_text, assumed, cheating_table(session)))
+    stdout().print(choices_text(session))
     stdout().print(_terms(session))
     for note in session.warnings():
         stderr().print(caution(note))

@@ -325,8 +325,8 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
     return computed[key]
 
 
-def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
-    check_rows(rows)
+def draft_plan(agreement: Agreement, rows: int) -> tuple[str, PrivacyPlan]:
+    """What is released, and the scales of its noise before rounding and the product's own error are paid for."""
     layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
     released = _release(agreement, layout, rows)
     if released == "trace":
@@ -335,8 +335,13 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     elif released == "pairs":
         layout = divided(layout, _pairs(agreement, layout))
     blocks = _blocks(agreement, layout, released)
-    terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
-    plan = _plan(agreement, layout, blocks, replace(terms, draft=True))
+    return released, _plan(agreement, layout, blocks, replace(_terms(agreement, rows), draft=True))
+
+
+def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
+    check_rows(rows)
+    released, plan = draft_plan(agreement, rows)
+    layout, blocks = plan.layout, tuple(item.block for item in plan.blocks)
     owner = layout.attributes[layout.label].owner
     crosses = crosses_of(layout, blocks, owner if released == "trace" else None)
     sizes, choose = ProductSizes(), BACKENDS[agreement.product].sizes
@@ -345,11 +350,16 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     else:
         grid = Grid(grid_bound(plan, rows))
     # What rounding and the product's own error cost is known now, and is paid for.
-    plan = _plan(agreement, layout, blocks, replace(terms, bound=grid.bound, error_factor=sizes.error_factor))
+    final = replace(_terms(agreement, rows), bound=grid.bound, error_factor=sizes.error_factor)
+    plan = _plan(agreement, layout, blocks, final)
     reach = sizes.reach or cross_reach(plan, rows, grid)
     spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, sizes.modulus_bits, sizes.gain, reach)
     require_room(plan, spec, sizes.error)
     return SessionPlan(agreement, rows, identity, plan, grid, spec, released)
+
+
+def _terms(agreement: Agreement, rows: int) -> Terms:
+    return Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
 
 
 def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
