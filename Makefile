@@ -6,7 +6,7 @@ WORKERS ?= 2
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install alignment audit demo demo-network chaos network-load fuzz load scale whole test lint format bench tables tables-quick utility synthesis coverage overhead partners lock clean
+.PHONY: help install notebooks alignment audit demo demo-network chaos network-load fuzz load scale whole test lint format bench tables tables-quick utility synthesis synthesis-baselines coverage overhead partners wheel docs soak lock clean
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
@@ -18,6 +18,8 @@ help:
 	@echo "make tables  the paper's tables, from our own runs, into docs/results (long)"
 	@echo "make tables-quick  the same with 2 splits, K = 1 and 2 and small synthetic data, into a temporary folder"
 	@echo "make utility accuracy and error of ours against epsilon, K and collusion, into docs/results (long)"
+	@echo "make synthesis  tables, rows and models of all columns from one release, into docs/results/synthesis.md (30 CPU minutes)"
+	@echo "make synthesis-baselines  AIM and MST beside them, at most LIMIT=300 CPU seconds a run, in an environment of their own (an hour)"
 	@echo "make coverage  how often intervals hold the truth, coefficient by coefficient, into docs/results (20 CPU minutes)"
 	@echo "make overhead  time and bytes of the secure products against n, d and K (long)"
 	@echo "make partners  which studies the default policy refuses because a partner could cheat, into docs/results/partners.md"
@@ -29,6 +31,10 @@ help:
 	@echo "make audit   attack every view, plant every bug, and write docs/audit.md (20 minutes)"
 	@echo "make fuzz    a million hostile inputs for every reader, into docs/results/robustness.md (4 minutes)"
 	@echo "make load    64 parties, 4,000 columns, 100 studies in a row, into docs/results/robustness.md (5 minutes)"
+	@echo "make notebooks  run the notebooks and keep what they show (1 minute)"
+	@echo "make soak    100 sessions over the real engine with restarts, certificates renewed and revoked, a full disk, a wrong clock (two hours)"
+	@echo "make wheel   build wheel and sdist, install them into fresh environments of Python 3.11 to 3.13, run the demo there"
+	@echo "make docs    the documentation as a site, into site/; every warning fails"
 	@echo "make lock    resolve requirements.lock anew (asks the package index)"
 	@echo "make clean   remove everything that was built or written by a run"
 
@@ -87,6 +93,9 @@ load: $(READY)
 	$(ONE_THREAD) $(BIN)/python benchmarks/load.py --json > build/load.json
 	$(BIN)/python docs/write_robustness.py build/load.json
 
+notebooks: $(READY)
+	$(ONE_THREAD) $(BIN)/python notebooks/write.py
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -112,6 +121,17 @@ tables-quick: $(READY)
 utility synthesis: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m experiments.paper $@ --write
 
+# AIM and MST have an environment of their own, outside the project's lock.
+SYNTHESIZERS := .cache/synthesizers/venv
+LIMIT ?= 300
+synthesis-baselines: $(READY) $(SYNTHESIZERS)/.ready
+	$(ONE_THREAD) $(BIN)/python -m experiments.paper $@ --limit $(LIMIT)
+
+$(SYNTHESIZERS)/.ready: experiments/synthesizers/requirements.txt
+	python3 -m venv --clear $(SYNTHESIZERS)
+	$(SYNTHESIZERS)/bin/python -m pip install --quiet --disable-pip-version-check -r experiments/synthesizers/requirements.txt
+	@touch $@
+
 coverage: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m experiments.paper coverage --write
 
@@ -121,10 +141,21 @@ partners: $(READY)
 audit: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m audit
 
+SESSIONS ?= 100
+soak: $(READY)
+	$(ONE_THREAD) POLARS_MAX_THREADS=1 $(BIN)/python -m drills.soak --sessions $(SESSIONS) --minutes 110 --write
+
+wheel: $(READY)
+	.ci/wheel
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The site is in site/; open site/index.html."
+
 lock:
 	.ci/lock
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist src/*.egg-info
+	rm -rf site .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist src/*.egg-info
 	rm -f demo/release.json demo/model.json demo/report.html demo/network-release.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -43,7 +43,7 @@ DEMO = ROOT / "demo" / "study.toml"
 THREADS = ("OPENBLAS", "OMP", "MKL", "NUMBA")
 MARKED = {
     "read": (("colonnade.study", "read_study"), ("colonnade.runs", "read_table"), ("colonnade.runs", "open_table")),
-    "solve": (("colonnade.analysis.solve", "solve"), ("colonnade.analysis.intervals", "intervals")),
+    "solve": (("colonnade.analysis.request", "solve"), ("colonnade.analysis.request", "intervals")),
     "write": (("colonnade.mechanism.release", "write_release"), ("colonnade.model", "write_model")),
 }
 """Functions whose CPU seconds are a step; the other steps are told by `fit --json`."""

@@ -24,7 +24,7 @@ This page is written by `python docs/write_cli.py`; a test compares it with the 
 | exit code 0 | done |
 | exit code 1 | refused or failed: one sentence on standard error, nothing written |
 | exit code 2 | wrong usage |
-| exit code 130 | stopped by Ctrl-C; `run` ends its session for all first, and says what is spent. `party start` and `server start` also end on SIGTERM (143) and SIGHUP (129), [as on Ctrl-C](deployment.md#stopping-a-site) |
+| exit code 130 | stopped by Ctrl-C; `run` ends its session for all first, and says what is spent. `party start` and `server start` also end on SIGTERM (143) and SIGHUP (129), [as on Ctrl-C](administrator.md#stopping-a-site) |
 
 A file appears whole or not at all: it is written beside its place and then given its name. Whether the place can be
 written to is tried before data is read, and so before a budget is spent; across machines every site tries its own
@@ -46,7 +46,7 @@ JSON = """
 | command | keys |
 |---|---|
 | `plan`, `fit`, `report` | `study`, `task`, `n`, `epsilon`, `delta`, `collusion`, `calibration`, `product`, `law`, `neighbours`, `released` (full or trace), `record` and `parties` with `epsilon` by view (null: no guarantee, or no such view with one party), `blocks` with `owners`, `role`, `name`, `terms`, `sensitivity`, `scale`, `scale_exact`, `noise_std`; `grid`, `error_factor`, `forecast` with `noise_to_signal`, `explained`, `rows_needed` if columns fill their bounds evenly (`plan` and `fit` also `if_a_tenth`: the first two if numbers fill a tenth of theirs) |
-| `plan` | also `rows_assumed`, `expected` (bytes that each party `sent`, CPU `seconds` by step), `if_a_party_cheats` (for each pair what one could read of the other's column and key, and the bits of security left of it), `terms_digest` (for `--approve`), `warnings` |
+| `plan` | also `rows_assumed`, `expected` (bytes that each party `sent`, CPU `seconds` by step), `if_a_party_cheats` (for each pair what one could read of the other's column and key, and the bits of security left of it), `purposes` (for each what is released, the share `explained` of the label, `expected_tv` of tables and `independent_tv`), `terms_digest` (for `--approve`), `warnings` |
 | `fit` | also `coefficients`, `intercept`, `label`, `method`, `ridge`, `effective_parameters`, `r_squared` with `r_squared_interval` (95%; both null where the release does not tell them) of the model; `seconds` in all and by `steps`; `bytes` with `sent` and `received` by party; `seeded`, `release` and `model` (paths), `ledger` (null if no party keeps one; else by party `file`, `data`, `cap`, `spent`), `terms_digest`, `warnings` |
 | `report` | also the model's keys, `provenance`, `digest`, `flaws` (why no epsilon holds, if none does), `release` (path) |
 | `solve` | `study`, `n`, the model's keys, `model` (path); with `--path` a list `path` of models; a model of several classes also has `classes` with `coefficients` and `intercept` |

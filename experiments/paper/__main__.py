@@ -18,12 +18,14 @@ from experiments.paper import (
     comparison,
     coverage,
     errata,
+    evaluation,
     floors,
     grid,
     listing,
     logloss,
     overhead,
     panel,
+    rehearsal,
     rsquared,
     tables,
 )
@@ -127,7 +129,10 @@ def _logloss(options: argparse.Namespace) -> int:
 
 
 def _panel(options: argparse.Namespace) -> int:
-    rows = panel.run(options.data, options.runs, options.workers)
+    if options.stored:
+        rows = panel.stored(options.data, options.runs)
+    else:
+        rows = panel.run(options.data, options.runs, options.workers)
     header = {
         "title": "The development panel",
         "command": "python -m experiments.paper panel --write",
@@ -141,6 +146,20 @@ def _panel(options: argparse.Namespace) -> int:
         listing.write(text, panel.markdown, tables.RESULTS / "panel.csv")
         forecast_plot(rows, tables.RESULTS / "panel.png")
     print(panel.markdown(text), end="")
+    return 0
+
+
+def _rehearsal(options: argparse.Namespace) -> int:
+    text = ""
+
+    def keep(lines: list[rehearsal.Line], ranges: list[rehearsal.Ranged]) -> None:
+        nonlocal text
+        text = rehearsal.markdown(lines, ranges, "python -m experiments.paper rehearsal --write")
+        if options.write:
+            (tables.RESULTS / "rehearsal.md").write_text(text, encoding="utf-8")
+
+    rehearsal.run(options.data, options.epsilon, options.runs, keep)
+    print(text, end="")
     return 0
 
 
@@ -159,6 +178,14 @@ def _rsquared(options: argparse.Namespace) -> int:
     return 0
 
 
+def _evaluation(options: argparse.Namespace) -> int:
+    text = evaluation.markdown(evaluation.run(options.data, options.runs), options.runs)
+    if options.write:
+        (tables.RESULTS / "evaluation.md").write_text(text, encoding="utf-8")
+    print(text, end="")
+    return 0
+
+
 def _overhead(options: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="colonnade-overhead-")) if options.quick else tables.RESULTS
     overhead.study(folder, quick=options.quick)
@@ -170,10 +197,19 @@ def _synthesis(options: argparse.Namespace) -> int:
     # Imported late: no other study needs it.
     from experiments.paper import synthesis_report
 
-    page = synthesis_report.study(options.quick)
+    place = tables.RESULTS / "synthesis.md"
+    before = place.read_text(encoding="utf-8") if options.only else ""
+    page = synthesis_report.study(options.quick, options.only, before, options.kept)
     if options.write:
-        (tables.RESULTS / "synthesis.md").write_text(page, encoding="utf-8")
+        place.write_text(page, encoding="utf-8")
     print(page)
+    return 0
+
+
+def _synthesis_baselines(options: argparse.Namespace) -> int:
+    from experiments.paper import synthesis_baselines
+
+    synthesis_baselines.study(options.limit, options.total)
     return 0
 
 
@@ -252,9 +288,15 @@ def _parser() -> argparse.ArgumentParser:
     panels.add_argument("--data", type=_words, default=panel.DATA, help=f"some of {', '.join(panel.DATA)}")
     panels.add_argument("--runs", type=int, default=panel.RELEASES, help="releases of ours")
     panels.add_argument("--workers", type=int, default=2, help="processes")
+    panels.add_argument("--stored", action="store_true", help="run nothing: what an unfinished run has kept")
     panels.add_argument("--write", action="store_true", help="write docs/results/panel.*")
     panels.set_defaults(act=_panel)
 
+    judged = commands.add_parser("evaluation", help="evaluations across parties against the truth")
+    judged.add_argument("--data", type=_words, default=tuple(evaluation.DATA), help="some of the sets")
+    judged.add_argument("--runs", type=int, default=evaluation.DRAWS, help="evaluations a line")
+    judged.add_argument("--write", action="store_true", help="write docs/results/evaluation.md")
+    judged.set_defaults(act=_evaluation)
     shares = commands.add_parser("rsquared", help="R² as stated against R² on the records")
     shares.add_argument("--data", type=_words, default=tuple(rsquared.DATA), help=f"some of {', '.join(rsquared.DATA)}")
     shares.add_argument("--runs", type=int, default=rsquared.RELEASES, help="releases of the same records")
@@ -262,14 +304,30 @@ def _parser() -> argparse.ArgumentParser:
     shares.add_argument("--write", action="store_true", help="write docs/results/rsquared.*")
     shares.set_defaults(act=_rsquared)
 
+    foretold = commands.add_parser("rehearsal", help="rehearsals on public rows against real fits")
+    foretold.add_argument("--data", type=_words, default=tuple(rehearsal.SCHEMA), help="some of the data sets")
+    foretold.add_argument("--epsilon", type=_numbers, default=rehearsal.EPSILONS)
+    foretold.add_argument("--runs", type=int, default=rehearsal.RUNS, help="replicates")
+    foretold.add_argument("--write", action="store_true", help="write docs/results/rehearsal.md")
+    foretold.set_defaults(act=_rehearsal)
+
     costs = commands.add_parser("overhead", help="time and bytes of bgn and lattice against n, d and K")
     costs.add_argument("--quick", action="store_true", help="few small sizes, written to a temporary folder")
     costs.set_defaults(act=_overhead)
 
     drawn = commands.add_parser("synthesis", help="tables, rows and models of every column from one release")
     drawn.add_argument("--quick", action="store_true", help="one setting of Adult-77, few releases")
+    drawn.add_argument("--only", type=_words, default=(), help="sections to run anew: rows,compared,known,apart,...")
+    drawn.add_argument(
+        "--kept", action="store_true", help="show rows that earlier runs have scored, and score no others"
+    )
     drawn.add_argument("--write", action="store_true", help="write docs/results/synthesis.md as well")
     drawn.set_defaults(act=_synthesis)
+
+    others = commands.add_parser("synthesis-baselines", help="AIM and MST, in the environment that make built for them")
+    others.add_argument("--limit", type=int, default=300, help="CPU seconds of one run")
+    others.add_argument("--total", type=int, default=3600, help="CPU seconds after which no further run is started")
+    others.set_defaults(act=_synthesis_baselines)
 
     covered = commands.add_parser("coverage", help="how often intervals hold the truth, coefficient by coefficient")
     covered.add_argument("--releases", type=int, default=coverage.RELEASES, help="fresh releases of each case")

@@ -42,9 +42,9 @@ PAPERS: dict[str, Callable[[], Dataset]] = {"adult-41": adult_41, "adult-77": ad
 DATA = (*PANEL, *PAPERS)
 EPSILONS = (0.1, 1.0, 10.0)
 PARTIES, COLLUSION = 3, 0
-SPLITS = 5
+SPLITS = 3
 RELEASES = 20
-BASELINE_RUNS = 5
+BASELINE_RUNS = 3
 STORE = ROOT / ".cache" / "experiments" / "panel.jsonl"
 NON_PRIVATE = "non-private"
 GOALS = {
@@ -223,6 +223,13 @@ def _work(key: str, wanted: Sequence[tuple[Cell, int]], path: Path) -> str:
     return key
 
 
+def stored(data: Sequence[str], draws: int, path: Path = STORE) -> list[Row]:
+    """What the store holds of each data set, where a run has not finished."""
+    store = Store(path)
+    whole = [k for k in data if all(store.get(_name(Cell(k, NON_PRIVATE), i)) for i in range(SPLITS))]
+    return [row for key in whole for row in _rows(key, draws, store)]
+
+
 def run(data: Sequence[str], draws: int, workers: int, path: Path = STORE) -> list[Row]:
     """Every cell, run now or taken from the store."""
     store, jobs = Store(path), []
@@ -240,8 +247,7 @@ def run(data: Sequence[str], draws: int, workers: int, path: Path = STORE) -> li
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         for done, future in enumerate(as_completed([pool.submit(_work, k, t, path) for k, t in jobs]), start=1):
             sys.stderr.write(f"{done}/{len(jobs)} {future.result()}, {time.monotonic() - begun:.0f} s\n")
-    store = Store(path)
-    return [row for key in present for row in _rows(key, draws, store)]
+    return stored(present, draws, path)
 
 
 def _no_diffprivlib() -> bool:

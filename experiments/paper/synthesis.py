@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,9 @@ from colonnade.analysis.solve import solve
 from colonnade.analysis.synthesis import FittedRelease, draw_levels, expected_distance, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
-from colonnade.mechanism.objective import Task
+from colonnade.mechanism.objective import Purpose, Task
 from colonnade.mechanism.release import Release
+from colonnade.protocol.session_plan import plan_session
 from experiments.data import Dataset, adult_77, dutch_36
 from experiments.data.acs import nist_acs
 from experiments.data.dataset import binned
@@ -52,9 +54,19 @@ def replicate(data: str) -> Replicate:
     return Replicate(Encoded(DATA[data][0]()), 0)
 
 
-def release_of(rows: Replicate, data: str, epsilon: float, approximate: bool, seed: bytes) -> Release:
+def release_of(
+    rows: Replicate,
+    data: str,
+    epsilon: float,
+    approximate: bool,
+    seed: bytes,
+    purpose: Purpose = Purpose.LABEL,
+    parties: int | None = None,
+) -> Release:
     """One session by the plain product, with the plan's own noise; collusion 1."""
-    terms = Terms(epsilon, 1 / rows.n if approximate else 0.0, DATA[data][1], 1)
+    count = parties or DATA[data][1]
+    delta = 1 / rows.n if approximate else 0.0
+    terms = Terms(epsilon, delta, count, min(1, count - 1), purpose=purpose)
     return rows.run(terms, seed).release
 
 
@@ -144,53 +156,104 @@ def every_label(fitted: FittedRelease, truth: Truth) -> float:
     )
 
 
-def every_label_known(truth: Truth) -> tuple[float, float]:
-    """The same by always saying the commonest level, and by logistic regressions on the real rows."""
-    majority, known = [], []
-    hot, unseen = one_hot(truth.train, truth.spans), one_hot(truth.test, truth.spans)
+def every_label_by_rows(train: Codes, truth: Truth) -> float:
+    """The same by logistic regressions on the given rows, real or drawn."""
+    known = []
+    hot, unseen = one_hot(train, truth.spans), one_hot(truth.test, truth.spans)
     for k, span in enumerate(truth.spans):
-        y, actual = truth.train[:, k], truth.test[:, k]
-        majority.append(float((actual == np.bincount(y).argmax()).mean()))
+        y, actual = train[:, k], truth.test[:, k]
+        if len(np.unique(y)) == 1:
+            known.append(float((actual == y[0]).mean()))
+            continue
         keep = [c for c in range(hot.shape[1]) if not span.start <= c < span.stop]
         known.append(float(LogisticRegression(max_iter=40).fit(hot[:, keep], y).score(unseen[:, keep], actual)))
-    return float(np.mean(majority)), float(np.mean(known))
+    return float(np.mean(known))
 
 
-def rows_study(data: str, settings: list[tuple[bool, float]]) -> Iterator[dict[str, object]]:
-    """One line for each privacy setting: total variations, transfer, all labels, CPU time."""
-    rows = replicate(data)
-    truth: Truth | None = None
-    for approximate, epsilon in settings:
-        release = release_of(rows, data, epsilon, approximate, b"synthesis")
-        released = Released(release)
-        truth = truth or Truth.of(rows, released)
-        exact, label = truth.pairs(truth.train), released.layout.label
-        tables = Tables.of(released)
-        start = time.process_time()
-        fitted = fit_release(tables)
-        levels = draw_levels(fitted, released.n, seeded(0, "rows"))
-        seconds = time.process_time() - start
-        drawn = truth.pairs(levels)
-        model = solve(released.moments, Task.LOGISTIC)
-        names = released.layout.names[1:]
-        unseen = one_hot(truth.test, truth.spans)[:, [names.index(f) for f in model.features]]
-        linear, boosted = transfer(levels, truth, label)
-        yield {
-            "data": data,
-            "privacy": f"({epsilon:g}, 1/n)" if approximate else f"pure {epsilon:g}",
-            "TV1": margins_distance(drawn, exact, truth.spans),
-            "TV2": distance(drawn, exact, truth.spans),
-            "TV3": triples_distance(levels, truth.train, truth.spans),
-            "TV2 of the tables": distance(tables.estimate.value[1:, 1:] / released.n, exact, truth.spans),
-            "TV2 forecast": expected_distance(tables, released.n)[0],
-            "solve": float(((model.decision(unseen) > 0) == (truth.test[:, label] == 1)).mean()),
-            "LR": linear,
-            "boosting": boosted,
-            "all labels": every_label(fitted, truth),
-            "distance": fitted.certificate.distance,
-            "misfit": fitted.certificate.misfit,
-            "CPU s": seconds,
-        }
+def majority(truth: Truth) -> float:
+    """The same by always saying the commonest level."""
+    common = [np.bincount(column).argmax() for column in truth.train.T]
+    return float(np.mean([(actual == most).mean() for actual, most in zip(truth.test.T, common, strict=True)]))
+
+
+def score_rows(drawn: Codes, truth: Truth, label: int) -> dict[str, float]:
+    """What is told of any rows: total variations, transfer to real test rows, all columns as labels."""
+    pairs, exact = truth.pairs(drawn), truth.pairs(truth.train)
+    linear, boosted = transfer(drawn, truth, label)
+    return {
+        "TV1": margins_distance(pairs, exact, truth.spans),
+        "TV2": distance(pairs, exact, truth.spans),
+        "TV3": triples_distance(drawn, truth.train, truth.spans),
+        "LR": linear,
+        "boosting": boosted,
+        "all labels": every_label_by_rows(drawn, truth),
+    }
+
+
+@dataclass(frozen=True)
+class RowsCase:
+    """One release whose rows are scored."""
+
+    data: str
+    approximate: bool
+    epsilon: float
+    purpose: Purpose
+    parties: int
+    seed: int = 0
+
+    @property
+    def privacy(self) -> str:
+        return f"({self.epsilon:g}, 1/n)" if self.approximate else f"pure {self.epsilon:g}"
+
+    @property
+    def name(self) -> str:
+        kind = "approximate" if self.approximate else "pure"
+        return f"{self.data}-{kind}-{self.epsilon:g}-{self.purpose.value}-{self.parties}-{self.seed}"
+
+
+def score_case(case: RowsCase, rows_file: Path) -> dict[str, float | str]:
+    """Total variations, transfer, all labels and CPU time of one release; its rows are kept for other scorers."""
+    rows, law = replicate(case.data), case.approximate
+    seed = b"synthesis" if not case.seed else b"synthesis %d" % case.seed
+    release = release_of(rows, case.data, case.epsilon, law, seed, case.purpose, case.parties)
+    released = Released(release)
+    truth, tables = Truth.of(rows, released), Tables.of(released)
+    exact, label = truth.pairs(truth.train), released.layout.label
+    start = time.process_time()
+    fitted = fit_release(tables)
+    levels = draw_levels(fitted, released.n, seeded(0, "rows"))
+    seconds = time.process_time() - start
+    np.savez(rows_file, codes=levels)
+    drawn = truth.pairs(levels)
+    model = solve(released.moments, Task.LOGISTIC)
+    names = released.layout.names[1:]
+    unseen = one_hot(truth.test, truth.spans)[:, [names.index(f) for f in model.features]]
+    linear, boosted = transfer(levels, truth, label)
+    return {
+        "released": str(release.plan["released"]),
+        "TV1": margins_distance(drawn, exact, truth.spans),
+        "TV2": distance(drawn, exact, truth.spans),
+        "TV3": triples_distance(levels, truth.train, truth.spans),
+        "TV2 of the tables": distance(tables.estimate.value[1:, 1:] / released.n, exact, truth.spans),
+        "planned": planned_distance(case, rows),
+        "forecast": expected_distance(tables, released.n)[0],
+        "solve": float(((model.decision(unseen) > 0) == (truth.test[:, label] == 1)).mean()),
+        "LR": linear,
+        "boosting": boosted,
+        "all labels": every_label(fitted, truth),
+        "distance": fitted.certificate.distance,
+        "misfit": fitted.certificate.misfit,
+        "CPU s": seconds,
+    }
+
+
+def planned_distance(case: RowsCase, rows: Replicate) -> float:
+    """The total variation that the plan foretells for tables, before anything is released."""
+    delta = 1 / rows.n if case.approximate else 0.0
+    terms = Terms(case.epsilon, delta, case.parties, min(1, case.parties - 1), purpose=case.purpose)
+    found = plan_session(rows.agreement(terms), rows.n, bytes(32)).table_forecast
+    assert found is not None
+    return found.expected
 
 
 def known_study(data: str) -> dict[str, object]:
@@ -202,15 +265,14 @@ def known_study(data: str) -> dict[str, object]:
     again = truth.train[np.random.default_rng(0).integers(0, len(truth.train), len(truth.train))]
     margin = np.diag(exact)
     linear, boosted = transfer(truth.train, truth, released.layout.label)
-    majority, known = every_label_known(truth)
     return {
         "data": data,
         "bootstrap TV2": distance(truth.pairs(again), exact, truth.spans),
         "independent TV2": distance(np.outer(margin, margin), exact, truth.spans),
         "LR": linear,
         "boosting": boosted,
-        "majority, all labels": majority,
-        "not private, all labels": known,
+        "majority, all labels": majority(truth),
+        "not private, all labels": every_label_by_rows(truth.train, truth),
     }
 
 

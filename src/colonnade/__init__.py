@@ -6,13 +6,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from colonnade.api import Model, Party, Plan, Release, Study
     from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression, VerticalPoissonRegressor
-    from colonnade.foundation.schema import Schema
+    from colonnade.foundation.errors import ColonnadeError
+    from colonnade.foundation.schema import Binary, Boolean, Categorical, Date, Numeric, Schema
 
-__all__ = ["Schema", "VerticalLinearRegression", "VerticalLogisticRegression", "VerticalPoissonRegressor"]
+__all__ = [
+    "Binary",
+    "Boolean",
+    "Categorical",
+    "ColonnadeError",
+    "Date",
+    "Model",
+    "Numeric",
+    "Party",
+    "Plan",
+    "Release",
+    "Schema",
+    "Study",
+    "VerticalLinearRegression",
+    "VerticalLogisticRegression",
+    "VerticalPoissonRegressor",
+]
 
 _HOMES = {
-    "Schema": "colonnade.foundation.schema",
+    **dict.fromkeys(("Model", "Party", "Plan", "Release", "Study"), "colonnade.api"),
+    **dict.fromkeys(("Binary", "Boolean", "Categorical", "Date", "Numeric", "Schema"), "colonnade.foundation.schema"),
+    "ColonnadeError": "colonnade.foundation.errors",
     "VerticalLinearRegression": "colonnade.estimators",
     "VerticalLogisticRegression": "colonnade.estimators",
     "VerticalPoissonRegressor": "colonnade.estimators",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def publish(release: Release, model: Model) -> PublicModel:
     """A model of a release, with the release's public facts."""
     agreement = release.provenance["agreement"]
     public = PublicModel(
-        model,
+        _with_whole_label(release, model),
         str(agreement["name"]),
         Schema.of(agreement["schema"]),
         str(agreement["label"]),
@@ -85,6 +85,28 @@ def publish(release: Release, model: Model) -> PublicModel:
     if model.task == Task.LOGISTIC.value and level is None:
         raise StudyError(f"the label of a logistic regression must be binary or a level, got column {name}")
     return public
+
+
+def _with_whole_label(release: Release, model: Model) -> Model:
+    """A numeric label that is a feature here was released as two halves: (1+y)/2 becomes y, as records have it."""
+    attribute = release.layout.attributes[release.layout.label]
+    name = attribute.name.removeprefix(f"{attribute.owner}.")
+    upper = f"{name}+"
+    if attribute.coordinates != (f"{name}-", upper) or upper not in model.features:
+        return model
+    at = model.features.index(upper)
+
+    def halved(row: Sequence[float]) -> tuple[float, ...]:
+        return (*row[:at], row[at] / 2.0, *row[at + 1 :])
+
+    features = (*model.features[:at], name, *model.features[at + 1 :])
+    if isinstance(model, ClassModel):
+        shifted = (b + row[at] / 2.0 for row, b in zip(model.by_class, model.intercepts, strict=True))
+        rows = tuple(halved(row) for row in model.by_class)
+        coefficients = halved(model.coefficients)
+        return replace(model, features=features, coefficients=coefficients, by_class=rows, intercepts=tuple(shifted))
+    constant = model.intercept + model.coefficients[at] / 2.0
+    return replace(model, features=features, coefficients=halved(model.coefficients), intercept=constant)
 
 
 def write_model(public: PublicModel) -> bytes:
@@ -159,6 +181,15 @@ def partial_scores(table: Table, model: Model) -> Floats:
     return score
 
 
+def parts_to_open(table: Table, model: Model) -> Floats:
+    """One party's part of the scores that a prediction across parties opens: of several classes no more than needed."""
+    part = partial_scores(table, model)
+    if isinstance(model, ClassModel):
+        # Chances depend on differences alone: the first class's own score would be one number more to learn from.
+        return part[:, 1:] - part[:, :1]
+    return part
+
+
 def predict(public: PublicModel, total: Floats) -> Floats:
     """From the sum of all partial scores to a probability, or to the label's own units."""
     model = public.model
@@ -201,17 +232,30 @@ def score_files(public: PublicModel, files: Sequence[str], ids: str | Sequence[s
     for party, columns in public.needs().items():
         table = read_table(party, places[party], columns, ids_of.get(party))
         parts.append((table.ids, partial_scores(table, public.model)))
+    name = next(iter(ids_of.values()), None)
+    return _added_up(public, parts, bool(ids_of) and len({places[p] for p in public.needs()}) > 1, name)
+
+
+def score_tables(public: PublicModel, tables: Mapping[str, Table], matched: bool, id_column: str | None) -> Scores:
+    """Scores of records in each party's table, `matched` by their ids, or row by row."""
+    parts = [(tables[party].ids, partial_scores(tables[party], public.model)) for party in public.needs()]
+    return _added_up(public, parts, matched, id_column)
+
+
+def _added_up(
+    public: PublicModel, parts: Sequence[tuple[Sequence[str] | None, Floats]], matched: bool, name: str | None
+) -> Scores:
+    """The parties' parts, summed for each record."""
     if not parts:
         raise StudyError(f"the model of {public.model.label} has no feature to score")
-    name = next(iter(ids_of.values()), None)
-    if ids_of and len({places[p] for p in public.needs()}) > 1:
+    if matched:
         common = _common([part[0] or () for part in parts])
         total = sum(_by_id(i or (), s, common) for i, s in parts)
         return Scores(common, predict(public, np.asarray(total)), name)
     rows = {party: len(part[1]) for party, part in zip(public.needs(), parts, strict=True)}
     if len(set(rows.values())) > 1:
         told = ", ".join(f"{name} {n}" for name, n in rows.items())
-        raise DataError(f"files without an id column must hold the same records row by row, got rows {told}")
+        raise DataError(f"data without an id column must hold the same records row by row, got rows {told}")
     return Scores(parts[0][0], predict(public, np.asarray(sum(s for _, s in parts))), name)
 
 
@@ -241,11 +285,6 @@ def _id_columns(public: PublicModel, named: Sequence[str]) -> dict[str, str]:
 def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Prediction:
     """The terms of a prediction for one party; refuses a model of other columns than the parties declare."""
     needs = public.needs()
-    if isinstance(public.model, ClassModel):
-        raise StudyError(
-            f"the model of {public.model.label} has {len(public.model.classes)} scores for each record, and a "
-            "prediction across parties opens one: solve for a level, such as --label COLUMN=LEVEL"
-        )
     if receiver not in declared.parties:
         raise StudyError(f"scores go to one of {', '.join(declared.names)}, got {receiver!r}")
     for party, columns in needs.items():
@@ -262,13 +301,26 @@ def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Predi
     if len(taking) < 2:
         raise StudyError(f"the model has columns of {receiver} alone: it can score its records by itself")
     digest_of_model = hashlib.sha256(write_model(public)).hexdigest()
-    return Prediction(digest_of_model, receiver, {party: needs.get(party, {}) for party in taking})
+    scores = len(public.model.classes) - 1 if isinstance(public.model, ClassModel) else 1
+    return Prediction(digest_of_model, receiver, {party: needs.get(party, {}) for party in taking}, scores)
 
 
 def receivers_scores(public: PublicModel, table: Table, opened: OpenedScores) -> Scores:
     """What the receiver opened, with the ids of its own table."""
-    ids = table.ids
-    return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, opened.scores))
+    ids, total = table.ids, opened.scores
+    if isinstance(public.model, ClassModel):
+        total = np.insert(total.reshape(len(total), -1), 0, 0.0, axis=1)
+    return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, total))
+
+
+def scored_classes(public: PublicModel) -> tuple[str, ...]:
+    """The levels that a model gives chances to, the positive one last of two; none where it predicts a number."""
+    if isinstance(public.model, ClassModel):
+        return public.model.classes
+    if public.model.task != Task.LOGISTIC.value:
+        return ()
+    name, column, level = public.label
+    return (column.base(name) if level == column.positive else f"not {level}"), str(level)
 
 
 def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> str:
@@ -283,10 +335,8 @@ def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> st
             columns[f"probability {name}"] = scores.values[:, k]
         columns["predicted"] = [plain_cell(public.model.classes[k]) for k in scores.values.argmax(axis=1)]
     elif public.model.task == "logistic":
-        name, column, level = public.label
-        no = column.base(name) if level == column.positive else f"not {level}"
         columns["probability"] = scores.values
-        yes, no = plain_cell(str(level)), plain_cell(no)
+        no, yes = (plain_cell(level) for level in scored_classes(public))
         columns["predicted"] = [yes if p >= 0.5 else no for p in scores.values]
     else:
         columns["predicted"] = scores.values

@@ -8,20 +8,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard
-from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import check_approvals, read_policy
+from colonnade.consent.shared_ledger import open_ledger
 from colonnade.data.table import Table, open_table, read_table
+from colonnade.evaluation import Evaluation, Measured
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.parts import content_digest
 from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Column
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
 from colonnade.mechanism.release import Release
-from colonnade.model import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
+from colonnade.model import PublicModel, Scores, parts_to_open, prediction_of, receivers_scores
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.guard import Guard, Unguarded
@@ -32,6 +37,7 @@ from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan, plan_once
 from colonnade.study import Source, Study
+from colonnade.transport.evidence import EvidenceFolder, read_key
 from colonnade.transport.in_process import InProcess
 from colonnade.transport.traffic import Traffic
 
@@ -95,20 +101,67 @@ def fit(
     keep: Keep | None = None,
     watch: Watch | None = None,
     workers: Workers = HERE,
+    evidence: Mapping[str, Path] | None = None,
 ) -> FittedStudy:
-    """Run a study on all parties' files and spend its epsilon once; refused before that unless all policies agree."""
+    """Run a study on all parties' files and spend its epsilon once; refused before that unless all policies agree.
+
+    With `evidence`, a folder for each party, the session is accountable: each can be audited by what it keeps there.
+    """
+
+    def read(name: str) -> Table:
+        return _read(study, name, workers)
+
+    return _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers, evidence)
+
+
+def evaluate(
+    evaluation: Evaluation,
+    *,
+    randomness: Randomness | None = None,
+    approved: Collection[str] = (),
+    ask: Ask | None = None,
+    show: Show | None = None,
+    look: Look | None = None,
+    keep: Keep | None = None,
+    watch: Watch | None = None,
+    workers: Workers = HERE,
+) -> tuple[FittedStudy, Measured]:
+    """How good a model is on the records of all parties' files; spends the evaluation's epsilon once, as `fit` does."""
+    study = evaluation.study
+
+    def read(name: str) -> Table:
+        source = study.sources[name]
+        return evaluation.derive(_read_source(name, source, evaluation.needs(name), workers))
+
+    fitted = _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers)
+    return fitted, evaluation.measure(fitted.release)
+
+
+def _fit(
+    study: Study,
+    read_own: Callable[[str], Table],
+    randomness: Randomness | None,
+    approved: Collection[str],
+    ask: Ask | None,
+    show: Show | None,
+    look: Look | None,
+    keep: Keep | None,
+    watch: Watch | None,
+    workers: Workers,
+    evidence: Mapping[str, Path] | None = None,
+) -> FittedStudy:
     source = Randomness() if randomness is None else randomness
     guards = open_guards(study, approved, ask, seeded=source.seeded)
     tables: dict[str, Table] = {}
 
     def read(name: str) -> Table:
-        tables[name] = _read(study, name, workers)
+        tables[name] = read_own(name)
         if look is not None:
             look(tables[name])
         return tables[name]
 
     for name, own in study.sources.items():
-        _place(name, own)
+        _require_data(name, own)
     names = study.agreement.schema.names
     outcome = _run_fit(
         study.agreement,
@@ -121,6 +174,8 @@ def fit(
         {} if show is None else {name: partial(show, name) for name in names},
         keep,
         workers,
+        evidence,
+        {} if evidence is None else {name: _place(name, own) for name, own in study.sources.items()},
     )
     spent = {name: guard.spent() for name, guard in guards.items() if name not in outcome.unsettled}
     return FittedStudy(outcome, tables, guards, spent)
@@ -136,12 +191,13 @@ def run_guarded(
     *,
     keep: Keep | None = None,
     workers: Workers = HERE,
+    evidence: Mapping[str, Path] | None = None,
 ) -> Outcome:
     """One session on tables in memory, every party with its guard; a party without one must be `Unguarded` by name."""
     _require_guards(agreement.schema.names, guards)
     readers = {name: partial(tables.__getitem__, name) for name in agreement.schema.names}
     source = Randomness() if randomness is None else randomness
-    return _run_fit(agreement, alignment, readers, guards, source, watch, {}, keep, workers)
+    return _run_fit(agreement, alignment, readers, guards, source, watch, {}, keep, workers, evidence)
 
 
 def run_unguarded(
@@ -171,14 +227,19 @@ def _run_fit(
     shows: Mapping[str, Callable[[SessionPlan], None]],
     keep: Keep | None,
     workers: Workers,
+    evidence: Mapping[str, Path] | None = None,
+    files: Mapping[str, Path] | None = None,
 ) -> Outcome:
     server = FitServer(agreement, alignment, keep=keep)
     parties = {
         name: FitParty(name, agreement, alignment, read, guards[name], show=shows.get(name), workers=workers)
         for name, read in readers.items()
     }
+    for name, file in (files or {}).items():
+        # What a ledger would know the data by, so that an auditor needs the file alone.
+        parties[name].data = lambda file=file: bytes.fromhex(content_digest(file))
     with plan_once():
-        traffic, seconds = carry_in_process(server, parties, randomness, watch)
+        traffic, seconds = carry_in_process(server, parties, randomness, watch, evidence)
     assert server.release is not None and server.session is not None
     unsettled = {name: party.unsettled for name, party in parties.items() if party.unsettled}
     return Outcome(server.release, server.session, traffic, seconds, unsettled)
@@ -194,6 +255,7 @@ def predict(
     ask: Ask | None = None,
     watch: Watch | None = None,
     randomness: Randomness | None = None,
+    evidence: Mapping[str, Path] | None = None,
 ) -> tuple[Scores, Prediction]:
     """Scores of the records that all parties have in common, opened to one of them; `data` names other files."""
     prediction = prediction_of(model, study.agreement.schema, receiver)
@@ -201,7 +263,7 @@ def predict(
     guards = _guards(sources, approved, ask)
 
     def read(name: str) -> Table:
-        return read_table(name, _place(name, sources[name]), prediction.columns[name], sources[name].id)
+        return _read_source(name, sources[name], prediction.columns[name])
 
     readers = {name: partial(read, name) for name in prediction.parties}
     return (
@@ -213,6 +275,7 @@ def predict(
             study.alignment,
             randomness,
             watch,
+            evidence,
         ),
         prediction,
     )
@@ -226,6 +289,7 @@ def predict_guarded(
     alignment: str = "psi",
     randomness: Randomness | None = None,
     watch: Watch | None = None,
+    evidence: Mapping[str, Path] | None = None,
 ) -> Scores:
     """One prediction on tables that are read when the party is let in, in the order of the receiver's records."""
     _require_guards(prediction.parties, guards)
@@ -242,7 +306,7 @@ def predict_guarded(
             prediction,
             alignment,
             partial(reader, name),
-            partial(partial_scores, model=model.model),
+            partial(parts_to_open, model=model.model),
             guards[name],
             model.study,
             lambda session, scores: opened.append(scores),
@@ -250,7 +314,7 @@ def predict_guarded(
         for name in prediction.parties
     }
     source = Randomness() if randomness is None else randomness
-    carry_in_process(PredictServer(prediction, alignment), parties, source, watch)
+    carry_in_process(PredictServer(prediction, alignment), parties, source, watch, evidence)
     return receivers_scores(model, read[prediction.receiver], opened[0])
 
 
@@ -261,15 +325,44 @@ def _require_guards(parties: Collection[str], guards: Mapping[str, Guard]) -> No
 
 
 def carry_in_process(
-    server: ServerTask, parties: Mapping[str, PartyTask], randomness: Randomness, watch: Watch | None = None
+    server: ServerTask,
+    parties: Mapping[str, PartyTask],
+    randomness: Randomness,
+    watch: Watch | None = None,
+    evidence: Mapping[str, Path] | None = None,
 ) -> tuple[Traffic, Mapping[str, float]]:
     """A session of any kind in this process; the traffic and the seconds of each step."""
-    clock = _Clock(watch, len(parties))
-    middle = ServerRole(server, randomness, watch=clock.hear_server)
-    roles = {name: PartyRole(task, randomness, watch=partial(clock.hear_party, name)) for name, task in parties.items()}
+    clock, kept = _Clock(watch, len(parties)), _evidence(parties, evidence, randomness.seeded)
+    middle = ServerRole(server, randomness, watch=clock.hear_server, accountable=evidence is not None)
+    roles = {}
+    for name, task in parties.items():
+        account = SessionAccount(kept[name]) if name in kept else None
+        roles[name] = PartyRole(task, randomness, watch=partial(clock.hear_party, name), account=account)
     carrier = InProcess(middle, roles)
-    carrier.carry()
+    try:
+        carrier.carry()
+    finally:
+        for folder in kept.values():
+            folder.close()
     return carrier.traffic, clock.seconds
+
+
+def _evidence(
+    parties: Mapping[str, PartyTask], folders: Mapping[str, Path] | None, seeded: bool
+) -> dict[str, EvidenceFolder]:
+    """In each party's folder, as at a site: what can be shown in `evidence`, its key beside it."""
+    if folders is None:
+        return {}
+    if set(folders) != set(parties):
+        named, needed = ", ".join(sorted(folders)) or "nobody", ", ".join(parties)
+        raise StudyError(f"evidence must name a folder for each of {needed}, got {named}")
+    kept = {}
+    for name, task in parties.items():
+        began = datetime.now(UTC).isoformat(timespec="seconds")
+        facts = {"party": name, "terms": task.terms, "kind": task.kind.name, "simulated": seeded, "began": began}
+        folders[name].mkdir(parents=True, exist_ok=True)
+        kept[name] = EvidenceFolder(folders[name] / "evidence", read_key(folders[name] / "evidence.key"), facts)
+    return kept
 
 
 class _Clock:
@@ -320,9 +413,21 @@ def open_guards(
 def _read(study: Study, name: str, workers: Workers) -> Table:
     """A party's table; where rows stay in their files' order, Parquet is read when it is needed."""
     source, columns = study.sources[name], study.agreement.schema.parties[name]
-    if matches_ids(study.alignment, study.agreement.schema.names):
-        return read_table(name, _place(name, source), columns, source.id, workers)
+    if (
+        source.frame is not None
+        or source.addressed is not None
+        or matches_ids(study.alignment, study.agreement.schema.names)
+    ):
+        return _read_source(name, source, columns, workers)
     return open_table(name, _place(name, source), columns, workers)
+
+
+def _read_source(name: str, source: Source, columns: Mapping[str, Column], workers: Workers = HERE) -> Table:
+    """All of a party's table, with its ids."""
+    held = source.frame or source.addressed
+    if held is not None:
+        return held.read(name, columns, source.id)
+    return read_table(name, _place(name, source), columns, source.id, workers)
 
 
 def _guards(sources: Mapping[str, Source], approved: Collection[str], ask: Ask | None) -> dict[str, ConsentGuard]:
@@ -330,15 +435,34 @@ def _guards(sources: Mapping[str, Source], approved: Collection[str], ask: Ask |
     out = {}
     for name, source in sources.items():
         if source.policy is not None and source.ledger is not None:
-            data = DataSet.of_file(_place(name, source))
-            out[name] = ConsentGuard(name, read_policy(source.policy), Ledger(source.ledger), data, approved, ask)
+            data = _data_set(name, source)
+            out[name] = ConsentGuard(name, read_policy(source.policy), open_ledger(source.ledger), data, approved, ask)
     return out
+
+
+def _data_set(party: str, source: Source) -> DataSet:
+    """What a ledger books against: a file by its name and content, a frame by the name that it was given."""
+    if source.addressed is not None:
+        return DataSet(source.addressed.name, source.addressed.digest)
+    if source.frame is None:
+        return DataSet.of_file(_place(party, source), source.dataset)
+    if source.frame.name is None:
+        raise StudyError(
+            f"party {party}: a data frame needs a name where a ledger is kept: frames of that name are the same data "
+            "set, whatever rows they have"
+        )
+    return DataSet(source.frame.name, source.frame.digest)
 
 
 def _source(study: Study, party: str, data: Path | None) -> Source:
     """A party's source with another file, where one is named."""
     own = study.sources[party]
     return own if data is None else Source(data, own.id, own.policy, own.ledger)
+
+
+def _require_data(party: str, source: Source) -> None:
+    if source.frame is None and source.addressed is None:
+        _place(party, source)
 
 
 def _place(party: str, source: Source) -> Path:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from colonnade.foundation.errors import StudyError
+from colonnade.crypto.backends import BACKENDS
+from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
+from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.matching import HYBRID, NONE, PSI
 from colonnade.foundation.names import require_name
 from colonnade.foundation.parts import local_path
-from colonnade.foundation.schema import Schema, column_from
-from colonnade.foundation.sections import Section, read_toml
+from colonnade.foundation.schema import Column, Schema, column_from
+from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
-from colonnade.mechanism.objective import Calibration, Task
-from colonnade.mechanism.plan import Offer, check_epsilon
-from colonnade.protocol.agreement import Agreement
+from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of
+from colonnade.mechanism.plan import Offer, Terms, check_epsilon
+from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reason_of
 from colonnade.protocol.session_plan import SessionPlan, plan_session
+
+if TYPE_CHECKING:
+    from colonnade.data.addresses import AddressedData
+    from colonnade.data.frames import FrameData
 
 ALIGNMENTS = (PSI, NONE)
 STUDY_KEYS = (
@@ -36,8 +42,14 @@ STUDY_KEYS = (
     "rows",
     "pairs",
     "impossible",
+    "reason",
+    "purpose",
 )
-PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns")
+NEEDED = ("name", "task", "label")
+PARTY_KEYS = (
+    *("data", "query", "dataset", "id", "policy", "ledger", "epsilon", "split", "norm", "columns"),
+    *("organisation", "contact"),
+)
 LARGEST_STUDY = 16 << 20
 
 
@@ -49,6 +61,12 @@ class Source:
     id: str | None
     policy: Path | None = None
     ledger: Path | None = None
+    frame: FrameData | None = None
+    """Records in memory, in the place of a file."""
+    addressed: AddressedData | None = None
+    """Records of a database or an object store, in the place of a file."""
+    dataset: str | None = None
+    """What a ledger knows a file by; its name if none is given."""
 
 
 @dataclass(frozen=True)
@@ -71,68 +89,233 @@ class Study:
 
 
 def read_study(path: Path) -> Study:
-    """Read and check a study file."""
-    return _study(read_toml(path, "study", LARGEST_STUDY, StudyError), path.parent)
+    """Read and check a study file; all that is wrong in it is told at once, each with its line."""
+    text = read_text(path, "study", LARGEST_STUDY, StudyError)
+    content = parse_toml(text, path.name, LARGEST_STUDY, StudyError)
+    return _Reader(Section(content, "the study file", StudyError), path.parent).study(path.name, text)
 
 
 def study_from(content: Mapping[str, Any], folder: Path) -> Study:
     """A study from its parsed form; data paths are relative to `folder`."""
-    return _study(Section(content, "the study file", StudyError), folder)
+    return _Reader(Section(content, "the study file", StudyError), folder).study()
 
 
-def _study(content: Section, folder: Path) -> Study:
-    content.known(("study", "party"))
-    for key in ("study", "party"):
-        if key not in content:
-            raise StudyError(f"a study file needs a [{key}] section")
-    terms = content.table("study", "[study]").known(STUDY_KEYS).need("name", "task", "label")
-    parties = content.table("party", "[party]")
-    schema, sources, offers, norms = {}, {}, {}, {}
-    for name in parties.content:
-        require_name("a party's name", name)
-        party = parties.table(name, f"[party.{name}]").known(PARTY_KEYS)
-        columns = party.table("columns", f"[party.{name}.columns]")
-        schema[name] = {c: column_from(c, columns.content[c]) for c in columns.content}
-        data, policy, ledger = (_path(party, key, folder) for key in ("data", "policy", "ledger"))
-        if (policy is None) != (ledger is None):
-            raise StudyError(
-                f"[party.{name}] needs policy and ledger together: the policy has the cap, the ledger what is spent"
-            )
-        sources[name] = Source(data, _id_column(party), policy, ledger)
-        if "norm" in party:
-            norms[name] = party.number("norm")
+def study_mistakes(content: Mapping[str, Any], folder: Path) -> list[tuple[KeyPath, str]]:
+    """All that is wrong in a study's parsed form, each with the key that it is about; none in a study that is right."""
+    return _Reader(Section(content, "the study file", StudyError), folder).mistakes()
+
+
+class _Reader:
+    """Reads a study part by part and goes on after a mistake, so that all are found."""
+
+    def __init__(self, content: Section, folder: Path) -> None:
+        self._content, self._folder = content, folder
+        self._mistakes = Mistakes()
+        self._misspelt: set[tuple[str, ...]] = set()
+        self._columns: dict[str, dict[str, Column]] = {}
+        self._sources: dict[str, Source] = {}
+        self._offers: dict[str, Offer] = {}
+        self._norms: dict[str, float] = {}
+        self._organisations: dict[str, Organisation] = {}
+
+    def mistakes(self) -> list[tuple[KeyPath, str]]:
+        self._read()
+        return [(path, str(error)) for path, error in self._mistakes.found]
+
+    def study(self, name: str = "", text: str = "") -> Study:
+        """The checked study; `name` and `text` of its file tell the lines of mistakes."""
+        found = self._read()
+        self._mistakes.tell(name, text)
+        assert found is not None
+        return found
+
+    def _read(self) -> Study | None:
+        note = self._mistakes
+        self._known((), self._content, ("study", "party"))
+        for key in ("study", "party"):
+            with note.at():
+                if key not in self._content and () not in self._misspelt:
+                    raise StudyError(f"a study file needs a [{key}] section")
+        terms = parties = Section({}, "", StudyError)
+        with note.at("study"):
+            terms = self._content.table("study", "[study]")
+        with note.at("party"):
+            parties = self._content.table("party", "[party]")
+        for name in parties.content:
+            self._party(name, parties)
+        self._known(("study",), terms, STUDY_KEYS)
+        checked = self._terms(terms) if "study" in self._content else {}
+        self._check_whole(terms, parties)
+        alignment, rows = PSI, None
+        with note.at("study", "alignment"):
+            alignment = _alignment(terms)
+        with note.at("study", "rows"):
+            rows = None if "rows" not in terms else terms.whole("rows")
+        for name, source in self._sources.items():
+            with note.at("party", name):
+                if alignment == NONE or len(parties.content) == 1 or ("party", name) in self._misspelt:
+                    continue
+                if source.id is None:
+                    raise StudyError(f'[party.{name}] needs an id column for alignment = "psi"')
+        if note.found:
+            return None
+        with note.at("study"):
+            schema = Schema(self._columns, self._norms)
+            agreement = Agreement(schema=schema, offers=self._offers, organisations=self._organisations, **checked)
+            self._check_agreement(agreement)
+            return Study(agreement, self._sources, alignment, rows)
+        return None
+
+    def _known(self, path: tuple[str, ...], section: Section, keys: Collection[str]) -> None:
+        if any(key not in keys for key in section.content):
+            # A key that seems to be missing may be the one that is misspelt.
+            self._misspelt.add(path)
+        for key in section.content:
+            with self._mistakes.at(*path, key):
+                section.require_known(key, keys)
+
+    def _party(self, name: str, parties: Section) -> None:
+        note, at = self._mistakes, ("party", name)
+        with note.at(*at):
+            require_name("a party's name", name)
+            if not name or "." in name:
+                raise SchemaError(f"a party's name must be non-empty and without a dot, got {name!r}")
+        party = columns = Section({}, f"[party.{name}]", StudyError)
+        with note.at(*at):
+            party = parties.table(name, party.where)
+        with note.at(*at, "columns"):
+            columns = party.table("columns", f"[party.{name}.columns]")
+        self._known(at, party, PARTY_KEYS)
+        self._columns[name] = {}
+        for column, declared in columns.content.items():
+            with note.at(*at, "columns", column):
+                owner = next((p for p, own in self._columns.items() if column in own), None)
+                if owner is not None:
+                    raise SchemaError(f"column {column} is declared by two parties, {owner} and {name}")
+                self._columns[name][column] = column_from(column, declared)
+        if not columns.content and not note.among(*at) and at not in self._misspelt:
+            with note.at(*at):
+                raise SchemaError(f"party {name} declares no column")
+        self._source(name, party)
+        with note.at(*at, "organisation" if "organisation" in party else "contact"):
+            if "organisation" in party or "contact" in party:
+                stated = (party.text(key) if key in party else "" for key in ("organisation", "contact"))
+                self._organisations[name] = Organisation(*stated)
+        with note.at(*at, "norm"):
+            if "norm" in party:
+                self._norms[name] = party.number("norm")
+        with note.at(*at, "epsilon" if "epsilon" in party else "split"):
+            self._offer(name, party, parties)
+
+    def _source(self, name: str, party: Section) -> None:
+        note, at = self._mistakes, ("party", name)
+        found: dict[str, Path | None] = {}
+        addressed = None
+        with note.at(*at, "data"):
+            addressed = addressed_data(party, self._folder)
+            found["data"] = None if addressed is not None else _path(party, "data", self._folder)
+        for key in ("policy", "ledger"):
+            with note.at(*at, key):
+                found[key] = _path(party, key, self._folder)
+        with note.at(*at, "policy" if "policy" in party else "ledger"):
+            if "policy" in found and "ledger" in found and ("policy" in party) != ("ledger" in party):
+                raise StudyError(
+                    f"[party.{name}] needs policy and ledger together: the policy has the cap, the ledger what is spent"
+                )
+        with note.at(*at, "id"):
+            column = _id_column(party)
+            if len(found) == 3:
+                dataset = party.text("dataset") if "dataset" in party else None
+                self._sources[name] = Source(
+                    found["data"], column, found["policy"], found["ledger"], addressed=addressed, dataset=dataset
+                )
+
+    def _offer(self, name: str, party: Section, parties: Section) -> None:
         if "epsilon" in party:
             split = party.table("split", f"{party.where} split").content
             if "own" in split and "own" in parties:
                 raise StudyError(f'{party.where} split: "own" is its own block, so no party may have that name')
-            offers[name] = offer_of(party.content["epsilon"], split, party.where)
+            self._offers[name] = offer_of(party.content["epsilon"], split, party.where)
         elif "split" in party:
             raise StudyError(f"[party.{name}] has a split but no epsilon to split")
-    if offers and len(offers) < len(sources):
-        missing = next(p for p in sources if p not in offers)
-        raise StudyError(f"in the bottom-up case every party gives its epsilon, party {missing} gives none")
-    agreement = Agreement(
-        name=terms.text("name"),
-        schema=Schema(schema, norms),
-        label=terms.text("label"),
-        task=Task(terms.choice("task", [t.value for t in Task])),
-        epsilon=None if "epsilon" not in terms else check_epsilon(terms.content["epsilon"]),
-        offers=offers,
-        delta=terms.number("delta", 0.0),
-        collusion=terms.whole("collusion", 1 if len(schema) > 1 else 0),
-        calibration=Calibration(terms.choice("calibration", [c.value for c in Calibration], "exact")),
-        product=str(terms.content.get("product", "lattice")),
-        release=str(terms.content.get("release", "auto")),
-        label_square=terms.flag("label_square"),
-        pairs=_pairs(terms, "pairs", '["column", "column"]'),
-        impossible=_pairs(terms, "impossible", '["column=level", "column=level"]'),
-    )
-    alignment = _alignment(terms)
-    for name, source in sources.items():
-        if alignment != NONE and source.id is None and len(schema) > 1:
-            raise StudyError(f'[party.{name}] needs an id column for alignment = "psi"')
-    rows = None if "rows" not in terms else terms.whole("rows")
-    return Study(agreement, sources, alignment, rows)
+
+    def _terms(self, terms: Section) -> dict[str, Any]:
+        """What [study] says of the agreement; a missing key is a mistake of its own."""
+        several = len(self._columns) > 1
+        readers: dict[str, Callable[[], Any]] = {
+            "name": lambda: require_name("a study's name", terms.text("name"), StudyError),
+            "task": lambda: Task(terms.choice("task", [t.value for t in Task])),
+            "label": lambda: terms.text("label"),
+            "epsilon": lambda: None if "epsilon" not in terms else check_epsilon(terms.content["epsilon"]),
+            "delta": lambda: _delta(terms),
+            "collusion": lambda: terms.whole("collusion", 1 if several else 0),
+            "calibration": lambda: Calibration(
+                terms.choice("calibration", [c.value for c in Calibration], Calibration.EXACT.value)
+            ),
+            "product": lambda: BACKENDS.named(terms.content.get("product", "lattice")),
+            "release": lambda: terms.choice("release", RELEASES, "auto"),
+            "label_square": lambda: terms.flag("label_square"),
+            "pairs": lambda: _pairs(terms, "pairs", '["column", "column"]'),
+            "impossible": lambda: _pairs(terms, "impossible", '["column=level", "column=level"]'),
+            "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
+            "reason": lambda: reason_of(terms.text("reason")) if "reason" in terms else "",
+        }
+        out = {}
+        for key, read in readers.items():
+            if key in NEEDED and key not in terms and ("study",) in self._misspelt:
+                continue
+            with self._mistakes.at("study", key):
+                if key in NEEDED:
+                    terms.need(key)
+                    _require_closed(terms, key)
+                out[key] = read()
+        return out
+
+    def _check_whole(self, terms: Section, parties: Section) -> None:
+        """What parts of a study say of each other."""
+        note, label = self._mistakes, terms.content.get("label")
+        names = {name: table for name, table in parties.content.items() if isinstance(table, Mapping)}
+        with note.at("study", "label"):
+            if isinstance(label, str) and label and not note.among("study", "label"):
+                declared = {f"{p}.{c}": c for p, t in names.items() for c in _keys(t.get("columns"))}
+                if label not in declared and label not in declared.values():
+                    raise SchemaError(f"column {label} is declared by no party")
+        with note.at("study", "epsilon"):
+            given = [p for p, table in names.items() if "epsilon" in table]
+            if given and len(given) < len(names):
+                missing = next(p for p in names if p not in given)
+                raise StudyError(f"in the bottom-up case every party gives its epsilon, party {missing} gives none")
+            if "study" in self._content and ("study",) not in self._misspelt and bool(given) == ("epsilon" in terms):
+                raise StudyError(
+                    "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
+                    f"got {'both' if given else 'neither'}"
+                )
+
+    def _check_agreement(self, agreement: Agreement) -> None:
+        """What a plan would refuse later: the label's kind, and how many may collude."""
+        note = self._mistakes
+        with note.at("study", "label"):
+            layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+            with note.at("study", "collusion"):
+                Terms(agreement.task, collusion=agreement.collusion).check(layout, ())
+            with note.at("study", "delta"):
+                Terms(agreement.task, agreement.calibration, agreement.delta, 0).check(layout, ())
+
+
+def _keys(table: object) -> list[str]:
+    return list(table) if isinstance(table, Mapping) else []
+
+
+def _require_closed(section: Section, key: str) -> None:
+    if section.content[key] == OPEN:
+        raise StudyError(f'{section.where} {key} still has the "?" of a draft')
+
+
+def _delta(terms: Section) -> float:
+    delta = terms.number("delta", 0.0)
+    if not 0 <= delta < 1:
+        raise PrivacyError(f"delta must lie in [0, 1), got delta={delta}")
+    return delta
 
 
 def _id_column(party: Section) -> str | None:
@@ -162,6 +345,19 @@ def _pairs(terms: Section, key: str, form: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
         raise StudyError(f"[study] {key} must be a list of pairs {form}, got {shown(found)}")
     return tuple((str(a), str(b)) for a, b in found)
+
+
+def addressed_data(party: Section, folder: Path) -> AddressedData | None:
+    """The data that a section's `data`, `query` and `dataset` name, where it lies in no file of this machine."""
+    data = party.content.get("data")
+    query, dataset = (party.text(key) if key in party else None for key in ("query", "dataset"))
+    if not isinstance(data, str) or "://" not in data:
+        if query is not None:
+            raise StudyError(f"{party.where} query is for a database, and data is {shown(data)}")
+        return None
+    from colonnade.data.addresses import read_address
+
+    return read_address(data, query, dataset, folder, party.where)
 
 
 def _path(party: Section, key: str, folder: Path) -> Path | None:

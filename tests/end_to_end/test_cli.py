@@ -330,7 +330,7 @@ def test_schema_draft_is_refused_until_filled_in(tmp_path: Path, run: Run) -> No
     (tmp_path / "study.toml").write_text(head + draft + "[party.bank]" + tail.split("[party.bank]")[1])
     refused = run("plan", tmp_path / "study.toml")
     assert refused.code == 1
-    assert 'column hours: low still has the "?" of a draft' in refused.err
+    assert 'column hours: low and high still have the "?" of a draft' in refused.err
 
 
 def test_schema_of_public_data_is_complete(tmp_path: Path, run: Run) -> None:

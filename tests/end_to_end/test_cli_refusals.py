@@ -296,12 +296,12 @@ def test_the_study_itself_is_fine(run: Run, folder: Path) -> None:
 
 def test_a_release_that_was_paid_for_is_kept(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The budget is spent when the release is open: an error after that must not lose it."""
-    from colonnade.analysis import solve
+    from colonnade.analysis import request
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(solve, "solve", fail)
+    monkeypatch.setattr(request, "solve", fail)
     answer = run("fit", folder / "study.toml", "--out", folder / "r.json", "--model", folder / "m.json", "--json")
     assert (answer.code, answer.out) == (1, "")
     assert answer.err.count("\n") == 1

@@ -65,6 +65,23 @@ def test_rows_say_what_they_are(release: Path, run: Run, tmp_path: Path) -> None
     assert "standard errors" in pl.read_parquet_metadata(given)["colonnade"]
 
 
+def test_rows_no_better_than_independent_columns_are_refused(run: Run, tmp_path: Path) -> None:
+    write_study(tmp_path, 60)
+    cut = STUDY.replace("low = 0, high = 1000 }", "low = 0, high = 1000, bins = [300, 600] }").replace("40.0", "0.05")
+    study = tmp_path / "study.toml"
+    study.write_text(cut.replace('"lattice"', '"plain"').replace("[party.works]", 'purpose = "all"\n[party.works]', 1))
+    planned = run("plan", study, "--rows", 55, "--json").json
+    lines = {line["purpose"]: line for line in planned["purposes"]}
+    assert lines["all"]["chosen"] and lines["all"]["rows_worse_than_independent"]
+    assert any("worse than independent columns" in note for note in planned["warnings"])
+    assert "tables, rows and models of all columns" in run("plan", study, "--rows", 55).out
+    release, rows = tmp_path / "release.json", tmp_path / "rows.csv"
+    assert run("fit", study, "--seed", "aa", "--json", "--out", release).code == 0
+    done = run("synthesize", release, "--rows", 30, "--out", rows)
+    assert done.code == 1 and "no better than independent columns" in done.err and not rows.exists()
+    assert run("synthesize", release, "--rows", 30, "--out", rows, "--anyway").code == 0
+
+
 def test_a_model_of_several_classes_scores_records(release: Path, run: Run, tmp_path: Path) -> None:
     model = tmp_path / "job.json"
     content = run("solve", release, "--label", "job", "--out", model, "--json").json
@@ -77,7 +94,16 @@ def test_a_model_of_several_classes_scores_records(release: Path, run: Run, tmp_
         chances = [float(line[f"probability {level}"]) for level in ("clerk", "smith", "baker")]
         assert sum(chances) == pytest.approx(1.0)
     across = run("predict", model, "--study", folder / "study.toml", "--to", "bank")
-    assert across.code == 1 and "3 scores for each record" in across.err
+    assert "bank opened 2 exact scores of each of 390 records" in across.err
+    assert "2 numbers about their columns" in " ".join(across.err.split())
+    by_person = {line["person"]: line for line in csv.DictReader(io.StringIO(across.out))}
+    assert len(by_person) == 390
+    for line in lines:
+        other = by_person[line["person"]]
+        assert other["predicted"] == line["predicted"]
+        for level in ("clerk", "smith", "baker"):
+            name = f"probability {level}"
+            assert float(other[name]) == pytest.approx(float(line[name]), abs=1e-9)
     shown = run("solve", release, "--label", "job")
     assert "chances of the levels of job" in shown.out
 

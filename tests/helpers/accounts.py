@@ -42,10 +42,10 @@ class Remembered:
     def note(self, what: str, facts: Mapping[str, Any]) -> None:
         self.notes.append((what, facts))
 
-    def keep_sent(self, envelope: Envelope) -> None:
+    def keep_sent(self, envelope: Envelope, digest: bytes) -> None:
         self.sent.append(envelope)
 
-    def keep_received(self, envelope: Envelope) -> None:
+    def keep_received(self, envelope: Envelope, digest: bytes) -> None:
         self.received.append(envelope)
 
     def of(self, what: str) -> list[Mapping[str, Any]]:

@@ -54,7 +54,8 @@ class PredictedSession(TappedSession):
 def predicted(
     parts: Parts, receiver: str = "p0", people: Mapping[str, list[str]] | None = None, **named: Any
 ) -> PredictedSession:
-    prediction = Prediction("ab" * 32, receiver, columns_of(len(parts)))
+    scores = named.pop("scores", 1)
+    prediction = Prediction("ab" * 32, receiver, columns_of(len(parts)), scores)
     alignment = NONE if people is None else PSI
     source = Randomness(b"scores")
     guards, kind = named.pop("guards", {}), named.pop("kind", PredictedSession)

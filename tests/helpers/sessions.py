@@ -21,7 +21,8 @@ from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Sc
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.fit import FitParty, FitServer, Planner, Summed
+from colonnade.protocol.fit import FitParty, FitServer, Planner
+from colonnade.protocol.gram import Summed
 from colonnade.protocol.guard import Guard, Unguarded
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.party import PartyRole

@@ -27,6 +27,8 @@ from colonnade.flare.folder_texts import policy_file
 from colonnade.flare.launch import KEPT_JOBS, check_local, check_port, clear_old_jobs
 from colonnade.flare.process import alone
 from colonnade.flare.provision import (
+    EVALUATE_PARTY_CLASS,
+    EVALUATE_SERVER_CLASS,
     PARTY_CLASS,
     PARTY_LAUNCHER,
     SCORE_PARTY_CLASS,
@@ -122,7 +124,8 @@ def test_sites_refuse_shipped_code_and_send_no_logs(ours: Path, name: str) -> No
     assert {rights["lead"][right] for right in ("byoc", "shell_commands", "operate", "clone_job")} == {"none"}
     resources = read_json(ours / name / "local" / "resources.json")
     assert resources["class_list_enforcement_mode"] == "enforce"
-    server, party = [SERVER_CLASS, SCORE_SERVER_CLASS], [PARTY_CLASS, SCORE_PARTY_CLASS]
+    server = [SERVER_CLASS, SCORE_SERVER_CLASS, EVALUATE_SERVER_CLASS]
+    party = [PARTY_CLASS, SCORE_PARTY_CLASS, EVALUATE_PARTY_CLASS]
     assert resources["class_allow_list"] == (server if name == "server" else party)
     assert resources["allow_log_streaming"] is False
     assert "log" not in json.dumps(resources["components"])

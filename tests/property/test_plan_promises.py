@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.dissection import Block, dissect, parties_of
 from colonnade.mechanism.moments import Law, Layout
-from colonnade.mechanism.objective import Task, exact_objective
+from colonnade.mechanism.objective import Purpose, Task, by_size, exact_objective
 from colonnade.mechanism.plan import Offer, PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.sensitivity import sensitivity
 from tests.helpers.adversary import Adversary, random_layout
@@ -86,6 +88,30 @@ def test_bottom_up_gaussian(seed: int, offer: float) -> None:
     for party in parties_of(layout):
         mine = plan.parties[party][View.OUTSIDER]
         assert mine is not None and 0 < mine <= offers[party].total
+
+
+@settings(max_examples=16, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), epsilon=st.floats(0.05, 5.0), rows=st.sampled_from([50, 10**4, None]))
+def test_noise_spread_for_all_columns_keeps_both_promises(seed: int, epsilon: float, rows: int | None) -> None:
+    generator = np.random.default_rng(seed)
+    layout = by_size(random_layout(generator))
+    blocks = dissect(exact_objective(layout), by_cells=True)
+    terms = replace(terms_for(layout, factor=Fraction(1007, 1000)), purpose=Purpose.ALL, rows=rows)
+    plan = plan_top_down(layout, blocks, epsilon, terms)
+    assert plan.purpose is Purpose.ALL and epsilon * (1 - 1e-2) <= plan.epsilon <= epsilon
+    for owner in (None, parties_of(layout)[-1]):
+        told = (plan.record if owner is None else plan.parties[owner])[View.OUTSIDER]
+        assert told is not None and spent(plan, owner, generator) <= told * (1 + 1e-9)
+    offers = {p: Offer(epsilon * (1 + k)) for k, p in enumerate(parties_of(layout))}
+    plan = plan_bottom_up(layout, blocks, offers, terms)
+    for party in parties_of(layout):
+        mine = plan.parties[party][View.OUTSIDER]
+        assert mine is not None and 0 < mine <= offers[party].total
+        assert spent(plan, party, generator) <= mine * (1 + 1e-9)
+    gaussian = plan_top_down(layout, blocks, epsilon, replace(terms, delta=1e-6))
+    rates = [(i.block, 1 / float(i.scale)) for i in gaussian.blocks]
+    budget = sensitivity(layout, rates, Law.GAUSSIAN) ** 2 / 2
+    assert budget <= float(gaussian_rho(epsilon, 1e-6)) * (1 + 1e-9)
 
 
 @settings(max_examples=10, deadline=None, derandomize=True)

@@ -15,7 +15,15 @@ import pytest
 from colonnade.foundation.errors import PrivacyError
 from colonnade.mechanism.dissection import Block, dissect, parties_of, squares
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
-from colonnade.mechanism.objective import Objective, Task, divided, exact_objective, paper_objective, polynomial
+from colonnade.mechanism.objective import (
+    Objective,
+    Task,
+    by_size,
+    divided,
+    exact_objective,
+    paper_objective,
+    polynomial,
+)
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
 from tests.helpers.adversary import Adversary, layout_from, random_layout, signed_layout, weighted
 
@@ -77,6 +85,34 @@ def test_any_classes_give_a_bound(law: Law) -> None:
         classes = tuple(int(c) for c in generator.integers(0, 3, len(layout.attributes)))
         bound = sensitivity(replace(layout, classes=classes), blocks, law)
         assert Adversary(layout, blocks, law, None, generator).climb(2)[0] <= bound * ROUNDING
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("law", list(Law))
+def test_tables_may_be_weighted_by_their_size(seed: int, law: Law) -> None:
+    """Blocks by cells at any rates: never exceeded, nearly reached, and no looser than blocks that are not divided."""
+    generator = np.random.default_rng(4000 + seed)
+    layout = by_size(random_layout(generator))
+    blocks = [(b, float(generator.choice([0.2, 1.0, 3.0]))) for b in dissect(exact_objective(layout), by_cells=True)]
+    for owner in (None, *parties_of(layout)):
+        bound = sensitivity(layout, blocks, law, owner)
+        found, z, w = Adversary(layout, blocks, law, owner, generator).climb(3)
+        assert found <= bound * ROUNDING, (seed, law, owner, z, w)
+        assert found >= (SLACK[law] - 0.1) * bound
+        undivided = sensitivity(replace(layout, classes=()), blocks, law, owner)
+        assert bound <= undivided * (1 + 1e-6)
+
+
+def test_weighted_tables_of_many_sizes_move_as_their_weights_say() -> None:
+    """Every table moves by 2 (L1) or sqrt 2 (L2) however many cells it has: weights add up, or their squares do."""
+    sizes = (2, 3, 5, 9, 2)
+    parts = [("AB"[i % 2], Encoding.SIMPLEX, m, Role.LABEL if i == 4 else Role.FEATURE) for i, m in enumerate(sizes)]
+    layout = by_size(layout_from(parts))
+    blocks = [(b, float(b.cells or 0)) for b in dissect(exact_objective(layout), by_cells=True)]
+    cells = [a * b for i, a in enumerate(sizes) for b in sizes[i + 1 :]]
+    weights = np.array([4.0 ** np.ceil(np.log(c) / np.log(4) - 1e-9) for c in cells])
+    assert sensitivity(layout, blocks, Law.LAPLACE) == pytest.approx(2 * weights.sum(), rel=CLOSE)
+    assert sensitivity(layout, blocks, Law.GAUSSIAN) ** 2 == pytest.approx(2 * (weights**2).sum(), rel=CLOSE)
 
 
 def test_one_pair_of_many_columns_costs_one_pair() -> None:

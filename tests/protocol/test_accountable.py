@@ -171,6 +171,18 @@ def test_cut_here_and_there_the_books_agree(after: int) -> None:
             assert {book.state for book in talk.books.values()} <= {"booked", "released"}
 
 
+def test_evidence_says_how_it_ended_also_where_no_last_word_came() -> None:
+    talk, kept = accountable(False)
+    whole = talk.run()
+    assert [facts["heard"] for facts in kept[NAMES[0]].of("end")] == [True]
+    for after in (whole // 2, whole - 12):
+        talk, kept = accountable(False)
+        talk.run(CUTS["the server dies"], after)
+        for name, mine in kept.items():
+            (end,) = mine.of("end")
+            assert end == {"heard": False, "handed_in": talk.parties[name].handed_in}
+
+
 def opened_and_denied(talk: Conversation) -> None:
     """The server adds all submissions up, and says that nothing was opened: `void_attack`."""
     server = talk.server

@@ -61,6 +61,34 @@ def test_the_receiver_opens_the_sum_within_the_grid(parties: int, last: bool) ->
     assert wire.ended() == {End(None, "", "open", True)}
 
 
+@pytest.mark.parametrize("parties", [2, 3])
+def test_several_scores_of_each_record_are_opened_together(parties: int) -> None:
+    draw = np.random.default_rng(8)
+    parts = {f"p{k}": draw.normal(0, 3, (ROWS, 4)) for k in range(parties)}
+    people = {n: [f"person {(7 * i) % ROWS}" for i in range(ROWS)] for n in parts}
+    wire = predicted(parts, "p1", people, scores=4)
+    wire.run()
+    assert set(wire.opened) == {"p1"}
+    assert wire.opened["p1"].scores.shape == (ROWS, 4)
+    assert np.abs(wire.opened["p1"].scores - sum(parts.values())).max() <= parties * 0.5 / STEPS + 1e-15
+
+
+@pytest.mark.parametrize("scores", [1, 3])
+def test_a_part_of_another_size_than_agreed_is_never_handed_in(scores: int) -> None:
+    parts = {f"p{k}": np.ones((20, 2)) for k in range(2)}
+    wire = predicted(parts, scores=scores)
+    with pytest.raises(ProtocolError, match="got a part of 40 numbers"):
+        wire.run()
+
+
+def test_the_number_of_scores_is_part_of_what_is_agreed() -> None:
+    one, several = (Prediction("ab" * 32, "p0", columns_of(2), scores) for scores in (1, 3))
+    assert "scores" not in one.to() and several.to()["scores"] == 3
+    assert one.terms(10) != several.terms(10)
+    with pytest.raises(ProtocolError, match="one score of each record or more, got 0"):
+        Prediction("ab" * 32, "p0", columns_of(2), 0)
+
+
 def test_scores_stand_in_the_order_of_the_receivers_own_records() -> None:
     parts = parts_of(3, 40)
     people = {n: [f"person {(7 * k + i) % 40 + k}" for i in range(40)] for k, n in enumerate(parts)}
@@ -135,6 +163,10 @@ def test_nobody_holds_the_part_of_another(parties: int) -> None:
     wire.run()
     assert wire.looked > 100
     assert wire.found == set()
+    draw = np.random.default_rng(9)
+    several = predicted({f"p{k}": draw.normal(0, 3, (30, 3)) for k in range(parties)}, "p1", scores=3, kind=Searching)
+    several.run()
+    assert several.looked > 100 and several.found == set()
 
 
 def test_the_search_would_notice_a_missing_mask(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,3 +64,24 @@ def test_a_parquet_file_that_claims_more_rows_than_it_has_is_refused(tmp_path: P
     with pytest.raises(DataError):
         table = read_table("p", path, {"x": Numeric(0, 1)}, None)
         raise AssertionError(f"read {table.rows} rows")
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz"])
+def test_a_row_that_is_no_record_is_refused_before_it_is_read(tmp_path: Path, kind: str) -> None:
+    """A number of 3 * 10^8 digits, 1.3 MB as gzip, took 2.1 GB."""
+    path, digits = tmp_path / f"data.{kind}", b"1" * 20_000_000
+    path.write_bytes(b"x\n" + digits if kind == "csv" else gzip.compress(b"x\n" + digits, 1))
+    with pytest.raises(DataError, match=f"data.{kind} has a row of more than 8 MB, which is no record"):
+        read_table("p", path, {"x": Numeric(0, 1)}, None)
+    # Rows of any usual length pass, and so does what expands much by its rows.
+    path.write_bytes(b"x\n" + b"1\n" * 50_000 if kind == "csv" else gzip.compress(b"x\n" + b"1\n" * 50_000))
+    assert read_table("p", path, {"x": Numeric(0, 1)}, None).rows == 50_000
+
+
+def test_a_zstandard_file_that_states_a_thousand_times_its_size_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd" + b"\xc0\x00" + (300_000_003).to_bytes(8, "little") + bytes(9000))
+    with pytest.raises(DataError, match="states 300,000,003 bytes in 9,014, more than 1000 times as many"):
+        read_table("p", path, {"x": Numeric(0, 1)}, None)
+    pl.DataFrame({"x": [0.5] * 1000}).write_csv(path, compression="zstd")
+    assert read_table("p", path, {"x": Numeric(0, 1)}, None).rows == 1000

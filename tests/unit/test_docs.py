@@ -65,15 +65,17 @@ def of(*languages: str) -> list[Path]:
 
 @pytest.fixture(scope="session")
 def small_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of demo/ with fewer people."""
+    """A copy of demo/ with fewer people and a larger epsilon."""
     folder = tmp_path_factory.mktemp("docs") / "demo"
     folder.mkdir()
     frames = {path.name: pl.read_csv(path, infer_schema=False) for path in sorted((ROOT / "demo").glob("*.csv"))}
     everyone = sorted(set().union(*(frame.get_column("person").to_list() for frame in frames.values())))[:PEOPLE]
     for name, frame in frames.items():
         frame.filter(pl.col("person").is_in(everyone)).write_csv(folder / name)
-    for name in ("study.toml",):
-        shutil.copy(ROOT / "demo" / name, folder / name)
+    # So few people would drown in the demo's noise, and rows no better than independent columns are refused.
+    text = (ROOT / "demo" / "study.toml").read_text(encoding="utf-8")
+    assert text.count("epsilon = 1.0\n") == 1
+    (folder / "study.toml").write_text(text.replace("epsilon = 1.0\n", "epsilon = 40.0\n"), encoding="utf-8")
     return folder
 
 

@@ -199,7 +199,11 @@ def test_a_short_file_has_safe_defaults() -> None:
         ('party = "bank"', "", "needs 'party'"),
         ('party = "bank"', "party = 3", "party must be a non-empty text, got party=3"),
         ('partners = ["employer"]', 'partners = "employer"', "partners must be a list of texts"),
-        ('tasks = ["logistic"]', 'tasks = ["logisitc"]', "tasks may list linear, logistic, got 'logisitc'"),
+        (
+            'tasks = ["logistic"]',
+            'tasks = ["logisitc"]',
+            "tasks may list linear, logistic, multinomial, got",
+        ),
         ('"server"]', '"sever"]', "views may list outsider, server, party, coalition, got 'sever'"),
         ("smallest_rows = 1000", "smallest_rows = -1", "smallest_rows must be a whole number, got smallest_rows=-1"),
         ("require_approval = true", 'require_approval = "no"', "require_approval must be true or false, got 'no'"),

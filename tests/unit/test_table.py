@@ -20,7 +20,7 @@ from colonnade.foundation.randomness import Stream
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.moments import Attribute, Encoding, Layout, Role
-from colonnade.protocol.fit import Summed, _gram
+from colonnade.protocol.gram import Summed, gram_of
 
 ROWS = 9_000
 COLUMNS: dict[str, Column] = {
@@ -193,7 +193,7 @@ def test_sums_of_products_come_with_the_columns(frame: pl.DataFrame) -> None:
     columns = table_from("p", frame, COLUMNS).encode(LAYOUT, GRID, COINS)
     assert isinstance(columns, Summed)
     assert not isinstance(Bare(), Summed)
-    changed = _gram(columns, GRID.bound) - _gram(Bare(), GRID.bound)
+    changed = gram_of(columns, GRID.bound) - gram_of(Bare(), GRID.bound)
     # Squares of rounded numbers alone are corrected: age's, and those of the two halves of pay.
     assert set(zip(*np.nonzero(changed), strict=True)) == {(1, 1), (11, 11), (12, 12), (11, 12), (12, 11)}
     # Two of seven ages are clipped to a bound, which needs no rounding.
@@ -240,7 +240,7 @@ def test_bounds_of_any_size_reach_the_grid() -> None:
     ("spoil", "told"),
     [
         (lambda f: f.write_csv("t.csv"), "no data file fits the pattern"),
-        (lambda f: (f.write_csv("t.csv"), Path("empty").mkdir()), "has no Parquet or CSV file"),
+        (lambda f: (f.write_csv("t.csv"), Path("empty").mkdir()), "has no Parquet, Feather or CSV file"),
         (lambda f: (Path("parts").mkdir(), f.write_csv("parts/a.csv"), f.write_parquet("parts/b.parquet")), "got both"),
         (lambda f: pl.concat([f, f[:3]]).write_csv("t.csv"), "unique, 3 rows of t.csv repeat one, the first is row"),
         (lambda f: f.with_columns(age=pl.lit(float("nan"))).write_parquet("t.parquet"), "column age misses"),

@@ -25,6 +25,11 @@ def is_whole(column: Column) -> bool:
     return all(float(v).is_integer() for v in column.edges or column.require_bounds())
 
 
+def as_written(column: Column, numbers: Floats) -> Drawn:
+    """Stored numbers as a file has them: dates as texts."""
+    return [column.write(float(number)) for number in numbers] if column.dated else numbers
+
+
 def within_bins(column: Column, shares: Floats, codes: Levels, draws: Floats) -> Floats:
     """A number inside each record's bin, by a density that rises or falls towards the neighbouring bins."""
     edges = np.array(column.edges, dtype=np.float64)
@@ -119,5 +124,5 @@ def draw_numbers(tables: Tables, columns: Sequence[int], levels: Levels, randomn
         if column.storage is Storage.LEVELS:
             out[i] = [column.all_levels[int(k)] for k in np.rint(value)]
         else:
-            out[i] = np.rint(value) if is_whole(column) else value
+            out[i] = as_written(column, np.rint(value) if is_whole(column) else value)
     return out

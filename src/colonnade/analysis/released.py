@@ -118,7 +118,7 @@ class Released:
         column = self.columns[i]
         if column.storage is Storage.NUMBERS:
             try:
-                return i, int(column.codes(np.array([float(level)]))[0])
+                return i, int(column.codes(np.array([column.read_number(level)]))[0])
             except ValueError:
                 raise StudyError(f"column {name.strip()} takes a number in a condition, got {level!r}") from None
         levels = self.levels(i)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.models import Question, answer, check_question
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import Model, ridge_path, solve
-from colonnade.analysis.synthesis import fit_release
+from colonnade.analysis.synthesis import FittedRelease, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.objective import Task
@@ -31,6 +31,8 @@ class ModelRequest:
     penalty: str = "ridge"
     method: str = "default"
     seed: int = 0
+    fit: Callable[[], FittedRelease] | None = None
+    """Gives the release's maximum-entropy model, where it is kept; else it is fitted when it is needed."""
 
     def __post_init__(self) -> None:
         if not self.from_moments and self.method != "default":
@@ -73,6 +75,11 @@ class ModelRequest:
         task = Task(self.fitting_task)
         return intervals(self.release.moments(), task, features=self.features, label=self.label)
 
+    def certainty(self) -> Intervals:
+        """The same; where a model has no intervals, the reason."""
+        reason = "they are made of the moments alone, for linear and logistic models of all records with a ridge"
+        return self.intervals() or Intervals(0.95, "coefficient", (), (), False, reason)
+
     def path(self) -> list[Model]:
         """One model for each of several strengths of the penalty."""
         if not self.from_moments:
@@ -88,6 +95,7 @@ class ModelRequest:
             for strength in strengths
         ]
         check_question(released, questions[0])
-        several = len(released.tabular) > 1
-        fitted = fit_release(Tables.of(released), self.seed, released.impossible()) if several else None
+        fitted = None
+        if len(released.tabular) > 1:
+            fitted = self.fit() if self.fit else fit_release(Tables.of(released), self.seed, released.impossible())
         return [answer(released, question, self.seed, fitted) for question in questions]

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from colonnade.analysis.draws import seeded, uniform
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
-from colonnade.analysis.numbers import Drawn, draw_numbers, within_bins
+from colonnade.analysis.numbers import Drawn, as_written, draw_numbers, within_bins
 from colonnade.analysis.released import Cell, Released
-from colonnade.analysis.tables import Tables, with_margins
+from colonnade.analysis.tables import Tables, margin_variance, with_margins
 from colonnade.analysis.walk import Levels, Walk
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.randomness import Randomness
@@ -34,6 +34,8 @@ HEAVIEST = 4.0
 CLOSE = 0.015
 """A distance that 10,000 to 20,000 real rows drawn anew have from the rows they are drawn from."""
 LARGEST_MISFIT = 1.1
+NO_BETTER = 0.9
+"""Rows whose expected distance is more than this share of independent columns' are not worth having."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,17 @@ def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, 
     return FittedRelease(tables, target, model, _certificate(tables, target, model), released.tabular)
 
 
+def require_dependence(tables: Tables) -> None:
+    """Refuse rows that are not expected to be better than independent columns with exact margins."""
+    expected, independent = expected_distance(tables)
+    if expected > NO_BETTER * independent:
+        raise ReleaseError(
+            f"rows of this release would be no better than independent columns: its tables of two columns are expected "
+            f"to be {expected:.3f} from those of the records (total variation), and {independent:.3f} if columns were "
+            "taken as independent"
+        )
+
+
 def draw_levels(
     fitted: FittedRelease, rows: int, randomness: Randomness, given: Mapping[int, int] | None = None
 ) -> Levels:
@@ -153,7 +166,7 @@ def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None
         column = released.columns[i]
         if column.edges is not None:
             shares = fitted.target.margin[fitted.target.spans[k]]
-            drawn[i] = within_bins(column, shares, levels[:, k], uniform(randomness, rows))
+            drawn[i] = as_written(column, within_bins(column, shares, levels[:, k], uniform(randomness, rows)))
         else:
             drawn[i] = np.array(released.levels(i), dtype=object)[levels[:, k]].tolist()
     drawn |= draw_numbers(fitted.tables, fitted.columns, levels, randomness)
@@ -166,21 +179,37 @@ def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None
 
 
 def expected_distance(tables: Tables, rows: int | None = None) -> tuple[float, float]:
-    """Expected total variation of the denoised tables (and of rows drawn from them); that of independent columns."""
-    released, value, std = tables.released, tables.estimate.value, tables.estimate.std
-    layout, n = released.layout, released.n
-    found, apart = [], []
-    for i in released.tabular:
-        for j in released.tabular:
-            if i < j and released.has_table(i, j):
-                at = np.ix_(range(layout.width)[layout.span(i)], range(layout.width)[layout.span(j)])
-                shares = value[at] / n
-                drawn = shares * (1.0 - shares) / rows if rows else 0.0
-                left = np.minimum(std[at] / n, np.sqrt(np.maximum(shares, 1.0 / n)))
-                found.append(0.5 * np.sqrt(2 / np.pi) * np.sqrt(left**2 + drawn).sum())
-                away = shares - np.outer(value[0, layout.span(i)], value[0, layout.span(j)]) / n**2
-                apart.append(0.5 * np.sqrt(away**2 + (2 / np.pi) * left**2).sum())
-    return float(np.mean(found)), float(np.mean(apart))
+    """Expected total variation of the denoised tables (and of rows drawn from them); that of independent columns.
+
+    Both are means over all pairs of columns. Of a pair whose table was not released nothing is known but the margins:
+    its dependence is taken as that of the others.
+    """
+    released, layout, n = tables.released, tables.released.layout, tables.released.n
+    shares = tables.estimate.value / n
+    found, apart, unknown = [], [], []
+    for i, j in combinations(released.tabular, 2):
+        at = np.ix_(range(layout.width)[layout.span(i)], range(layout.width)[layout.span(j)])
+        down, across = shares[0, layout.span(i)], shares[0, layout.span(j)]
+        margins = np.outer(margin_variance(tables, i) / n**2, across**2)
+        margins += np.outer(down**2, margin_variance(tables, j) / n**2)
+        known = released.has_table(i, j)
+        cell = shares[at] if known else np.outer(down, across)
+        drawn = cell * (1.0 - cell) / rows if rows else 0.0
+        if not known:
+            unknown.append(_distance(margins + drawn))
+            continue
+        left = np.minimum(tables.estimate.std[at] / n, np.sqrt(np.maximum(cell, 1.0 / n)))
+        found.append(_distance(left**2 + margins + drawn))
+        away = cell - np.outer(down, across)
+        apart.append(0.5 * np.sqrt(away**2 + (2 / np.pi) * left**2).sum())
+    dependence = float(np.mean(apart)) if apart else 0.0
+    found += [float(np.hypot(dependence, error)) for error in unknown]
+    return float(np.mean(found)), dependence
+
+
+def _distance(variance: Floats) -> float:
+    """Expected total variation of a table whose cells have Gaussian errors of these variances."""
+    return float(0.5 * np.sqrt(2 / np.pi) * np.sqrt(variance).sum())
 
 
 def _target(tables: Tables, impossible: Sequence[tuple[Cell, Cell]]) -> TargetTables:

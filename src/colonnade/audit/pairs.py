@@ -50,7 +50,8 @@ def candidates(column: Column, bound: int) -> list[Any]:
         return column.examples()[:MOST_LEVELS]
     low, high = column.require_bounds()
     inner = [_on_grid(low, high, share, bound) for share in (0.25, 0.5, 0.75)]
-    return [low - BEYOND * (high - low), *inner, high + BEYOND * (high - low)]
+    found = [low - BEYOND * (high - low), *inner, high + BEYOND * (high - low)]
+    return [column.write(value) for value in found] if column.dated else found
 
 
 def _on_grid(low: float, high: float, share: float, bound: int) -> float:
@@ -63,7 +64,8 @@ def middle(column: Column, bound: int) -> Any:
     """A value for records that are only there to be there: some three quarters of the way up, or the first level."""
     if column.storage is Storage.LEVELS or column.bounds is None:
         return column.examples()[0]
-    return _on_grid(*column.bounds, 0.75, bound)
+    value = _on_grid(*column.bounds, 0.75, bound)
+    return column.write(value) if column.dated else value
 
 
 class Climber:

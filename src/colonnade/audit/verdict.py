@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -16,11 +17,38 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from colonnade.audit.session import SessionAudit
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.errors import SignatureError, SiteError
-from colonnade.sites.evidence import KeptEvidence
+from colonnade.foundation.names import require_texts
+from colonnade.transport.evidence import KeptEvidence
 
 FORMAT = "colonnade-verdict/1"
 LABEL = b"colonnade/1 verdict"
 LARGEST = 1 << 24
+LONGEST_SENTENCE = 1 << 14
+
+
+class _Deviation(msgspec.Struct, forbid_unknown_fields=True):
+    step: str
+    round: str
+    recipient: str
+    number: int
+    sentence: str
+
+
+class _Verdict(msgspec.Struct, forbid_unknown_fields=True):
+    """What a verdict's file must hold: it comes from others."""
+
+    format: str
+    session: str
+    party: str
+    replayed: int
+    missing: int
+    left_out: list[str]
+    compared: list[str]
+    doubts: list[str]
+    authority: str
+    deviation: _Deviation | None
+    auditor: str
+    proof: str
 
 
 def read_auditor_key(path: Path) -> Ed25519PrivateKey:
@@ -63,35 +91,55 @@ def write_verdict(found: SessionAudit, key: Ed25519PrivateKey) -> bytes:
 def read_verdict(data: bytes) -> dict[str, Any]:
     """A verdict that is as its auditor signed it; whose key that is, people must compare."""
     try:
-        content = json.loads(data) if len(data) <= LARGEST else None
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
+        content: Any = json.loads(data) if len(data) <= LARGEST else None
+        if msgspec.convert(content, _Verdict).format != FORMAT:
             raise ValueError
+        require_texts("what a verdict says", content, SiteError, LONGEST_SENTENCE)
         proof, auditor = bytes.fromhex(content["proof"]), bytes.fromhex(content["auditor"])
         key, statement = Ed25519PublicKey.from_public_bytes(auditor), _statement(content)
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise SiteError(f"a verdict must have the format {FORMAT}") from None
+        raise SiteError(f"a verdict must have the format {FORMAT}, and this file has not") from None
     try:
         key.verify(proof, statement)
     except InvalidSignature:
         raise SignatureError("the verdict is not what its auditor signed") from None
-    return content
+    return dict(content)
+
+
+def said_of(verdict: Mapping[str, Any]) -> str:
+    """What the verdict comes to, in one sentence."""
+    party, found = verdict["party"], verdict["deviation"]
+    if found is not None:
+        return f"{party} did not follow the protocol: {found['sentence']}"
+    if verdict["missing"]:
+        lost = (
+            f"{verdict['missing']:,} of {verdict['replayed'] + verdict['missing']:,} messages could not be made again"
+        )
+        return f"{party} is not shown to have followed the protocol: {lost}"
+    return f"{party} followed the protocol"
 
 
 def note_audit(kept: KeptEvidence, verdict: Mapping[str, Any]) -> KeptEvidence:
     """Audits add up: each is noted in the evidence of whoever hears of it."""
     if verdict["session"] != kept.facts["session"]:
         raise SiteError("the verdict is about another session than this evidence")
+    names = {str(made["from"]) for made in kept.of("commitment")} | {str(kept.facts["party"])}
+    if verdict["party"] not in names:
+        raise SiteError(f"the verdict is about {verdict['party']}, and the session had {', '.join(sorted(names))}")
     if verdict["party"] not in {known["party"] for known in kept.of("audit")}:
         kept.append({"what": "audit", "party": verdict["party"], "auditor": verdict["auditor"]})
     return KeptEvidence.read(kept.place)
 
 
 def require_few(kept: KeptEvidence, collusion: int) -> None:
-    """Raise when as many other parties of the session were audited as may collude: one more is all the noise."""
+    """Raise when as many other parties of the session were audited as may collude: one more is all the noise.
+
+    One party may always be audited: whoever audits it knows what that party knew itself.
+    """
     party = str(kept.facts["party"])
     others = sorted({str(known["party"]) for known in kept.of("audit")} - {party})
-    if len(others) >= collusion:
+    if len(others) >= max(1, collusion):
         raise SiteError(
-            f"the session has had audits of {', '.join(others) or 'nobody'}, and collusion is {collusion}: with the "
+            f"the session has had audits of {', '.join(others)}, and collusion is {collusion}: with the "
             f"seed of {party} an auditor would know more of the noise than the plan allows"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -12,10 +12,6 @@ from colonnade.cli.options import Json
 from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.foundation.errors import PrivacyError, ProtocolError
 from colonnade.foundation.parts import local_path
-
-if TYPE_CHECKING:
-    from colonnade.protocol.kinds import PartyTask
-    from colonnade.sites.site import Site
 
 
 class _StudyByDefault(TyperGroup):
@@ -70,11 +66,36 @@ def audit(
         )
 
 
+Evidence = Annotated[
+    Path, typer.Argument(parser=local_path, metavar="EVIDENCE", help="The session's folder: SITE/evidence/SESSION.")
+]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", parser=local_path, metavar="FILE", help="The party's data; its site's if not given."),
+]
+SiteFolder = Annotated[
+    Path | None,
+    typer.Option("--site", parser=local_path, metavar="FOLDER", help="The party's folder, if EVIDENCE was moved."),
+]
+StudyFile = Annotated[
+    Path | None,
+    typer.Option("--study", parser=local_path, metavar="STUDY", help="Of a run in one process, in place of a site."),
+]
+Key = Annotated[
+    Path | None,
+    typer.Option("--key", parser=local_path, metavar="FILE", help="Key of the evidence; the site's if not given."),
+]
+Came = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--came", parser=local_path, metavar="FILE", help="Messages that a peer made again: repeat the option."
+    ),
+]
+
+
 @app.command("session", short_help="Make a party's messages of a session again, and say where they differ.")
 def audit_one(
-    evidence: Annotated[
-        Path, typer.Argument(parser=local_path, metavar="EVIDENCE", help="The session's folder: SITE/evidence/SESSION.")
-    ],
+    evidence: Evidence,
     sign: Annotated[
         Path,
         typer.Option(
@@ -82,72 +103,82 @@ def audit_one(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", parser=local_path, metavar="FILE", help="Verdict file to write.")],
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", parser=local_path, metavar="FILE", help="The party's data; its site's if not given."),
-    ] = None,
-    site: Annotated[
-        Path | None,
-        typer.Option("--site", parser=local_path, metavar="FOLDER", help="The party's folder, if EVIDENCE was moved."),
-    ] = None,
-    key: Annotated[
-        Path | None,
-        typer.Option("--key", parser=local_path, metavar="FILE", help="Key of the evidence; the site's if not given."),
-    ] = None,
+    data: Data = None,
+    site: SiteFolder = None,
+    study: StudyFile = None,
+    key: Key = None,
     against: Annotated[
         list[Path] | None,
         typer.Option("--against", parser=local_path, metavar="EVIDENCE", help="A peer's evidence: repeat the option."),
+    ] = None,
+    came: Came = None,
+    authority: Annotated[
+        Path | None,
+        typer.Option(
+            "--authority",
+            parser=local_path,
+            metavar="FILE",
+            help="Certificate of the session's authority (PEM); the site's if not given.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Audit one party on its own premises: replay what it sent from its seed and data, and sign what was found."""
     from dataclasses import asdict
 
-    from colonnade.audit.session import audit_session
-    from colonnade.audit.verdict import auditor_key, note_audit, read_verdict, require_few, write_verdict
+    from colonnade.audit.premises import Premises
+    from colonnade.audit.verdict import auditor_key, note_audit, read_verdict, require_few, said_of, write_verdict
     from colonnade.foundation.files import Place, places
-    from colonnade.sites.evidence import KeptEvidence, read_key
-    from colonnade.sites.site import PARTY, read_site
 
-    kept = KeptEvidence.read(evidence)
-    place = read_site(site or evidence.resolve().parent.parent, PARTY)
-    require_few(kept, place.study.agreement.collusion)
+    place = Premises.open(evidence, site=site, study=study, data=data, key=key)
+    require_few(place.kept, place.collusion)
     with places(Place(out, new=True)) as (file,):
-        opening = kept.opening(read_key(key or place.evidence_key))
-        task = _task(place, str(kept.facts.get("kind")), data)
-        found = audit_session(kept, opening, task, [KeptEvidence.read(peer) for peer in against or []])
+        found = place.audit(against or [], came or [], authority)
         content = write_verdict(found, auditor_key(sign))
         file.write(content)
-    note_audit(kept, read_verdict(content))
+    verdict = read_verdict(content)
+    note_audit(place.kept, verdict)
     if json:
         print_json(asdict(found))
     else:
         stdout().print(f"{found.replayed:,} messages of {found.party} were made again and are the same.")
         for told in found.left_out:
             stdout().print(f"Not made again: {told}.")
+        for told in found.doubts:
+            stdout().print(f"Not counted: {told}.")
         peers = ", ".join(found.compared) or "nobody: it could have written its own notes anew"
         stdout().print(f"Compared with what is held by {peers}. The verdict is in {out}.")
-    if found.deviation is not None:
-        raise ProtocolError(f"{found.party} did not follow the protocol: {found.deviation.sentence}")
+        if not found.authority:
+            stdout().print("No certificates were at hand: signatures were believed, and not checked.")
+    if not found.passed:
+        raise ProtocolError(said_of(verdict))
 
 
-def _task(site: Site, kind: str, data: Path | None) -> PartyTask:
-    """The party's part, as its files state it, that asks nobody and keeps nothing."""
-    from colonnade.data.table import read_table
-    from colonnade.foundation.errors import SiteError
-    from colonnade.foundation.workers import HERE
-    from colonnade.protocol.guard import Unguarded
-    from colonnade.sites.recipes import FitRecipe, PredictRecipe, Recipe
+@app.command("resend", short_help="Make one's own messages to a peer again, for the peer's audit.")
+def resend(
+    evidence: Evidence,
+    to: Annotated[str, typer.Option("--to", metavar="PARTY", help="Whose audit needs them.")],
+    out: Annotated[Path, typer.Option("--out", parser=local_path, metavar="FILE", help="Message file to write.")],
+    data: Data = None,
+    site: SiteFolder = None,
+    study: StudyFile = None,
+    key: Key = None,
+    came: Came = None,
+) -> None:
+    """Make again what this party sent to a peer that keeps no traffic: the peer had it all in the session."""
+    from io import BytesIO
 
-    recipes: tuple[type[Recipe], ...] = (FitRecipe, PredictRecipe)
-    recipe = next((one for one in recipes if one.kind.name == kind), None)
-    if recipe is None:
-        raise SiteError(f"the evidence is of a session for {kind!r}, which nobody here can make again")
-    task: Any = recipe(site).party_task(Unguarded(), HERE)
-    task.keep = None
-    if data is not None:
-        task.source = lambda: read_table(site.party, data, task.columns, site.source.id)
-    return task  # type: ignore[no-any-return]
+    from colonnade.audit.premises import Premises
+    from colonnade.foundation.files import Place, places
+
+    place = Premises.open(evidence, site=site, study=study, data=data, key=key)
+    messages = BytesIO()
+    with places(Place(out, new=True)) as (file,):
+        made, lacks = place.resend(to, came or [], messages)
+        file.write(messages.getvalue())
+    stdout().print(f"{made:,} messages to {to} were made again, and are in {out}.")
+    if lacks:
+        stderr().print(f"More could not be made: {lacks} was not kept; its sender can make it again.")
 
 
 @app.command("verify", short_help="Check a verdict, and note it in one's own evidence.")
@@ -157,23 +188,32 @@ def verify(
         Path | None,
         typer.Option("--evidence", parser=local_path, metavar="EVIDENCE", help="One's own evidence of the session."),
     ] = None,
+    auditor: Annotated[
+        str | None,
+        typer.Option("--auditor", metavar="KEY", help="The agreed auditor's public key in hexadecimal."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check that a verdict is what its auditor signed; whose key that is, people must compare."""
-    from colonnade.audit.verdict import note_audit, read_verdict
+    from colonnade.audit.premises import require_same_authority
+    from colonnade.audit.verdict import note_audit, read_verdict, said_of
     from colonnade.foundation.files import read_whole
-    from colonnade.sites.evidence import KeptEvidence
+    from colonnade.transport.evidence import KeptEvidence
 
     content = read_verdict(read_whole(verdict, "verdict"))
+    if auditor is not None and auditor.lower() != content["auditor"]:
+        raise ProtocolError(f"the verdict is signed by {content['auditor'][:16]}, and not by the auditor who was named")
     if evidence is not None:
-        note_audit(KeptEvidence.read(evidence), content)
+        kept = KeptEvidence.read(evidence)
+        require_same_authority(kept, content)
+        note_audit(kept, content)
     if json:
         print_json(content)
         return
-    found = content["deviation"]
-    said = "followed the protocol" if found is None else f"did not follow the protocol: {found['sentence']}"
-    stdout().print(f"Auditor {content['auditor'][:16]}: {content['party']} {said}.")
+    stdout().print(f"Auditor {content['auditor']}: {said_of(content)}.")
     peers = ", ".join(content["compared"]) or "nobody"
     stdout().print(f"{content['replayed']:,} messages were made again, and compared with what is held by {peers}.")
+    if not content["authority"]:
+        stdout().print("The auditor had no certificates: signatures were believed, and not checked.")
     if evidence is not None:
         stderr().print("The audit is noted in the evidence: audits of more parties than collusion are refused.")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile
-from colonnade.cli.screen import print_json, stderr
-from colonnade.foundation.errors import StoppedError, StudyError
+from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile, require_engine
+from colonnade.cli.screen import print_json, stderr, stdout
+from colonnade.foundation.errors import StoppedError
 from colonnade.foundation.parts import local_path
 
 deploy_app = typer.Typer(no_args_is_help=True, help="Folders for the organisations of a study.")
@@ -38,11 +37,6 @@ def add_deployment(app: typer.Typer) -> None:
     app.command("run", short_help="Start one session of a deployed study.")(run)
 
 
-def _require() -> None:
-    if find_spec("nvflare") is None:
-        raise StudyError("a run across machines needs nvflare, which is not installed: pip install 'colonnade[flare]'")
-
-
 @deploy_app.callback()
 def _deploy() -> None:
     pass
@@ -57,16 +51,19 @@ def deploy_new(
     server: Annotated[
         str, typer.Option("--server", metavar="HOST[:PORT]", help="Where parties reach the server.")
     ] = "localhost:8002",
+    keyless: Annotated[
+        bool, typer.Option("--keyless", help="Without keys: each organisation makes its own (cert request).")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Write a folder for each organisation: certificates, study, policy template, start script, and what to do."""
-    _require()
+    require_engine()
     from colonnade.flare.deploy import deploy_new as deploy
     from colonnade.flare.deploy import warnings
     from colonnade.flare.provision import Address
     from colonnade.study import read_study
 
-    folders = deploy(study, out, Address.of(server))
+    folders = deploy(study, out, Address.of(server), keyless)
     said = warnings(read_study(study))
     if json:
         known = {"folders": [str(f) for f in folders], "authority": str(out / "authority"), "server": server}
@@ -79,6 +76,29 @@ def deploy_new(
         typer.echo(f"note: {sentence}", err=True)
 
 
+@deploy_app.command("add", short_help="Write what a further study needs at each site.")
+def deploy_add(
+    study: StudyFile,
+    authority: Annotated[
+        Path, typer.Option("--authority", parser=local_path, metavar="DIR", help="The deployment's folder authority/.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=local_path, metavar="DIR", help="Folder to write; new or empty.")
+    ],
+    json: Json = False,
+) -> None:
+    """Write what each site needs for a further study of the same organisations, on the same server."""
+    require_engine()
+    from colonnade.flare.deploy import deploy_add as deploy
+
+    folders = deploy(study, authority, out)
+    if json:
+        print_json({"folders": [str(folder) for folder in folders]})
+        return
+    for folder in folders:
+        typer.echo(f"{folder}: goes into studies/ of the folder of {folder.parent.parent.name}.")
+
+
 @server_app.callback()
 def _server() -> None:
     pass
@@ -87,7 +107,7 @@ def _server() -> None:
 @server_app.command("start", short_help="Serve sessions until stopped.")
 def server_start(folder: Folder) -> None:
     """Serve sessions of the folder's study until stopped with Ctrl-C."""
-    _require()
+    require_engine()
     from colonnade.flare.launch import serve
     from colonnade.sites.site import SERVER, read_site
 
@@ -106,15 +126,16 @@ def party_start(
     approve: ApprovedPlans = None,
 ) -> None:
     """Take part in sessions of the folder's study until stopped with Ctrl-C; policy and ledger judge each."""
-    _require()
+    require_engine()
     from colonnade.flare.launch import take_part
     from colonnade.sites.readiness import get_ready
-    from colonnade.sites.site import APPROVED, PARTY, read_site
+    from colonnade.sites.site import APPROVED, PARTY, read_sites
 
-    site = read_site(folder, PARTY)
-    # Whatever would refuse a session later is said now.
-    for note in get_ready(site, approve or []):
-        _sayer(site.party)(note)
+    # Whatever would refuse a session later is said now, of every study in the folder.
+    site, *others = read_sites(folder, PARTY)
+    for each in (site, *others):
+        for note in get_ready(each, approve or []):
+            _sayer(site.party)(note if each is site else f"study {each.study.agreement.name}: {note}")
     if approve:
         os.environ[APPROVED] = ",".join(approve)
     raise typer.Exit(take_part(site, _teller(site.party), _sayer(site.party)))
@@ -132,6 +153,16 @@ def run(
         bool,
         typer.Option("--predict", help="Score records by [prediction] of site.toml instead, for one party to open."),
     ] = False,
+    evaluate: Annotated[
+        bool,
+        typer.Option("--evaluate", help="Evaluate a model by [evaluation] of site.toml instead; it spends epsilon."),
+    ] = False,
+    study: Annotated[
+        str,
+        typer.Option(
+            "--study", metavar="NAME", help="Which study, where the folder has several; its own if not given."
+        ),
+    ] = "",
     fetch: Annotated[
         str | None,
         typer.Option("--fetch", metavar="SESSION", help="Only fetch the release of an earlier session, by its id."),
@@ -143,28 +174,32 @@ def run(
     json: Json = False,
 ) -> None:
     """Start one session of a deployed study, follow it, and write the release; Ctrl-C stops it for all."""
-    _require()
+    require_engine()
     if predict and (out is not None or fetch is not None or force):
         told = "--out, --fetch and --force are for a release; with --predict the scores stay with their receiver"
         raise typer.BadParameter(told)
+    if predict and evaluate:
+        raise typer.BadParameter("--predict and --evaluate ask for two sessions: give one of them")
     try:
-        if predict:
+        if evaluate:
+            _run_evaluation(folder, Path("evaluation.json") if out is None else out, force, wait, json)
+        elif predict:
             _run_prediction(folder, wait, json)
         else:
-            _run_session(folder, Path("release.json") if out is None else out, force, wait, json, fetch)
+            _run_session(folder, Path("release.json") if out is None else out, force, wait, json, fetch, study)
     except StoppedError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(130) from None
 
 
-def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, fetch: str | None) -> None:
+def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, fetch: str | None, study: str) -> None:
     from colonnade.flare.coordinator import fetch_release, run_session
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import read_release
     from colonnade.report.progress import Steps
-    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, read_site
+    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, find_site
 
-    site = read_site(folder, COORDINATOR)
+    site = find_site(folder, study, COORDINATOR)
     with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
         content, account = run_session(site, wait, steps) if fetch is None else fetch_release(site, fetch, wait)
         release = read_release(content)
@@ -178,6 +213,33 @@ def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, 
     if seeded:
         typer.echo(NOT_PRIVATE)
     typer.echo(f"The session was opened with n={release.n}; the release is in {out}: colonnade report {out}")
+
+
+def _run_evaluation(folder: Path, out: Path, force: bool, wait: float, json: bool) -> None:
+    from colonnade.flare.coordinator import run_session
+    from colonnade.foundation.files import places, release_place
+    from colonnade.mechanism.release import read_release
+    from colonnade.report.evaluation import measured_json, measured_report
+    from colonnade.report.progress import Steps
+    from colonnade.sites.evaluation_request import read_evaluation_request
+    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, read_site
+
+    asked = read_evaluation_request(read_site(folder, COORDINATOR))
+    with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
+        content, account = run_session(asked.site, wait, steps, asked)
+        opened = read_release(content)
+        file.write(content)
+    measured = asked.evaluation.measure(opened)
+    seeded = bool(opened.provenance["seeded"])
+    if json:
+        told = measured_json(asked.evaluation, asked.evaluation.study.session(opened.n), measured)
+        known = {"session": opened.provenance["session"], "opened_file": str(file.path or out), "seeded": seeded}
+        print_json({**told, **known, "bytes": account.get("bytes")})
+        return
+    if seeded:
+        typer.echo(NOT_PRIVATE)
+    stdout().print(measured_report(asked.evaluation, measured))
+    typer.echo(f"What was opened is in {file.path or out}.")
 
 
 def _run_prediction(folder: Path, wait: float, json: bool) -> None:

@@ -9,13 +9,19 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.audit import app as audit_app
+from colonnade.cli.certificates import app as cert_app
+from colonnade.cli.demo import demo
 from colonnade.cli.deployment import add_deployment
+from colonnade.cli.evaluate import evaluate
 from colonnade.cli.ledger import app as ledger_app
+from colonnade.cli.new import new
+from colonnade.cli.operations import add_operations
 from colonnade.cli.predict import predict
+from colonnade.cli.queue import app as queue_app
 from colonnade.cli.releases import components, report, solve, synthesize, tables
-from colonnade.cli.studies import fit, plan, schema
+from colonnade.cli.studies import fit, plan, rehearse, schema
 from colonnade.cli.studio import studio
-from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.errors import ColonnadeError, MistakesError
 from colonnade.foundation.garbage import collecting_seldom
 
 TRACEBACK = "COLONNADE_TRACEBACK"
@@ -50,10 +56,14 @@ def _top(
 
 
 app.add_typer(ledger_app, name="ledger", short_help="What a party's data has spent: show, verify, export, settle.")
+app.command(short_help="Draft a study file from data files, with questions or by flags.")(new)
+app.command(short_help="A study of three invented organisations, from files to a page.")(demo)
 app.command(short_help="What a study would release, with how much noise; touches no data.")(plan)
+app.command(short_help="How good the model will be, foretold by simulating the noise.")(rehearse)
 app.command(short_help="Run a study on all parties' files in this process.")(fit)
 app.command(short_help="Draft a party's part of a study file.")(schema)
 app.command(short_help="Score records by a model.")(predict)
+app.command(short_help="How good a model is on held-out people.")(evaluate)
 app.command(short_help="Another model from a release, at no cost.")(solve)
 app.command(short_help="Margins and cross tables of a release, with intervals.")(tables)
 app.command(short_help="Rows that have a release's tables.")(synthesize)
@@ -62,6 +72,9 @@ app.command(short_help="What a release holds.")(report)
 app.command(short_help="Plan, run and look, on a page of this machine.")(studio)
 app.add_typer(audit_app, name="audit", short_help="Attack a study; audit what a party did: study, session, verify.")
 add_deployment(app)
+add_operations(app)
+app.add_typer(queue_app, name="queue", short_help="Sessions in a queue: add, show, drop, work.")
+app.add_typer(cert_app, name="cert", short_help="Certificates of a deployed study: request, approve, install, revoke.")
 
 
 def main() -> None:
@@ -72,6 +85,8 @@ def main() -> None:
                 app(prog_name="colonnade")
         finally:
             sys.stdout.flush()
+    except MistakesError as error:
+        _fail(*str(error).splitlines())
     except ColonnadeError as error:
         _fail(str(error))
     except OSError as error:
@@ -86,7 +101,8 @@ def main() -> None:
         _fail(f"this is a bug in colonnade, {TRACEBACK}=1 shows where: {type(error).__name__}: {error}")
 
 
-def _fail(sentence: str) -> None:
+def _fail(*sentences: str) -> None:
     typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-    typer.echo(" ".join(sentence.split()), err=True)
+    for sentence in sentences:
+        typer.echo(" ".join(sentence.split()), err=True)
     sys.exit(1)

@@ -27,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-LedgerFile = Annotated[Path, typer.Argument(parser=local_path, metavar="LEDGER", help="A party's ledger (SQLite).")]
+LedgerFile = Annotated[Path, typer.Argument(parser=local_path, metavar="LEDGER", help="A party's ledger.")]
 
 
 class Ending(StrEnum):
@@ -133,11 +133,11 @@ def settle(
 
 
 def _open(path: Path) -> Ledger:
-    from colonnade.consent.ledger import Ledger
+    from colonnade.consent.shared_ledger import open_ledger
 
     if not path.is_file():
         raise LedgerError(f"there is no ledger {path}")
-    return Ledger(path)
+    return open_ledger(path)
 
 
 def _find(entries: list[Entry], session: str, party: str | None) -> tuple[str, str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.locks import require_locks
 from colonnade.foundation.parts import local_path
 
 StudyFile = Annotated[Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file (TOML).")]
@@ -20,3 +23,10 @@ ApprovedPlans = Annotated[
     list[str] | None,
     typer.Option("--approve", metavar="DIGEST", help="A plan that a person has approved, by the digest of its terms."),
 ]
+
+
+def require_engine() -> None:
+    """Refuse where a site cannot run: no file locks, or no NVIDIA FLARE."""
+    require_locks()
+    if find_spec("nvflare") is None:
+        raise StudyError("a run across machines needs nvflare, which is not installed: pip install 'colonnade[flare]'")

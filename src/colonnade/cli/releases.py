@@ -46,38 +46,60 @@ Impossible = Annotated[
         help="Two levels that no record has together, besides those that the study declares; may be repeated.",
     ),
 ]
+LedgerFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--ledger",
+        parser=local_path,
+        metavar="FILE",
+        help="A party's ledger: the page then shows what its data had spent before, and with this release.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same answer.")]
 
 
-def open_release(path: Path) -> Release:
-    """The release in a file."""
+def read_opened(path: Path) -> Release:
+    """What a session opened, in a file."""
     from colonnade.foundation.files import read_whole
     from colonnade.mechanism.release import read_release
 
     return read_release(read_whole(path, "release"))
 
 
-def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
+def open_release(path: Path) -> Release:
+    """The release in a file; what evaluated a model has no columns to ask about."""
+    opened = read_opened(path)
+    if "evaluates" in opened.provenance.get("agreement", {}):
+        raise StudyError(f"{path.name} evaluates a model: colonnade evaluate STUDY MODEL --opened {path.name} tells it")
+    return opened
+
+
+def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, json: Json = False) -> None:
     """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
-    from colonnade.analysis.intervals import intervals
-    from colonnade.analysis.solve import solve as solved
+    from colonnade.analysis.request import ModelRequest
+    from colonnade.consent.shared_ledger import open_ledger
     from colonnade.foundation.files import places
-    from colonnade.mechanism.objective import Task
     from colonnade.model import publish
     from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.machine import model_json
     from colonnade.report.pages import release_html
+    from colonnade.report.spending import booked_spending, spending_json
     from colonnade.report.text import flaws, model_report, plan_report, provenance_report
 
     opened = open_release(release)
+    ledgers = [open_ledger(path) for path in ledger or []]
+    for named in ledgers:
+        if not named.exists:
+            raise StudyError(f"there is no ledger {named.path}")
+    spending = booked_spending(opened, ledgers)
     with places(html) as (page,):
         if html is not None:
-            page.write(release_html(opened))
-    public = publish(opened, solved(opened.moments(), Task(opened.plan["task"])))
-    sure = intervals(opened.moments(), Task(opened.plan["task"]))
+            page.write(release_html(opened, spending))
+    wanted = ModelRequest(opened)
+    public, sure = publish(opened, wanted.model(None)), wanted.certainty()
     if json:
         known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
-        found = {**model_json(public), **intervals_json(sure)}
+        found = {**model_json(public), **intervals_json(sure), **spending_json(spending)}
         content = {**opened.plan, **found, "provenance": known, "digest": public.release}
         print_json({**content, "label": public.declared, "flaws": flaws(opened.provenance), "release": str(release)})
         return
@@ -136,11 +158,14 @@ def synthesize(
     given: Given = None,
     impossible: Impossible = None,
     seed: Seed = 0,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Draw rows even if independent columns are expected to be as good.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Draw rows that have a release's tables, for looking and for programs that need rows. It costs no privacy."""
     from colonnade.analysis.released import Released
-    from colonnade.analysis.synthesis import fit_release
+    from colonnade.analysis.synthesis import fit_release, require_dependence
     from colonnade.analysis.synthesis import synthesize as drawn
     from colonnade.analysis.tables import Tables
     from colonnade.foundation.files import places
@@ -154,7 +179,10 @@ def synthesize(
     conditions = released.conditions(given or [])
     zeros = released.impossible([pair.split(",") for pair in impossible or []])
     with places(out) as (file,):
-        found = drawn(fit_release(Tables.of(released), seed, zeros), rows, conditions, seed)
+        tables = Tables.of(released)
+        if not anyway:
+            require_dependence(tables)
+        found = drawn(fit_release(tables, seed, zeros), rows, conditions, seed)
         notes = [*found.notes(), *flaws(opened.provenance)]
         if given:
             notes.insert(1, f"Only records with {', '.join(given)}.")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,13 +21,23 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from colonnade.data.table import Table
+    from colonnade.foundation.files import Place
     from colonnade.foundation.randomness import Randomness
     from colonnade.model import PublicModel
     from colonnade.protocol.session_plan import SessionPlan
+    from colonnade.rehearsal import Expectation
     from colonnade.report.progress import Steps
     from colonnade.runs import FittedStudy
     from colonnade.study import Study
 
+Compare = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--compare",
+        metavar="WHAT=A,B,...",
+        help="Plans side by side: epsilon, delta, collusion, release, bins[:COLUMN], bounds[:COLUMN]; may be repeated.",
+    ),
+]
 DEFAULT_RELEASE = Path("release.json")
 
 
@@ -35,6 +47,7 @@ def plan(
         int | None,
         typer.Option("--rows", metavar="N", min=2, help="Number of common records; [study] rows if not given."),
     ] = None,
+    compare: Compare = None,
     html: Html = None,
     json: Json = False,
 ) -> None:
@@ -43,31 +56,142 @@ def plan(
     from colonnade.protocol.session_plan import TYPICAL_ROWS
     from colonnade.report.cheating import cheating_table
     from colonnade.report.choices import choices_text, describe_choices
-    from colonnade.report.cost import expected_cost
+    from colonnade.report.cost import expected_cost, plan_json
     from colonnade.report.pages import plan_html
+    from colonnade.report.purposes import forecast_purposes, purposes_table
+    from colonnade.report.spending import planned_spending, spending_json
     from colonnade.report.text import caution, cost_text, plan_report
     from colonnade.study import read_study
 
     checked = read_study(study)
     assumed = rows is None and checked.rows is None
+    if compare:
+        _print_compared(checked, rows or checked.rows or TYPICAL_ROWS, assumed, compare, html, json)
+        return
     session = checked.session(TYPICAL_ROWS if assumed else rows)
     cost = expected_cost(session, checked.alignment)
+    purposes = forecast_purposes(session)
+    spending = planned_spending(checked, session) if json or html is not None else {}
     with places(html) as (page,):
         if html is not None:
-            page.write(plan_html(session, cost, assumed))
+            page.write(plan_html(session, cost, assumed, spending))
     if json:
-        expected = {"sent": cost.sent, "seconds": cost.seconds}
-        told = {**session.describe(), "rows_assumed": assumed, "expected": expected}
-        told["if_a_party_cheats"] = [exposure.describe() for exposure in session.exposures]
-        told |= describe_choices(session)
-        print_json({**told, "terms_digest": session.terms, "warnings": session.warnings()})
+        told = plan_json(session, cost, assumed) | describe_choices(session)
+        print_json({**told, **spending_json(spending), "purposes": [line.describe() for line in purposes]})
         return
     label = checked.agreement.label
     expected_text = cost_text(cost.sent, cost.seconds)
     stdout().print(plan_report(session.describe(), label, expected_text, assumed, cheating_table(session)))
+    if (foretold := purposes_table(purposes)) is not None:
+        stdout().print(foretold, "")
     stdout().print(choices_text(session))
     stdout().print(_terms(session))
     for note in session.warnings():
+        stderr().print(caution(note))
+
+
+def _print_compared(study: Study, rows: int, assumed: bool, compare: list[str], html: Path | None, json: bool) -> None:
+    """The same study under other terms: one table, one picture."""
+    from colonnade.foundation.files import places
+    from colonnade.protocol.variants import compare as compared
+    from colonnade.protocol.variants import read_choices
+    from colonnade.report.compared import compared_json, compared_picture, compared_rows, compared_table
+    from colonnade.report.pages import compared_html
+
+    agreement = study.agreement
+    with places(html) as (page,):
+        found = compared(agreement, rows, read_choices(compare))
+        if html is not None:
+            cells = compared_rows(found)
+            picture = partial(compared_picture, found)
+            page.write(compared_html("Plans side by side", agreement.name, rows, cells, picture))
+    if json:
+        told = {"study": agreement.name, "n": rows, "rows_assumed": assumed, "compared": compared_json(found)}
+        print_json(told)
+        return
+    stdout().print(compared_table(found))
+    if assumed:
+        stderr().print(f"{rows:,} records are assumed: set rows in [study] or give --rows")
+
+
+def rehearse(
+    study: StudyFile,
+    public: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rows",
+            metavar="[PARTY=]FILE",
+            help="Public rows like those of the study: one file with all columns, or PARTY=FILE for each party.",
+        ),
+    ] = None,
+    records: Annotated[
+        int | None,
+        typer.Option("--records", metavar="N", min=2, help="Number of common records; [study] rows if not given."),
+    ] = None,
+    compare: Compare = None,
+    share: Annotated[
+        float | None,
+        typer.Option("--share", metavar="P", help="Public share of positive records, where no rows are named."),
+    ] = None,
+    releases: Annotated[
+        int, typer.Option("--releases", metavar="M", min=4, help="Releases to simulate for each plan.")
+    ] = 20,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same answer.")] = 0,
+    html: Html = None,
+    json: Json = False,
+) -> None:
+    """Foretell how good the model will be, with its spread, by simulating the noise. Nothing is spent.
+
+    On public rows that you name; without any, a range from the schema alone, over stated strengths of signal.
+    """
+    from colonnade.foundation.files import places
+    from colonnade.protocol.session_plan import TYPICAL_ROWS
+    from colonnade.rehearsal import foretell, read_public_rows
+    from colonnade.report.compared import range_table
+    from colonnade.study import read_study
+
+    checked = read_study(study)
+    if public:
+        with places(html) as (page,):
+            tables = read_public_rows(checked, public)
+            found = _rehearsed(checked, tables, records or checked.rows, compare or [], releases, seed)
+            _print_rehearsed(checked, found, page if html is not None else None, json)
+        return
+    if compare or html is not None:
+        raise typer.BadParameter("--compare and --html of a rehearsal go with --rows")
+    n = records or checked.rows or TYPICAL_ROWS
+    expected = foretell(checked.agreement, n, share=share, seed=seed)
+    if json:
+        print_json({"study": checked.agreement.name, **expected.to()})
+    else:
+        stdout().print(range_table(expected))
+
+
+def _rehearsed(
+    study: Study, tables: Mapping[str, Table], rows: int | None, compare: list[str], releases: int, seed: int
+) -> list[tuple[Mapping[str, object], Expectation]]:
+    """The study as it is, or each of the plans that are compared."""
+    from colonnade.protocol.variants import read_choices
+    from colonnade.rehearsal import rehearse_each
+
+    return rehearse_each(study.agreement, tables, rows, read_choices(compare), releases=releases, seed=seed)
+
+
+def _print_rehearsed(
+    study: Study, found: list[tuple[Mapping[str, object], Expectation]], page: Place | None, json: bool
+) -> None:
+    from colonnade.report.compared import rehearsed_picture, rehearsed_rows, rehearsed_table
+    from colonnade.report.pages import compared_html
+    from colonnade.report.text import caution
+
+    name, n = study.agreement.name, found[0][1].n
+    if page is not None:
+        page.write(compared_html("Rehearsal", name, n, rehearsed_rows(found), partial(rehearsed_picture, found)))
+    if json:
+        print_json({"study": name, "rehearsed": [{"chosen": dict(c), **e.to()} for c, e in found]})
+        return
+    stdout().print(rehearsed_table(found))
+    for note in dict.fromkeys(note for _, expected in found for note in expected.notes):
         stderr().print(caution(note))
 
 
@@ -104,7 +228,7 @@ def fit(
 ) -> None:
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
     from colonnade import runs
-    from colonnade.analysis.solve import solve
+    from colonnade.analysis.request import ModelRequest
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import write_release
     from colonnade.model import publish, write_model
@@ -134,7 +258,7 @@ def fit(
             for table in (t for t in fitted.tables.values() if t.late):
                 terminal.tell_clipped(table)
         _tell_unsettled(fitted)
-        public = publish(fitted.release, solve(fitted.release.moments(), checked.agreement.task))
+        public = publish(fitted.release, ModelRequest(fitted.release).model(None))
         model_file.write(write_model(public))
     _print_fitted(checked, fitted, public, release_file.path or place, model, json)
 
@@ -202,10 +326,10 @@ def _tell_unsettled(fitted: FittedStudy) -> None:
 def _print_fitted(
     study: Study, fitted: FittedStudy, public: PublicModel, release: Path, model: Path | None, json: bool
 ) -> None:
-    from colonnade.analysis.intervals import intervals
+    from colonnade.analysis.request import ModelRequest
     from colonnade.report.fitted import fitted_json, fitted_report
 
-    sure = intervals(fitted.release.moments(), study.agreement.task)
+    sure = ModelRequest(fitted.release).certainty()
     if json:
         print_json(fitted_json(fitted, public, sure, release, model))
         return

@@ -161,9 +161,10 @@ class ConsentGuard:
     def consent_scores(self, prediction: Prediction, rows: int) -> None:
         """Raise PolicyError unless policy and person let these scores be opened; a ledger has no entry for them."""
         foresee_scores(self.policy, self.party, prediction)
+        each = "" if prediction.scores == 1 else f", {prediction.scores} of each,"
         summary = (
-            f"{self.party}: exact scores of n={rows} records by {len(prediction.columns[self.party])} of its columns "
-            f"would be opened by {prediction.receiver}"
+            f"{self.party}: exact scores of n={rows} records{each} by {len(prediction.columns[self.party])} of its "
+            f"columns would be opened by {prediction.receiver}"
         )
         self.policy.approve(prediction.terms(rows), summary, self.approved, self.ask)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,11 +36,18 @@ TABLES = (
 
 
 class Ledger:
-    """The book of one party, in one SQLite file; every call is one transaction of its own."""
+    """The book of one party, in one SQLite file; every call is one transaction of its own.
+
+    `shared_ledger` keeps the same book in PostgreSQL, for several machines of one party.
+    """
 
     def __init__(self, path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.path = path
         self._clock = clock
+
+    @property
+    def exists(self) -> bool:
+        return self.path.exists()
 
     def check(self, data: DataSet, charge: Charge, cap: Cap, apart: Collection[str] = ()) -> None:
         """Raise LedgerError if the cap has no room for the charge; books nothing.
@@ -133,25 +140,37 @@ class Ledger:
             out.append(Account(data, cap, total(cap, _counted(booked)), pending, len(own) - len(booked)))
         return out
 
+    def before_and_after(self, data: DataSet, charge: Charge, cap: Cap) -> tuple[Spent, Spent]:
+        """What the data set has spent, and what it would have with one more charge; books nothing."""
+        before = _counted(_bookings(_of(self.lines(), data)))
+        return total(cap, before), total(cap, [*before, charge])
+
+    def around(self, session: str) -> list[tuple[Entry, Spent, Spent]]:
+        """Every booking of a session with what its data set had spent before it, and had with it."""
+        lines, out = self.lines(), []
+        for i, line in enumerate(lines):
+            if isinstance(line, Entry) and line.kind is EntryKind.BOOKED and line.booking.session == session:
+                before = _counted(_bookings(_of(lines[:i], line.data)))
+                out.append((line, total(line.cap, before), total(line.cap, [*before, line.booking.charge])))
+        return out
+
     def entries(self) -> list[Entry]:
         """All entries of sessions, the whole chain checked; none if there is no ledger yet."""
         return _bookings(self.lines())
 
     def lines(self) -> list[Line]:
         """All entries of sessions and all notes of alignments, their chain checked."""
-        if not self.path.exists():
+        if not self.exists:
             return []
         with self._connection() as connection:
             return self._read(connection)
 
     def verify(self, head: str | None = None) -> str:
         """Check file, chain and meaning, and return the last hash; `head` is one noted earlier that must be in it."""
-        if not self.path.exists():
+        if not self.exists:
             raise LedgerError(f"there is no ledger {self.path}")
         with self._connection() as connection:
-            found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            if found != "ok":
-                raise LedgerError(f"ledger {self.path.name} is damaged: {found}")
+            self._check_file(connection)
             lines = self._read(connection)
         if head is not None and head not in (GENESIS, *(line.hash for line in lines)):
             raise LedgerError(f"ledger {self.path.name} lacks the entry with hash {head}: it was cut off or replaced")
@@ -161,8 +180,13 @@ class Ledger:
         """All entries and notes as plain data, for an auditor."""
         return [line.to() for line in self.lines()]
 
+    def _check_file(self, connection: Any) -> None:
+        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise LedgerError(f"ledger {self.path.name} is damaged: {found}")
+
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+    def _connection(self) -> Iterator[Any]:
         connection = None
         try:
             if not self.path.exists():
@@ -181,7 +205,7 @@ class Ledger:
                 connection.close()
 
     @contextmanager
-    def _writing(self) -> Iterator[tuple[sqlite3.Connection, list[Line]]]:
+    def _writing(self) -> Iterator[tuple[Any, list[Line]]]:
         """One transaction that no other process can enter between reading and writing."""
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -198,7 +222,7 @@ class Ledger:
                 raise
             connection.execute("COMMIT")
 
-    def _application(self, connection: sqlite3.Connection) -> int:
+    def _application(self, connection: Any) -> int:
         """Whose file this is: ours, or 0 for an empty one; refuses any other."""
         application = int(connection.execute("PRAGMA application_id").fetchone()[0])
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
@@ -209,14 +233,21 @@ class Ledger:
             raise LedgerError(f"ledger {self.path.name} must have version {VERSION}, got version {version}")
         return application
 
-    def _read(self, connection: sqlite3.Connection) -> list[Line]:
+    def _read(self, connection: Any) -> list[Line]:
         if self._application(connection) == 0:
             return []
-        return _chain(connection.execute("SELECT number, content, hash FROM entries ORDER BY number"), self.path.name)
+        return self._chained(connection.execute("SELECT number, content, hash FROM entries ORDER BY number"))
+
+    def _chained(self, rows: Iterable[tuple[int, str, str]]) -> list[Line]:
+        """The rows as lines, each checked against the one before."""
+        return _chain(rows, self.path.name)
+
+    def _insert(self, connection: Any, row: tuple[int, str, str]) -> None:
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
 
     def _append(
         self,
-        connection: sqlite3.Connection,
+        connection: Any,
         lines: Sequence[Line],
         kind: EntryKind,
         booking: Booking,
@@ -228,7 +259,7 @@ class Ledger:
 
     def _write(
         self,
-        connection: sqlite3.Connection,
+        connection: Any,
         lines: Sequence[Line],
         kind: EntryKind,
         what: Booking | Alignment,
@@ -240,7 +271,7 @@ class Ledger:
         time = self._clock().isoformat(timespec="seconds")
         text = canonical_json(content_of(kind, time, what, cap, reason))
         digest = _link(previous, number, text)
-        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, digest))
+        self._insert(connection, (number, text, digest))
         return number, time, digest
 
 
@@ -248,7 +279,7 @@ def _link(previous: str, number: int, text: str) -> str:
     return hashlib.sha256(f"{previous}\n{number}\n{text}".encode()).hexdigest()
 
 
-def _chain(rows: Iterator[tuple[int, str, str]], name: str) -> list[Line]:
+def _chain(rows: Iterable[tuple[int, str, str]], name: str) -> list[Line]:
     """The entries, each checked against the one before; names the first that is broken."""
     lines: list[Line] = []
     status: dict[tuple[str, str], Entry] = {}

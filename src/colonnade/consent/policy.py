@@ -54,15 +54,16 @@ class Agreed(Protocol):
     @property
     def schema(self) -> Schema: ...
     @property
-    def label(self) -> str: ...
+    def labelled(self) -> str: ...
     @property
-    def task(self) -> Task: ...
+    def asked(self) -> Task: ...
     @property
     def calibration(self) -> Calibration: ...
     @property
     def collusion(self) -> int: ...
     @property
     def product(self) -> str: ...
+    def used(self, party: str) -> Collection[str]: ...
 
 
 class Proposed(Protocol):
@@ -135,11 +136,10 @@ class Policy:
         for other in names:
             if other != me:
                 _within("partners", other, self.partners)
-        owner, column = agreement.schema.find(agreement.label)
-        _within("labels", f"{owner}.{column}", self.labels)
-        for name in agreement.schema.parties[me]:
+        _within("labels", agreement.labelled, self.labels)
+        for name in agreement.used(me):
             _within("columns", name, self.columns)
-        _within("tasks", agreement.task.value, self.tasks)
+        _within("tasks", agreement.asked.value, self.tasks)
         _within("calibrations", agreement.calibration.value, self.calibrations)
         if len(names) > 1:
             _within("products", agreement.product, self.products)

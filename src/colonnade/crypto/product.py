@@ -209,6 +209,8 @@ class Backend:
     key_left: KeyReading | None = None
     """What a party that cheats could leave of a partner's key; None: opened values cannot be made to spell a key."""
     devices: tuple[str, ...] = ("cpu",)
+    shared: bool = True
+    """Whether what is opened is a sum of the parties' words, so that a party can add to its share."""
     assumptions: str = ""
     """What its secrecy rests on, for a reader."""
 

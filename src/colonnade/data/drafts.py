@@ -1,90 +1,190 @@
-"""A first draft of a party's part of a study file, for a person to fill in.
+"""First drafts of a study file, or of a party's part of it, for a person to fill in.
 
 Bounds and levels are public facts. Taken from the data they would tell about single people (the oldest, the only one
-with a rare occupation), so the draft has a "?" there, which no study file passes with.
+with a rare occupation), so a draft has a "?" there, which no study file passes with.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from colonnade.data.reading import reason, scan
 from colonnade.foundation.errors import DataError
+from colonnade.foundation.kinds import SPELLED
+from colonnade.foundation.parts import data_files
 from colonnade.foundation.schema import KINDS
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.toml import toml_key, toml_value
 
 UNKNOWN = f'"{OPEN}"'
 MOST_LEVELS = 64
+MOST_CODES = 12
+"""Whole numbers of so few different values may be codes and not quantities."""
 PEEK_ROWS = 1000
 _ID = re.compile(r"(^|_)(id|ids|uuid|guid|key)$|^(person|patient|customer|client|user|record|subject)$")
+OPTIONS = {"bins": "[...]", "fill": "...", "other": "true", "drop": "..."}
+"""What a declaration may have besides, as a draft's comment shows it."""
+
+
+@dataclass
+class DraftColumn:
+    """A column of a draft: its kind by its type, and what is known of it."""
+
+    kind: str
+    code: bool = False
+    """Whether it has few whole numbers, or words for yes and no, so that it may be a category."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Declared values; what is not among them is open."""
+
+    @property
+    def content(self) -> dict[str, Any]:
+        return {"kind": self.kind, **KINDS[self.kind].draft(), **self.facts}
+
+    @property
+    def line(self) -> str:
+        """The declaration, and as a comment what it may have besides."""
+        declared = ", ".join(f"{key} = {toml_value(value)}" for key, value in self.content.items())
+        more = ", ".join(f"{key} = {OPTIONS[key]}" for key in KINDS[self.kind].keys if key in OPTIONS)
+        told = f"may have {more}" if more else ""
+        if self.code and self.kind == "numeric":
+            levels = toml_value(KINDS["categorical"].draft()["levels"])
+            told += f'; few whole numbers: if they are codes, kind = "categorical", levels = {levels}'
+        return f"{{ {declared} }}" + (f"  # {told}" if told else "")
+
+
+@dataclass
+class DraftParty:
+    """A party of a draft: its file, the column that may name a person, its other columns."""
+
+    name: str
+    data: str
+    id: str | None
+    columns: dict[str, DraftColumn]
+
+    alone: bool = False
+    """Whether no other party takes part, so that nobody has to be matched."""
+
+    @property
+    def text(self) -> str:
+        name = toml_key(self.name)
+        known = f"id = {toml_value(self.id)}  # a guess from the header"
+        if not self.id:
+            known = (
+                f"{'# ' if self.alone else ''}id = {UNKNOWN}  # the column that names a person, or leave this line out"
+            )
+        lines = [
+            f"[party.{name}]",
+            f"data = {toml_value(self.data)}",
+            known,
+            "",
+            f"[party.{name}.columns]",
+            *(f"{toml_key(column)} = {found.line}" for column, found in self.columns.items()),
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def draft_party(path: Path, party: str | None = None, public: bool = False, data: str | None = None) -> DraftParty:
+    """A party's part; `public` says that the file is public, so that bounds and levels may come from it."""
+    found = _columns(path)
+    ids = [column for column in found if _ID.search(column.lower())][:1]
+    columns = {name: column for name, column in found.items() if name not in ids}
+    if public:
+        _observe(path, columns)
+    return DraftParty(party or path.name.partition(".")[0], data or path.name, ids[0] if ids else None, columns)
 
 
 def draft_columns(path: Path, party: str | None = None, public: bool = False) -> str:
-    """The draft as TOML; `public` says that the file is public, so that bounds and levels may come from it."""
-    kinds = _kinds(path)
-    name = toml_key(party or path.name.partition(".")[0])
-    ids = [column for column in kinds if _ID.search(column.lower())]
-    lines = [
+    """A party's part as TOML."""
+    return "\n".join([*told(public), draft_party(path, party, public).text])
+
+
+def told(public: bool) -> list[str]:
+    """The comments on top of a draft."""
+    return [
         "# Bounds and levels were taken from the data, which was declared public."
         if public
         else '# Replace every "?" by what is publicly known of the column, never by what the data shows.',
         "# Kinds are guesses from the header and the types. Leave out columns that the study does not need.",
-        f"[party.{name}]",
-        f"data = {toml_value(path.name)}",
-        f"id = {toml_value(ids[0])}  # a guess from the header"
-        if ids
-        else f"id = {UNKNOWN}  # the column that names a person, or leave this line out",
-        "",
-        f"[party.{name}.columns]",
     ]
-    taken = _observed(path, kinds, ids[:1]) if public else {}
-    for column, kind in kinds.items():
-        if column not in ids[:1]:
-            lines.append(f"{toml_key(column)} = {{ {taken.get(column) or draft_kind(kind)} }}")
-    return "\n".join(lines) + "\n"
 
 
 def draft_kind(kind: str) -> str:
     """The declaration of a column of this kind, with all of its facts open."""
-    return ", ".join(f"{key} = {toml_value(value)}" for key, value in {"kind": kind, **KINDS[kind].draft()}.items())
+    return ", ".join(f"{key} = {toml_value(value)}" for key, value in DraftColumn(kind).content.items())
 
 
-def _kinds(path: Path) -> dict[str, str]:
-    """Each column's kind by its type."""
+def draft_study(head: Mapping[str, Any], parties: Sequence[DraftParty], public: bool = False) -> str:
+    """A whole study file; of `head`, name, task, label, epsilon and delta, what is missing is open."""
+    study = {key: head.get(key) if head.get(key) is not None else OPEN for key in ("name", "task", "label")}
+    lines = [
+        *told(public),
+        "[study]",
+        f"name = {toml_value(study['name'])}",
+        f'task = {toml_value(study["task"])}  # "logistic" for a label of two levels, "linear" for a number',
+        f"label = {toml_value(study['label'])}  # the column to be predicted, as party.column",
+        f"epsilon = {toml_value(head.get('epsilon', 1.0))}  # what a whole record is worth: smaller is more private",
+        f"delta = {toml_value(head.get('delta', 0))}  # 0, or far below 1 / n for less noise",
+        "# rows = 10000  # the number of common records, if it is known",
+    ]
+    if len(parties) > 1:
+        lines.append("# collusion = 1  # how many parties may pool what they see with the server")
+    lines.append("# [party.NAME] may have policy and ledger: what it agrees to, and what its data has spent")
+    return "\n".join([*lines, "", *(party.text for party in parties)])
+
+
+def _columns(path: Path) -> dict[str, DraftColumn]:
+    """Each column's kind by its type, and by words and codes among its first values."""
     if not path.is_file():
         raise DataError(f"there is no data file {path}")
     try:
-        types = scan([path], typed=PEEK_ROWS).collect_schema()
+        frame = scan(data_files(path), typed=PEEK_ROWS).head(PEEK_ROWS).collect()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
-    if not types:
+    if not frame.columns:
         raise DataError(f"{path.name} has no columns")
-    return {
-        name: "numeric" if kind.is_numeric() else "binary" if kind == pl.Boolean else "categorical"
-        for name, kind in types.items()
-    }
+    return {series.name: _guess(series) for series in frame.get_columns()}
 
 
-def _observed(path: Path, kinds: dict[str, str], ids: list[str]) -> dict[str, str]:
-    """Columns of a public file as it shows them; a column with very many levels stays open."""
-    out: dict[str, str] = {}
-    for name, series in _series(path, [n for n in kinds if n not in ids]):
-        levels = sorted(v for v in series.unique().to_list() if v)
-        if len(levels) == 2:
-            out[name] = f'kind = "binary", levels = {toml_value(levels)}'
-        elif kinds[name] == "numeric":
+def _guess(series: pl.Series) -> DraftColumn:
+    kind = series.dtype
+    if kind.is_numeric():
+        few = kind.is_integer() and series.n_unique() <= MOST_CODES
+        return DraftColumn("numeric", code=bool(few))
+    if kind == pl.Boolean:
+        return DraftColumn("boolean")
+    if kind == pl.Date or isinstance(kind, pl.Datetime):
+        return DraftColumn("date")
+    if kind == pl.String:
+        words = series.drop_nulls().str.strip_chars().str.to_lowercase().unique()
+        if 0 < len(words) <= 2 and all(word in SPELLED for word in words):
+            return DraftColumn("boolean", code=True)
+    return DraftColumn("categorical")
+
+
+def _observe(path: Path, columns: dict[str, DraftColumn]) -> None:
+    """Facts of a public file as it shows them; a column with very many levels stays open."""
+    for name, series in _series(path, list(columns)):
+        column, levels = columns[name], sorted(v for v in series.unique().to_list() if v)
+        if column.kind == "date" or (column.kind == "boolean" and not column.code):
+            if column.kind == "date" and levels and levels[0][:10] < levels[-1][:10]:
+                column.facts = {"earliest": levels[0][:10], "latest": levels[-1][:10]}
+        elif len(levels) == 2:
+            columns[name] = DraftColumn("binary", facts={"levels": levels})
+        elif column.code and 2 < len(levels) <= MOST_CODES and all(_is_whole(level) for level in levels):
+            columns[name] = DraftColumn("categorical", facts={"levels": sorted(levels, key=float)})
+        elif column.kind == "numeric":
             numbers = series.cast(pl.Float64, strict=False).drop_nulls().drop_nans()
             low, high = numbers.min(), numbers.max()
             if isinstance(low, float) and isinstance(high, float) and low < high:
-                out[name] = f'kind = "numeric", low = {_number(low)}, high = {_number(high)}'
+                column.facts = {"low": _number(low), "high": _number(high)}
         elif 2 < len(levels) <= MOST_LEVELS:
-            out[name] = f'kind = "categorical", levels = {toml_value(levels)}'
-    return out
+            column.facts = {"levels": levels}
 
 
 def _series(path: Path, names: list[str]) -> Iterator[tuple[str, pl.Series]]:
@@ -97,5 +197,9 @@ def _series(path: Path, names: list[str]) -> Iterator[tuple[str, pl.Series]]:
         yield name, frame.get_column(name)
 
 
-def _number(value: float) -> str:
-    return toml_value(int(value) if value.is_integer() and abs(value) < 2**53 else value)
+def _is_whole(text: str) -> bool:
+    return re.fullmatch(r"-?\d{1,15}", text, re.ASCII) is not None
+
+
+def _number(value: float) -> int | float:
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value

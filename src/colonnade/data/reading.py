@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +16,21 @@ from numpy.typing import NDArray
 from colonnade.data.storage import STORED, count_missing
 from colonnade.data.store import DiskTexts, Values
 from colonnade.foundation.errors import DataError, MissingError
-from colonnade.foundation.parts import data_files, is_parquet
+from colonnade.foundation.parts import data_files, is_feather, is_parquet
 from colonnade.foundation.schema import Column
 
 ROW_BLOCK = 1 << 17
 BLOCK_VALUES = 1 << 21
 """A piece of work holds about as many values, so that wide tables are cut in shorter blocks."""
 SHORTEST_BLOCK = 1 << 12
+
+LONGEST_ROW = 8 << 20
+"""Bytes: one cell is read whole, and takes seven times as much memory. Rows of twice as many are surely refused."""
+USUAL_EXPANSION = 20
+"""Compressed tables of many rows expand less; what states more is looked through before it is read."""
+LARGEST_EXPANSION = 1000
+"""Of a kind that cannot be looked through here."""
+ZSTANDARD = b"\x28\xb5\x2f\xfd"
 
 # Polars reads this many row groups ahead, by default so many that memory grows with the number of parts.
 os.environ.setdefault("POLARS_ROW_GROUP_PREFETCH_SIZE", "2")
@@ -34,6 +44,7 @@ PLAIN_WORDS = {
 OTHER_FILES = {
     b"PK\x03\x04": "a zip file or a spreadsheet",
     b"PAR1": "Parquet",
+    b"ARRO": "Feather",
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
@@ -50,7 +61,7 @@ class FileBlocks:
 
     def __init__(self, party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None) -> None:
         self._given = party, path, columns, id_column
-        self.ids = None if id_column is None else _Ids(party, id_column)
+        self.ids = None if id_column is None else GatheredIds(party, id_column)
         self.rows = 0
 
     def __iter__(self) -> Iterator[tuple[str, pl.DataFrame, Mapping[str, Column], int]]:
@@ -62,7 +73,7 @@ class FileBlocks:
             self.rows += frame.height
 
 
-class _Ids:
+class GatheredIds:
     """Gathers ids on disk, and finds repeated ones by their hashes."""
 
     def __init__(self, party: str, column: str) -> None:
@@ -80,10 +91,10 @@ class _Ids:
         self._texts.append(np.frombuffer(data, np.uint8), series.str.len_bytes().cast(pl.Int64).to_numpy())
         self._hashes.append(series.hash().to_numpy())
 
-    def unique(self, path: Path) -> DiskTexts:
+    def unique(self, where: str) -> DiskTexts:
         if self._missing:
             many = "1 value" if self._missing == 1 else f"{self._missing:,} values"
-            raise DataError(f"party {self._party}: the id column {self._column} of {path.name} misses {many}")
+            raise DataError(f"party {self._party}: the id column {self._column} of {where} misses {many}")
         hashes = np.concatenate(self._hashes)
         order = np.argsort(hashes, kind="stable")
         alike = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
@@ -97,19 +108,20 @@ class _Ids:
                     repeated.append(int(row) + 1)
                 seen.add(text)
             if repeated:
-                many = f"{len(repeated)} rows of {path.name} repeat one, the first is row"
-                told = many if len(repeated) > 1 else f"one is repeated in {path.name} by row"
+                many = f"{len(repeated)} rows of {where} repeat one, the first is row"
+                told = many if len(repeated) > 1 else f"one is repeated in {where} by row"
                 raise DataError(f"party {self._party}: ids must be unique, {told} {repeated[0]}")
         return self._texts
 
 
 @contextmanager
-def explain_errors(party: str, path: Path) -> Iterator[None]:
-    """What the reader's library says, in one sentence."""
+def explain_errors(party: str, path: Path | str) -> Iterator[None]:
+    """What the reader's library says of a file, or of what is named, in one sentence."""
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise DataError(f"party {party}: {path.name} cannot be read: {reason(error)}") from None
+        where = path if isinstance(path, str) else path.name
+        raise DataError(f"party {party}: {where} cannot be read: {reason(error)}") from None
 
 
 def reason(error: BaseException) -> str:
@@ -123,13 +135,18 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
     """A file, or parts, as the library reads it: texts in CSV, unless so many rows are to tell the types."""
     if is_parquet(files[0]):
         return pl.scan_parquet(files)
+    if is_feather(files[0]):
+        return pl.scan_ipc(files)
     for file in files:
         with file.open("rb") as opened:
             head = opened.read(4)
         for mark, kind in OTHER_FILES.items():
             if head.startswith(mark):
                 raise DataError(f"{file.name} must be CSV in UTF-8 by its name, and is {kind}")
-    found = pl.scan_csv(files, infer_schema=typed is not None, infer_schema_length=typed)
+        _require_short_rows(file)
+    found = pl.scan_csv(
+        files, infer_schema=typed is not None, infer_schema_length=typed, try_parse_dates=typed is not None
+    )
     names = found.collect_schema().names()
     if len(names) == 1 and (marks := [mark for mark in (";", "\t", "|") if mark in names[0]]):
         told = {";": "a semicolon", "\t": "a tab", "|": "a bar"}[marks[0]]
@@ -138,6 +155,48 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
         if f"{name}_duplicated_0" in names:
             raise DataError(f"{files[0].name} must have columns of different names, and has two called {name!r}")
     return found
+
+
+def _require_short_rows(file: Path) -> None:
+    """Raise where a piece of this length has no end of a row in it; others end at once, so that it costs little."""
+    name = file.name.lower()
+    if name.endswith(".zst"):
+        if (stated := _stated_size(file)) > max(LONGEST_ROW, LARGEST_EXPANSION * file.stat().st_size):
+            told = f"states {stated:,} bytes in {file.stat().st_size:,}, more than {LARGEST_EXPANSION} times as many"
+            raise DataError(f"{file.name} {told}: save it as .csv.gz or Parquet")
+        return
+    if name.endswith(".gz") and not _expands(file):
+        return
+    with gzip.open(file) if name.endswith(".gz") else file.open("rb") as opened:
+        try:
+            while piece := opened.read(LONGEST_ROW):
+                if len(piece) == LONGEST_ROW and b"\n" not in piece:
+                    raise DataError(f"{file.name} has a row of more than {LONGEST_ROW >> 20} MB, which is no record")
+        except (EOFError, zlib.error):
+            # The reader says it best.
+            return
+
+
+def _expands(file: Path) -> bool:
+    """By the size that a gzip file states at its end, modulo 2^32."""
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        opened.seek(max(0, size - 4))
+        stated = int.from_bytes(opened.read(4), "little")
+    return not size <= stated <= USUAL_EXPANSION * size
+
+
+def _stated_size(file: Path) -> int:
+    """By the header of a Zstandard frame (RFC 8878, 3.1.1.1); 0 where it does not say."""
+    with file.open("rb") as opened:
+        head = opened.read(18)
+    if len(head) < 18 or head[:4] != ZSTANDARD:
+        return 0
+    size, single, dictionary = head[4] >> 6, head[4] >> 5 & 1, (0, 1, 2, 4)[head[4] & 3]
+    length = (single, 2, 4, 8)[size]
+    start = 5 + (1 - single) + dictionary
+    stated = int.from_bytes(head[start : start + length], "little")
+    return stated + 256 if length == 2 else stated
 
 
 def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:

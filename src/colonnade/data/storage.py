@@ -45,6 +45,8 @@ class NumberStorage(StorageType):
 
     def read(self, party: str, name: str, series: pl.Series, column: Column, before: int) -> tuple[Values, int]:
         numbers: NDArray[np.float64]
+        if column.dated:
+            series = _days(party, name, series, before)
         if series.dtype == pl.Float64 and not series.null_count():
             numbers = series.to_numpy()
             # The minimum is NaN if any number is.
@@ -52,7 +54,9 @@ class NumberStorage(StorageType):
             if not isnan(least):
                 return numbers, _outside(numbers, least, column)
         if series.dtype.is_temporal():
-            raise DataError(f"party {party}: column {name} must hold numbers, got dates or times")
+            raise DataError(
+                f'party {party}: column {name} must hold numbers, got dates or times, which kind = "date" takes'
+            )
         series = _trimmed(series)
         cast = series.cast(pl.Float64, strict=False)
         wrong = cast.is_null() & series.is_not_null()
@@ -61,13 +65,15 @@ class NumberStorage(StorageType):
             raise DataError(f"party {party}: column {name} must hold numbers such as 1234.5, row {row} does not")
         cast = cast.fill_nan(None)
         if column.fill is not None:
-            cast = cast.fill_null(column.fill)
+            cast = cast.fill_null(column.read_number(column.fill) if isinstance(column.fill, str) else column.fill)
         _require_complete(party, name, cast, before)
         numbers = cast.to_numpy()
         return numbers, _outside(numbers, float(numbers.min(initial=inf)), column)
 
     def missing(self, series: pl.Series, column: Column) -> int:
         series = _trimmed(series)
+        if column.dated:
+            return series.null_count()
         numbers = series.drop_nulls().cast(pl.Float64, strict=False)
         return series.null_count() + int(numbers.is_nan().sum())
 
@@ -80,6 +86,8 @@ class LevelStorage(StorageType):
 
     def read(self, party: str, name: str, series: pl.Series, column: Column, before: int) -> tuple[Values, int]:
         texts = _texts(series, column)
+        if column.spelled:
+            texts = texts.str.to_lowercase().replace(column.spelled)
         if column.fill is not None:
             texts = texts.fill_null(column.fill)
         _require_complete(party, name, texts, before)
@@ -119,6 +127,25 @@ def _trimmed(series: pl.Series) -> pl.Series:
         return series
     series = series.str.strip_chars()
     return series.set(series == "", None)
+
+
+_DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:.*)?$"
+
+
+def _days(party: str, name: str, series: pl.Series, before: int) -> pl.Series:
+    """Dates, or texts such as 2024-05-31, as days since 1970-01-01; a time of day is left out."""
+    if series.dtype == pl.String:
+        series = _trimmed(series)
+        dates = series.set(~series.str.contains(_DATE), None).str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
+        wrong = dates.is_null() & series.is_not_null()
+        if wrong.any():
+            row = before + int(wrong.arg_max() or 0) + 1
+            raise DataError(f"party {party}: column {name} must hold dates such as 2024-05-31, row {row} does not")
+    elif series.dtype == pl.Date or isinstance(series.dtype, pl.Datetime) or series.dtype == pl.Null:
+        dates = series.cast(pl.Date)
+    else:
+        raise DataError(f"party {party}: column {name} must hold dates such as 2024-05-31, got another type")
+    return dates.to_physical().cast(pl.Float64)
 
 
 def _texts(series: pl.Series, column: Column) -> pl.Series:

@@ -73,7 +73,8 @@ class Table:
             digest.update(f"{len(name)}:{name};".encode())
             for start in range(0, self.rows, DIGEST_ROWS):
                 block = read_rows(self.values[name], start, min(self.rows, start + DIGEST_ROWS))
-                digest.update(block.dtype.str.encode() + np.ascontiguousarray(block).tobytes())
+                digest.update(block.dtype.str.encode())
+                digest.update(np.ascontiguousarray(block).data)
         return digest.digest()
 
     def encode(self, layout: Layout, grid: Grid, coins: bytes, workers: Workers = HERE) -> Columns:
@@ -168,7 +169,7 @@ def read_table(
                 clipped[name] += count
     if not pieces.rows:
         raise DataError(f"party {party}: {path.name} holds no records")
-    ids = None if pieces.ids is None else pieces.ids.unique(path)
+    ids = None if pieces.ids is None else pieces.ids.unique(path.name)
     return Table(party, dict(columns), store.columns(), pieces.rows, ids, clipped)
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from colonnade.data.frames import NO, YES, is_missing, level_of
 from colonnade.foundation.errors import DataError, SchemaError
 from colonnade.foundation.schema import Column, Storage
-
-YES, NO = ("True", "true", "TRUE", "1"), ("False", "false", "FALSE", "0")
-"""How a truth value may be declared as a level."""
 
 
 def is_frame(X: Any) -> bool:
@@ -69,10 +67,12 @@ def series_of(name: str, column: Column, values: NDArray[Any]) -> pl.Series:
     """A column of X as a table reads it: numbers as numbers, levels as text."""
     if column.storage is Storage.LEVELS:
         return pl.Series(name, [level_of(value, column.all_levels) for value in values], dtype=pl.String)
+    if column.dated:
+        return pl.Series(name, [None if is_missing(v) else str(v) for v in values], dtype=pl.String)
     if values.dtype.kind in "mM":
         raise DataError(f"column {name} must hold numbers, got dates or times")
     if values.dtype.kind == "O":
-        values = np.array([np.nan if _missing(value) else value for value in values], dtype=object)
+        values = np.array([np.nan if is_missing(value) else value for value in values], dtype=object)
     try:
         numbers = values.astype(np.float64)
     except (TypeError, ValueError):
@@ -83,25 +83,6 @@ def series_of(name: str, column: Column, values: NDArray[Any]) -> pl.Series:
             f"column {name} must hold finite numbers, got infinity in row {int(np.isinf(numbers).argmax()) + 1}"
         )
     return pl.Series(name, numbers)
-
-
-def level_of(value: Any, levels: Sequence[str]) -> str | None:
-    """A level as text: 1.0 in an array may stand for the declared 1, and True or 1 for each other."""
-    if _missing(value):
-        return None
-    text = str(value)
-    if text in levels:
-        return text
-    if isinstance(value, (bool, np.bool_, int, float, np.number)):
-        if not isinstance(value, (bool, np.bool_)) and float(value).is_integer():
-            text = str(int(value))
-        if text not in levels and text in YES + NO:
-            return next((level for level in (YES if text in YES else NO) if level in levels), text)
-    return text
-
-
-def _missing(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
 def classes_of(label: Column, y: NDArray[Any]) -> NDArray[Any]:

@@ -11,8 +11,8 @@ import polars as pl
 
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard
-from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import read_policy
+from colonnade.consent.shared_ledger import open_ledger
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.schema import Schema
 from colonnade.protocol.guard import Guard, Unguarded
@@ -46,5 +46,5 @@ def _open(party: str, named: Mapping[str, Any], own: pl.DataFrame) -> ConsentGua
     # What is booked counts against the same rows of the same columns, in whatever frame they come.
     content = hashlib.sha256(own.write_csv().encode()).hexdigest()
     return ConsentGuard(
-        party, policy, Ledger(Path(named["ledger"])), DataSet(str(named.get("dataset", party)), content)
+        party, policy, open_ledger(Path(named["ledger"])), DataSet(str(named.get("dataset", party)), content)
     )

@@ -24,11 +24,11 @@ class VerticalLinearRegression(RegressorMixin, Vertical):  # type: ignore[misc]
     split : bottom-up: {party: {"own": epsilon, other party: epsilon}}, how a party spreads what it allows. What is not
         named is proposed so that the noise that matters is least.
     parties : {party: columns of X, by name or position}; None: those of a `Schema`, else one party holds everything.
-    schema : {column, by name or position: Numeric | Categorical | Binary or its declared form}, a `Schema`, or one
-        `Numeric` for every column. None: every feature is taken to lie in [-1, 1], with a warning; bounds are never
-        computed from data. It declares the columns of X and the label, and nothing else. Where X is an array without
-        names, as many of a pipeline's steps give it, its columns are those of the schema in order, with a warning; a
-        step's `set_output(transform="pandas")` keeps names.
+    schema : {column, by name or position: Numeric | Categorical | Binary | Boolean | Date or its declared form}, a
+        `Schema`, or one `Numeric` for every column. None: every feature is taken to lie in [-1, 1], with a warning;
+        bounds are never computed from data. It declares the columns of X and the label, and nothing else. Where X is an
+        array without names, as many of a pipeline's steps give it, its columns are those of the schema in order, with a
+        warning; a step's `set_output(transform="pandas")` keeps names.
     norms : {party: public bound on the length of its numeric features, each scaled to [-1, 1]}; None: those of a
         `Schema`, if any. They lower the noise of a trace release with delta above 0.
     label : the label's public bounds, `Numeric(low, high)` or its declared form, or its name in the schema.
@@ -52,6 +52,8 @@ class VerticalLinearRegression(RegressorMixin, Vertical):  # type: ignore[misc]
     ----------
     coef_, intercept_ : in the units of X and y, for the columns `encoded_feature_names_`: a numeric column is one of
         them, a categorical one has an indicator for each level but a dropped one.
+    spent_ : {"fits", "epsilon", "delta"} of all fits of this object so far; on the same records epsilons add up. The
+        second fit warns once, unless `consent` names a ledger, which counts by itself.
     plan_ : what was promised, as `colonnade plan --json` prints it.
     release_ : the noisy moments; everything else was computed from them.
     model_ : the model in encoded units.
@@ -70,8 +72,8 @@ class VerticalLinearRegression(RegressorMixin, Vertical):  # type: ignore[misc]
         low, high = column.require_bounds()
         return (high - low) / 2, (high + low) / 2
 
-    def _store(self, coefficients: Floats, intercept: float) -> None:
-        self.coef_, self.intercept_ = coefficients, intercept
+    def _store(self, coefficients: Floats, intercepts: Floats) -> None:
+        self.coef_, self.intercept_ = coefficients[0], float(intercepts[0])
 
     def predict(self, X: Any) -> Floats:
         """The label in its own units, clipped to its declared range."""

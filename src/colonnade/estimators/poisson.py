@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from colonnade.analysis.models import Question, answer
 from colonnade.analysis.released import Released
+from colonnade.analysis.solve import Model
 from colonnade.estimators.linear import VerticalLinearRegression
 from colonnade.estimators.vertical import Floats
 from colonnade.foundation.errors import StudyError
@@ -31,13 +32,9 @@ class VerticalPoissonRegressor(VerticalLinearRegression):
                 f"a Poisson regression needs declared bounds of its label from 0 up, got label={self.label!r}"
             )
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Run one session on these records and spend its epsilon."""
-        super().fit(X, y)
+    def _solve(self) -> Model:
         question = Question(self._label_name, "poisson", strength=self.ridge)
-        self.model_ = answer(Released(self.release_), question)
-        self._describe()
-        return self
+        return answer(Released(self.release_), question)
 
     def _units(self) -> tuple[float, float]:
         return 1.0, 0.0

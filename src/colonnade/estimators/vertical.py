@@ -19,7 +19,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
 from colonnade.analysis.intervals import Intervals, intervals
+from colonnade.analysis.models import ClassModel
 from colonnade.analysis.solve import METHODS, Model, solve
+from colonnade.analysis.units import Units
 from colonnade.data.table import table_from
 from colonnade.estimators.frames import (
     is_frame,
@@ -37,7 +39,7 @@ from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
 from colonnade.model import partial_scores
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.runs import run_guarded
 from colonnade.study import offer_of
 
@@ -96,8 +98,9 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.consent = consent
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **refused: Any) -> Self:
         """Run one session on these records and spend its epsilon."""
+        _refuse(refused)
         self._check_solver()
         X, y = self._validate(X, y=y)
         label, target = self._target(y)
@@ -105,21 +108,46 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         agreement = self._agreement(schema, f"{owner}.{self._label_name}")
         # Whatever the plan refuses or warns of is said before anything is spent.
         session = plan_session(agreement, len(X), bytes(32))
-        for sentence in [*self._assumed(), *session.warnings()]:
+        source = self._randomness()
+        for sentence in [*self._assumed(), *session.warnings(), *self._repeated(session, source.seeded)]:
             warnings.warn(sentence, UserWarning, stacklevel=2)
         frame = self._frame(X, schema).with_columns(pl.Series(self._label_name, target))
         tables = {party: table_from(party, frame, columns) for party, columns in schema.parties.items()}
-        source = self._randomness()
         guards = open_guards(self.consent, schema, frame, source.seeded)
         outcome = run_guarded(agreement, tables, guards, "none", source)
+        self.spent_ = self._spent_with(outcome.session.plan.epsilon, outcome.session.plan.delta)
         self.schema_ = schema
         self.plan_ = outcome.session.describe()
         self.release_ = outcome.release
-        self.model_: Model = solve(
-            outcome.release.moments(), self._task, method=self.method, ridge=self.ridge, intercept=self.fit_intercept
-        )
+        self.model_: Model = self._solve()
         self._describe()
         return self
+
+    def _solve(self) -> Model:
+        """The model of the release."""
+        return solve(
+            self.release_.moments(), self._task, method=self.method, ridge=self.ridge, intercept=self.fit_intercept
+        )
+
+    def _session_task(self) -> Task:
+        """What the session is planned for."""
+        return self._task
+
+    def _spent_with(self, epsilon: float, delta: float) -> dict[str, float]:
+        """What all fits of this object have spent so far, one session more counted; epsilons add up."""
+        before = getattr(self, "spent_", {"fits": 0, "epsilon": 0.0, "delta": 0.0})
+        total = {"epsilon": before["epsilon"] + float(epsilon), "delta": before["delta"] + float(delta)}
+        return {"fits": before["fits"] + 1, **total}
+
+    def _repeated(self, session: SessionPlan, seeded: bool) -> list[str]:
+        """At the second fit of an object, once, that sessions add up; a ledger that is named counts them itself."""
+        if getattr(self, "spent_", {"fits": 0})["fits"] != 1 or self.consent or seeded:
+            return []
+        total = self._spent_with(session.plan.epsilon, session.plan.delta)
+        return [
+            f"this is the second fit of this object, and every fit spends anew: on the same records epsilon "
+            f"{total['epsilon']:g} in all (spent_); name a ledger in consent to have it counted and capped"
+        ]
 
     def _check_solver(self) -> None:
         """Refuse what the solver would refuse, before the spend rather than after it."""
@@ -145,7 +173,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         fitting = bool(y)
         if fitting:
             features = [column for name, column in self._declarations().items() if name != self.label]
-            self._plain = all(c.storage is Storage.NUMBERS and c.fill is None for c in features)
+            self._plain = all(c.storage is Storage.NUMBERS and c.fill is None and not c.dated for c in features)
         kept: dict[str, Any] = {"dtype": np.float64} if self._plain else {"dtype": None, "ensure_all_finite": False}
         if fitting:
             kept |= {"ensure_min_samples": 2, "y_numeric": self._task is Task.LINEAR, "multi_output": False}
@@ -269,7 +297,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
             name=type(self).__name__,
             schema=schema,
             label=label,
-            task=self._task,
+            task=self._session_task(),
             epsilon=None if isinstance(self.epsilon, Mapping) else self.epsilon,
             offers=self._offers(),
             delta=self.delta,
@@ -308,52 +336,62 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         return pl.DataFrame([series_of(name, columns[name], X[:, i]) for i, name in enumerate(self._names)])
 
     def _score(self, X: Any) -> Floats:
-        """The model's value for raw records: the sum of the parties' partial scores."""
+        """The model's value for raw records, a column for each of several classes: the sum of the parties' parts."""
         check_is_fitted(self)
-        frame = self._frame(self._validate(X), self.schema_)
-        score: Floats = np.full(frame.height, self.model_.intercept)
+        frame, model = self._frame(self._validate(X), self.schema_), self.model_
+        constant = model.intercepts if isinstance(model, ClassModel) else model.intercept
+        score: Floats = np.zeros((frame.height, *np.shape(constant))) + np.array(constant)
         for party, columns in self.schema_.parties.items():
             own = {name: column for name, column in columns.items() if name != self._label_name}
             if own:
-                score += partial_scores(table_from(party, frame, own), self.model_)
+                score += partial_scores(table_from(party, frame, own), model)
         return score
+
+    @property
+    def _data_units(self) -> Units:
+        half, middle = self._units()
+        return Units.of(self.schema_, self._names, half, middle)
 
     def _describe(self) -> None:
         """Coefficients in the data's units, in the order of X's columns."""
-        weights = dict(zip(self.model_.features, self.model_.coefficients, strict=True))
-        columns = self.schema_.columns
-        coordinates = [(columns[name], c) for name in self._names for c in columns[name].coordinates(name)]
-        half, middle = self._units()
-        intercept = middle + half * self.model_.intercept
-        coefficients: dict[str, float] = {}
-        for column, coordinate in coordinates:
-            if coordinate not in weights:
-                continue
-            weight = half * weights[coordinate]
-            if not column.has_levels:
-                low, high = column.require_bounds()
-                weight *= 2 / (high - low)
-                intercept -= weight * (high + low) / 2
-            coefficients[coordinate] = weight
-        self.encoded_feature_names_ = np.array(list(coefficients), dtype=object)
-        self._store(np.array(list(coefficients.values())), float(intercept))
+        model, units, columns = self.model_, self._data_units, self.schema_.columns
+        order = [c for name in self._names for c in columns[name].coordinates(name) if c in model.features]
+        self.encoded_feature_names_ = np.array(order, dtype=object)
+        rows = [(model.coefficients, model.intercept)]
+        if isinstance(model, ClassModel):
+            rows = list(zip(model.by_class, model.intercepts, strict=True))
+        found = [units.convert(model.features, row, constant) for row, constant in rows]
+        self._store(np.array([[own[c] for c in order] for own, _ in found]), np.array([b for _, b in found]))
 
     @property
     def intervals_(self) -> Intervals:
         """95% intervals in the units of X and y, for the coefficients that can have one; computed when asked for."""
         check_is_fitted(self)
-        found = intervals(self.release_.moments(), self._task, intercept=self.fit_intercept)
-        half = self._units()[0]
-        bounds = {name: None if c.has_levels else c.require_bounds() for name, c in self.schema_.columns.items()}
-        return found.in_units({name: half * (2 / (b[1] - b[0]) if b else 1.0) for name, b in bounds.items()})
+        return self._data_units.intervals(self._certainty())
+
+    def _certainty(self) -> Intervals:
+        """The intervals as encoded."""
+        return intervals(self.release_.moments(), self._task, intercept=self.fit_intercept)
 
     def _units(self) -> tuple[float, float]:
         """What a model's unit is worth in the label's, and the label at 0."""
         return 1.0, 0.0
 
     @abstractmethod
-    def _store(self, coefficients: Floats, intercept: float) -> None:
-        """Keep the coefficients in the shape that scikit-learn expects of the task."""
+    def _store(self, coefficients: Floats, intercepts: Floats) -> None:
+        """Keep the coefficients, a row for each output, in the shape that scikit-learn expects of the task."""
+
+
+def _refuse(arguments: Mapping[str, Any]) -> None:
+    """Say why a record cannot count more than once."""
+    for name in arguments:
+        if name == "sample_weight":
+            # As scikit-learn's contract wants it for an argument that fit does not take.
+            raise TypeError(
+                "sample_weight is refused: a record that counts twice would move the release twice as far, and epsilon "
+                "is promised to records that count once"
+            )
+        raise TypeError(f"fit takes X and y, got {name!r}")
 
 
 def _column(name: str, declared: Declared) -> Column:

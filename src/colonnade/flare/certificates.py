@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 from colonnade.flare.provision import Address
+from colonnade.flare.revocation import read_revoked, revoked_since
 from colonnade.foundation.errors import PolicyError
 from colonnade.sites.site import STARTUP
 
@@ -41,6 +42,8 @@ def check_certificate(folder: Path, name: str, basename: str = "client") -> None
         raise PolicyError(f"the certificate of {name} is not from the authority of this study") from None
     if not own.not_valid_before_utc <= datetime.now(UTC) <= own.not_valid_after_utc:
         raise PolicyError(f"the certificate of {name} ended on {own.not_valid_after_utc:%Y-%m-%d}")
+    if (since := revoked_since(own, read_revoked(folder))) is not None:
+        raise PolicyError(f"the certificate of {name} was revoked on {since:%Y-%m-%d}")
     try:
         key = load_pem_private_key((start / f"{basename}.key").read_bytes(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -103,6 +106,8 @@ def probe(folder: Path, name: str, address: Address, server: str) -> bool:
                 names = [str(a.value) for a in shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
                 if names != [server]:
                     raise PolicyError(f"the server shows a certificate for {', '.join(names)}, it must be {server}")
+                if (since := revoked_since(shown, read_revoked(folder))) is not None:
+                    raise PolicyError(f"the server shows a certificate that was revoked on {since:%Y-%m-%d}")
                 # The server's verdict on our certificate comes after its part of the handshake.
                 connection.settimeout(1.0)
                 connection.recv(1)

@@ -7,8 +7,8 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -18,9 +18,18 @@ from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from colonnade.flare.certificates import check_certificate, probe, server_address
-from colonnade.flare.provision import COORDINATOR, PARTY_CLASS, SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, SERVER_CLASS
+from colonnade.flare.provision import (
+    COORDINATOR,
+    EVALUATE_PARTY_CLASS,
+    EVALUATE_SERVER_CLASS,
+    PARTY_CLASS,
+    SCORE_PARTY_CLASS,
+    SCORE_SERVER_CLASS,
+    SERVER_CLASS,
+)
 from colonnade.flare.topics import COMMAND
 from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
+from colonnade.sites.evaluation_request import EvaluationRequest
 from colonnade.sites.prediction_request import PredictionRequest
 from colonnade.sites.recipes import RELEASE
 from colonnade.sites.site import OUTCOME, SERVER, Site
@@ -34,6 +43,10 @@ LEAST_SECONDS = 15.0
 SHORTEST = 8
 """Characters that name a session or a job."""
 log = logging.getLogger(__name__)
+
+
+class NotReached(ProtocolError):
+    """The server does not answer; whatever it was asked for may go on."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +63,46 @@ class Job:
     """What it means when the session has not begun."""
 
 
-def run_session(site: Site, wait: float, watch: Watch) -> tuple[bytes, dict[str, Any]]:
-    """The release's bytes and the server's account; raises with the session's own sentence when there is none."""
-    agreement = site.study.agreement
-    job = Job(
+def run_session(
+    site: Site,
+    wait: float,
+    watch: Watch,
+    asked: EvaluationRequest | None = None,
+    begun: Callable[[str], None] = lambda job: None,
+) -> tuple[bytes, dict[str, Any]]:
+    """The release's bytes, or those of an evaluation, and the server's account.
+
+    Raises with the session's own sentence when there is none. `begun` is told the job's id as soon as there is one;
+    before that nothing can have been spent.
+    """
+    content, account = _conduct(site, fit_job(site, asked), wait, watch, begun)
+    if content is None:
+        raise ProtocolError(str(account["sentence"]))
+    return content, account
+
+
+def fit_job(site: Site, asked: EvaluationRequest | None = None) -> Job:
+    agreement = (site.study if asked is None else asked.evaluation.study).agreement
+    return Job(
         agreement.name,
         agreement.schema.names,
-        SERVER_CLASS,
-        PARTY_CLASS,
+        SERVER_CLASS if asked is None else EVALUATE_SERVER_CLASS,
+        PARTY_CLASS if asked is None else EVALUATE_PARTY_CLASS,
         "what parties have booked stays booked until the next session settles it",
         "nothing is spent",
     )
-    content, account = _conduct(site, job, wait, watch)
+
+
+def resume_session(site: Site, job: str, wait: float, watch: Watch) -> tuple[bytes, dict[str, Any]]:
+    """Follow a job that an earlier process asked for, to its end."""
+    last: dict[str, Any] = {}
+    with _asking(site, wait) as session:
+        known = {str(meta["job_id"]): meta for meta in _quietly(session.list_jobs)}
+        if job not in known:
+            raise ProtocolError(f"the server knows nothing of job {job}")
+        if not str(known[job].get("status", "")).startswith("FINISHED"):
+            _follow(session, job, fit_job(site).idle, time.monotonic() + wait, watch, last)
+        content, account = _fetch(session, job, last)
     if content is None:
         raise ProtocolError(str(account["sentence"]))
     return content, account
@@ -71,9 +112,7 @@ def fetch_release(site: Site, which: str, wait: float) -> tuple[bytes, dict[str,
     """The release of an earlier session, if the server keeps it, by the first characters of its id or of its job's."""
     if len(which) < SHORTEST:
         raise StudyError(f"a session is named by at least {SHORTEST} characters of its id, got {which!r}")
-    check_certificate(site.folder, COORDINATOR)
-    session = _connect(site.folder, time.monotonic() + wait)
-    try:
+    with _asking(site, wait) as session:
         jobs = _quietly(lambda: session.list_jobs(name_prefix=site.study.agreement.name, reverse=True))
         # By its job's id a session is found at once; else one after the other is looked into, the latest first.
         for meta in sorted(jobs, key=lambda meta: not str(meta["job_id"]).startswith(which)):
@@ -84,17 +123,26 @@ def fetch_release(site: Site, which: str, wait: float) -> tuple[bytes, dict[str,
                 break
         else:
             raise ProtocolError(f"the server keeps no session {which} that has ended")
+    if content is None:
+        raise ProtocolError(str(account["sentence"]))
+    return content, account
+
+
+@contextmanager
+def _asking(site: Site, wait: float) -> Iterator[Session]:
+    """A line to the server for as long as it is asked about sessions that others began."""
+    check_certificate(site.home, COORDINATOR)
+    session = _connect(site.home, time.monotonic() + wait)
+    try:
+        yield session
     except ColonnadeError:
         raise
     except Exception as error:
-        log.info("the session cannot be fetched: %s", error)
+        log.info("the server can no longer be asked: %s", error)
         raise ProtocolError(f"the server was lost ({type(error).__name__})") from None
     finally:
         with suppress(Exception):
             _quietly(session.close)
-    if content is None:
-        raise ProtocolError(str(account["sentence"]))
-    return content, account
 
 
 def run_prediction(asked: PredictionRequest, wait: float, watch: Watch) -> dict[str, Any]:
@@ -113,20 +161,23 @@ def run_prediction(asked: PredictionRequest, wait: float, watch: Watch) -> dict[
     return account
 
 
-def _conduct(site: Site, wanted: Job, wait: float, watch: Watch) -> tuple[bytes | None, dict[str, Any]]:
+def _conduct(
+    site: Site, wanted: Job, wait: float, watch: Watch, begun: Callable[[str], None] = lambda job: None
+) -> tuple[bytes | None, dict[str, Any]]:
     """Start a job, follow it to its end, and fetch the release, where it left one, and the server's account."""
-    check_certificate(site.folder, COORDINATOR)
+    check_certificate(site.home, COORDINATOR)
     deadline = time.monotonic() + wait
     session: Session | None = None
     job: str | None = None
     last: dict[str, Any] = {}
     try:
-        session = _connect(site.folder, deadline)
+        session = _connect(site.home, deadline)
         _wait_for(session, wanted.parties, deadline, watch)
         job = ""
         with tempfile.TemporaryDirectory(prefix="colonnade-") as place:
             write_job(Path(place), wanted)
-            job = _quietly(lambda: session.submit_job(place))
+            job = str(_quietly(lambda: session.submit_job(place)))
+        begun(job)
         _follow(session, job, wanted.idle, deadline, watch, last)
         return _fetch(session, job, last)
     except ColonnadeError:
@@ -186,7 +237,7 @@ def _connect(folder: Path, deadline: float) -> Session:
         except Exception as error:
             log.info("no session yet: %s", error)
         if time.monotonic() > deadline:
-            raise ProtocolError(f"the server cannot be reached at {address.host}:{address.port}")
+            raise NotReached(f"the server cannot be reached at {address.host}:{address.port}")
         time.sleep(POLL_SECONDS)
 
 
@@ -215,7 +266,7 @@ def _stop(
     if not job:
         return None, {"sentence": f"stopped as the session was asked for, and it may go on; {wanted.lost}"}
     silent = f"the session was told to stop and has not said how it ended; {wanted.lost}"
-    if wanted.server == SERVER_CLASS:
+    if wanted.server != SCORE_SERVER_CLASS:
         silent += f"; colonnade run --fetch {job} tells, once it has"
     try:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
 from colonnade.flare.provision import Address, keep_own_key_only, place_kit, provision
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.toml import toml_section
-from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
+from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STARTUP, STUDIES, STUDY
 from colonnade.study import Study, read_study
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -25,8 +26,11 @@ RESERVED = (SERVER, COORDINATOR, "authority")
 SITE_LOCAL = ("data", "policy", "ledger")
 
 
-def deploy_new(study_file: Path, out: Path, address: Address) -> list[Path]:
-    """Write the folders; returns them. Nothing is overwritten, and a failure leaves nothing behind."""
+def deploy_new(study_file: Path, out: Path, address: Address, keyless: bool = False) -> list[Path]:
+    """Write the folders; returns them. Nothing is overwritten, and a failure leaves nothing behind.
+
+    `keyless` folders have no key and no certificate: each site asks for its own (`renewal`).
+    """
     study = read_study(study_file)
     check_study(study)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -37,6 +41,8 @@ def deploy_new(study_file: Path, out: Path, address: Address) -> list[Path]:
     try:
         with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as place:
             names = _write_folders(study, public, Path(place), address)
+            for name in names if keyless else ():
+                remove_pair(Path(place) / name)
             for name in ("authority", *names):
                 os.replace(Path(place) / name, out / name)
     except BaseException:
@@ -74,6 +80,48 @@ def _write_folders(study: Study, public: str, out: Path, address: Address) -> li
     shutil.rmtree(kits)
     keep_own_key_only(authority)
     return folders
+
+
+def deploy_add(study_file: Path, authority: Path, out: Path) -> list[Path]:
+    """Write what each site of a deployment needs for a further study; its certificate and its process stay the same."""
+    study = read_study(study_file)
+    check_study(study)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise StudyError(f"{out} must be a new or an empty folder, and is neither")
+    known = known_names(authority)
+    strangers = [name for name in study.agreement.schema.names if name not in known]
+    if strangers:
+        raise StudyError(f"this deployment has no {', '.join(strangers)}: a party that joins needs a new deployment")
+    public = public_study(tomllib.loads(study_file.read_text(encoding="utf-8")))
+    slug = re.sub(r"[^A-Za-z0-9_-]", "-", study.agreement.name)[:32].strip("-_") or "study"
+    sides = [(SERVER, SERVER), (COORDINATOR, COORDINATOR), *((PARTY, name) for name in study.agreement.schema.names)]
+    folders = []
+    for role, name in sides:
+        folder = out / name / STUDIES / slug
+        folder.mkdir(parents=True, mode=0o700)
+        texts = {STUDY: public, SITE: site_file(study, role, name)}
+        if role == PARTY:
+            texts[POLICY] = policy_file(study, name)
+        for file, text in texts.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        folders.append(folder)
+    return folders
+
+
+def known_names(authority: Path) -> set[str]:
+    """Whom the authority of a deployment has given certificates to."""
+    found = sorted(authority.rglob("cert.json"))
+    if len(found) != 1:
+        raise StudyError(f"{authority} must be the folder authority/ that deploy new wrote, and is not")
+    content = json.loads(found[0].read_text(encoding="utf-8"))
+    return {name for name, made in content.items() if isinstance(made, dict)}
+
+
+def remove_pair(folder: Path) -> None:
+    """Key and certificate go: the site makes its own key, and nobody else ever has it."""
+    for file in (folder / STARTUP).iterdir():
+        if file.suffix in (".key", ".crt"):
+            file.unlink()
 
 
 def warnings(study: Study) -> list[str]:

@@ -51,8 +51,8 @@ server must be running. It cannot choose data, change the study, or send code.
 sites. The scores stay with their receiver: you are told how many, and where.
 """
 _FOOT = """
-Certificates end after 360 days; whoever ran `colonnade deploy new` makes new ones. docs/deployment.md of Colonnade has
-firewalls, rotation, backup, upgrades, and what to do when a run breaks.
+Certificates end after 360 days; `colonnade cert request` asks for a new one. `colonnade doctor` looks for faults. Of
+Colonnade's pages, docs/administrator.md has firewalls, renewal, backup and upgrades, docs/when-it-breaks.md the rest.
 """
 SMALLEST_ROWS = 1000
 START = {SERVER: "colonnade server start", PARTY: "colonnade party start", COORDINATOR: "colonnade run"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from colonnade.flare.party_job import PartyJob
 from colonnade.flare.server_job import ServerJob
-from colonnade.sites.recipes import FitRecipe, PredictRecipe
+from colonnade.sites.recipes import EvaluateRecipe, FitRecipe, PredictRecipe
 
 
 class FitServerJob(ServerJob):
@@ -13,6 +13,14 @@ class FitServerJob(ServerJob):
 
 class FitPartyJob(PartyJob):
     recipe = FitRecipe
+
+
+class EvaluateServerJob(ServerJob):
+    recipe = EvaluateRecipe
+
+
+class EvaluatePartyJob(PartyJob):
+    recipe = EvaluateRecipe
 
 
 class PredictServerJob(ServerJob):

@@ -11,13 +11,18 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from colonnade.flare.certificates import check_certificate, own_address, probe, server_address
+from colonnade.flare.event_log import EventLog
 from colonnade.flare.flare_log import TWICE, watch_failures, watch_line, watch_server
+from colonnade.flare.monitor import Monitor, parse_address, serve_monitor
 from colonnade.flare.process import StopSignals, alone, dead
 from colonnade.flare.provision import CLASSES, Address
+from colonnade.flare.revocation import refuse_revoked
 from colonnade.flare.status import close_status, look, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.sites.site import LOCAL, SERVER, STATUS, Site
@@ -44,6 +49,7 @@ def serve(site: Site, tell: Tell, say: Say) -> int:
         check_certificate(site.folder, name, "server")
         check_port(address)
         keep_storage_here(site.folder)
+        refuse_revoked(site.folder.resolve())
         # A session has ended when its relay says so; FLARE would wait 15 minutes for the report of a dead site.
         os.environ.setdefault(OUTCOME_WAIT, "10")
         (site.folder / TWICE).unlink(missing_ok=True)
@@ -131,17 +137,53 @@ def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, **more: 
     watch_failures(folder, site.party, say)
     clear_old_jobs(folder)
     quiet = threading.Event()
-    follower = threading.Thread(target=follow, args=(folder / STATUS, tell, quiet, site.role), daemon=True)
+    events = watch(site, tell)
+    follower = threading.Thread(target=follow, args=(folder / STATUS, events.hear, quiet, site.role), daemon=True)
     follower.start()
     settings = ["secure_train=true", "config_folder=config", *names]
     arguments = argparse.Namespace(workspace=str(folder), set=settings, **more)
-    StopSignals(folder, say).listen()
+    StopSignals(folder, events.hear_stop(say)).listen()
     MainProcessMonitor.add_cleanup_cb(lambda: say("the engine ended by itself: log.txt in the folder says why"))
     try:
         done = MainProcessMonitor.run(main_func=main, run_dir=str(folder), args=arguments)
     finally:
         quiet.set()
     return int(done or 0)
+
+
+@dataclass
+class Watchers:
+    """Whoever is told of a site's sessions: its people, its log for machines, its monitor."""
+
+    tell: Tell
+    log: EventLog
+    monitor: Monitor
+
+    def hear(self, content: dict[str, Any]) -> None:
+        # A full disk must not keep people from being told.
+        with suppress(OSError):
+            self.log.follow(content)
+        self.monitor.follow(content)
+        self.tell(content)
+
+    def hear_stop(self, say: Say) -> Say:
+        """The same sayer for a signal's handler, which ends the process."""
+
+        def stop(sentence: str) -> None:
+            with suppress(OSError):
+                self.log.note("stop")
+            say(sentence)
+
+        return stop
+
+
+def watch(site: Site, tell: Tell) -> Watchers:
+    """Begin the log, and answer on the port that the site's file names, if it names one."""
+    watchers = Watchers(tell, EventLog(site.folder, site.name, site.study.agreement.name), Monitor(site))
+    if "metrics" in site.content:
+        serve_monitor(watchers.monitor, parse_address(str(site.content.content["metrics"])))
+    watchers.log.note("start")
+    return watchers
 
 
 def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:

@@ -14,7 +14,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.flare.process import ParentWatch
 from colonnade.flare.signing import CertificateSigner
-from colonnade.flare.status import StatusFile
+from colonnade.flare.status import StatusFile, job_name
 from colonnade.flare.topics import FRAME, TOPIC
 from colonnade.flare.watched_guard import watched
 from colonnade.foundation.errors import ColonnadeError
@@ -64,18 +64,21 @@ class PartyJob(Executor):  # type: ignore[misc]
 
         if task_name != self.recipe.task:
             return make_reply(ReturnCode.TASK_UNKNOWN)
-        self.take_part(folder, str(fl_ctx.get_identity_name()), status, call, parent)
+        name = job_name(Path(engine.get_workspace().get_job_meta_path(status.job)))
+        self.take_part(folder, str(fl_ctx.get_identity_name()), status, call, parent, name)
         # Others are told a code by the session itself, and never by the engine.
         return make_reply(ReturnCode.OK)
 
-    def take_part(self, folder: Path, name: str, status: StatusFile, call: Call, parent: ParentWatch) -> None:
+    def take_part(
+        self, folder: Path, name: str, status: StatusFile, call: Call, parent: ParentWatch, job: str = ""
+    ) -> None:
         """The site's session, to its end; the status file has the last word on it."""
         closing = f"; {self.recipe.kind.unspent}"
         client: Client | None = None
         try:
             with ExitStack() as opened:
                 try:
-                    site = read_site(folder, PARTY)
+                    site = self.recipe.open_site(folder, job, PARTY)
                     recipe = self.recipe(site)
                     own, randomness = site.guard()
                     guard = watched(recipe.prepare(own), parent, status)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import threading
@@ -16,11 +15,12 @@ import psutil
 
 from colonnade.flare.status import look, unfinished
 from colonnade.foundation.errors import PolicyError, StoppedError
+from colonnade.foundation.locks import lock_alone
 from colonnade.sites.site import STATUS
 
 RUNNING = ".running"
 """Locked by the process that serves the folder, and holds its number; empty once it is told to stop."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 GRACE_SECONDS = 6.0
 """A job that has booked nothing leaves by itself when it notices, and tells the others; the rest are ended."""
 KILL_SECONDS = 1.0
@@ -33,10 +33,8 @@ def alone(folder: Path) -> Iterator[None]:
     """One process at a time serves a folder."""
     # Opened without emptying it: it may be another's.
     with (folder / RUNNING).open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise PolicyError(f"{folder} is being served by another process already") from None
+        if not lock_alone(file):
+            raise PolicyError(f"{folder} is being served by another process already")
         write_starter(folder, str(os.getpid()))
         yield
 

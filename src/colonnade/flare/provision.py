@@ -24,6 +24,7 @@ from colonnade.sites.site import LOCAL, STARTUP
 
 GONE_SECONDS = 40
 """A site that FLARE has not heard for so long is no longer connected."""
+ROOT_DAYS = 3650
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 HOST, PORT = re.compile(rf"({_LABEL}\.)*{_LABEL}"), re.compile(r"[0-9]{0,5}")
 COORDINATOR = "coordinator@colonnade.study"
@@ -31,9 +32,13 @@ SERVER_CLASS = "colonnade.flare.job_classes.FitServerJob"
 PARTY_CLASS = "colonnade.flare.job_classes.FitPartyJob"
 SCORE_SERVER_CLASS = "colonnade.flare.job_classes.PredictServerJob"
 SCORE_PARTY_CLASS = "colonnade.flare.job_classes.PredictPartyJob"
+EVALUATE_SERVER_CLASS = "colonnade.flare.job_classes.EvaluateServerJob"
+EVALUATE_PARTY_CLASS = "colonnade.flare.job_classes.EvaluatePartyJob"
+SERVER_CLASSES = [SERVER_CLASS, SCORE_SERVER_CLASS, EVALUATE_SERVER_CLASS]
+PARTY_CLASSES = [PARTY_CLASS, SCORE_PARTY_CLASS, EVALUATE_PARTY_CLASS]
 SERVER_LAUNCHER = "colonnade.flare.launcher.ServerLauncher"
 PARTY_LAUNCHER = "colonnade.flare.launcher.PartyLauncher"
-CLASSES = {SERVER_CLASS, PARTY_CLASS, SCORE_SERVER_CLASS, SCORE_PARTY_CLASS, SERVER_LAUNCHER, PARTY_LAUNCHER}
+CLASSES = {*SERVER_CLASSES, *PARTY_CLASSES, SERVER_LAUNCHER, PARTY_LAUNCHER}
 """All of ours that a folder names; those of earlier versions are gone."""
 KEPT = {"client.crt", "client.key", "server.crt", "server.key", "rootCA.pem"}
 CONFIGS = {"fed_client.json", "fed_server.json", "fed_admin.json"}
@@ -94,7 +99,13 @@ def provision(work: Path, project: str, parties: Iterable[str], address: Address
         raise StudyError(f"a party's name must be fit for a certificate, and a server's for a host: {error}") from None
     # Signed kits guard scripts that we do not ship; the certificates guard the connections.
     engine = Provisioner(
-        str(work), [WorkspaceBuilder(), StaticFileBuilder(config_folder="config", scheme="tcp"), CertBuilder()]
+        str(work),
+        [
+            WorkspaceBuilder(),
+            StaticFileBuilder(config_folder="config", scheme="tcp"),
+            # The authority outlives the certificates that it gives, so that it can renew them.
+            CertBuilder(root_valid_days=ROOT_DAYS),
+        ],
     )
     engine.add_template(load_yaml(str(Path(nvflare.lighter.__file__).parent / "templates" / "master_template.yml")))
     context = engine.provision(plan, logger=log)
@@ -133,10 +144,9 @@ def place_kit(kit: Path, folder: Path, role: str) -> None:
 
 
 def resources(default: dict[str, Any], role: str) -> dict[str, Any]:
-    """FLARE's default with two classes allowed, nothing sent on its own, and nothing stored outside the folder."""
+    """FLARE's default with three classes allowed, nothing sent on its own, and nothing stored outside the folder."""
     out = {**default, "class_list_enforcement_mode": "enforce"}
-    server, party = [SERVER_CLASS, SCORE_SERVER_CLASS], [PARTY_CLASS, SCORE_PARTY_CLASS]
-    out["class_allow_list"] = server if role == "server" else party
+    out["class_allow_list"] = SERVER_CLASSES if role == "server" else PARTY_CLASSES
     out["allow_log_streaming"] = False
     components = [c for c in default["components"] if c["id"] not in ("site_log_streamer", "log_receiver")]
     if role == "server":

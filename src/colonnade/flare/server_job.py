@@ -17,12 +17,12 @@ from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.flare.flare_log import doubled, failed_party, sentence
 from colonnade.flare.process import stands
-from colonnade.flare.status import StatusFile, look
+from colonnade.flare.status import StatusFile, job_name, look
 from colonnade.flare.topics import COMMAND, FRAME, TOPIC
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.protocol.server import ServerRole
 from colonnade.sites.recipes import JobAccount, Recipe
-from colonnade.sites.site import OUTCOME, SERVER, STATUS, read_site, server_randomness
+from colonnade.sites.site import OUTCOME, SERVER, STATUS, server_randomness
 from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
 
@@ -47,12 +47,12 @@ class ServerJob(Controller):  # type: ignore[misc]
 
     def open(self, folder: Path, job: str, run: Path, name: str) -> None:
         """Make ready to answer; what the folder lacks is told at the end."""
-        self._run, self._told_to_stop, self._flaw = run, False, ""
+        self._folder, self._run, self._told_to_stop, self._flaw = folder, run, False, ""
         self._relay: Relay | None = None
         randomness = server_randomness()
         self._status = StatusFile(folder / STATUS, job, self.recipe.kind, randomness.seeded)
         try:
-            self._site = read_site(folder, SERVER)
+            self._site = self.recipe.open_site(folder, name, SERVER)
             self._journal = FileJournal(self._site.journal)
             self._recipe = self.recipe(self._site)
             task = self._recipe.server_task(name, run)
@@ -92,10 +92,10 @@ class ServerJob(Controller):  # type: ignore[misc]
 
         def stop() -> bool:
             # Only before the session: whoever has entered it is tied to one process.
-            name = doubled(self._site.folder, names) if relay.role.phase == "wait" else ""
+            name = doubled(self._folder, names) if relay.role.phase == "wait" else ""
             twice.extend([name] if name else [])
             relay.absent = failed_party(self._run)
-            return bool(abort_signal.triggered or self._told_to_stop or name or not stands(self._site.folder))
+            return bool(abort_signal.triggered or self._told_to_stop or name or not stands(self._folder))
 
         try:
             account = self.conduct(relay, stop)
@@ -135,12 +135,3 @@ class ServerJob(Controller):  # type: ignore[misc]
         self, client: Any, task_name: str, client_task_id: str, result: Any, fl_ctx: Any
     ) -> None:
         """A task's result carries nothing: the relay has heard it all."""
-
-
-def job_name(path: Path) -> str:
-    """The name in a job's description; empty where there is none."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return ""
-    return str(content.get("name", "")) if isinstance(content, dict) else ""

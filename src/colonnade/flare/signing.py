@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from cryptography.x509.oid import NameOID
 
 from colonnade.flare.certificates import check_certificate
+from colonnade.flare.revocation import read_revoked, revoked_since
 from colonnade.foundation.errors import PolicyError, SignatureError
 from colonnade.sites.site import STARTUP
 
@@ -44,13 +46,71 @@ def read_proof(peer: str, data: bytes) -> Proof:
         raise SignatureError(f"a proof of {peer} with {len(data)} bytes cannot be decoded") from None
 
 
-class CertificateSigner:
+class CertificateChecker:
+    """Knows by an authority's certificate whether a peer's own, valid at some time, signed a statement."""
+
+    def __init__(
+        self, root: x509.Certificate, at: datetime | None = None, revoked: Mapping[int, datetime] | None = None
+    ) -> None:
+        """Without a time, certificates must be valid now, and not be on the list of those that were revoked."""
+        self._root, self._at, self._revoked = root, at, revoked
+
+    def check(self, peer: str, statement: bytes, proof: bytes) -> None:
+        """Raise SignatureError unless the peer's own certificate, by this study's authority, signed the statement."""
+        shown = read_proof(peer, proof)
+        try:
+            certificate = x509.load_der_x509_certificate(shown.certificate)
+            names = [a.value for a in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+            certificate.verify_directly_issued_by(self._root)
+            first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+            key = certificate.public_key()
+        except (InvalidSignature, x509.InvalidVersion, UnsupportedAlgorithm, ValueError, TypeError):
+            raise SignatureError(
+                f"the certificate that {peer} signs by is not from the authority of this study"
+            ) from None
+        if names != [peer]:
+            # The authority gave these names, so that they may be told.
+            told = ", ".join(map(str, names)) or "nobody"
+            raise SignatureError(f"what came in the name of {peer} is signed by {told}")
+        if not first <= (self._at or datetime.now(UTC)) <= last:
+            raise SignatureError(
+                f"the certificate that {peer} signs by is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+            )
+        if (since := revoked_since(certificate, self._revoked or {})) is not None and since <= (
+            self._at or datetime.now(UTC)
+        ):
+            raise SignatureError(f"the certificate that {peer} signs by was revoked on {since:%Y-%m-%d}")
+        try:
+            if isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
+                key.verify(shown.signature, statement, _PSS, SHA256())
+            elif isinstance(key, ec.EllipticCurvePublicKey):
+                key.verify(shown.signature, statement, ec.ECDSA(SHA256()))
+            elif isinstance(key, ed25519.Ed25519PublicKey):
+                key.verify(shown.signature, statement)
+            else:
+                raise SignatureError(f"the certificate of {peer} has a key of a kind that nobody signs by")
+        except (InvalidSignature, UnsupportedAlgorithm):
+            raise SignatureError(f"the signature of {peer} does not fit what came in its name") from None
+
+
+def read_authority(path: Path) -> x509.Certificate:
+    """An authority's certificate in a PEM file."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError):
+        raise PolicyError(f"{path} must hold the certificate of an authority (PEM)") from None
+
+
+class CertificateSigner(CertificateChecker):
     """Signs for one site; checks peers by the authority in its own folder. The key stays in here."""
 
     def __init__(self, folder: Path, name: str) -> None:
         check_certificate(folder, name)
         start = folder / STARTUP
-        self._root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
+        # As of now: a session is not broken by a list that comes while it runs.
+        super().__init__(
+            x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes()), revoked=read_revoked(folder)
+        )
         own = x509.load_pem_x509_certificate((start / "client.crt").read_bytes())
         try:
             key = load_pem_private_key((start / "client.key").read_bytes(), None)
@@ -73,39 +133,6 @@ class CertificateSigner:
         else:
             signature = key.sign(statement)
         return msgspec.msgpack.encode(Proof(self._own, signature))
-
-    def check(self, peer: str, statement: bytes, proof: bytes) -> None:
-        """Raise SignatureError unless the peer's own certificate, by this study's authority, signed the statement."""
-        shown = read_proof(peer, proof)
-        try:
-            certificate = x509.load_der_x509_certificate(shown.certificate)
-            names = [a.value for a in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-            certificate.verify_directly_issued_by(self._root)
-            first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-            key = certificate.public_key()
-        except (InvalidSignature, x509.InvalidVersion, UnsupportedAlgorithm, ValueError, TypeError):
-            raise SignatureError(
-                f"the certificate that {peer} signs by is not from the authority of this study"
-            ) from None
-        if names != [peer]:
-            # The authority gave these names, so that they may be told.
-            told = ", ".join(map(str, names)) or "nobody"
-            raise SignatureError(f"what came in the name of {peer} is signed by {told}")
-        if not first <= datetime.now(UTC) <= last:
-            raise SignatureError(
-                f"the certificate that {peer} signs by is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
-            )
-        try:
-            if isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
-                key.verify(shown.signature, statement, _PSS, SHA256())
-            elif isinstance(key, ec.EllipticCurvePublicKey):
-                key.verify(shown.signature, statement, ec.ECDSA(SHA256()))
-            elif isinstance(key, ed25519.Ed25519PublicKey):
-                key.verify(shown.signature, statement)
-            else:
-                raise SignatureError(f"the certificate of {peer} has a key of a kind that nobody signs by")
-        except (InvalidSignature, UnsupportedAlgorithm):
-            raise SignatureError(f"the signature of {peer} does not fit what came in its name") from None
 
     def __repr__(self) -> str:
         return f"CertificateSigner({self._name!r})"

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ class StatusFile:
 
     def _write(self, content: dict[str, Any]) -> None:
         known = {"job": self.job, "session": self.session, "pid": os.getpid(), "seeded": self.seeded}
+        known["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         known |= {
             "what": self.kind.name,
             "spends": self.kind.spends,
@@ -117,3 +119,12 @@ def close_status(path: Path, content: dict[str, Any], role: str) -> dict[str, An
     closed = {**content, "share": 1.0, "done": True, "ok": False, "sentence": sentence, "file": None}
     replace_status(path, closed)
     return closed
+
+
+def job_name(path: Path) -> str:
+    """The name in a job's description; empty where there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(content.get("name", "")) if isinstance(content, dict) else ""

@@ -48,6 +48,10 @@ class Column(ABC):
     """Stands for a missing value."""
     ordered: ClassVar[bool] = False
     """Whether neighbouring levels are alike: the bins of a number."""
+    dated: ClassVar[bool] = False
+    """Whether the stored numbers are days since 1970-01-01, and a file has dates."""
+    spelled: ClassVar[Mapping[str, str]] = {}
+    """Other texts that stand for a level, in lower case."""
 
     @property
     @abstractmethod
@@ -152,6 +156,10 @@ class Column(ABC):
     def write(self, value: float) -> str:
         """One stored number, for a person."""
         return f"{value:g}"
+
+    def read_number(self, text: str) -> float:
+        """The stored number that a person's text says; it may raise ValueError."""
+        return float(text)
 
 
 KINDS: Registry[type[Column]] = Registry("kind", SchemaError)
@@ -374,18 +382,23 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
         if needed and key not in declared:
             raise SchemaError(f"column {name}: a {kind.kind} column needs {key!r}")
     values = {key: value for key, value in declared.items() if key != "kind"}
-    for key, value in values.items():
-        # A "?" beside other levels may be one: some data marks what is missing by it.
-        if value == OPEN or (isinstance(value, (list, tuple)) and value and all(v == OPEN for v in value)):
-            raise SchemaError(
-                f'column {name}: {key} still has the "?" of a draft: replace it by what is publicly known of the column'
-            )
+    if opened := [key for key, value in values.items() if _is_open(value)]:
+        has = "has" if len(opened) == 1 else "have"
+        raise SchemaError(
+            f'column {name}: {" and ".join(opened)} still {has} the "?" of a draft: '
+            "replace it by what is publicly known of the column"
+        )
     try:
         return kind.of(values)
     except SchemaError as error:
         raise SchemaError(f"column {name}: {error}") from None
     except (TypeError, ValueError):
         raise SchemaError(f"column {name}: cannot read {shown(dict(declared))} as a {kind.kind} column") from None
+
+
+def _is_open(value: object) -> bool:
+    """Whether a draft's "?" stands for it. One beside other levels may be a level: some data marks a gap by it."""
+    return value == OPEN or (isinstance(value, (list, tuple)) and bool(value) and all(v == OPEN for v in value))
 
 
 def column_to(column: Column) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 ColonnadeError
 ├ SchemaError       a declared public fact is wrong
 ├ StudyError        a study file or an argument is wrong
+│ └ MistakesError   several things are wrong in one study file, each on a line of the message
 ├ DataError         a party's file does not fit its schema
 │ ├ NoDataError     it is not there, or cannot be read
 │ └ MissingError    a column without a fill lacks values
@@ -31,6 +32,10 @@ class SchemaError(ColonnadeError):
 
 class StudyError(ColonnadeError):
     """A study file or an argument is wrong."""
+
+
+class MistakesError(StudyError):
+    """Several things are wrong in one study file; the message counts them, and has a line for each."""
 
 
 class DataError(ColonnadeError):

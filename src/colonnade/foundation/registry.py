@@ -33,6 +33,11 @@ class Registry(Generic[T]):
     def names(self) -> tuple[str, ...]:
         return tuple(self._items)
 
+    def named(self, name: object) -> str:
+        """The name itself, once it is that of a choice."""
+        self[name]
+        return str(name)
+
     def __iter__(self) -> Iterator[T]:
         return iter(self._items.values())
 

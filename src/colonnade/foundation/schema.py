@@ -16,6 +16,8 @@ from colonnade.foundation.columns import column_from as column_from
 from colonnade.foundation.columns import column_to as column_to
 from colonnade.foundation.columns import is_number
 from colonnade.foundation.errors import SchemaError
+from colonnade.foundation.kinds import Boolean as Boolean
+from colonnade.foundation.kinds import Date as Date
 from colonnade.foundation.names import require_name, size_of
 from colonnade.foundation.shown import shown
 

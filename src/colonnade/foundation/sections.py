@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.errors import ColonnadeError, MistakesError
+from colonnade.foundation.key_lines import KeyPath, key_lines, line_of
 from colonnade.foundation.names import LONGEST_TEXT, require_name
 from colonnade.foundation.shown import shown
 
@@ -22,15 +24,20 @@ _ENDLESS_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\
 
 def read_toml(path: Path, what: str, largest: int, error: type[ColonnadeError]) -> Section:
     """The content of a file of at most `largest` bytes; `what` says in errors what kind of file it is."""
+    text = read_text(path, what, largest, error)
+    return Section(parse_toml(text, path.name, largest, error), f"the {what} file", error)
+
+
+def read_text(path: Path, what: str, largest: int, error: type[ColonnadeError]) -> str:
+    """The text of a file of at most `largest` bytes."""
     if not path.is_file():
         raise error(f"there is no {what} file {path}")
     if path.stat().st_size > largest:
         raise error(f"a {what} file must have at most {largest} bytes, got {path.stat().st_size}")
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as problem:
         raise error(f"{path.name} is not valid TOML: {problem}") from None
-    return Section(parse_toml(text, path.name, largest, error), f"the {what} file", error)
 
 
 def parse_toml(text: str, what: str, largest: int, error: type[ColonnadeError]) -> dict[str, Any]:
@@ -65,6 +72,36 @@ def require_shallow(content: object, what: str, error: type[ColonnadeError]) -> 
         raise error(f"{what} is not valid: its values may be nested {DEEPEST} deep, and are nested deeper")
 
 
+@dataclass
+class Mistakes:
+    """What is wrong in a file, all of it, each with the key that it is about."""
+
+    found: list[tuple[KeyPath, ColonnadeError]] = field(default_factory=list)
+
+    @contextmanager
+    def at(self, *path: str | int) -> Iterator[None]:
+        """A refusal in here is noted, and the reading goes on."""
+        try:
+            yield
+        except ColonnadeError as error:
+            self.found.append((path, error))
+
+    def among(self, *path: str | int) -> bool:
+        """Whether anything is wrong at this key or below it."""
+        return any(found[: len(path)] == path for found, _ in self.found)
+
+    def tell(self, name: str = "", text: str = "") -> None:
+        """Raise what was noted, in the order of the lines of the file `name` with this text."""
+        if not self.found:
+            return
+        lines = key_lines(text)
+        placed = sorted(((line_of(lines, path) or 0, error) for path, error in self.found), key=lambda item: item[0])
+        told = [f"{name}:{line}: {error}" if line else str(error) for line, error in placed]
+        if len(told) == 1:
+            raise type(placed[0][1])(told[0])
+        raise MistakesError("\n".join([f"{name or 'the study'} has {len(told)} mistakes", *told]))
+
+
 @dataclass(frozen=True)
 class Section:
     """A table with its name for errors, and the kind of error that its file raises."""
@@ -81,11 +118,15 @@ class Section:
     def known(self, keys: Collection[str]) -> Section:
         """The section itself, once every key in it is one of these."""
         for key in self.content:
-            if key not in keys:
-                near = difflib.get_close_matches(key, list(keys), 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(keys)}"
-                raise self.error(f"{self.where} has no key {key!r}{hint}")
+            self.require_known(key, keys)
         return self
+
+    def require_known(self, key: str, keys: Collection[str]) -> None:
+        """Raise unless a key is one of these."""
+        if key not in keys:
+            near = difflib.get_close_matches(key, list(keys), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(keys)}"
+            raise self.error(f"{self.where} has no key {key!r}{hint}")
 
     def need(self, *keys: str) -> Section:
         """The section itself, once it has all of these."""

@@ -1,4 +1,4 @@
-"""Values of a user's files in the text of an error."""
+"""Values in texts: as an error shows them, and as a person writes a number."""
 
 from __future__ import annotations
 
@@ -31,3 +31,13 @@ def _text(value: object) -> str:
             return "{" + ", ".join(f"{_text(key)}: {_text(item)}" for key, item in items) + "}"
         case _:
             return repr(value)
+
+
+def number_of(text: str) -> int | float | str:
+    """The number that a text says, or the text itself, so that whoever checks it can name it."""
+    for kind in (int, float):
+        try:
+            return kind(text.strip())
+        except ValueError:
+            continue
+    return text.strip()

@@ -87,6 +87,19 @@ def exact_block(block: Block, gram: NDArray[np.float64], offset: int) -> ExactBl
     return ExactBlock(values.sum(keepdims=True) if block.summed else values)
 
 
+def own_square(block: Block, gram: NDArray[np.float64], offset: int, gain: int) -> int:
+    """What one owner adds to its share of a sum of two owners' terms: its squares, in the integers of the product.
+
+    Exact like an ExactBlock, it may only be added to a share that has this party's noise in it.
+    """
+    rows = block.factors - offset + 1
+    mine = (block.factors[:, -2] == block.factors[:, -1]) & (rows[:, -1] > 0) & (rows[:, -1] < len(gram))
+    return sum(
+        round(Fraction(float(weight)) * gain * round(gram[row, row]))
+        for weight, row in zip(block.weights[mine], rows[mine, -1], strict=True)
+    )
+
+
 def perturb(exact: ExactBlock, noise: Integers) -> NoisyBlock:  # Alg. 1, line 7
     """The noisy block."""
     return NoisyBlock(exact.values + noise)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import PrivacyError
+from colonnade.foundation.proof import proven
 from colonnade.mechanism.moments import Encoding, Layout, Role
 from colonnade.mechanism.objective import Floats, Indices, Objective
 
@@ -18,7 +20,8 @@ class Block:
     """Terms with the same owners that get noise of the same scale.
 
     Products with the label form blocks of their own, so that they can be weighted apart; so do `squares` where not all
-    pairs are released. A `summed` block releases only the sum of its terms.
+    pairs are released, and tables of about so many `cells` where noise is spread by their size. A `summed` block
+    releases only the sum of its terms.
     """
 
     owners: tuple[str, ...]
@@ -27,6 +30,7 @@ class Block:
     weights: Floats
     summed: bool = False
     squares: bool = False
+    cells: int | None = None
 
     @property
     def single(self) -> bool:
@@ -43,8 +47,23 @@ class Block:
         return (
             " x ".join(self.owners)
             + (" (label)" if self.role is Role.LABEL else "")
-            + (" (trace)" if self.summed else " (squares)" if self.squares else "")
+            + ((" (trace)" if self.single else " (sum)") if self.summed else " (squares)" if self.squares else "")
+            + (f" (up to {self.cells} cells)" if self.cells is not None else "")
         )
+
+    @property
+    def products(self) -> Indices:
+        """The factors that a secure product multiplies: in a sum of two owners' terms the squares are added apart."""
+        if self.single or not self.summed:
+            return self.factors
+        crossed: Indices = self.factors[self.factors[:, -2] != self.factors[:, -1]]
+        return crossed
+
+    @property
+    def most(self) -> float:
+        """No record adds more than this to a released number, in absolute value."""
+        weights = np.abs(self.weights)
+        return float(weights.sum() if self.summed else weights.max())
 
 
 def parties_of(layout: Layout) -> tuple[str, ...]:
@@ -52,8 +71,11 @@ def parties_of(layout: Layout) -> tuple[str, ...]:
     return layout.owners
 
 
-def dissect(objective: Objective) -> tuple[Block, ...]:  # Alg. 1, line 1
-    """All blocks of an objective, single-party ones first. A public constant belongs to the other factor's owner."""
+def dissect(objective: Objective, *, by_cells: bool = False) -> tuple[Block, ...]:  # Alg. 1, line 1
+    """All blocks of an objective, single-party ones first. A public constant belongs to the other factor's owner.
+
+    `by_cells` gives tables of 4, 16, 64, ... cells blocks of their own.
+    """
     layout = objective.layout
     parties = parties_of(layout)
     owner_of = np.array([-1, *(parties.index(layout.attributes[i].owner) for i in layout.attribute_of[1:])])
@@ -62,19 +84,34 @@ def dissect(objective: Objective) -> tuple[Block, ...]:  # Alg. 1, line 1
         label[layout.span(layout.label)] = True
     owners = _distinct(owner_of[objective.factors])
     with_label = label[objective.factors].any(axis=1)
-    keys, inverse = np.unique(np.column_stack([with_label, owners]), axis=0, return_inverse=True)
+    step = _steps(objective) if by_cells else np.zeros(len(owners), dtype=np.int64)
+    keys, inverse = np.unique(np.column_stack([step, with_label, owners]), axis=0, return_inverse=True)
     blocks = []
     order = np.argsort(inverse.ravel(), kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(inverse.ravel(), minlength=len(keys)))])
     for key, start, stop in zip(keys, bounds[:-1], bounds[1:], strict=True):
-        held = tuple(parties[k] for k in key[1:] if k >= 0)
+        held = tuple(parties[k] for k in key[2:] if k >= 0)
         if not held:
             raise PrivacyError("a term must have a factor that some party holds, got only constants")
         rows = order[start:stop]
-        blocks.append(
-            Block(held, Role.LABEL if key[0] else Role.FEATURE, objective.factors[rows], objective.weights[rows])
+        role, cells = Role.LABEL if key[1] else Role.FEATURE, 4 ** int(key[0]) if by_cells else None
+        blocks.append(Block(held, role, objective.factors[rows], objective.weights[rows], cells=cells))
+    return tuple(
+        sorted(
+            blocks,
+            key=lambda b: (len(b.owners), [parties.index(o) for o in b.owners], b.role.value, b.cells or 0),
         )
-    return tuple(sorted(blocks, key=lambda b: (len(b.owners), [parties.index(o) for o in b.owners], b.role.value)))
+    )
+
+
+def _steps(objective: Objective) -> NDArray[np.int64]:
+    """For each term the least power of four that is no less than the cells of its attributes' table."""
+    layout = objective.layout
+    sizes = np.array([1, *(layout.attributes[i].size for i in layout.attribute_of[1:])])
+    cells = np.prod(sizes[objective.factors], axis=1)
+    powers = 4 ** np.arange(31)
+    steps: NDArray[np.int64] = np.searchsorted(powers, cells)
+    return steps
 
 
 def _distinct(owners: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -101,6 +138,26 @@ def traces(layout: Layout, *, label_square: bool = True) -> tuple[Block, ...]:
     if label_square and label.kind is Encoding.SIGNED:
         square = np.full((1, 2), layout.starts[layout.label], dtype=np.int64)
         out.append(Block((label.owner,), Role.LABEL, square, np.ones(1), summed=True))
+    return tuple(out)
+
+
+@proven("squared_sum")
+def squared_sum(layout: Layout, places: Mapping[str, tuple[int, float]]) -> tuple[Block, ...]:
+    """What the square of a sum over parties of reach_k z_k is made of: one number for each pair of them.
+
+    For parties k and l with places z_k, z_l of the layout: z_k z_l and as much of both squares as makes the numbers,
+    each times 2 reach_k reach_l, add up to the whole. Nobody can tell the terms of such a number apart.
+    """
+    parties = [party for party in parties_of(layout) if party in places]
+    if len(parties) == 1:
+        place, _ = places[parties[0]]
+        return (Block((parties[0],), Role.LABEL, np.array([[place, place]]), np.ones(1), summed=True),)
+    out = []
+    for first, second in combinations(parties, 2):
+        (a, reach), (b, other) = places[first], places[second]
+        share = 1 / (2 * (len(parties) - 1))
+        weights = np.array([share * reach / other, 1.0, share * other / reach])
+        out.append(Block((first, second), Role.LABEL, np.array([[a, a], [a, b], [b, b]]), weights, summed=True))
     return tuple(out)
 
 

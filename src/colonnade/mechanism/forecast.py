@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 
@@ -10,9 +11,14 @@ import numpy as np
 from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import PrivacyPlan
+from colonnade.mechanism.table_error import TableForecast, forecast_distance
 
-LABEL_SPREAD = {Task.LOGISTIC: 1.0, Task.LINEAR: 1 / sqrt(3)}
-"""Standard deviation taken for a label in [-1, 1]: balanced classes, or uniform values."""
+LABEL_SPREAD = {Task.LOGISTIC: 1.0, Task.MULTINOMIAL: 1.0, Task.LINEAR: 1 / sqrt(3)}
+"""Standard deviation taken for a label in [-1, 1]: balanced classes, or uniform values.
+
+Of k balanced classes k - 1 directions carry signal, n^2 (k - 1) / k in all, and noise (k - 1) s^2: k s^2 over n^2, as
+the sum over k coordinates says.
+"""
 
 
 NARROW = 0.1
@@ -52,16 +58,38 @@ def _left(ratio: float | None) -> float | None:
     return None if ratio is None else 1 / (1 + ratio**2)
 
 
-def forecast(plan: PrivacyPlan, n: int | None) -> Forecast:
+def forecast_tables(plan: PrivacyPlan, n: int) -> TableForecast | None:
+    """Expected distance of tables of two columns; None where fewer than two columns have levels."""
+    layout = plan.layout
+    numeric = plan.task is Task.LINEAR
+    tables = [
+        i
+        for i, a in enumerate(layout.attributes)
+        if a.kind is Encoding.SIMPLEX and not (numeric and a.role is Role.LABEL)
+    ]
+    if len(tables) < 2 or plan.calibration is Calibration.PAPER:
+        return None
+    std = np.full((len(layout.attributes), len(layout.attributes)), np.inf)
+    for item in plan.blocks:
+        if not item.block.summed:
+            left, right = layout.pairs_of(item.block.factors)
+            std[left, right] = std[right, left] = plan.noise_std(item) / float(np.abs(item.block.weights).max()) / n
+    sizes = np.array([layout.attributes[i].size for i in tables], dtype=np.int64)
+    return forecast_distance(sizes, std[np.ix_(tables, tables)])
+
+
+def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | None = None) -> Forecast:
     """In whitened coordinates the signal's norm is at most n sd(y); the noise's is sqrt(sum of std^2 / variance).
 
-    Second moments are taken as 1/3 for a signed coordinate and 1/m for one of m levels.
+    Second moments are taken as 1/3 for a signed coordinate and 1/m for one of m levels. `filled` says of attributes by
+    name which part of their bounds they fill, if not all.
     """
     layout = plan.layout
     spread, narrow = np.ones(layout.width), np.ones(layout.width)
     for i, attribute in enumerate(layout.attributes):
         signed = attribute.kind is Encoding.SIGNED
-        spread[layout.span(i)] = 1 / 3 if signed else 1 / attribute.size
+        part = (filled or {}).get(attribute.name, 1.0)
+        spread[layout.span(i)] = part**2 / 3 if signed else 1 / attribute.size
         narrow[layout.span(i)] = spread[layout.span(i)] * (NARROW**2 if signed else 1.0)
     label = np.zeros(layout.width, dtype=bool)
     label[layout.span(layout.label)] = True

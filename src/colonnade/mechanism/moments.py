@@ -90,6 +90,12 @@ class Layout:
         """For each coordinate the index of its attribute; -1 for the constant."""
         return np.concatenate([[-1], *(np.full(a.size, i) for i, a in enumerate(self.attributes))]).astype(np.int64)
 
+    def pairs_of(self, factors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The attributes of each product of two coordinates; a sum by itself has none and is left out."""
+        pair = self.attribute_of[factors[:, -2:]]
+        whole = pair[(pair >= 0).all(axis=1)]
+        return whole[:, 0], whole[:, 1]
+
     @cached_property
     def owners(self) -> tuple[str, ...]:
         """The owners, in the order of their coordinates."""

@@ -24,6 +24,14 @@ class Task(Enum):
 
     LINEAR = "linear"
     LOGISTIC = "logistic"
+    MULTINOMIAL = "multinomial"
+
+
+class Purpose(Enum):
+    """What a release is for: a model of the label, or tables, rows and models of all columns alike."""
+
+    LABEL = "label"
+    ALL = "all"
 
 
 class Calibration(Enum):
@@ -49,15 +57,22 @@ class Objective:
         return len(self.weights)
 
 
-def layout_of(schema: Schema, label: str, task: Task, calibration: Calibration, *, split: bool = True) -> Layout:
+def layout_of(
+    schema: Schema, label: str, task: Task, calibration: Calibration, *, split: bool = True, counted: bool = False
+) -> Layout:
     """The coordinates of a record; the label stands last among its owner's.
 
-    `split` gives the exact calibration's label two coordinates, so that products with it are class-split sums.
+    `split` gives the exact calibration's label two coordinates, so that products with it are class-split sums. Where
+    records are only counted the label may have any number of levels.
     """
     owner, name = schema.find(label)
     column = schema.parties[owner][name]
-    if task is Task.LOGISTIC and column.positive is None:
+    if task is Task.LOGISTIC and column.positive is None and not (counted and column.has_levels):
         raise StudyError(f"the label of a logistic regression must be binary, got column {name}")
+    if task is Task.MULTINOMIAL and not column.has_levels:
+        raise StudyError(f"the label of a multinomial regression must have levels or bins, got column {name}")
+    if task is Task.MULTINOMIAL and not (split and calibration is Calibration.EXACT):
+        raise StudyError('a multinomial regression needs release = "full" and calibration = "exact"')
     if task is Task.LINEAR and column.has_levels:
         raise StudyError(f"the label of a linear regression must be numeric without bins, got column {name}")
     attributes: list[Attribute] = []
@@ -157,6 +172,16 @@ def divided(layout: Layout, pairs: Pairs) -> Layout:
         first.setdefault(b"c" + within, found)
         classes.append(found)
     return replace(layout, classes=() if len(set(classes)) == 1 else tuple(classes))
+
+
+def by_size(layout: Layout) -> Layout:
+    """The layout with attributes counted as alike only where they have equally many coordinates, too.
+
+    Then the tables of a pair of families are of one size and can have a weight of their own.
+    """
+    keys = list(zip(layout.classes or (0,) * len(layout.attributes), (a.size for a in layout.attributes), strict=True))
+    place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    return replace(layout, classes=() if len(place) == 1 else tuple(place[key] for key in keys))
 
 
 def _label_pairs(layout: Layout) -> Indices:

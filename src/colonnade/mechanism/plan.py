@@ -21,9 +21,9 @@ from colonnade.foundation.proof import proven
 from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho
 from colonnade.mechanism.dissection import Block, allocate, parties_of, require_one_owner_of_sums, require_two_owners
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
-from colonnade.mechanism.weights import label_weight, square_weight
+from colonnade.mechanism.weights import TableTerms, label_weight, square_weight, table_weights
 
 FEW_PARTIES = 8
 """Up to so many, what one party's offer leaves is spent on blocks of the others, too."""
@@ -88,6 +88,7 @@ class PrivacyPlan:
     bound: int | None = None
     """That of the grid whose rounding the scales count with."""
     neighbours: Neighbours = Neighbours.REPLACE_ONE
+    purpose: Purpose = Purpose.LABEL
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,6 +126,8 @@ class Terms:
     """That of the grid, where it is known: what rounding adds to norms and to squares is counted."""
     draft: bool = False
     """Only scales are wanted, to choose the grid and the words by: the plan promises nothing."""
+    purpose: Purpose = Purpose.LABEL
+    """What noise is spread for; whatever it is, any weights keep the promise."""
 
     @property
     def law(self) -> Law:
@@ -231,9 +234,13 @@ def _budget(epsilon: float, terms: Terms) -> Fraction:
 
 def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms: Terms) -> list[Fraction]:
     """How much less noise each block gets. Sums of squares: each kind of them moves by 1/16 of the label blocks."""
+    if terms.purpose is Purpose.ALL:
+        return table_weights(layout, blocks, TableTerms(terms.law, terms.rows, float(budget), terms.collusion))
     found = label_weight(layout, terms.law, terms.rows, budget, _pair_count(layout, blocks))
     heavier = Fraction(found).limit_denominator(64)
     labels = [b for b in blocks if b.role is Role.LABEL and not b.summed]
+    if not labels:
+        return [Fraction(1)] * len(blocks)
     coarse: dict[Role, Fraction] = {}
     for role in Role:
         alike = [b for b in blocks if b.summed and b.role is role]
@@ -270,13 +277,17 @@ class _Split:
             if partner == party or partner not in parties_of(layout):
                 raise PrivacyError(f"party {party}: a split must name another party of the study, got {partner!r}")
         mine = allocate(blocks, party)
-        heavier = label_weight(layout, terms.law, terms.rows, self.total, _pair_count(layout, blocks))
-        # sum of cost / budget^2 (or 1 / budget for rho) is least where budgets go with the cube (square) root of cost.
-        power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
-        self.wish = {
-            id(b): (moved**2 * b.size * (heavier if b.role is Role.LABEL else 1.0)) ** power
-            for b, moved in zip(mine, _alone(layout, mine, terms), strict=True)
-        }
+        alone = zip(mine, _alone(layout, mine, terms), strict=True)
+        if terms.purpose is Purpose.ALL:
+            # Distances of tables go with deviations, not variances: size * moved / budget (its root for rho) is summed.
+            power = 1 / 2 if terms.law is Law.LAPLACE else 2 / 3
+            self.wish = {id(b): (moved * b.size) ** power for b, moved in alone}
+        else:
+            heavier = label_weight(layout, terms.law, terms.rows, self.total, _pair_count(layout, blocks))
+            # sum of cost / budget^2 (1 / budget for rho) is least where budgets go with the cube (square) root of cost.
+            power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
+            weight = {Role.LABEL: heavier, Role.FEATURE: 1.0}
+            self.wish = {id(b): (moved**2 * b.size * weight[b.role]) ** power for b, moved in alone}
         self.budgets = [self._of(b, mine) for b in blocks]
         spent = sum((b for b in self.budgets if b is not None), Fraction(0))
         if spent > self.total:
@@ -315,6 +326,7 @@ def offered(
 ) -> dict[str, list[Fraction | None]]:
     """What each party of a bottom-up plan offers for each block, epsilon or rho; the least offer was taken."""
     terms = Terms(plan.task, plan.calibration, plan.delta, plan.collusion, plan.error_factor, rows, plan.bound)
+    terms = replace(terms, purpose=plan.purpose)
     blocks = tuple(item.block for item in plan.blocks)
     return {name: _Split(plan.layout, blocks, name, offers[name], terms).budgets for name in plan.names}
 
@@ -370,7 +382,12 @@ def _square_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: T
         return 0.0
     total = 0.0
     for block, rate in rated:
-        if block.single and (squares := _rounded_squares(layout, block, terms.task)):
+        if not block.single and block.summed:
+            # Two owners add squares of their own, each rounded once more to the products' integers.
+            own = block.weights[block.factors[:, -2] == block.factors[:, -1]]
+            moved = 1.25 * float(np.abs(own).sum()) + len(own)
+            total += rate * moved if terms.law is Law.LAPLACE else (rate * moved) ** 2
+        elif block.single and (squares := _rounded_squares(layout, block, terms.task)):
             moved = squares / 4 + 1 if block.summed else 1.25 * (squares if terms.law is Law.LAPLACE else sqrt(squares))
             total += rate * moved if terms.law is Law.LAPLACE else (rate * moved) ** 2
     return (total if terms.law is Law.LAPLACE else sqrt(total)) / terms.bound**2 * (1 + 2.0**-40)
@@ -413,6 +430,7 @@ def _finish(
         views.pop(None, {}),
         {party: views[party] for party in parties if party in views},
         terms.bound,
+        purpose=terms.purpose,
     )
 
 

@@ -65,6 +65,9 @@ class Release:
                 std[span, span] = np.where(np.eye(attribute.size, dtype=bool), np.inf, 0.0)
         traces = []
         for block in self.blocks:
+            if block.summed and len(block.owners) > 1:
+                # A sum of products and squares of two parties is no moment by itself.
+                continue
             if block.summed:
                 coordinates = tuple(int(c) for c in block.factors[:, -1])
                 traces.append(Trace(coordinates, float(block.values[0]) / block.unit, float(block.std[0])))

@@ -291,10 +291,13 @@ def _added(size: int, places: list[Indices], weights: list[Floats], rates: Float
 def _merged(block: Block, power: int) -> tuple[NDArray[np.int64], Floats]:
     """Each product once, smaller coordinate first; the (powers of) weights of a product that is named twice add up.
 
-    The change of a sum is at most the sum of N changes, and its square at most N times the sum of their squares.
+    The change of a sum is at most the sum of its terms' changes; its square is at most the sum of the squared weights
+    times the sum of the squared changes.
     """
     factors = np.sort(block.factors, axis=1)
-    weight = np.abs(block.weights) ** power * (float(len(block.weights)) ** (power - 1) if block.summed else 1.0)
+    weight = np.abs(block.weights) ** power
+    if block.summed and power == 2:
+        weight = np.full(weight.size, weight.sum())
     key = factors[:, 0] * (int(factors.max(initial=0)) + 1) + factors[:, 1]
     distinct, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     if distinct.size == key.size:

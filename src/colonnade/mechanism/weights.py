@@ -13,12 +13,19 @@ columns' levels has there a median of .04 and lies between .004 and .4 in four o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.mechanism.accounting import gaussian_rho
+from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Encoding, Floats, Law, Layout, Role
+from colonnade.mechanism.table_error import TableForecast, forecast_distance
+
+Mask = NDArray[np.bool_]
 
 EXPLAINED = 0.1
 """Guess of R^2: a weak model, since errors of X'X matter only as far as it is strong."""
@@ -136,6 +143,89 @@ def _label_std(layout: Layout, law: Law, scale: float) -> float:
     if law is Law.LAPLACE:
         return float(np.sqrt(2.0) * scale * (2.0 * len(features) + squares))
     return float(scale * np.sqrt(0.5 * (2.0 * len(features) + square_weight(layout) * squares)))
+
+
+EXPONENTS = (0.0, 1 / 6, 1 / 3, 1 / 2)
+"""Powers of a table's cells that its weight may go with; small noise calls for 1/3 (Gaussian) or 1/2 (Laplace)."""
+
+
+@dataclass(frozen=True)
+class TableTerms:
+    """What the noise of tables follows from, besides which of them are released."""
+
+    law: Law
+    rows: int | None
+    budget: float
+    """Epsilon for Laplace, rho for Gaussian."""
+    collusion: int = 1
+
+    def crossed(self, parties: int) -> float:
+        """How much larger the noise is on tables across parties, whose shares are more than needed."""
+        return float(np.sqrt(parties / max(1, parties - self.collusion)))
+
+    @property
+    def records(self) -> float:
+        """Without n the noise is taken as small."""
+        return float(self.rows or 10**12)
+
+
+def table_weights(layout: Layout, blocks: Sequence[Block], terms: TableTerms) -> list[Fraction]:
+    """How much less noise each block gets where all columns matter alike: the larger its tables, the less.
+
+    Tables with the label are tables like all others.
+    """
+    released = np.zeros((len(layout.attributes), len(layout.attributes)), dtype=bool)
+    for block in blocks:
+        left, right = layout.pairs_of(block.factors)
+        released[left, right] = released[right, left] = True
+    np.fill_diagonal(released, val=False)
+    power = table_exponent(layout, released, terms)
+    cells = np.array([b.cells or 1 for b in blocks])
+    return [Fraction(float(w)).limit_denominator(64) for w in table_weight(cells, power)]
+
+
+def table_exponent(layout: Layout, released: Mask, terms: TableTerms) -> float:
+    """The power of a table's cells that its weight goes with, of least expected distance over all tables."""
+    return min(EXPONENTS, key=lambda power: forecast_released(layout, released, terms, power).expected)
+
+
+def forecast_released(layout: Layout, released: Mask, terms: TableTerms, power: float) -> TableForecast:
+    """What tables come to where those of `released` pairs of attributes are released, weighted by that power."""
+    sizes = np.array([a.size for a in layout.attributes], dtype=np.int64)
+    owners = np.array([layout.owners.index(a.owner) for a in layout.attributes])
+    weight = table_weight(np.outer(sizes, sizes), power)
+    upper = np.triu(released, 1)
+    # Every table moves by 2 in L1 and by sqrt 2 in L2.
+    if terms.law is Law.LAPLACE:
+        std = np.sqrt(2.0) * 2.0 * weight[upper].sum() / (terms.budget * weight)
+    else:
+        std = np.sqrt((weight[upper] ** 2).sum() / terms.budget) / weight
+    std = np.where(owners[:, None] == owners, 1.0, terms.crossed(len(layout.owners))) * std / terms.records
+    tables = np.array([a.kind is Encoding.SIMPLEX for a in layout.attributes])
+    return forecast_distance(sizes[tables], np.where(released, std, np.inf)[np.ix_(tables, tables)])
+
+
+def table_weight(cells: NDArray[np.int64], power: float) -> Floats:
+    """The weight of tables: a power of the least power of four that is no less than their cells."""
+    powers = 4 ** np.arange(31)
+    result: Floats = powers[np.searchsorted(powers, cells)].astype(np.float64) ** power
+    return result
+
+
+def choose_tables(layout: Layout, terms: TableTerms) -> str:
+    """Which release serves all columns best: "full", or "label" where tables of all pairs would drown each other."""
+    size = len(layout.attributes)
+    every = ~np.eye(size, dtype=bool)
+    star = np.zeros((size, size), dtype=bool)
+    star[layout.label] = star[:, layout.label] = True
+    star[layout.label, layout.label] = False
+    if sum(a.kind is Encoding.SIMPLEX for a in layout.attributes) < 2:
+        return "full"
+    found = {}
+    for name, released in (("full", every), ("label", star)):
+        power = table_exponent(layout, released, terms)
+        found[name] = forecast_released(layout, released, terms, power).expected
+    return "label" if found["label"] < found["full"] else "full"
 
 
 def choose_release(layout: Layout, n: int, law: Law, epsilon: float, delta: float) -> str:

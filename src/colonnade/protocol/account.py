@@ -12,8 +12,8 @@ from colonnade.foundation.errors import MessageError, ProtocolError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.coins import BIND, COMMIT, REVEAL, Coins, Commitment, Opening, hashed
 from colonnade.protocol.evidence import Evidence
-from colonnade.protocol.messages import Envelope, Signature
-from colonnade.protocol.signatures import OPENED, packed
+from colonnade.protocol.messages import End, Envelope, Signature
+from colonnade.protocol.signatures import OPENED, BodyDigest, packed
 
 
 class Binding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,6 +33,8 @@ class SessionAccount:
     def __init__(self, evidence: Evidence, opening: Opening | None = None) -> None:
         """An opening that is given is one that was drawn before: its session is made again."""
         self._evidence, self._opening = evidence, opening
+        self.digest_of = BodyDigest()
+        """Of bodies, which signatures are about too."""
         self._name, self._session, self._simulated = "", b"", False
         self._parties: tuple[str, ...] = ()
         self._coins: Coins | None = None
@@ -40,6 +42,7 @@ class SessionAccount:
         self._bindings: dict[str, Binding] = {}
         self._bound = False
         self._digests: dict[str, bytes] = {}
+        self._contexts: set[bytes] = set()
         self.joint = b""
         """What all parties committed to and revealed, once all have: later signatures are about it too."""
 
@@ -52,7 +55,7 @@ class SessionAccount:
         opening = self._opening or Opening.draw(randomness.child(f"opening {name}"))
         self._evidence.begin(session, opening)
         for envelope in self._before:
-            self._evidence.keep_received(envelope)
+            self._evidence.keep_received(envelope, self.digest_of(envelope.body))
         self._before = []
         self._coins = Coins(session, name, parties, opening, opening.commit(session, name, ids, data))
         self._opening = opening
@@ -64,21 +67,27 @@ class SessionAccount:
         if self._coins is None:
             self._before.append(envelope)
         else:
-            self._evidence.keep_received(envelope)
+            self._evidence.keep_received(envelope, self.digest_of(envelope.body))
         for reply in answer(envelope):
             self.keep_sent(reply)
             yield reply
 
     def keep_sent(self, envelope: Envelope) -> None:
         if self._coins is not None:
-            self._evidence.keep_sent(envelope)
+            self._evidence.keep_sent(envelope, self.digest_of(envelope.body))
 
     def note(self, what: str, facts: Mapping[str, Any]) -> None:
         if self._coins is not None:
             self._evidence.note(what, facts)
 
-    def note_signature(self, sender: str, stage: str, context: bytes, signature: Signature) -> None:
+    def note_signature(
+        self, sender: str, stage: str, context: bytes, made_of: Sequence[bytes], signature: Signature
+    ) -> None:
         """With all that the statement was made of, so that others can check it."""
+        if context not in self._contexts:
+            self._contexts.add(context)
+            of = [part.hex() for part in made_of]
+            self.note("context", {"stage": stage, "context": context.hex(), "of": of})
         facts = {"from": sender, "to": self._name, "stage": stage, "context": context.hex()}
         told = {"about": signature.about, "value": signature.value.hex(), "proof": signature.proof.hex()}
         self.note("signature", {**facts, **told})
@@ -88,6 +97,11 @@ class SessionAccount:
         self._digests[what] = hashed(what, *pieces)
         self.note(what, {"digest": self._digests[what].hex()})
         return self._digests[what]
+
+    def note_end(self, end: End | None, handed_in: bool) -> None:
+        """The server's last word, or that none came."""
+        told = {} if end is None else {"code": end.code and end.code.value, "party": end.party, "opened": end.opened}
+        self.note("end", {"heard": end is not None, "handed_in": handed_in, **told})
 
     def compare_opened(self, told: Mapping[tuple[str, str], bytes]) -> str:
         """What was opened to others, as they signed it, must be what was opened here: a sentence where it is not."""

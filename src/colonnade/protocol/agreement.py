@@ -11,11 +11,50 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.schema import Schema
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import Offer, check_epsilon
 
 RELEASES = ("auto", "full", "label", "pairs", "trace")
 """All products; those with the label and squares; these and some pairs; those with the label and sums of squares."""
+LONGEST_REASON = 1000
+
+
+@dataclass(frozen=True)
+class Organisation:
+    """Who stands behind a party, as the page that one signs names it; an empty text was not stated."""
+
+    name: str = ""
+    contact: str = ""
+
+    def __post_init__(self) -> None:
+        require_name("an organisation's name", self.name, StudyError)
+        require_name("an organisation's contact", self.contact, StudyError)
+
+
+def reason_of(text: object) -> str:
+    """The reason of a study, once it is a text that can be read."""
+    return require_name("a study's reason", text, StudyError, LONGEST_REASON)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A model that is evaluated: its scores are the agreement's columns; a policy judges by what they are made of."""
+
+    model: str
+    """Digest of the model file, which every party has."""
+    label: str
+    task: Task
+    columns: Mapping[str, tuple[str, ...]]
+    """The columns of each party that its scores are computed from, the label among its holder's."""
+
+    def to(self) -> dict[str, Any]:
+        columns = {party: list(names) for party, names in self.columns.items()}
+        return {"model": self.model, "label": self.label, "task": self.task.value, "columns": columns}
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Evaluated:
+        columns = {str(party): tuple(str(name) for name in names) for party, names in content["columns"].items()}
+        return cls(str(content["model"]), str(content["label"]), Task(content["task"]), columns)
 
 
 @dataclass(frozen=True)
@@ -38,6 +77,14 @@ class Agreement:
     """Pairs of feature columns whose products are released, where `release` is "pairs"."""
     impossible: tuple[tuple[str, str], ...] = ()
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
+    reason: str = ""
+    """Why the study is done, for those who agree to it."""
+    organisations: Mapping[str, Organisation] = field(default_factory=dict)
+    """Who stands behind the parties, where the study says so."""
+    evaluates: Evaluated | None = None
+    """Where the columns are scores of a model, and the label says how a record turned out."""
+    purpose: Purpose = Purpose.LABEL
+    """Whether noise is spread for the label's model or for tables of all columns."""
 
     def __post_init__(self) -> None:
         BACKENDS[self.product]
@@ -54,8 +101,15 @@ class Agreement:
         if not isinstance(self.label, str):
             raise StudyError(f"label must be the name of a column, got label={self.label!r}")
         self.schema.find(self.label)
+        reason_of(self.reason)
+        for party in self.organisations:
+            if party not in self.schema.parties:
+                raise StudyError(f"an organisation must stand behind a party of the study, got {party!r}")
         for pair in self.impossible:
             self._check_impossible(pair)
+        if self.purpose is Purpose.ALL and (self.calibration is Calibration.PAPER or self.release == "trace"):
+            told = "the paper's calibration has" if self.calibration is Calibration.PAPER else 'release = "trace" has'
+            raise StudyError(f'purpose = "all" spreads noise over tables of all columns, and {told} none')
         self._check_pairs()
         if (self.epsilon is None) == (not self.offers):
             raise StudyError(
@@ -98,10 +152,31 @@ class Agreement:
             if level not in self.schema.parties[party][column].all_levels:
                 raise StudyError(f"an impossible pair names declared levels of categories, got {text!r}")
 
+    @property
+    def asked(self) -> Task:
+        """The kind of model that the records serve."""
+        return self.task if self.evaluates is None else self.evaluates.task
+
+    @property
+    def labelled(self) -> str:
+        """The column that is explained, as "party.column"."""
+        return ".".join(self.schema.find(self.label)) if self.evaluates is None else self.evaluates.label
+
+    def used(self, party: str) -> tuple[str, ...]:
+        """The columns of a party's data that this takes."""
+        return tuple(self.schema.parties[party]) if self.evaluates is None else self.evaluates.columns[party]
+
     def to(self) -> dict[str, Any]:
-        """The form that travels and is digested; without such pairs as it was before there were any."""
-        listed = {"impossible": self.impossible, "pairs": self.pairs}
-        return self._terms() | {name: [list(pair) for pair in pairs] for name, pairs in listed.items() if pairs}
+        """The form that travels and is digested; what is not stated is left out, as it was before it could be."""
+        known = {
+            "impossible": [list(pair) for pair in self.impossible],
+            "pairs": [list(pair) for pair in self.pairs],
+            "purpose": "" if self.purpose is Purpose.LABEL else self.purpose.value,
+            "evaluates": None if self.evaluates is None else self.evaluates.to(),
+            "reason": self.reason,
+            "organisations": {p: {"name": o.name, "contact": o.contact} for p, o in sorted(self.organisations.items())},
+        }
+        return self._terms() | {key: value for key, value in known.items() if value}
 
     def _terms(self) -> dict[str, Any]:
         return {
@@ -141,6 +216,10 @@ class Agreement:
                 label_square=content["label_square"],
                 pairs=tuple((str(a), str(b)) for a, b in content.get("pairs", ())),
                 impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
+                reason=content.get("reason", ""),
+                organisations={p: Organisation(**o) for p, o in content.get("organisations", {}).items()},
+                evaluates=Evaluated.of(content["evaluates"]) if "evaluates" in content else None,
+                purpose=Purpose(content.get("purpose", Purpose.LABEL.value)),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise StudyError(f"an agreement lacks or misstates a field: {str(error)[:200]}") from None

@@ -32,7 +32,7 @@ def crosses_of(layout: Layout, blocks: Sequence[Block], sealed: str | None = Non
     shared: dict[tuple[str, ...], list[Integers]] = {}
     for block in blocks:
         if not block.single:
-            shared.setdefault(block.owners, []).append(layout.attribute_of[block.factors[:, -2:]])
+            shared.setdefault(block.owners, []).append(layout.attribute_of[block.products[:, -2:]])
             opened += block.size
     for k, first in enumerate(parties):
         for l, second in enumerate(parties):  # noqa: E741 - the paper's k and l
@@ -100,7 +100,7 @@ class CrossPlaces:
 
     def of(self, block: Block) -> Integers:
         left, right, grid = self.grids[frozenset(block.owners)]
-        a, b = block.factors[:, -2], block.factors[:, -1]
+        a, b = block.products[:, -2], block.products[:, -1]
         a_is_left = (a >= self.spans[left].start) & (a < self.spans[left].stop)
         row = np.where(a_is_left, a, b) - self.spans[left].start
         column = np.where(a_is_left, b, a) - self.spans[right].start

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.crypto.backends import require_private
 from colonnade.crypto.product import (
@@ -27,12 +26,13 @@ from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column
 from colonnade.foundation.shown import shown
 from colonnade.foundation.workers import HERE, Workers
-from colonnade.mechanism.blocks import NoisyBlock, exact_block, perturb
+from colonnade.mechanism.blocks import NoisyBlock, exact_block, own_square, perturb
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.release import Release, ReleasedBlock, read_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.coins import hashed
+from colonnade.protocol.gram import gram_of
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import (
     Mask,
@@ -49,7 +49,6 @@ from colonnade.protocol.own_release import largest_release, require_own
 from colonnade.protocol.products import columns_digest, party_product, server_product
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 
-GRAM_ROWS = 1 << 15
 NOTHING = Contribution(np.zeros(0, dtype=np.uint64))
 FIT = SessionKind(
     name="a release",
@@ -61,14 +60,6 @@ FIT = SessionKind(
     stranger="the study has no party of this name",
     spends=True,
 )
-
-
-@runtime_checkable
-class Summed(Columns, Protocol):
-    """Columns whose sums of products were formed when they were made."""
-
-    @property
-    def gram(self) -> NDArray[np.float64]: ...
 
 
 class FitRecords(Records, Protocol):
@@ -137,6 +128,8 @@ class FitParty(PartyTask):
     """Why the ledger could not note the release: there the session stays booked."""
     _table: FitRecords | None = field(default=None, init=False, repr=False)
     _own: dict[int, NoisyBlock] = field(default_factory=dict, init=False, repr=False)
+    _squares: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False, repr=False)
+    """Added to the product's share, where sums of two owners' terms are opened."""
     _product: PartyProduct | None = field(default=None, init=False, repr=False)
     _asked: list[str] = field(default_factory=list, init=False)
     _seeded: bool = field(default=False, init=False)
@@ -249,10 +242,14 @@ class FitParty(PartyTask):
         self._table = None
         drawn = [columns_digest(columns)] if context.accountable else []
         noise_source = context.randomness.child("noise")
-        single = session.own(self.name)
-        if single:
-            gram = _gram(columns, session.grid.bound)
+        single, shared = session.own(self.name), session.shared_sums(self.name)
+        if single or shared:
+            gram = gram_of(columns, session.grid.bound)
             offset = session.columns_of(self.name).start
+            self._squares = np.zeros(session.length - session.cross_start, dtype=np.int64)
+            for i in shared:
+                place = session.positions[i] - session.cross_start
+                self._squares[place] += own_square(session.plan.blocks[i].block, gram, offset, session.spec.gain)
             for i in single:  # Alg. 1, line 5
                 exact = exact_block(session.plan.blocks[i].block, gram, offset)
                 own = session.noise(i).draw(1, noise_source)
@@ -297,6 +294,8 @@ class FitParty(PartyTask):
         session = self._planned()
         contribution = self._running().contribute() if session.spec.crosses else NOTHING
         bits = session.spec.modulus_bits
+        if session.shared_sums(self.name):
+            contribution.vector[:] += self._squares.view(np.uint64)
         words = mask(session.length, bits)
         masked = Masked.of(self._own, session.positions, contribution, words, bits)
         words.fill(0)
@@ -336,6 +335,7 @@ class FitParty(PartyTask):
         for block in self._own.values():
             block.values[:] = 0
         self._own = {}
+        self._squares.fill(0)
         if self._product is not None:
             self._product.wipe()
         self._product = None
@@ -478,20 +478,3 @@ def ending(end: End) -> str:
         else "not all parties had submitted, so that nothing was opened and nothing is spent"
     )
     return f"{sentence_of(end.code or Code.INTERNAL, end.party)}; it was at step {end.phase}; {spent}"
-
-
-def _gram(columns: Columns, bound: int) -> NDArray[np.float64]:
-    """Sums of products of all own columns and of the constant 1, which the grid writes as its bound.
-
-    float64 holds every partial sum exactly: entries are below 2^11, so n may reach 2^31.
-    """
-    if isinstance(columns, Summed):
-        return columns.gram
-    n, width = columns.shape
-    total = np.zeros((width + 1, width + 1))
-    for start in range(0, n, GRAM_ROWS):
-        stop = min(n, start + GRAM_ROWS)
-        block = np.full((stop - start, width + 1), float(bound))
-        block[:, 1:] = columns.rows(start, stop)
-        total += block.T @ block
-    return total

@@ -94,7 +94,7 @@ class PartyRole:
         self.doubt = ""
         """What the server, or a peer, was found to have done otherwise than it should, once all is over."""
         self._randomness, self._watch, self._account = randomness, watch, account
-        self._traffic = SignedTraffic(task.name, task.parties, signer)
+        self._traffic = SignedTraffic(task.name, task.parties, signer, None if account is None else account.digest_of)
         self._identity, self._alignment_id, self._digest = b"", b"", ""
         self._code: Code | None = None
         self._records: Records | None = None
@@ -188,6 +188,8 @@ class PartyRole:
         self._advance(Event.LOST)
         if live:
             self.reason = self.reason or "the server was lost"
+            if self._account is not None:
+                self._account.note_end(None, self.handed_in)
             self._void("the server was lost before a submission left")
             self._forget()
 
@@ -390,6 +392,7 @@ class PartyRole:
     def _hear_end(self, end: End) -> None:
         self.end = end
         if self._account is not None:
+            self._account.note_end(end, self.handed_in)
             self.doubt = self._account.compare_opened(self._traffic.told)
         known = end.party in self.task.parties
         if end.code is not None:

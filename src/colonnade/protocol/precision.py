@@ -55,7 +55,7 @@ def fit_sizes(plan: PrivacyPlan, rows: int, sizes: Callable[[ProductNeeds], Prod
         try:
             return grid, sizes(
                 ProductNeeds(
-                    rows,
+                    ceil(rows * max(_record_reach(item) for item in crossed)),
                     grid.bound,
                     std,
                     ceil(noise * REPLANNED),
@@ -129,8 +129,12 @@ def farthest(plan: PrivacyPlan, item: BlockPlan, rows: int, unit: int) -> int:
 
     A record adds at most the unit for each term of a sum; the terms of a summed block, a trace, add up.
     """
-    terms = len(item.block.factors) if item.block.summed else 1
-    return rows * terms * unit + _noise_reach(plan, item, unit)
+    return ceil(rows * _record_reach(item)) * unit + _noise_reach(plan, item, unit)
+
+
+def _record_reach(item: BlockPlan) -> Fraction:
+    """The most that one record adds to an integer, in units: integers stand without the weight of their term."""
+    return Fraction(item.block.most) if item.block.summed else Fraction(1)
 
 
 def cross_reach(plan: PrivacyPlan, rows: int, grid: Grid) -> int:
@@ -147,7 +151,8 @@ def require_room(plan: PrivacyPlan, spec: ProductSpec, error: int) -> None:
         unit = spec.bound * spec.bound
         reach = farthest(plan, item, spec.rows, unit)
         if not item.block.single:
-            reach = spec.gain * spec.rows * unit + _noise_reach(plan, item, unit * spec.gain) + error
+            reach = spec.gain * ceil(spec.rows * _record_reach(item)) * unit
+            reach += _noise_reach(plan, item, unit * spec.gain) + error
         if reach >= limit:
             raise ProductError(
                 f"the sums of block {item.block.name} may reach {reach}, which words of {spec.modulus_bits} bits "

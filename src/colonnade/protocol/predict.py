@@ -1,8 +1,8 @@
 """Sessions that open scores: each party adds up its own columns' part, and one party opens the sum.
 
-Parts are under pairwise masks. The receiver hands in none: without its own part, which stays with it, the sum of all
-others is as uniform as each of them. What the receiver opens is every record's score, exactly. It is not differentially
-private, and with two parties it is the other's part plus its own.
+Parts are under pairwise masks, a word for each score. The receiver hands in none: without its own part, which stays
+with it, the sum of all others is as uniform as each of them. What the receiver opens is every record's score, exactly.
+It is not differentially private, and with two parties it is the other's part plus its own.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ScoreRecords(Records, Protocol):
 
 @dataclass(frozen=True)
 class OpenedScores:
-    """What the receiver holds at the end: a score for each of these rows of its own table."""
+    """What the receiver holds at the end: a score, or a row of scores, for each of these rows of its own table."""
 
     rows: Rows
     scores: Floats
@@ -92,9 +92,9 @@ def prediction_digest(prediction: Prediction, alignment: str) -> str:
     return canonical_digest({"prediction": terms, "alignment": alignment})
 
 
-def largest_parts(rows: int) -> int:
-    """No more bytes than these hold a word for each record."""
-    return 16 * rows + 64
+def largest_parts(words: int) -> int:
+    """No more bytes than these hold so many words."""
+    return 16 * words + 64
 
 
 @dataclass
@@ -108,7 +108,7 @@ class PredictParty(PartyTask):
     source: Callable[[], ScoreRecords]
     """Reads the records, once the server has let this party in."""
     part_of: Callable[[Any], Floats]
-    """This party's part of every score, of its own records."""
+    """This party's part of every score, of its own records: a row for each of them where there are several scores."""
     guard: Guard
     study: str = ""
     """What a ledger calls the study that the model comes from."""
@@ -151,8 +151,12 @@ class PredictParty(PartyTask):
         return room_for(self.prediction.to(), len(self.parties))
 
     @property
+    def _words(self) -> int:
+        return self.scored * self.prediction.scores
+
+    @property
     def largest_opened(self) -> int:
-        return largest_parts(self.scored)
+        return largest_parts(self._words)
 
     def require_private(self) -> None:
         """Parts are always masked."""
@@ -183,6 +187,9 @@ class PredictParty(PartyTask):
         self._rows, self._table = rows, None
         self._part = self.part_of(table if rows is None else table.take(rows))
         self.scored = len(self._part)
+        if self._part.size != self._words:
+            told = f"{self.prediction.scores} scores of each of {self.scored} records"
+            raise ProtocolError(f"the prediction opens {told}, got a part of {self._part.size} numbers")
         return self.scored
 
     def compare(self, proposal: Proposal) -> None:
@@ -214,7 +221,7 @@ class PredictParty(PartyTask):
         return hashed("parts", words_of(self._part, len(self.parties)).tobytes()), b""
 
     def submit(self, mask: Mask) -> list[bytes]:
-        words = words_of(self._part, len(self.parties)) + mask(self.scored, MODULUS_BITS)
+        words = words_of(self._part, len(self.parties)) + mask(self._words, MODULUS_BITS)
         self._part = np.zeros(0)
         if self.receives:
             self._own = Masked(words, b"")
@@ -227,7 +234,8 @@ class PredictParty(PartyTask):
                 raise ProtocolError(f"party {self.name} is not the receiver and was sent scores")
             return
         assert self._own is not None
-        scores = scores_of(total_of([self._own, masked_from(whole, self.scored)], MODULUS_BITS))
+        total = total_of([self._own, masked_from(whole, self._words)], MODULUS_BITS)
+        scores = scores_of(total, self.prediction.scores)
         if self.keep is not None:
             self.keep(session, OpenedScores.of(scores, self._rows))
 
@@ -285,11 +293,15 @@ class PredictServer(ServerTask):
         return party != self.prediction.receiver
 
     @property
+    def _words(self) -> int:
+        return self.rows * self.prediction.scores
+
+    @property
     def largest_submission(self) -> int:
-        return largest_parts(self.rows)
+        return largest_parts(self._words)
 
     def collect(self, party: str, whole: bytes) -> None:
-        part = masked_from(whole, self.rows)
+        part = masked_from(whole, self._words)
         self._total = part if self._total is None else Masked(total_of([self._total, part], MODULUS_BITS), b"")
 
     def open(self, transcript: str, seeded: bool) -> None:

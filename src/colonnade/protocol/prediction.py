@@ -1,6 +1,7 @@
 """The terms of a prediction: scores of records whose columns lie at several parties, opened by one of them.
 
-A party's part is x_k . w_k of every record in fixed point, modulo 2^64.
+A party's part is x_k . w_k of every record in fixed point, modulo 2^64. A model of several classes has one such score
+for each class but the first, that class's taken off: chances depend on no more.
 """
 
 from __future__ import annotations
@@ -35,8 +36,12 @@ class Prediction:
     receiver: str
     columns: Mapping[str, Mapping[str, Column]]
     """The columns of each party that the model has a weight for; the receiver may have none."""
+    scores: int = 1
+    """How many numbers are opened of each record."""
 
     def __post_init__(self) -> None:
+        if self.scores < 1:
+            raise ProtocolError(f"a prediction opens one score of each record or more, got {self.scores}")
         if self.receiver not in self.columns or len(self.columns) < 2:
             told = ", ".join(self.columns) or "none"
             raise ProtocolError(f"scores must go to one of two or more parties, got {self.receiver!r} of {told}")
@@ -47,7 +52,8 @@ class Prediction:
 
     def to(self) -> dict[str, Any]:
         columns = {p: {n: column_to(c) for n, c in own.items()} for p, own in self.columns.items()}
-        return {"model": self.model, "receiver": self.receiver, "columns": columns}
+        several = {} if self.scores == 1 else {"scores": self.scores}
+        return {"model": self.model, "receiver": self.receiver, "columns": columns, **several}
 
     def terms(self, rows: int) -> str:
         """The digest of these terms for n records: what a person approves."""
@@ -56,13 +62,13 @@ class Prediction:
 
 
 def words_of(part: Floats, parties: int) -> Words:
-    """A party's part in fixed point, modulo 2^64."""
+    """A party's part in fixed point, modulo 2^64; several scores of a record stand one after another."""
     if not np.isfinite(part).all() or (part.size and float(np.abs(part).max()) >= LARGEST_SCORE / parties):
         raise ProtocolError(f"a part of a score must be below {LARGEST_SCORE / parties:.6g}, got a larger one")
-    return np.rint(part * STEPS).astype(np.int64).view(np.uint64)
+    return np.rint(part * STEPS).astype(np.int64).ravel().view(np.uint64)
 
 
-def scores_of(total: Words) -> Floats:
-    """The opened sums as numbers."""
-    scores: Floats = total.view(np.int64) / STEPS
-    return scores
+def scores_of(total: Words, scores: int = 1) -> Floats:
+    """The opened sums as numbers; with several scores, a row of them for each record."""
+    found: Floats = total.view(np.int64) / STEPS
+    return found if scores == 1 else found.reshape(-1, scores)

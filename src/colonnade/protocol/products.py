@@ -10,7 +10,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.crypto.product import Columns, PartyProduct, ProductSpec, ServerProduct
 from colonnade.foundation.errors import StudyError
 
-DIGEST_ROWS = 1 << 15
+DIGEST_ROWS = 1 << 11
 
 
 def party_product(name: str, device: str = "cpu", spec: ProductSpec | None = None) -> type[PartyProduct]:

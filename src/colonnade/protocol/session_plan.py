@@ -17,15 +17,19 @@ import numpy as np
 from colonnade.crypto.backends import BACKENDS
 from colonnade.crypto.product import Backend, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
+from colonnade.foundation.errors import StudyError
 from colonnade.foundation.grid import Grid
+from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squares, traces
-from colonnade.mechanism.forecast import Forecast, forecast
+from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squared_sum, squares, traces
+from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables
 from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import (
     Calibration,
     Pairs,
+    Purpose,
     Task,
+    by_size,
     divided,
     exact_objective,
     layout_of,
@@ -33,7 +37,8 @@ from colonnade.mechanism.objective import (
 )
 from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.release import fraction_text
-from colonnade.mechanism.weights import choose_release
+from colonnade.mechanism.table_error import TableForecast
+from colonnade.mechanism.weights import TableTerms, choose_release, choose_tables
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.cheating import Exposure, exposures, most_values
 from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
@@ -62,7 +67,7 @@ class SessionPlan:
     grid: Grid
     spec: ProductSpec
     released: str
-    """Which release was planned: one of `RELEASES` but "auto"."""
+    """Which release was planned: one of `RELEASES` but "auto", or "errors" where a linear model is evaluated."""
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -77,6 +82,13 @@ class SessionPlan:
         """Of the blocks that are allocated to a party, those that it computes alone; crosses name the others."""
         mine = {id(block) for block in allocate(tuple(item.block for item in self.plan.blocks), party)}
         return tuple(i for i in self.single if id(self.plan.blocks[i].block) in mine)
+
+    def shared_sums(self, party: str) -> tuple[int, ...]:
+        """Sums of two owners' terms to which a party adds squares of its own."""
+        items = enumerate(self.plan.blocks)
+        return tuple(
+            i for i, item in items if item.block.summed and not item.block.single and party in item.block.owners
+        )
 
     @cached_property
     def positions(self) -> dict[int, Integers]:
@@ -182,6 +194,11 @@ class SessionPlan:
         return forecast(self.plan, self.rows)
 
     @cached_property
+    def table_forecast(self) -> TableForecast | None:
+        """What to expect of tables of two columns, where columns have levels."""
+        return forecast_tables(self.plan, self.rows)
+
+    @cached_property
     def described(self) -> Mapping[str, Any]:
         """The same as `describe`, computed once: every party compares a release with it."""
         return self.describe()
@@ -262,11 +279,18 @@ class SessionPlan:
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
         out = []
-        if self.forecast.hopeless:
+        if self.forecast.hopeless and self.agreement.evaluates is None:
             out.append(
                 f"the noise on the products with the label is {self.forecast.noise_to_signal:.3g} times the largest "
                 f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; about "
                 f"{self.forecast.rows_needed} rows, a larger epsilon or fewer columns would"
+            )
+        tables = self.table_forecast
+        if self.agreement.purpose is Purpose.ALL and tables is not None and tables.worse:
+            out.append(
+                f"tables of two columns are expected to be {tables.expected:.3f} from the rows' own (total variation) "
+                f"at n={self.rows}, and {tables.independent:.3f} if columns were taken as independent: rows would be "
+                "worse than independent columns; a larger epsilon, a delta, fewer columns or coarser bins would help"
             )
         rounding = rounding_share(self.plan, self.rows, self.grid.bound)
         if self.grid.bound > 1 and rounding > 2 * SHARES[0][0]:
@@ -327,13 +351,16 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
 
 def draft_plan(agreement: Agreement, rows: int) -> tuple[str, PrivacyPlan]:
     """What is released, and the scales of its noise before rounding and the product's own error are paid for."""
-    layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+    counted = agreement.evaluates is not None
+    layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, counted=counted)
     released = _release(agreement, layout, rows)
-    if released == "trace":
+    if released in ("trace", "errors"):
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
         layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
     elif released == "pairs":
         layout = divided(layout, _pairs(agreement, layout))
+    if agreement.purpose is Purpose.ALL:
+        layout = by_size(layout)
     blocks = _blocks(agreement, layout, released)
     return released, _plan(agreement, layout, blocks, replace(_terms(agreement, rows), draft=True))
 
@@ -359,31 +386,48 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
 
 
 def _terms(agreement: Agreement, rows: int) -> Terms:
-    return Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
+    terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
+    return replace(terms, purpose=agreement.purpose)
 
 
 def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
-    """All products, or where these would drown in noise those with the label, or these and a trace."""
+    """All products, or where these would drown in noise the products with the label, and a trace or margins."""
+    if agreement.evaluates is not None and agreement.task is Task.LINEAR:
+        return "errors"
     # A delta that means nothing is refused by the plan.
     if agreement.calibration is Calibration.PAPER or not 0 <= agreement.delta < 1:
         return "full"
     if agreement.release != "auto":
         return agreement.release
+    if agreement.task is Task.MULTINOMIAL or agreement.evaluates is not None:
+        return "full"
     law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
     epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
+    if agreement.purpose is Purpose.ALL:
+        budget = epsilon if law is Law.LAPLACE else float(gaussian_rho(epsilon, agreement.delta))
+        return choose_tables(layout, TableTerms(law, rows, budget, agreement.collusion))
     return choose_release(layout, rows, law, epsilon, agreement.delta)
 
 
 def _blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block, ...]:
     if agreement.calibration is Calibration.PAPER:
         return dissect(paper_objective(layout, agreement.task))
+    by_cells = agreement.purpose is Purpose.ALL
     if released == "full":
-        return dissect(exact_objective(layout, label_square=agreement.label_square))
+        return dissect(exact_objective(layout, label_square=agreement.label_square), by_cells=by_cells)
     if released in ("label", "pairs"):
         # Without all pairs it is the label's variance that says how far columns can follow it.
         square = agreement.label_square or agreement.task is Task.LINEAR
-        pairs = _pairs(agreement, layout)
-        return dissect(exact_objective(layout, label_square=square, pairs=pairs)) + squares(layout)
+        objective = exact_objective(layout, label_square=square, pairs=_pairs(agreement, layout))
+        return dissect(objective, by_cells=by_cells) + squares(layout)
+    if released == "errors":
+        if len(layout.owners) > 1 and not BACKENDS[agreement.product].shared:
+            raise StudyError(
+                f'the errors of a linear model are summed by product = "lattice", got product = "{agreement.product}"'
+            )
+        # The label's holder has its part of the error as the label, and the label itself as its one feature.
+        about = [b for b in traces(layout, label_square=False) if b.owners == (layout.attributes[layout.label].owner,)]
+        return squared_sum(layout, _parts(agreement, layout)) + tuple(about)
     return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)
 
 
@@ -392,6 +436,17 @@ def _pairs(agreement: Agreement, layout: Layout) -> Pairs:
     place = {a.name: i for i, a in enumerate(layout.attributes)}
     named = (tuple(place[".".join(agreement.schema.find(name))] for name in pair) for pair in agreement.pairs)
     return frozenset((min(i, j), max(i, j)) for i, j in named)
+
+
+def _parts(agreement: Agreement, layout: Layout) -> dict[str, tuple[int, float]]:
+    """Where each party's part of the error stands, and how far it reaches."""
+    out = {}
+    for i, attribute in enumerate(layout.attributes):
+        if i == layout.label or attribute.owner != layout.attributes[layout.label].owner:
+            name = attribute.name.removeprefix(f"{attribute.owner}.")
+            low, high = agreement.schema.parties[attribute.owner][name].require_bounds()
+            out[attribute.owner] = (layout.starts[i], (high - low) / 2)
+    return out
 
 
 def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:

@@ -43,6 +43,18 @@ def statement(stage: str, context: bytes, sender: str, recipient: str, about: st
     return LABEL + packed(context, *texts, value)
 
 
+class BodyDigest:
+    """SHA-256 of bodies. The last is remembered: signatures and evidence are about the same, which can be large."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, bytes] = (b"", hashlib.sha256().digest())
+
+    def __call__(self, body: bytes) -> bytes:
+        if self._last[0] is not body:
+            self._last = body, hashlib.sha256(body).digest()
+        return self._last[1]
+
+
 class _Passed:
     """What one party has sent to another, as a digest, and whether it was signed to the end."""
 
@@ -50,10 +62,8 @@ class _Passed:
         self._digest = hashlib.sha256()
         self.open = False
 
-    def add(self, round: str, payload: bytes) -> None:
-        name = round.encode()
-        self._digest.update(packed(name) + len(payload).to_bytes(8, "big"))
-        self._digest.update(payload)
+    def add(self, round: str, digest: bytes) -> None:
+        self._digest.update(packed(round.encode(), digest))
         self.open = True
 
     def value(self) -> bytes:
@@ -63,10 +73,14 @@ class _Passed:
 class SignedTraffic:
     """One party's side; without a signer it asks for nothing and signs nothing."""
 
-    def __init__(self, name: str, peers: Sequence[str], signer: Signer | None) -> None:
+    def __init__(
+        self, name: str, peers: Sequence[str], signer: Signer | None, digest_of: BodyDigest | None = None
+    ) -> None:
         self._name, self._signer = name, signer
+        self._digest_of = digest_of or BodyDigest()
         self._peers = [peer for peer in peers if peer != name]
         self._stage, self._context = "", b""
+        self._made_of: tuple[bytes, ...] = ()
         self._sent: dict[str, _Passed] = {}
         self._came: dict[str, _Passed] = {}
         self._keys: dict[str, bytes] = {}
@@ -78,14 +92,15 @@ class SignedTraffic:
         return self._signer is not None
 
     @property
-    def stage(self) -> tuple[str, bytes]:
-        """What statements are about at present."""
-        return self._stage, self._context
+    def stage(self) -> tuple[str, bytes, tuple[bytes, ...]]:
+        """What statements are about at present, and what the digest of it is made of."""
+        return self._stage, self._context, self._made_of
 
     def begin(self, stage: str, identity: bytes, *facts: bytes) -> None:
         """Statements are about this alignment, or this session, and these facts, on which all must agree."""
         self.require_all()
-        self._stage, self._context = stage, hashlib.sha256(packed(identity, *facts)).digest()
+        self._stage = stage
+        self._make_context(identity, *facts)
         self._sent = {peer: _Passed() for peer in self._peers}
         self._came = {peer: _Passed() for peer in self._peers}
         self._keys = {}
@@ -115,12 +130,12 @@ class SignedTraffic:
 
     def note_sent(self, peer: str, round: str, payload: bytes) -> None:
         if self._signer is not None and peer in self._sent:
-            self._sent[peer].add(round, payload)
+            self._sent[peer].add(round, self._digest_of(payload))
 
     def note_received(self, peer: str, round: str, payload: bytes) -> None:
         """What the server says a peer sent; what it sends in its own name is not the peers' to sign."""
         if self._signer is not None and peer != SERVER:
-            self._known(peer).add(round, payload)
+            self._known(peer).add(round, self._digest_of(payload))
 
     def sign_rounds(self) -> Iterator[tuple[str, Signature]]:
         """For each peer that was sent anything since the last time."""
@@ -167,7 +182,10 @@ class SignedTraffic:
             if self._keys[name] != key:
                 raise SignatureError(f"the mask key of {name} in the plan is not the one that {name} signed")
         # A server may choose a session's id twice, and no party's key: what is signed now fits no other session.
-        self._context = hashlib.sha256(packed(self._context, *(self._keys[name] for name in sorted(names)))).digest()
+        self._make_context(self._context, *(self._keys[name] for name in sorted(names)))
+
+    def _make_context(self, *parts: bytes) -> None:
+        self._made_of, self._context = parts, hashlib.sha256(packed(*parts)).digest()
 
     def _known(self, peer: str) -> _Passed:
         if peer not in self._came:

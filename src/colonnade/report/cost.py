@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from colonnade.crypto.alignment import AlignmentParty
 from colonnade.crypto.alignment.sizes import Sizes
@@ -86,3 +87,15 @@ def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
     if session.spec.crosses:
         total += rounds(party_product(session.agreement.product).rounds, others, agreed)
     return total
+
+
+def plan_json(session: SessionPlan, cost: Cost, assumed: bool) -> dict[str, Any]:
+    """A plan with what it will take, and what it warns of; `assumed`: nobody stated the number of records."""
+    return {
+        **session.describe(),
+        "rows_assumed": assumed,
+        "expected": {"sent": cost.sent, "seconds": cost.seconds},
+        "if_a_party_cheats": [exposure.describe() for exposure in session.exposures],
+        "terms_digest": session.terms,
+        "warnings": session.warnings(),
+    }

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from colonnade.foundation.errors import StudyError
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from colonnade.analysis.tables import Tables
     from colonnade.mechanism.release import Release
     from colonnade.protocol.session_plan import SessionPlan
     from colonnade.report.cost import Cost
+    from colonnade.report.spending import Spending
 
 
 def require(*modules: str) -> None:
@@ -22,20 +25,22 @@ def require(*modules: str) -> None:
             raise StudyError(f"a page needs {module}, which is not installed: pip install 'colonnade[page]'")
 
 
-def plan_html(session: SessionPlan, cost: Cost, assumed: bool = False) -> bytes:
-    """The bytes of a plan's page."""
+def plan_html(
+    session: SessionPlan, cost: Cost, assumed: bool = False, spending: Mapping[str, Spending] | None = None
+) -> bytes:
+    """The bytes of a plan's page, with what ledgers at hand have spent."""
     require("jinja2")
-    from colonnade.report.html import plan_page
+    from colonnade.report.html import Around, plan_page
 
-    return plan_page(session, cost, assumed).encode()
+    return plan_page(session, cost, assumed, Around(spending or {})).encode()
 
 
-def release_html(release: Release) -> bytes:
-    """The bytes of a release's page."""
+def release_html(release: Release, spending: Mapping[str, Spending] | None = None) -> bytes:
+    """The bytes of a release's page, with what ledgers at hand have booked of it."""
     require("jinja2")
-    from colonnade.report.html import release_page
+    from colonnade.report.html import Around, release_page
 
-    return release_page(release).encode()
+    return release_page(release, Around(spending or {})).encode()
 
 
 def tables_html(tables: Tables, chosen: Sequence[int], seed: int) -> bytes:
@@ -44,3 +49,13 @@ def tables_html(tables: Tables, chosen: Sequence[int], seed: int) -> bytes:
     from colonnade.report.html import tables_page
 
     return tables_page(tables, chosen, seed).encode()
+
+
+def compared_html(
+    title: str, study: str, n: int, rows: Sequence[Mapping[str, str]], picture: Callable[[], Markup]
+) -> bytes:
+    """The bytes of a page that sets plans or rehearsals side by side."""
+    require("jinja2")
+    from colonnade.report.html import compared_page
+
+    return compared_page(title, study, n, rows, picture()).encode()

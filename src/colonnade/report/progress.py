@@ -1,10 +1,14 @@
-"""A bar for each step of a run on the error stream; nothing at all where that is no terminal."""
+"""A bar for each step of a run: on the error stream where that is a terminal, in a notebook, or nowhere."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -27,6 +31,73 @@ class _Clock(ProgressColumn):
         if task.finished:
             return Text(f"took {task.finished_time or 0:.1f} s", style="dim")
         return Text("" if task.time_remaining is None else f"{task.time_remaining:.0f} s left", style="cyan")
+
+
+class NotebookSteps:
+    """The same in a notebook: one display that is written anew as the run goes on."""
+
+    EVERY = 0.1
+    """Seconds between two pictures of it."""
+
+    def __init__(self) -> None:
+        from IPython.display import display
+
+        self._display = display
+        self._handle: Any = None
+        self._shares: dict[str, float] = {}
+        self._began: dict[str, float] = {}
+        self._ended: dict[str, float] = {}
+        self._drawn = 0.0
+
+    def __enter__(self) -> NotebookSteps:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self._shares:
+            self._finish(None)
+            self._draw()
+
+    def __call__(self, step: str, share: float) -> None:
+        now = time.monotonic()
+        if step not in self._shares:
+            self._finish(step)
+            self._began[step] = now
+        elif step in self._ended:
+            return
+        self._shares[step] = min(1.0, share)
+        if now - self._drawn >= self.EVERY:
+            self._draw()
+
+    def _finish(self, but: str | None) -> None:
+        now = time.monotonic()
+        for step in self._shares:
+            if step != but and step not in self._ended:
+                self._shares[step], self._ended[step] = 1.0, now
+
+    def _draw(self) -> None:
+        from IPython.display import HTML
+
+        rows = []
+        for step, share in self._shares.items():
+            told = f"{100 * share:.0f}%"
+            if step in self._ended:
+                told = f"took {self._ended[step] - self._began[step]:.1f} s"
+            bar = f'<progress value="{share:.3f}" max="1"></progress>'
+            rows.append(f"<tr><td>{escape(NAMES.get(step, step))}</td><td>{bar}</td><td>{told}</td></tr>")
+        page = HTML(f'<div class="colonnade"><table class="steps">{"".join(rows)}</table></div>')
+        self._drawn = time.monotonic()
+        if self._handle is None:
+            self._handle = self._display(page, display_id=True)
+        else:
+            self._handle.update(page)
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and hasattr(shell, "kernel")
 
 
 class Steps:

@@ -11,7 +11,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from colonnade.foundation.names import plain_cell
-from colonnade.report.text import tidy_table, titled
+from colonnade.report.text import titled
+from colonnade.report.tidy import tidy_table
 
 if TYPE_CHECKING:
     from colonnade.analysis.components import Components
@@ -29,7 +30,7 @@ def tables_text(tables: Tables, chosen: Sequence[int], seed: int) -> RenderableT
         from colonnade.analysis.independence import dependence
 
         cross, told = tables.cross(*chosen), dependence(tables, chosen[0], chosen[1], seed)
-        return Group(_cross_text(cross), _dependence_line(told), Text(INTERVALS, style="dim"))
+        return Group(_cross_text(cross), dependence_line(told), Text(INTERVALS, style="dim"))
     columns = list(chosen) or list(tables.released.tabular)
     parts: list[RenderableType] = [_margin_text(tables.margin(i)) for i in columns]
     if not chosen:
@@ -56,13 +57,22 @@ def _numbers_text(tables: Tables) -> RenderableType:
 
 def _cross_text(cross: CrossTable) -> RenderableType:
     table = tidy_table(f"{cross.names[0]} \\ {cross.names[1]}", *cross.columns, right=range(1, len(cross.columns) + 1))
-    for k, level in enumerate(cross.rows):
-        cells = zip(cross.count[k], cross.low[k], cross.high[k], strict=True)
-        table.add_row(Text(level), *(f"{c:,.0f} ({a:,.0f}-{b:,.0f})" for c, a, b in cells))
+    for level, *cells in cross_cells(cross):
+        table.add_row(Text(level), *cells)
     return titled(f"{cross.names[0]} by {cross.names[1]}", table, "")
 
 
-def _dependence_line(found: Dependence) -> Text:
+def cross_cells(cross: CrossTable) -> list[list[str]]:
+    """A cross table's lines: the level, then each count with its interval."""
+    out = []
+    for k, level in enumerate(cross.rows):
+        cells = zip(cross.count[k], cross.low[k], cross.high[k], strict=True)
+        out.append([level, *(f"{c:,.0f} ({a:,.0f}-{b:,.0f})" for c, a, b in cells)])
+    return out
+
+
+def dependence_line(found: Dependence) -> Text:
+    """How much two columns tell of each other, and whether that could be chance."""
     p = f"p = {found.p_value:.4f}" if found.p_value > 0.0025 else "p <= 0.0025"
     return Text(
         f"Mutual information {found.information:.4f} nats ({found.low:.4f} to {found.high:.4f}); "

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
+
+from colonnade.report.tidy import tidy_table as tidy_table
 
 if TYPE_CHECKING:
     from colonnade.analysis.solve import Model
@@ -43,17 +43,6 @@ def time_text(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.0f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"
-
-
-def tidy_table(*columns: str, right: Sequence[int] = (), narrow: int = 0) -> Table:
-    """In a narrow terminal texts fold and numbers stay whole."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for i, column in enumerate(columns):
-        if i in right:
-            table.add_column(column, justify="right", no_wrap=True, min_width=max(narrow, len(column)))
-        else:
-            table.add_column(column, overflow="fold")
-    return table
 
 
 def titled(title: str, *parts: RenderableType) -> RenderableType:
@@ -186,21 +175,25 @@ def plan_report(
     return Group(*parts, *([] if cost is None else [cost]), "")
 
 
-def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
-    """A model, largest coefficients first."""
+def what_of(public: PublicModel) -> str:
+    """What a model predicts, in one line."""
     model = public.model
     name, column, level = public.label
     if model.task == "logistic":
-        what = f"Model: log-odds of {name} = {level}"
-    elif model.task == "multinomial":
-        what = f"Model: chances of the levels of {name}; a coefficient is the range of the levels' weights"
-    elif model.task == "poisson":
-        what = f"Model: logarithm of the mean of {name}"
-    elif level is None and column.bounds is not None:
+        return f"Model: log-odds of {name} = {level}"
+    if model.task == "multinomial":
+        return f"Model: chances of the levels of {name}; a coefficient is the range of the levels' weights"
+    if model.task == "poisson":
+        return f"Model: logarithm of the mean of {name}"
+    if level is None and column.bounds is not None:
         low, high = (column.write(bound) for bound in column.bounds)
-        what = f"Model: {name}, -1 at {low} and 1 at {high}"
-    else:
-        what = f"Model: share of {name} = {level}"
+        return f"Model: {name}, -1 at {low} and 1 at {high}"
+    return f"Model: share of {name} = {level}"
+
+
+def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
+    """A model, largest coefficients first."""
+    model = public.model
     table = tidy_table("feature", "party", "coefficient", "range or base", right=(2,))
     ordered = sorted(zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1]))
     for feature, coefficient in ordered[:shown]:
@@ -211,10 +204,11 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
     table.add_section()
     table.add_row(Text("intercept"), "", f"{model.intercept:+z.4f}", "")
     note = "A number counts from -1 to 1 over its range; a level counts 1, against its column's base."
-    return titled(what, table, Text(note, style="dim"), _quality(model), "")
+    return titled(what_of(public), table, Text(note, style="dim"), quality_text(model), "")
 
 
-def _quality(model: Model) -> Text:
+def quality_text(model: Model) -> Text:
+    """How a model was made, and its R² where that is known."""
     parts = [f"method {model.method}", f"{model.freedom:.3g} effective parameters"]
     if model.ridge == model.ridge and model.ridge not in (float("inf"), 0.0):
         parts.append(f"ridge {model.ridge:.3g} per record")
@@ -296,6 +290,12 @@ def opened_scores_text(prediction: Prediction, rows: int) -> str:
     to = prediction.receiver
     others = [party for party in prediction.parties if party != to]
     whose = f"the part of {others[0]}" if len(others) == 1 else f"the sum of the parts of {', '.join(others)}"
+    if prediction.scores > 1:
+        return (
+            f"{to} opened {prediction.scores} exact scores of each of {rows:,} records, one for each class but the "
+            f"first: they are not differentially private about the record, and {to} can subtract its own parts and "
+            f"learn {whose}, {prediction.scores} numbers about their columns. Nobody else learns a score."
+        )
     return (
         f"{to} opened the exact score of each of {rows:,} records: it is not differentially private about the record, "
         f"and {to} can subtract its own part and learn {whose}. Nobody else learns a score."

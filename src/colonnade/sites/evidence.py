@@ -1,229 +1,28 @@
-"""What a party keeps of its sessions in its own folder: evidence that others signed, and its secrets, encrypted.
-
-The secrets open everything that the party drew in the session. They lie here under a key that should not lie beside
-them, until the retention in the party's policy has passed, and are destroyed then.
-"""
+"""Where a party's sessions leave their evidence, and how long its policy has the secrets kept."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
-
-from cryptography.fernet import Fernet, InvalidToken
+from datetime import UTC, datetime
 
 from colonnade.foundation.errors import SiteError
-from colonnade.protocol.coins import BIND, ROUNDS, Opening, hashed
 from colonnade.protocol.kinds import PartyTask
-from colonnade.protocol.messages import Done, Envelope, Go, ParcelBody, Signature, Step, body_of
-from colonnade.sites.site import Site
-
-RECORD, SECRETS, TRAFFIC = "evidence.jsonl", "secrets", "traffic"
-DAY = 86_400.0
-
-
-def new_key(path: Path) -> bytes:
-    """A fresh key in a file of its owner's."""
-    key = Fernet.generate_key()
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(key)
-        file.flush()
-        os.fsync(file.fileno())
-    return key
-
-
-def read_key(path: Path) -> bytes:
-    """The key in a file; it is made where there is none yet."""
-    try:
-        return path.read_bytes().strip() if path.exists() else new_key(path)
-    except OSError as error:
-        raise SiteError(f"the key of the evidence cannot be read or made: {(error.strerror or '').lower()}") from None
+from colonnade.sites.site import STARTUP, Site
+from colonnade.transport.evidence import EvidenceFolder, destroy_expired, read_key
 
 
 def open_evidence(site: Site, task: PartyTask, now: float) -> EvidenceFolder:
     """Where the next session's evidence goes; what was kept long enough is destroyed first."""
-    policy = site.policy()
+    policy, root = site.policy(), site.folder / STARTUP / "rootCA.pem"
     try:
         destroy_expired(site.evidence, policy.evidence_days, now)
     except OSError as error:
         raise SiteError(f"old evidence cannot be destroyed: {(error.strerror or str(error)).lower()}") from None
-    facts = {"party": task.name, "terms": task.terms, "kind": task.kind.name, "simulated": False}
-    return EvidenceFolder(site.evidence, read_key(site.evidence_key), facts, keep_traffic=policy.keep_traffic)
-
-
-class EvidenceFolder:
-    """One session's evidence; the session's id names the folder, once it is known."""
-
-    def __init__(self, root: Path, key: bytes, facts: Mapping[str, Any], *, keep_traffic: bool = True) -> None:
-        self._root, self._key, self._facts, self._keep_traffic = root, key, dict(facts), keep_traffic
-        self._record: IO[str] | None = None
-        self._traffic: IO[bytes] | None = None
-        self.place: Path | None = None
-
-    def begin(self, session: bytes, opening: Opening) -> None:
-        """Secrets first, then the record: what a crash leaves behind can be opened."""
-        place = self._root / session.hex()
-        try:
-            place.mkdir(mode=0o700, parents=True)
-            secret = json.dumps({name: getattr(opening, name).hex() for name in ("seed", "coin", "salt")})
-            _write_durably(place / SECRETS, Fernet(self._key).encrypt(secret.encode()))
-            self._record = os.fdopen(
-                os.open(place / RECORD, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-            )
-            self._traffic = os.fdopen(os.open(place / TRAFFIC, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-        except OSError as error:
-            raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
-        self.place = place
-        self.note("session", {"session": session.hex(), **self._facts})
-
-    def note(self, what: str, facts: Mapping[str, Any]) -> None:
-        self._write({"what": what, **facts})
-        if self._record is not None:
-            os.fsync(self._record.fileno())
-
-    def keep_sent(self, envelope: Envelope) -> None:
-        self._write({"what": "sent", **described(envelope)})
-
-    def keep_received(self, envelope: Envelope) -> None:
-        told = described(envelope)
-        self._write({"what": "received", **told})
-        # Without commitments, coins and bindings nothing at all could be made again.
-        small = envelope.step is not Step.PARCEL or told["round"] in (*ROUNDS, BIND)
-        if self._traffic is not None and (self._keep_traffic or small):
-            data = envelope.encode()
-            self._traffic.write(len(data).to_bytes(8, "big") + data)
-            self._traffic.flush()
-
-    def _write(self, content: Mapping[str, Any]) -> None:
-        if self._record is None:
-            return
-        self._record.write(json.dumps(content, sort_keys=True) + "\n")
-        self._record.flush()
-
-    def close(self) -> None:
-        for file in (self._record, self._traffic):
-            if file is not None:
-                file.close()
-        self._record = self._traffic = None
-
-
-def described(envelope: Envelope) -> dict[str, Any]:
-    """A message as evidence has it: by its digest; a signature without its proof, which no replay makes again."""
-    told: dict[str, Any] = {"step": envelope.step.value, "from": envelope.sender, "to": envelope.recipient}
-    body = [envelope.body]
-    match envelope.step:
-        case Step.PARCEL:
-            told["round"] = body_of(envelope, ParcelBody).round
-        case Step.GO:
-            told["round"] = body_of(envelope, Go).round
-        case Step.DONE:
-            told["round"] = body_of(envelope, Done).round
-        case Step.SIGNATURE:
-            signature = body_of(envelope, Signature)
-            told["about"], told["value"] = signature.about, signature.value.hex()
-            body = [signature.about.encode(), signature.value]
-        case _:
-            pass
-    digest = hashed("message", envelope.plan.encode(), *body).hex()
-    return {**told, "bytes": len(envelope.body), "digest": digest}
-
-
-@dataclass(frozen=True)
-class KeptEvidence:
-    """What lies in a folder."""
-
-    place: Path
-    records: tuple[Mapping[str, Any], ...]
-
-    @classmethod
-    def read(cls, place: Path) -> KeptEvidence:
-        path = place / RECORD
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except OSError as error:
-            raise SiteError(f"{place} holds no evidence: {(error.strerror or str(error)).lower()}") from None
-        records = []
-        for number, line in enumerate(lines, 1):
-            try:
-                records.append(json.loads(line))
-            except ValueError:
-                # A process that was killed may leave half a line at the end.
-                if number < len(lines):
-                    raise SiteError(f"{path} cannot be read: line {number} is damaged") from None
-        if not records or not isinstance(records[0], dict) or records[0].get("what") != "session":
-            raise SiteError(f"{path} is no evidence of a session")
-        return cls(place, tuple(records))
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        return self.records[0]
-
-    def of(self, what: str) -> list[Mapping[str, Any]]:
-        return [record for record in self.records if record.get("what") == what]
-
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Note what became known after the session."""
-        with (self.place / RECORD).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record, sort_keys=True) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def opening(self, key: bytes) -> Opening:
-        """The party's secrets; raises SiteError when they are destroyed, or the key is another."""
-        try:
-            content = json.loads(Fernet(key).decrypt((self.place / SECRETS).read_bytes()))
-            return Opening(*(bytes.fromhex(content[name]) for name in ("seed", "coin", "salt")))
-        except OSError:
-            raise SiteError(f"{self.place.name[:16]}: the secrets are not there any more") from None
-        except (InvalidToken, ValueError, KeyError):
-            raise SiteError(f"{self.place.name[:16]}: the secrets do not open with this key") from None
-
-    def received(self) -> Iterator[Envelope]:
-        """The messages that came and were kept, in order."""
-        try:
-            with (self.place / TRAFFIC).open("rb") as file:
-                while head := file.read(8):
-                    data = file.read(int.from_bytes(head, "big"))
-                    if len(head) < 8 or len(data) < int.from_bytes(head, "big"):
-                        return
-                    yield Envelope.decode(data)
-        except OSError:
-            return
-
-
-def destroy_expired(root: Path, days: float, now: float) -> list[str]:
-    """Destroy the secrets and the traffic of sessions that began longer ago than the policy keeps them."""
-    gone = []
-    for place in sorted(root.iterdir()) if root.is_dir() else ():
-        secrets = place / SECRETS
-        # Secrets are written once, when the session begins: no later note makes them younger.
-        if secrets.is_file() and now - secrets.stat().st_mtime > days * DAY:
-            for path in (secrets, place / TRAFFIC):
-                _destroy(path)
-            KeptEvidence(place, ()).append({"what": "destroyed", "after_days": days})
-            gone.append(place.name)
-    return gone
-
-
-def _destroy(path: Path) -> None:
-    if path.is_file():
-        with path.open("r+b") as file:
-            file.write(bytes(path.stat().st_size))
-            file.flush()
-            os.fsync(file.fileno())
-        path.unlink()
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    facts = {
+        "party": task.name,
+        "terms": task.terms,
+        "kind": task.kind.name,
+        "simulated": False,
+        "began": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
+    }
+    key, authority = read_key(site.evidence_key), root.read_bytes() if root.is_file() else b""
+    return EvidenceFolder(site.evidence, key, facts, keep_traffic=policy.keep_traffic, authority=authority)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.data.table import Table
 from colonnade.foundation.errors import SiteError, StudyError
@@ -23,9 +24,11 @@ from colonnade.protocol.kinds import PartyTask, ServerTask, SessionKind
 from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan
+from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluation_request
 from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
 from colonnade.sites.readiness import clipping, try_folder, try_releases
-from colonnade.sites.site import SCORES, Site
+from colonnade.sites.site import SCORES, Site, find_site, read_site
+from colonnade.study import Source, Study
 
 RELEASE = "release.json"
 AnyGuard = ConsentGuard | PolicyGuard
@@ -55,6 +58,13 @@ class Recipe(ABC):
         self.site = site
         self.file: Path | None = None
         """What the session left here."""
+        self.data: DataSet | None = None
+        """This party's data by content, where its ledger asks for it."""
+
+    @classmethod
+    def open_site(cls, folder: Path, job: str, role: str) -> Site:
+        """This organisation's side, by its own files; of a job no more than its name is known."""
+        return read_site(folder, role)
 
     @abstractmethod
     def server_task(self, job: str, run: Path) -> ServerTask:
@@ -66,7 +76,18 @@ class Recipe(ABC):
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         """Refuse what this site cannot do before others hear of it; the guard of this session's data."""
+        self.data = guard.data if isinstance(guard, ConsentGuard) else None
         return guard
+
+    @property
+    def source(self) -> Source:
+        """Where this party's records of the session lie."""
+        return self.site.source
+
+    def data_digest(self) -> Callable[[], bytes] | None:
+        """What a party commits to: the digest that its ledger has of the file, so that nothing is hashed twice."""
+        data = self.data
+        return None if data is None else lambda: bytes.fromhex(data.digest)
 
     @abstractmethod
     def party_task(self, guard: Guard, workers: Workers) -> PartyTask:
@@ -82,10 +103,23 @@ class FitRecipe(Recipe):
 
     kind, task = FIT, "session"
 
+    @classmethod
+    def open_site(cls, folder: Path, job: str, role: str) -> Site:
+        return find_site(folder, job, role)
+
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self._clipped = self._flaw = ""
         self._fetched = True
+
+    @property
+    def study(self) -> Study:
+        """Whose agreement the session has."""
+        return self.site.study
+
+    def table(self, workers: Workers) -> Table:
+        """The party's records, as the session takes them."""
+        return self.site.table(workers)
 
     def server_task(self, job: str, run: Path) -> FitServer:
         try_releases(self.site)
@@ -99,7 +133,7 @@ class FitRecipe(Recipe):
                 self.file, flaw = _kept(self._place(task.session), content)
             self._flaw = flaw
 
-        task = FitServer(self.site.study.agreement, self.site.study.alignment, keep=keep)
+        task = FitServer(self.study.agreement, self.study.alignment, keep=keep)
         return task
 
     def _place(self, session: SessionPlan | None) -> Path:
@@ -117,13 +151,13 @@ class FitRecipe(Recipe):
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         try_releases(self.site)
-        return guard
+        return super().prepare(guard)
 
     def party_task(self, guard: Guard, workers: Workers) -> FitParty:
-        study = self.site.study
+        study = self.study
 
         def read() -> Table:
-            table = self.site.table(workers)
+            table = self.table(workers)
             self._clipped = clipping(table)
             return table
 
@@ -131,6 +165,7 @@ class FitRecipe(Recipe):
             self._keep(release, task.session)
 
         task = FitParty(self.site.party, study.agreement, study.alignment, read, guard, keep, workers=workers)
+        task.data = self.data_digest()
         return task
 
     def _keep(self, release: Release, session: SessionPlan | None) -> None:
@@ -145,6 +180,40 @@ class FitRecipe(Recipe):
 
     def sentence(self) -> str:
         return "; ".join(["the release was opened", *filter(None, [self._clipped])])
+
+
+class EvaluateRecipe(FitRecipe):
+    """A release of a model's scores on the records that each party's own files name."""
+
+    task = "evaluation"
+
+    @classmethod
+    def open_site(cls, folder: Path, job: str, role: str) -> Site:
+        return read_site(folder, role)
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self.asked: EvaluationRequest = read_evaluation_request(site)
+
+    @property
+    def study(self) -> Study:
+        return self.asked.evaluation.study
+
+    def table(self, workers: Workers) -> Table:
+        return self.asked.table(workers)
+
+    @property
+    def source(self) -> Source:
+        return self.site.source_of(self.asked.data, self.asked.id)
+
+    def prepare(self, guard: AnyGuard) -> AnyGuard:
+        # The records may be another data set than the study's.
+        if isinstance(guard, ConsentGuard):
+            guard = replace(guard, data=self.site.data_set(self.asked.data))
+        return super().prepare(guard)
+
+    def sentence(self) -> str:
+        return "; ".join(["the evaluation was opened", *filter(None, [self._clipped])])
 
 
 class PredictRecipe(Recipe):
@@ -174,12 +243,18 @@ class PredictRecipe(Recipe):
         facts["seeded"] = role.seeded
         return JobAccount(f"{role.task.ending(role.end)}: they are at {receiver}, in {place}", True, facts=facts)
 
+    @property
+    def source(self) -> Source:
+        return self.site.source_of(self.asked.data, self.asked.id)
+
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         if self.site.party == self.asked.prediction.receiver:
             # Exact scores of people: for this organisation's eyes alone.
             try_folder(self.site.scores, f"the folder {SCORES}", 0o700)
         # The records to score may be another data set than the study's.
-        return replace(guard, data=self.site.data_set(self.asked.data)) if isinstance(guard, ConsentGuard) else guard
+        if isinstance(guard, ConsentGuard):
+            guard = replace(guard, data=self.site.data_set(self.asked.data))
+        return super().prepare(guard)
 
     def party_task(self, guard: Guard, workers: Workers) -> PredictParty:
         asked = self.asked
@@ -198,6 +273,7 @@ class PredictRecipe(Recipe):
             asked.public.study,
             self._keep,
         )
+        self._task.data = self.data_digest()
         return self._task
 
     def _keep(self, session: str, opened: OpenedScores) -> None:

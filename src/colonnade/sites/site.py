@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
-from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import Policy, read_policy
+from colonnade.consent.shared_ledger import open_ledger
+from colonnade.data.addresses import AddressedData
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Column
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.workers import HERE, Workers
-from colonnade.study import Source, Study, read_study
+from colonnade.study import Source, Study, addressed_data, read_study
 from colonnade.transport.wire import Patience
 from colonnade.workers import open_workers
 
 SITE, STUDY, POLICY, STATUS = "site.toml", "study.toml", "policy.toml", "status.json"
 STARTUP, LOCAL, SCORES, OUTCOME = "startup", "local", "scores", "outcome.json"
+STUDIES = "studies"
+"""Where further studies lie in a folder, each in a folder of its own."""
 SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
 LARGEST_SITE = 1 << 20
 SITE_KEYS = (
-    *("role", "party", "data", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
-    *("workers", "cluster", "device", "evidence_key"),
+    *("role", "party", "data", "query", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
+    *("workers", "cluster", "device", "evidence_key", "metrics"),
 )
 PREDICTION_KEYS = ("model", "to", "data", "id")
+EVALUATION_KEYS = ("model", "epsilon", "delta", "release", "rows", "data", "id")
 SEED, APPROVED = "COLONNADE_SEED", "COLONNADE_APPROVED"
 NOT_PRIVATE = "NOT PRIVATE: the noise of this run comes from a known seed; it is a simulation and protects nobody"
 
@@ -46,10 +52,17 @@ class Site:
     content: Section
     asked: Section
     """The section [prediction]; `prediction_request` reads it."""
+    evaluated: Section
+    """The section [evaluation]; `evaluation_request` reads it."""
 
     @property
     def name(self) -> str:
         return self.party or self.role
+
+    @property
+    def home(self) -> Path:
+        """The organisation's own folder, with its certificate, also of a further study."""
+        return self.folder.parent.parent if self.folder.parent.name == STUDIES else self.folder
 
     @property
     def releases(self) -> Path:
@@ -93,12 +106,28 @@ class Site:
         """Where this party's data lies, by its own file."""
         if self.content.content.get("data", OPEN) == OPEN:
             raise StudyError(f"{self.folder.name}/{SITE} must name the data file of {self.party}, and names none")
+        addressed = addressed_data(self.content, self.folder)
         data, policy, ledger = (
-            self.folder / local_path(self.content.text(key)) if key in self.content else None
+            None
+            if key not in self.content or (key == "data" and addressed is not None)
+            else self.folder / local_path(self.content.text(key))
             for key in ("data", "policy", "ledger")
         )
         column = self.content.text("id") if "id" in self.content else self.study.sources[self.party].id
-        return Source(data, column, policy, ledger)
+        return Source(data, column, policy, ledger, addressed=addressed)
+
+    def source_of(self, data: Path | AddressedData, column: str | None) -> Source:
+        """The same with other records."""
+        addressed = data if isinstance(data, AddressedData) else None
+        return replace(self.source, data=data if isinstance(data, Path) else None, addressed=addressed, id=column)
+
+    def read(
+        self, data: Path | AddressedData, columns: Mapping[str, Column], id_column: str | None, workers: Workers = HERE
+    ) -> Table:
+        """Records of this party, in a file or at an address."""
+        if isinstance(data, AddressedData):
+            return data.read(self.party, columns, id_column)
+        return read_table(self.party, data, columns, id_column, workers)
 
     def open_workers(self) -> AbstractContextManager[Workers]:
         """Who does this party's block work: by default a thread for each core of its machine."""
@@ -109,9 +138,10 @@ class Site:
 
     def table(self, workers: Workers = HERE) -> Table:
         source = self.source
-        assert source.data is not None
         columns = self.study.agreement.schema.parties[self.party]
-        return read_table(self.party, source.data, columns, source.id, workers)
+        data = source.data or source.addressed
+        assert data is not None
+        return self.read(data, columns, source.id, workers)
 
     def policy(self) -> Policy:
         path = self.source.policy
@@ -132,15 +162,17 @@ class Site:
             if source.ledger is not None:
                 raise PolicyError(f"{SEED} is set, and no ledger can book the noise of a simulation: {SITE} names one")
             return PolicyGuard(self.party, policy), seeded(seed)
-        if source.ledger is None or source.data is None:
+        if source.ledger is None:
             raise StudyError(f"{self.folder.name}/{SITE} must name a ledger, outside simulations")
         approved = [a for a in os.environ.get(APPROVED, "").split(",") if a]
-        return ConsentGuard(
-            self.party, policy, Ledger(source.ledger), self.data_set(source.data), approved
-        ), Randomness()
+        data = source.data or source.addressed
+        assert data is not None
+        return ConsentGuard(self.party, policy, open_ledger(source.ledger), self.data_set(data), approved), Randomness()
 
-    def data_set(self, path: Path) -> DataSet:
-        """A file of this party as its ledger knows it."""
+    def data_set(self, path: Path | AddressedData) -> DataSet:
+        """A file of this party, or rows at an address, as its ledger knows them."""
+        if isinstance(path, AddressedData):
+            return DataSet(path.name, path.digest)
         return DataSet.of_file(path, self.content.text("dataset") if "dataset" in self.content else None)
 
 
@@ -162,7 +194,7 @@ def server_randomness() -> Randomness:
 
 def read_site(folder: Path, role: str | None = None) -> Site:
     """Read and check an organisation's folder."""
-    content = read_toml(folder / SITE, "site", LARGEST_SITE, StudyError).known(("site", "prediction"))
+    content = read_toml(folder / SITE, "site", LARGEST_SITE, StudyError).known(("site", "prediction", "evaluation"))
     site = content.table("site", "[site]").known(SITE_KEYS).need("role")
     found = site.choice("role", (SERVER, PARTY, COORDINATOR))
     if role is not None and found != role:
@@ -172,4 +204,32 @@ def read_site(folder: Path, role: str | None = None) -> Site:
     if found == PARTY and party not in study.agreement.schema.names:
         raise StudyError(f"{folder.name}/{SITE} must name a party of the study, got {party!r}")
     asked = content.table("prediction", "[prediction]", "prediction.")
-    return Site(folder, found, party, study, site, asked.known(PREDICTION_KEYS if party else PREDICTION_KEYS[:2]))
+    asked.known(PREDICTION_KEYS if party else PREDICTION_KEYS[:2])
+    evaluated = content.table("evaluation", "[evaluation]", "evaluation.")
+    return Site(
+        folder, found, party, study, site, asked, evaluated.known(EVALUATION_KEYS if party else EVALUATION_KEYS[:5])
+    )
+
+
+def read_sites(folder: Path, role: str | None = None) -> list[Site]:
+    """The organisation's side in its own study, and in those under studies/."""
+    own = read_site(folder, role)
+    others = [read_site(place.parent, own.role) for place in sorted((folder / STUDIES).glob(f"*/{SITE}"))]
+    for other in others:
+        if other.party != own.party:
+            told = f"{other.folder.name}/{SITE} must name the party {own.party!r} of this folder"
+            raise StudyError(f"{told}, got {other.party!r}")
+    names = [site.study.agreement.name for site in (own, *others)]
+    if len(set(names)) < len(names):
+        raise StudyError(f"studies in {folder.name} must have different names, got {', '.join(sorted(names))}")
+    return [own, *others]
+
+
+def find_site(folder: Path, study: str, role: str | None = None) -> Site:
+    """The organisation's side in the study of this name; in its own, if none is named."""
+    sites = read_sites(folder, role)
+    for site in sites:
+        if study in ("", site.study.agreement.name):
+            return site
+    known = ", ".join(site.study.agreement.name for site in sites)
+    raise StudyError(f"{folder.name} has no study {study!r}: it has {known}")

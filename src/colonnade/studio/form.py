@@ -10,18 +10,20 @@ from typing import Any
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import KINDS, MOST_PARTIES
 from colonnade.foundation.sections import require_shallow
-from colonnade.foundation.shown import OPEN
+from colonnade.foundation.shown import OPEN, number_of
 from colonnade.foundation.toml import toml_key, toml_section
 
 Content = dict[str, Any]
 """A study file's parsed form, {"study": ..., "party": ...}, whether or not it is a valid study."""
 
 STUDY_NUMBERS = ("epsilon", "delta", "collusion", "rows")
-STUDY_TEXTS = ("name", "task", "label", "product", "alignment", "calibration", "release")
-PARTY_TEXTS = ("data", "id", "policy", "ledger")
+STUDY_TEXTS = ("name", "task", "label", "reason", "product", "alignment", "calibration", "release")
+PARTY_TEXTS = ("data", "id", "policy", "ledger", "organisation", "contact")
 PARTY_NUMBERS = ("epsilon", "norm")
 BY_KIND = {kind.kind: tuple(kind.keys) for kind in KINDS}
 KNOWN = ("kind", *dict.fromkeys(key for keys in BY_KIND.values() for key in keys))
+PLAIN = tuple(key for key in KNOWN if key not in ("kind", "levels", "bins", "other"))
+"""Keys of a column that are one text or number each."""
 EMPTY: Content = {
     "study": {"name": "study", "task": "logistic", "label": "", "epsilon": 1.0, "collusion": 1, "rows": 10_000},
     "party": {},
@@ -32,7 +34,7 @@ def from_fields(fields: Mapping[str, str]) -> Content:
     """The study that a filled form describes; an empty field is a key that is left out."""
     study: Content = _rest(fields, "study")
     study |= {key: fields[f"study.{key}"] for key in STUDY_TEXTS if fields.get(f"study.{key}")}
-    study |= {key: number(fields[f"study.{key}"]) for key in STUDY_NUMBERS if fields.get(f"study.{key}")}
+    study |= {key: number_of(fields[f"study.{key}"]) for key in STUDY_NUMBERS if fields.get(f"study.{key}")}
     if fields.get("study.label_square"):
         study["label_square"] = True
     by_party = fields.get("budget") == "parties"
@@ -45,7 +47,7 @@ def from_fields(fields: Mapping[str, str]) -> Content:
         at = f"p{i}"
         party = _rest(fields, at)
         party |= {key: fields[f"{at}.{key}"] for key in PARTY_TEXTS if fields.get(f"{at}.{key}")}
-        party |= {key: number(fields[f"{at}.{key}"]) for key in PARTY_NUMBERS if fields.get(f"{at}.{key}")}
+        party |= {key: number_of(fields[f"{at}.{key}"]) for key in PARTY_NUMBERS if fields.get(f"{at}.{key}")}
         if split := _split(fields.get(f"{at}.split", "")):
             party["split"] = split
         if not by_party:
@@ -67,28 +69,18 @@ def _column(fields: Mapping[str, str], at: str) -> tuple[str, Content]:
         if key == "levels":
             column[key] = [line.strip() for line in text.splitlines() if line.strip()]
         elif key == "bins":
-            column[key] = [number(part) for part in text.split(",") if part.strip()]
+            column[key] = [number_of(part) for part in text.split(",") if part.strip()]
         elif key == "other":
             column[key] = True
         else:
-            column[key] = number(text) if kind == "numeric" else text
+            column[key] = number_of(text) if kind == "numeric" else text
     return fields[f"{at}.name"].strip(), column
-
-
-def number(text: str) -> int | float | str:
-    """The number that a text says, or the text itself, so that the study's own checks can name it."""
-    for kind in (int, float):
-        try:
-            return kind(text.strip())
-        except ValueError:
-            continue
-    return text.strip()
 
 
 def _split(text: str) -> Content:
     """Lines such as "own = 0.1"."""
     pairs = (line.partition("=") for line in text.splitlines() if line.strip())
-    return {name.strip(): number(value) for name, _, value in pairs}
+    return {name.strip(): number_of(value) for name, _, value in pairs}
 
 
 def _count(fields: Mapping[str, str], pattern: str) -> int:
@@ -140,7 +132,7 @@ def _column_form(name: str, column: Content) -> Content:
     return {
         "name": name,
         "kind": str(column.get("kind", "numeric")),
-        **{key: text_of(column.get(key)) for key in ("low", "high", "drop", "fill")},
+        **{key: text_of(column.get(key)) for key in PLAIN},
         "levels": "\n".join(text_of(v) for v in levels) if isinstance(levels, list) else text_of(levels),
         "bins": ", ".join(text_of(v) for v in bins) if isinstance(bins, list) else text_of(bins),
         "other": bool(column.get("other")),

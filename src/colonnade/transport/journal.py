@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from colonnade.foundation.errors import ProtocolError
+from colonnade.foundation.locks import lock_alone
 from colonnade.protocol.journal import JournalEvent
 
 VOID, OPENED = "void", "opened"
@@ -18,24 +19,23 @@ VOID, OPENED = "void", "opened"
 class FileJournal:
     """Append-only lines, each synced before the next thing happens. Submissions themselves are in memory only."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.path, self._clock = path, clock
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the journal: one session at a time, so that all other sessions in it are known to be over."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ProtocolError("the server runs one session at a time, and one is running") from None
+            if not lock_alone(file):
+                raise ProtocolError("the server runs one session at a time, and one is running")
             yield
 
     def note(self, session: str, event: JournalEvent) -> None:
+        entry = {"time": self._clock().isoformat(timespec="seconds"), "session": session, "event": event.value}
         with self.path.open("a", encoding="utf-8") as file:
             # A crash may have left half a line.
-            file.write(("" if self._whole() else "\n") + json.dumps({"session": session, "event": event.value}) + "\n")
+            file.write(("" if self._whole() else "\n") + json.dumps(entry) + "\n")
             file.flush()
             os.fsync(file.fileno())
 

@@ -104,6 +104,9 @@ class Relay:
         if self.role.failed:
             return self._last_word(sender, link)
         if push.number == URGENT:
+            if link.told:
+                # Repeated: it waits already, or nothing that it says matters any more.
+                return Fine()
             # Before all else that waits, but not before what came as urgently.
             self._inbox.insert(self._urgent, (sender, push.item))
             self._urgent += 1

@@ -39,7 +39,10 @@ def test_columns_travel(column: Any) -> None:
 @pytest.mark.parametrize(
     ("declared", "sentence"),
     [
-        ({"kind": "text"}, "column c: kind must be one of numeric, categorical, binary, got kind='text'"),
+        (
+            {"kind": "text"},
+            "column c: kind must be one of numeric, categorical, binary, boolean, date, got kind='text'",
+        ),
         ({}, "kind must be one of"),
         ({"kind": "numeric", "low": 0}, "a numeric column needs 'high'"),
         ({"kind": "numeric", "low": 0, "high": 1, "hihg": 2}, "a numeric column has no key 'hihg'"),

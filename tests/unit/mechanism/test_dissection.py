@@ -29,6 +29,26 @@ def test_blocks_partition_the_terms_by_owners(counts: tuple[int, ...], task: Tas
     assert singles == sorted(singles, reverse=True)
 
 
+def test_blocks_by_cells_hold_every_term_once_and_whole_tables() -> None:
+    sizes = (1, 1, 3, 8, 20, 2)
+    kinds = [Encoding.SIGNED if m == 1 else Encoding.SIMPLEX for m in sizes]
+    roles = [Role.FEATURE] * 5 + [Role.LABEL]
+    layout = layout_from(list(zip("ABABAB", kinds, sizes, roles, strict=True)))
+    objective = exact_objective(layout)
+    plain, divided = dissect(objective), dissect(objective, by_cells=True)
+    terms = [tuple(row) for b in divided for row in b.factors.tolist()]
+    assert sorted(terms) == sorted(tuple(row) for row in objective.factors.tolist())
+    assert len(divided) > len(plain) and all(b.cells is None for b in plain)
+    place: dict[tuple[int, ...], set[int]] = {}
+    for i, block in enumerate(divided):
+        for row in block.factors:
+            pair = tuple(int(k) for k in layout.attribute_of[row])
+            place.setdefault(pair, set()).add(i)
+            cells = np.prod([layout.attributes[k].size for k in pair if k >= 0])
+            assert block.cells is not None and block.cells / 4 < cells <= block.cells
+    assert all(len(found) == 1 for found in place.values())
+
+
 def test_number_of_cross_party_products() -> None:
     """Sum over k < l of d^k d^l, plus d - d^1 for the label (docs/errata.md, k)."""
     counts = (4, 3, 2)

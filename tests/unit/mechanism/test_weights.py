@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from colonnade.mechanism.dissection import dissect
 from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
-from colonnade.mechanism.weights import RATIOS, choose_release, label_weight
+from colonnade.mechanism.objective import by_size, exact_objective
+from colonnade.mechanism.weights import RATIOS, TableTerms, choose_release, choose_tables, label_weight, table_weights
 from tests.helpers.releases import layout_with
 
 
@@ -36,3 +38,38 @@ def test_traces_only_where_products_drown() -> None:
     assert choose_release(signed(800), 64_000, Law.GAUSSIAN, 1.0, 1 / 64_000) == "trace"
     assert choose_release(signed(14), 64_000, Law.GAUSSIAN, 1.0, 1 / 64_000) == "full"
     assert choose_release(layout_with(("no", "yes")), 100, Law.LAPLACE, 0.01, 0.0) == "full"
+
+
+def levels(*sizes: int) -> Layout:
+    parts = [(f"c{i}", m, Role.LABEL if i == len(sizes) - 1 else Role.FEATURE) for i, m in enumerate(sizes)]
+    return Layout(
+        tuple(
+            Attribute(f"{'ab'[i % 2]}.{n}", "ab"[i % 2], Encoding.SIMPLEX, tuple(f"{n}={k}" for k in range(m)), role)
+            for i, (n, m, role) in enumerate(parts)
+        )
+    )
+
+
+def test_tables_weigh_by_their_cells_and_the_label_as_any_other() -> None:
+    layout = by_size(levels(2, 2, 8, 20, 2))
+    blocks = dissect(exact_objective(layout), by_cells=True)
+    for law, power in ((Law.GAUSSIAN, 1 / 3), (Law.LAPLACE, 1 / 2)):
+        weights = table_weights(layout, blocks, TableTerms(law, None, 1.0))
+        for block, weight in zip(blocks, weights, strict=True):
+            assert block.cells is not None
+            assert abs(float(weight) / block.cells**power - 1) < 0.02
+        assert {b.role for b in blocks if b.cells == 4} == {Role.FEATURE, Role.LABEL}
+
+
+def test_noise_that_drowns_large_tables_is_not_spent_on_them() -> None:
+    layout = by_size(levels(2, 2, 8, 20, 2))
+    blocks = dissect(exact_objective(layout), by_cells=True)
+    quiet, loud = (table_weights(layout, blocks, TableTerms(Law.GAUSSIAN, n, 0.01)) for n in (10**7, 500))
+    assert max(quiet) / min(quiet) > max(loud) / min(loud) >= 1
+
+
+def test_all_tables_are_released_unless_they_drown_each_other() -> None:
+    many, few = levels(*[12] * 40, 2), levels(4, 4, 4, 2)
+    assert choose_tables(many, TableTerms(Law.LAPLACE, 20_000, 1.0)) == "label"
+    assert choose_tables(many, TableTerms(Law.LAPLACE, 10**8, 1.0)) == "full"
+    assert choose_tables(few, TableTerms(Law.LAPLACE, 20_000, 1.0)) == "full"

@@ -29,4 +29,4 @@ def seconds(spec: ProductSpec) -> float:
     return predicted_seconds(spec)
 
 
-BGN = Backend(name="bgn", private=True, party=party, server=server, sent=sent, seconds=seconds)
+BGN = Backend(name="bgn", private=True, party=party, server=server, sent=sent, seconds=seconds, shared=False)

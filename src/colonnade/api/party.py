@@ -1,0 +1,116 @@
+"""One organisation of a study: its data, its columns, what it agrees to and what it has spent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from colonnade.api.shown import Shown
+from colonnade.data.frames import FrameData, frame_data, is_frame, refuse_other
+from colonnade.foundation.errors import SchemaError
+from colonnade.foundation.schema import Column, column_from, column_to
+from colonnade.foundation.shown import shown
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+LEVELS = 12
+"""Levels of a column that are shown."""
+
+
+class Party(Shown):
+    """One organisation: its records, and public facts about its columns.
+
+    Parameters
+    ----------
+    data : data frame or path, optional
+        A frame of polars, pandas or Arrow, or a file as a study names it. None: for plans alone.
+    columns : {name: column}
+        What is publicly known of each column that takes part: `Numeric(low, high)`, `Categorical(levels)`,
+        `Binary(levels)`, or the declared form of a study file, such as {"kind": "numeric", "low": 17, "high": 90}.
+        Bounds and levels are never computed from data. Other columns of the data are not looked at.
+    id : str, optional
+        The column that names a person, by which the parties' records are matched.
+    name : str, optional
+        What the ledger knows a data frame by, needed where one is kept: frames of the same name are the same data
+        set, whatever rows they have.
+    policy, ledger : path, optional
+        The party's own rules, and the file that books what its data has spent. They come together.
+    epsilon : float, optional
+        What this party allows (bottom-up); then every party states its own, and the study states none.
+    split : {"own" or party: float}, optional
+        How it spreads that over its own block and those with other parties.
+    norm : float, optional
+        A public bound on the length of its numeric columns, each scaled to [-1, 1].
+    **more
+        Further keys of a party in a study file.
+    """
+
+    def __init__(
+        self,
+        data: Any = None,
+        columns: Mapping[str, Column | Mapping[str, Any]] | None = None,
+        *,
+        id: str | None = None,
+        name: str | None = None,
+        policy: str | os.PathLike[str] | None = None,
+        ledger: str | os.PathLike[str] | None = None,
+        epsilon: float | None = None,
+        split: Mapping[str, float] | None = None,
+        norm: float | None = None,
+        **more: Any,
+    ) -> None:
+        if not isinstance(columns, Mapping):
+            raise SchemaError(f"a party's columns must be a mapping of names to columns, got {shown(columns)}")
+        self.columns = {key: c if isinstance(c, Column) else column_from(key, c) for key, c in columns.items()}
+        self.data, self.id, self.name = data, id, name
+        self.policy, self.ledger = policy, ledger
+        self.epsilon, self.split, self.norm = epsilon, split, norm
+        self._more = more
+
+    def declared(self, party: str) -> dict[str, Any]:
+        """The party's section as a study file has it, without data that is no file."""
+        out: dict[str, Any] = dict(self._more)
+        if self.data is not None and not is_frame(self.data):
+            if not isinstance(self.data, (str, os.PathLike)):
+                raise refuse_other(party, self.data)
+            out["data"] = os.fspath(self.data)
+        if self.id is not None:
+            out["id"] = self.id
+        for key, value in (("policy", self.policy), ("ledger", self.ledger)):
+            if value is not None:
+                out[key] = os.fspath(value)
+        for key, number in (("epsilon", self.epsilon), ("norm", self.norm), ("split", self.split)):
+            if number is not None:
+                out[key] = dict(number) if isinstance(number, Mapping) else number
+        return {**out, "columns": {key: column_to(column) for key, column in self.columns.items()}}
+
+    def frame(self, party: str) -> FrameData | None:
+        """The declared columns of its data frame, where it has one."""
+        if not is_frame(self.data):
+            return None
+        return frame_data(party, self.data, self.columns, self.id, self.name)
+
+    def _lines(self) -> list[list[str]]:
+        return [[name, column.noun, column.describe(LEVELS)] for name, column in self.columns.items()]
+
+    def _told(self) -> str:
+        data = "no data" if self.data is None else "a data frame" if is_frame(self.data) else str(self.data)
+        kept = " with a policy and a ledger" if self.policy is not None else ""
+        return f"Party with {data}{'' if self.id is None else f', ids in {self.id}'}{kept}"
+
+    def __rich__(self) -> RenderableType:
+        from rich.text import Text
+
+        from colonnade.report.text import tidy_table, titled
+
+        table = tidy_table("column", "kind", "declared")
+        for line in self._lines():
+            table.add_row(*map(Text, line))
+        return titled(self._told(), table)
+
+    def _html(self) -> str:
+        from colonnade.report.notebook import fragment, heading, html_table
+
+        return fragment(heading(self._told()), html_table(["column", "kind", "declared"], self._lines()))

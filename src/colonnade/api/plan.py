@@ -1,0 +1,289 @@
+"""A plan: what a study would release, to whom, with how much noise, before anything is spent."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from colonnade.api.model import PathLike
+from colonnade.api.shown import Shown
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.files import places, read_whole
+from colonnade.foundation.parts import local_path
+from colonnade.foundation.shown import shown
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.protocol.variants import Variant, compare
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import RenderableType
+
+    from colonnade.rehearsal import Expectation, Range
+    from colonnade.report.cost import Cost
+
+NOBODY = bytes(32)
+"""The id of a session that is only thought of."""
+
+
+class Plan(Shown):
+    """What a study would release. No data is touched and nothing is spent.
+
+    `study.plan()` makes one.
+
+    Attributes
+    ----------
+    session : colonnade.protocol.session_plan.SessionPlan
+        The plan itself.
+    rows : int
+        The number of common records that it is for.
+    assumed : bool
+        Whether nobody stated that number.
+    epsilon : float
+        Of a whole record.
+    digest : str
+        Of these terms; `study.fit(approve=[digest])` says that a person has approved them.
+    warnings : list of str
+        What the plan has to warn of.
+    """
+
+    def __init__(self, session: SessionPlan, alignment: str, assumed: bool = False) -> None:
+        self.session, self.assumed = session, assumed
+        self._alignment = alignment
+
+    @classmethod
+    def read(cls, path: PathLike) -> Plan:
+        """Read what `save` wrote; the plan is computed again from its terms."""
+        data = read_whole(local_path(os.fspath(path)), "plan")
+        try:
+            content = json.loads(data)
+            terms, rows = content["agreement"], content["n"]
+            alignment, assumed = str(content["alignment"]), bool(content["rows_assumed"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise StudyError(f"{path} cannot be read: it is not a complete plan") from None
+        session = plan_session(Agreement.of(terms), rows, NOBODY)
+        if session.terms != content.get("terms_digest"):
+            raise StudyError(f"{path} cannot be read: its terms give another plan, or were altered")
+        return cls(session, alignment, assumed)
+
+    def save(self, path: PathLike) -> None:
+        """Write the plan as JSON, as `colonnade plan --json` prints it, with the terms that it follows from."""
+        content = {**self.to_dict(), "agreement": self.session.agreement.to(), "alignment": self._alignment}
+        with places(local_path(os.fspath(path))) as (file,):
+            file.write((json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+
+    @property
+    def rows(self) -> int:
+        return self.session.rows
+
+    @property
+    def epsilon(self) -> float:
+        return self.session.plan.epsilon
+
+    @property
+    def digest(self) -> str:
+        return self.session.terms
+
+    @property
+    def warnings(self) -> list[str]:
+        return list(self.session.warnings())
+
+    @property
+    def _cost(self) -> Cost:
+        from colonnade.report.cost import expected_cost
+
+        return expected_cost(self.session, self._alignment)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as `colonnade plan --json` prints it."""
+        from colonnade.report.cost import plan_json
+        from colonnade.report.machine import finite
+
+        found: dict[str, Any] = finite(plan_json(self.session, self._cost, self.assumed))
+        return found
+
+    def compare(self, **changes: Any) -> PlanComparison:
+        """The same study under other terms, side by side: a table, and a picture in a notebook.
+
+        Parameters
+        ----------
+        **changes
+            Lists of values of epsilon, delta, collusion or release. Of bounds and bins {column: list of values}, such
+            as bounds={"capital_gain": [(0, 5000), (0, 99999)]}, or as factors of the declared width, and
+            bins={"age": [0, 5]}, numbers of bins of equal width; a list alone is for all numbers but the label.
+            Several are combined.
+
+        Returns
+        -------
+        PlanComparison
+        """
+        return PlanComparison(compare(self.session.agreement, self.rows, choices_of(changes)))
+
+    def report(self, path: PathLike) -> None:
+        """Write the page that organisations read and sign before a run."""
+        from colonnade.report.pages import plan_html
+
+        with places(local_path(os.fspath(path))) as (file,):
+            file.write(plan_html(self.session, self._cost, self.assumed))
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+
+        from colonnade.report.cheating import cheating_table
+        from colonnade.report.text import caution, cost_text, plan_report
+
+        cost = self._cost
+        told = plan_report(
+            self.session.describe(),
+            self.session.agreement.label,
+            cost_text(cost.sent, cost.seconds),
+            self.assumed,
+            cheating_table(self.session),
+        )
+        return Group(told, f"Digest of these terms, for approve: {self.digest}", *map(caution, self.warnings))
+
+    def _html(self) -> str:
+        from colonnade.report.charts import curve
+        from colonnade.report.curve import forecast_curve
+        from colonnade.report.notebook import columns_html, epsilon_html, fragment, heading, noise_picture, paragraph
+        from colonnade.report.notebook import warning as warned
+        from colonnade.report.text import cost_text, forecast_text, share_text
+        from colonnade.report.text import heading as told
+
+        plan, cost = self.session.describe(), self._cost
+        points = forecast_curve(self.session.agreement, self.rows)
+        parts = [paragraph(line) for line in told(plan, self.session.agreement.label, self.assumed).plain.split("\n")]
+        parts += [*(warned(note) for note in self.warnings), columns_html(plan)]
+        parts += [heading("Epsilon, by whose data and who looks"), epsilon_html(plan)]
+        parts += [heading("Noise of each block, as a share of the records"), noise_picture(plan)]
+        if len(points) > 1:
+            said = "; ".join(f"epsilon {e:.3g}: {share_text(s)}" for e, s in points)
+            title = "Predicted share that survives the noise"
+            parts += [heading(title), curve(points, self.epsilon, title, said)]
+        parts += [paragraph(forecast_text(plan).plain), paragraph(cost_text(cost.sent, cost.seconds).plain, "soft")]
+        return fragment(*parts, paragraph(f"Digest of these terms, for approve: {self.digest}", "soft"))
+
+
+class PlanComparison(Shown):
+    """Plans of the same study side by side: what `Plan.compare` gives.
+
+    Attributes
+    ----------
+    variants : list of colonnade.protocol.variants.Variant
+        What each plan chooses, and its session or the reason why there is none.
+    frame : polars.DataFrame
+        One line for each plan.
+    """
+
+    def __init__(self, variants: list[Variant]) -> None:
+        self.variants = variants
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        import polars as pl
+
+        lines = []
+        for one in self.variants:
+            told = one.describe()
+            chosen = {f"with {key}": value for key, value in told.pop("chosen").items()}
+            lines.append({**chosen, "refused": told.pop("refused", None), **told, "warnings": None})
+        return pl.DataFrame(lines, infer_schema_length=None).drop("warnings")
+
+    def __len__(self) -> int:
+        return len(self.variants)
+
+    def __rich__(self) -> RenderableType:
+        from colonnade.report.compared import compared_table
+
+        return compared_table(self.variants)
+
+    def _html(self) -> str:
+        from colonnade.report.compared import compared_picture, compared_rows
+        from colonnade.report.notebook import fragment, heading, rows_html
+
+        picture = compared_picture(self.variants)
+        return fragment(heading("Plans side by side"), picture, rows_html(compared_rows(self.variants)))
+
+
+class StudyRehearsal(Shown):
+    """How good a study's model is expected to be, from public rows: what `Study.rehearse` gives.
+
+    Attributes
+    ----------
+    frame : polars.DataFrame
+        One line for each plan and measure: the mean over releases, its spread, where nine of ten releases lie, the
+        trivial answer, and what the same columns give without noise.
+    notes : list of str
+        Columns whose public values sit in a corner of their bounds, or outside of them.
+    """
+
+    def __init__(self, found: Sequence[tuple[Mapping[str, object], Expectation]]) -> None:
+        self._found = list(found)
+        self.notes = list(dict.fromkeys(note for _, one in self._found for note in one.notes))
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        import polars as pl
+
+        lines = [
+            {**{f"with {key}": value for key, value in chosen.items()}, "measure": name, **quality.to()}
+            for chosen, one in self._found
+            for name, quality in one.measures.items()
+        ]
+        return pl.DataFrame(lines, infer_schema_length=None)
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+
+        from colonnade.report.compared import rehearsed_table
+        from colonnade.report.text import caution
+
+        return Group(rehearsed_table(self._found), *map(caution, self.notes))
+
+    def _html(self) -> str:
+        from colonnade.report.compared import rehearsed_picture, rehearsed_rows
+        from colonnade.report.notebook import fragment, heading, rows_html, warning
+
+        picture, cells = rehearsed_picture(self._found), rows_html(rehearsed_rows(self._found))
+        return fragment(heading("Rehearsed on public rows"), picture, cells, *map(warning, self.notes))
+
+
+class ExpectedRange(Shown):
+    """What the schema alone lets one expect, over stated strengths of signal: `Study.rehearse` without public rows.
+
+    Attributes
+    ----------
+    found : colonnade.rehearsal.Range
+        Lowest and highest of each measure, by strength of signal.
+    """
+
+    def __init__(self, found: Range) -> None:
+        self.found = found
+
+    def __rich__(self) -> RenderableType:
+        from colonnade.report.compared import range_table
+
+        return range_table(self.found)
+
+    def _html(self) -> str:
+        from colonnade.report.notebook import fragment, heading, rows_html
+
+        rows = []
+        for name, by in self.found.measures.items():
+            ends = {**by, "whole range": self.found.whole(name), "trivial": self.found.trivial[name]}
+            rows.append({"measure": name, **{key: f"{low:.3f} to {high:.3f}" for key, (low, high) in ends.items()}})
+        return fragment(heading(f"From the schema alone, for {self.found.n:,} records"), rows_html(rows))
+
+
+def choices_of(changes: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Changes as a comparison takes them: "bounds:age" for one column, "low..high" for a pair."""
+    out: dict[str, list[Any]] = {}
+    for key, values in changes.items():
+        by_column = {f"{key}:{name}": own for name, own in values.items()} if isinstance(values, Mapping) else {}
+        for name, own in (by_column or {key: values}).items():
+            if isinstance(own, str) or not isinstance(own, Sequence):
+                raise StudyError(f"{name} must be a list of values to compare, got {shown(own)}")
+            out[name] = [f"{v[0]}..{v[1]}" if isinstance(v, tuple) and len(v) == 2 else v for v in own]
+    return out

@@ -1,0 +1,296 @@
+"""A release: the noisy moments of a study, and every question that can be asked of them at no cost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from colonnade.api.model import Model, PathLike
+from colonnade.api.shown import Shown
+from colonnade.api.views import PrincipalComponents, ReleasedTables, SyntheticRows
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.files import Place, places, read_whole
+from colonnade.foundation.parts import local_path
+from colonnade.mechanism.release import Release as OpenedRelease
+from colonnade.mechanism.release import digest, read_release, write_release
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from colonnade.analysis.request import ModelRequest
+    from colonnade.analysis.synthesis import FittedRelease
+    from colonnade.analysis.tables import Tables
+
+
+def listed(texts: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One text or several as a tuple."""
+    return () if texts is None else (texts,) if isinstance(texts, str) else tuple(texts)
+
+
+def place_of(path: PathLike, force: bool) -> Place:
+    """Where a release will appear; what it cost cannot be had again, so none is overwritten unless a person says so."""
+    place = local_path(os.fspath(path))
+    if not force and os.path.lexists(place) and not place.is_dir():
+        raise StudyError(f"{place} is here already: a release is not overwritten unless force=True is given")
+    return Place(place, new=not force, force=force)
+
+
+class Release(Shown):
+    """What a study released. Everything made of it is free: the privacy was paid for once.
+
+    `study.fit()` gives one; `Release.read` reads one from its file.
+
+    Attributes
+    ----------
+    released : colonnade.mechanism.release.Release
+        The noisy moments themselves.
+    plan : dict
+        What was promised, as `colonnade plan --json` prints it.
+    n : int
+        The number of records.
+    epsilon, delta : float
+        Of a whole record.
+    digest : str
+        SHA-256 of the release.
+    flaws : list of str
+        Why its epsilon is no promise, if it is none: a seed, or a product in the clear.
+    seconds : dict
+        CPU-independent seconds of each step of the run that made it; empty where it was read from a file.
+    sent : dict
+        Bytes that each party sent in that run.
+    spent : dict
+        What the data set of each party that keeps a ledger has spent in all, after that run.
+    """
+
+    def __init__(
+        self,
+        released: OpenedRelease,
+        *,
+        seconds: Mapping[str, float] | None = None,
+        sent: Mapping[str, int] | None = None,
+        spent: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.released = released
+        self.seconds, self.sent, self.spent = dict(seconds or {}), dict(sent or {}), dict(spent or {})
+        self._fits: dict[tuple[Any, ...], FittedRelease] = {}
+
+    @classmethod
+    def read(cls, path: PathLike) -> Release:
+        """Read a release file; one that was altered is refused."""
+        return cls(read_release(read_whole(local_path(os.fspath(path)), "release")))
+
+    def save(self, path: PathLike, *, force: bool = False) -> None:
+        """Write the release to a file.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; a file that is there already is refused.
+        force : bool
+            Overwrite it all the same.
+        """
+        with places(place_of(path, force)) as (file,):
+            file.write(write_release(self.released))
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        return dict(self.released.plan)
+
+    @property
+    def n(self) -> int:
+        return self.released.n
+
+    @property
+    def epsilon(self) -> float:
+        return float(self.released.plan["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        return float(self.released.plan["delta"])
+
+    @property
+    def digest(self) -> str:
+        return digest(self.released.to())
+
+    @property
+    def flaws(self) -> list[str]:
+        from colonnade.report.text import flaws
+
+        return flaws(self.released.provenance)
+
+    def solve(
+        self,
+        label: str | None = None,
+        *,
+        task: str | None = None,
+        features: str | Sequence[str] | None = None,
+        given: str | Sequence[str] | None = None,
+        penalty: str = "ridge",
+        ridge: float | None = None,
+        method: str = "default",
+        seed: int = 0,
+    ) -> Model:
+        """Compute a model from the release.
+
+        Parameters
+        ----------
+        label : str, optional
+            Any released column, or a level such as "sex=Male"; the study's label if not given.
+        task : {"linear", "logistic", "multinomial", "poisson"}, optional
+            The study's if not given; multinomial for a label of several levels.
+        features : sequence of str, optional
+            Columns to use; all if not given.
+        given : str or sequence of str, optional
+            Only records with these levels, such as "sex=Female".
+        penalty : {"ridge", "lasso", "elastic-net"}
+            What keeps weights small.
+        ridge : float, optional
+            Strength of the penalty per record; chosen from the noise if not given.
+        method : {"default", "zhang", "raw"}
+            How the noisy moments are solved.
+        seed : int
+            The same seed gives the same answer.
+
+        Returns
+        -------
+        Model
+        """
+        from colonnade.model import publish
+
+        wanted = self._request(label, task, features, given, penalty, method, seed)
+        return Model(publish(self.released, wanted.model(ridge)), wanted)
+
+    def path(
+        self,
+        label: str | None = None,
+        *,
+        task: str | None = None,
+        features: str | Sequence[str] | None = None,
+        given: str | Sequence[str] | None = None,
+        penalty: str = "ridge",
+        seed: int = 0,
+    ) -> list[Model]:
+        """One model for each of several strengths of the penalty; takes what `solve` takes."""
+        from colonnade.model import publish
+
+        wanted = self._request(label, task, features, given, penalty, "default", seed)
+        return [Model(publish(self.released, model)) for model in wanted.path()]
+
+    def _request(
+        self, label: str | None, task: str | None, features: Any, given: Any, penalty: str, method: str, seed: int
+    ) -> ModelRequest:
+        from colonnade.analysis.models import PENALTIES, TASKS
+        from colonnade.analysis.request import ModelRequest
+
+        for name, value, known in (("task", task, TASKS), ("penalty", penalty, PENALTIES)):
+            if value is not None and value not in known:
+                raise StudyError(f"{name} must be one of {', '.join(known)}, got {name}={value!r}")
+        columns = None if features is None else listed(features)
+        fit = partial(self._fitted, seed)
+        return ModelRequest(self.released, task, label, columns, listed(given), penalty, method, seed, fit)
+
+    def _fitted(self, seed: int, impossible: Sequence[tuple[str, str]] = ()) -> FittedRelease:
+        """The maximum-entropy model of the release, fitted once: rows and models of several kinds are made of it."""
+        from colonnade.analysis.synthesis import fit_release
+
+        zeros = self._tables.released.impossible(impossible)
+        if (seed, zeros) not in self._fits:
+            self._fits[seed, zeros] = fit_release(self._tables, seed, zeros)
+        return self._fits[seed, zeros]
+
+    @cached_property
+    def _tables(self) -> Tables:
+        from colonnade.analysis.released import Released
+        from colonnade.analysis.tables import Tables
+
+        return Tables.of(Released(self.released))
+
+    def tables(self, a: str | None = None, b: str | None = None, *, seed: int = 0) -> ReleasedTables:
+        """Margins and cross tables across organisations, denoised, with 95% intervals.
+
+        Parameters
+        ----------
+        a, b : str, optional
+            One column for its margin, two for their cross table; none for all margins, numbers and dependences.
+        seed : int
+            Of the test of independence: the same seed gives the same answer.
+        """
+        names = [name for name in (a, b) if name is not None]
+        if a is None and b is not None:
+            raise StudyError("tables takes a first column before a second one, got none")
+        return ReleasedTables(self._tables, [self._tables.released.find_table(name) for name in names], seed)
+
+    def synthesize(
+        self,
+        rows: int,
+        *,
+        given: str | Sequence[str] | None = None,
+        impossible: Sequence[tuple[str, str]] = (),
+        seed: int = 0,
+    ) -> SyntheticRows:
+        """Draw rows that have the release's tables. Standard errors must not be computed from them.
+
+        Parameters
+        ----------
+        rows : int
+            How many.
+        given : str or sequence of str, optional
+            Only records with these levels, such as "sex=Female".
+        impossible : sequence of (str, str)
+            Pairs of levels that no record has, besides those that the study declares.
+        seed : int
+            The same seed gives the same rows.
+        """
+        from colonnade.analysis.synthesis import synthesize
+
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise StudyError(f"rows must be a whole number from 1 up, got rows={rows!r}")
+        conditions = self._tables.released.conditions(listed(given))
+        found = synthesize(self._fitted(seed, impossible), rows, conditions, seed)
+        notes = [*found.notes(), *self.flaws]
+        if given:
+            notes.insert(1, f"Only records with {', '.join(listed(given))}.")
+        return SyntheticRows(found, notes)
+
+    def components(self, shown: int = 5) -> PrincipalComponents:
+        """Principal components and correlations of the released columns; `shown` of them are displayed."""
+        from colonnade.analysis.components import components
+        from colonnade.analysis.released import Released
+
+        return PrincipalComponents(components(Released(self.released)), shown)
+
+    def report(self, path: PathLike) -> None:
+        """Write one self-contained HTML page about the release."""
+        from colonnade.report.pages import release_html
+
+        with places(local_path(os.fspath(path))) as (file,):
+            file.write(release_html(self.released))
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+
+        from colonnade.report.text import columns_table, epsilon_table, heading, provenance_report
+
+        plan, label = self.released.plan, str(self.released.provenance["agreement"]["label"])
+        parts = (heading(plan, label), "", columns_table(plan, label), "", epsilon_table(plan), "")
+        return Group(*parts, provenance_report(self.released.provenance))
+
+    def _html(self) -> str:
+        from colonnade.report.notebook import columns_html, epsilon_html, fragment, heading, noise_picture, paragraph
+        from colonnade.report.notebook import warning as warned
+
+        plan, label = self.released.plan, str(self.released.provenance["agreement"]["label"])
+        told = f"{plan['task']} regression of {label} over {self.n:,} records, release {plan['released']}"
+        return fragment(
+            heading(f"Release of “{plan['study']}”"),
+            paragraph(told),
+            columns_html(plan),
+            heading("Epsilon, by whose data and who looks"),
+            epsilon_html(plan),
+            heading("Noise of each block, as a share of the records"),
+            noise_picture(plan),
+            paragraph(f"digest {self.digest}", "soft"),
+            *(warned(note) for note in self.flaws),
+        )

@@ -1,0 +1,41 @@
+"""How every object of the front door shows itself: as text in a terminal, as tables and pictures in a notebook."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from abc import ABC, abstractmethod
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+WIDTH = 100
+
+
+class Shown(ABC):
+    """An object that prints as text, and shows itself as HTML where a notebook asks for it."""
+
+    @abstractmethod
+    def __rich__(self) -> RenderableType:
+        """What a rich console prints of it."""
+
+    @abstractmethod
+    def _html(self) -> str:
+        """What a notebook shows of it."""
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        out = io.StringIO()
+        width = max(60, min(160, shutil.get_terminal_size((WIDTH, 24)).columns))
+        plain = Console(
+            file=out, width=width, force_terminal=False, force_jupyter=False, markup=False, highlight=False, emoji=False
+        )
+        plain.print(self)
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).rstrip()
+
+    def _repr_html_(self) -> str | None:
+        """A notebook shows the text where the extra "page" is not installed."""
+        return self._html() if find_spec("markupsafe") else None

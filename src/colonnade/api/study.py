@@ -1,0 +1,383 @@
+"""A study from Python: from its file or from parts, planned and run through the one door of consent."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from colonnade.api.model import Model, PathLike, table_of
+from colonnade.api.party import Party
+from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
+from colonnade.api.release import Release, place_of
+from colonnade.api.shown import Shown
+from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.foundation.files import places
+from colonnade.foundation.matching import NONE, PSI
+from colonnade.foundation.parts import local_path
+from colonnade.study import Study as CheckedStudy
+from colonnade.study import read_study, study_from
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from colonnade.foundation.randomness import Randomness
+    from colonnade.protocol.session_plan import SessionPlan
+
+NAME = "study"
+
+
+class Study(Shown):
+    """Several organisations, what is publicly known of their columns, and what is to be computed over them.
+
+    Parameters
+    ----------
+    label : str
+        The column to predict, as "party.column" or by its name alone.
+    parties : {name: Party}
+        The organisations, in the order in which they stand in the release.
+    epsilon : float, optional
+        Of a whole record. None: every party states its own.
+    task : {"linear", "logistic", "multinomial"}, optional
+        By default logistic for a label of two levels, multinomial for one of several, and linear for a number.
+    name : str
+        What policies and ledgers know the study by.
+    delta : float
+        0 for discrete Laplace noise, above 0 for discrete Gaussian.
+    collusion : int, optional
+        How many parties may pool what they see with the server; 1, or 0 for a single party.
+    product : {"lattice", "bgn", "plain"}
+        The secure product; "plain" is for simulations.
+    alignment : {"psi", "none"}, optional
+        How records are matched: by ids in private where the parties name an id column, else row by row.
+    rows : int, optional
+        The number of common records, where it is known before the run.
+    **terms
+        Further keys of [study] in a study file, such as release, label_square or impossible.
+
+    Attributes
+    ----------
+    study : colonnade.study.Study
+        The checked study.
+    clipped : {party: {column: int}}
+        After `fit`: how many values lay outside of their declared bounds, for each party's own eyes.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        parties: Mapping[str, Party],
+        *,
+        epsilon: float | None = None,
+        task: str | None = None,
+        name: str = NAME,
+        delta: float = 0.0,
+        collusion: int | None = None,
+        product: str = "lattice",
+        alignment: str | None = None,
+        rows: int | None = None,
+        **terms: Any,
+    ) -> None:
+        for party, own in parties.items():
+            if not isinstance(own, Party):
+                raise StudyError(f"parties must map names to Party objects, got {type(own).__name__} for {party}")
+        named = {"epsilon": epsilon, "collusion": collusion, "rows": rows}
+        head: dict[str, Any] = {"name": name, "label": label, "task": task or _task_of(label, parties)}
+        head |= {"delta": delta, "product": product, "alignment": alignment or _alignment_of(parties)}
+        head |= {key: value for key, value in named.items() if value is not None} | terms
+        content = {"study": head, "party": {party: own.declared(party) for party, own in parties.items()}}
+        checked = study_from(content, Path())
+        frames = {party: own.frame(party) for party, own in parties.items()}
+        sources = {party: replace(source, frame=frames[party]) for party, source in checked.sources.items()}
+        self._start(replace(checked, sources=sources))
+
+    def _start(self, study: CheckedStudy) -> None:
+        self.study = study
+        self.clipped: dict[str, dict[str, int]] = {}
+
+    @classmethod
+    def read(cls, path: PathLike) -> Study:
+        """Read a study file (TOML); data, policies and ledgers are where it says."""
+        out = cls.__new__(cls)
+        out._start(read_study(local_path(os.fspath(path))))
+        return out
+
+    @property
+    def name(self) -> str:
+        return self.study.agreement.name
+
+    @property
+    def label(self) -> str:
+        return self.study.agreement.label
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        return self.study.agreement.schema.names
+
+    def plan(self, rows: int | None = None) -> Plan:
+        """What the study would release, to whom, with how much noise. No data is read and nothing is spent.
+
+        Parameters
+        ----------
+        rows : int, optional
+            The number of common records. By default what the study states, or the number of rows of data frames that
+            are taken row by row; else a typical one is assumed, and the plan says so.
+        """
+        from colonnade.protocol.session_plan import TYPICAL_ROWS
+
+        known = self.study.rows if rows is None else rows
+        if known is None and self.study.alignment == NONE:
+            frames = [source.frame for source in self.study.sources.values() if source.frame is not None]
+            known = min((frame.frame.height for frame in frames), default=None)
+        return Plan(self.study.session(known or TYPICAL_ROWS), self.study.alignment, known is None)
+
+    def rehearse(
+        self, public: Any = None, *, rows: int | None = None, releases: int = 20, seed: int = 0, **compare: Any
+    ) -> StudyRehearsal | ExpectedRange:
+        """Foretell how good the model will be, by simulating the noise. Nothing is spent, no party's data is read.
+
+        Parameters
+        ----------
+        public : data frame, path, or {party: data frame or path}, optional
+            Public rows like those of the study, with all columns; matched by the study's ids where they come by party
+            and have them. Without any, a range from the schema alone, over stated strengths of signal.
+        rows : int, optional
+            The number of common records; what the study states, or as many as there are public rows.
+        releases : int
+            How many to simulate for each plan.
+        seed : int
+            The same seed gives the same answer.
+        **compare
+            Other terms to rehearse under, as `Plan.compare` takes them.
+
+        Returns
+        -------
+        StudyRehearsal, or ExpectedRange without public rows
+        """
+        from colonnade.protocol.session_plan import TYPICAL_ROWS
+        from colonnade.rehearsal import foretell, match_tables, rehearse_each
+
+        agreement, n = self.study.agreement, rows or self.study.rows
+        if public is None:
+            if compare:
+                raise StudyError("other terms are compared on public rows, and none are given")
+            return ExpectedRange(foretell(agreement, n or TYPICAL_ROWS, seed=seed))
+        several = isinstance(public, Mapping)
+        tables = {}
+        for party, columns in agreement.schema.parties.items():
+            if several and party not in public:
+                raise StudyError(f"public rows are one frame, or one for each party of the study, got none for {party}")
+            ids = self.study.sources[party].id if several else None
+            tables[party] = table_of(party, public[party] if several else public, columns, ids)
+        found = rehearse_each(agreement, match_tables(tables), n, choices_of(compare), releases=releases, seed=seed)
+        return StudyRehearsal(found)
+
+    def fit(
+        self,
+        out: PathLike | None = None,
+        *,
+        force: bool = False,
+        approve: Collection[str] = (),
+        ask: Callable[[str], bool] | None = None,
+        strict: bool = False,
+        seed: int | bytes | None = None,
+        workers: int | None = None,
+        progress: bool | None = None,
+    ) -> Release:
+        """Run the study with all parties in this process, and spend its epsilon once.
+
+        Every party's policy is asked before anything is spent, and its ledger books the spend; a refusal is one
+        sentence, a `PolicyError`. Warnings of the plan are given as `UserWarning` before that.
+
+        Parameters
+        ----------
+        out : str or path, optional
+            Where the release is written as soon as it is open. What it cost cannot be had again.
+        force : bool
+            Overwrite a file that is there.
+        approve : collection of str
+            Digests of plans that a person has approved (`plan().digest`), where a policy asks for one.
+        ask : callable, optional
+            Asks a person about a plan where a policy wants that: gets the question, returns whether it is approved.
+        strict : bool
+            Refuse a plan that comes with a warning.
+        seed : int or bytes, optional
+            For simulations alone: whoever knows it can remove the noise, and the release says so.
+        workers : int, optional
+            Threads; all cores if not given.
+        progress : bool, optional
+            Show bars; by default in a notebook and on a terminal.
+
+        Returns
+        -------
+        Release
+        """
+        from colonnade import runs
+        from colonnade.mechanism.release import write_release
+        from colonnade.workers import open_workers
+
+        watcher = _Watcher(strict)
+        kept = None if out is None else place_of(out, force)
+        with places(kept) as (file,), open_workers(workers) as crew, _steps(progress) as steps:
+            fitted = runs.fit(
+                self.study,
+                randomness=_randomness(seed),
+                approved=list(approve),
+                ask=ask,
+                show=watcher.show,
+                keep=lambda release: file.write(write_release(release)),
+                watch=steps,
+                workers=crew,
+            )
+        self.clipped = {name: dict(table.clipped or {}) for name, table in fitted.tables.items()}
+        for party, reason in fitted.unsettled.items():
+            warn_user(f"the session of {party} stays booked: {reason}")
+        outcome = fitted.outcome
+        return Release(outcome.release, seconds=outcome.seconds, sent=outcome.traffic.sent, spent=fitted.spent)
+
+    def predict(
+        self,
+        model: Model,
+        to: str,
+        *,
+        data: Mapping[str, PathLike] | None = None,
+        approve: Collection[str] = (),
+        ask: Callable[[str], bool] | None = None,
+        progress: bool | None = None,
+    ) -> Any:
+        """Score the records that all parties have in common; one party opens the sums of the parties' parts.
+
+        Scores are exact: they are not differentially private about a record, and every party's policy is asked
+        whether it allows them to `to`.
+
+        Parameters
+        ----------
+        model : Model
+            Of this study's columns.
+        to : str
+            The one party that opens the scores.
+        data : {party: path}, optional
+            Other files of records to score; the study's own if not given.
+        approve, ask, progress
+            As in `fit`.
+
+        Returns
+        -------
+        polars.DataFrame
+            One line for each record of the receiver that is common: its id if there is one, and the score, a
+            probability or the label in its own units.
+        """
+        import polars as pl
+
+        from colonnade import runs
+
+        places_of = {party: local_path(os.fspath(path)) for party, path in (data or {}).items()}
+        with _steps(progress) as steps:
+            scores, _ = runs.predict(
+                self.study, model.public, to, data=places_of, approved=list(approve), ask=ask, watch=steps
+            )
+        column = self.study.sources[to].id
+        ids = {} if scores.ids is None or column is None else {column: list(scores.ids)}
+        return pl.DataFrame({**ids, "score": scores.values})
+
+    def _terms(self) -> list[str]:
+        agreement, study = self.study.agreement, self.study
+        epsilon = f"epsilon {agreement.epsilon:g}" if agreement.epsilon is not None else "epsilon stated by each party"
+        law = "pure" if not agreement.delta else f"delta {agreement.delta:g}"
+        matched = {NONE: "records row by row", PSI: "ids matched in private"}.get(study.alignment, study.alignment)
+        return [
+            f"{agreement.task.value} regression of {agreement.label}; {epsilon}, {law}",
+            f"product {agreement.product}, collusion {agreement.collusion}, release {agreement.release}; {matched}",
+        ]
+
+    def _rows(self) -> list[list[str]]:
+        out = []
+        for party, columns in self.study.agreement.schema.parties.items():
+            source = self.study.sources[party]
+            data = "none" if source.data is None else source.data.name
+            if source.frame is not None:
+                named = "" if source.frame.name is None else f" “{source.frame.name}”"
+                data = f"data frame{named}"
+            kept = "policy and ledger" if source.policy is not None else "no ledger"
+            out.append([party, ", ".join(columns), data, kept])
+        return out
+
+    def __rich__(self) -> RenderableType:
+        from rich.text import Text
+
+        from colonnade.report.text import tidy_table, titled
+
+        table = tidy_table("party", "columns", "data", "consent")
+        for row in self._rows():
+            table.add_row(*map(Text, row))
+        return titled(f"Study “{self.name}”", *map(Text, self._terms()), table)
+
+    def _html(self) -> str:
+        from colonnade.report.notebook import fragment, heading, html_table, paragraph
+
+        table = html_table(["party", "columns", "data", "consent"], self._rows())
+        return fragment(heading(f"Study “{self.name}”"), *(paragraph(line) for line in self._terms()), table)
+
+
+@dataclass
+class _Watcher:
+    """Warns of a plan once, for the first party that is asked: nothing is spent yet."""
+
+    strict: bool
+    _told: bool = False
+
+    def show(self, party: str, session: SessionPlan) -> None:
+        notes = [] if self._told else session.warnings()
+        self._told = True
+        if self.strict and notes:
+            raise PolicyError(f"strict refuses this plan: {notes[0]}")
+        for note in notes:
+            warn_user(note)
+
+
+def warn_user(note: str) -> None:
+    """A warning at the user's own line, however deep in the package it is given."""
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("colonnade."):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(note, UserWarning, stacklevel=depth)
+
+
+def _task_of(label: str, parties: Mapping[str, Party]) -> str:
+    """The regression that fits the label; one that is not there is refused later, by its name."""
+    party, _, name = label.rpartition(".") if isinstance(label, str) else ("", "", "")
+    for owner, own in parties.items():
+        if name in own.columns and party in ("", owner):
+            column = own.columns[name]
+            return "logistic" if column.positive is not None else "multinomial" if column.has_levels else "linear"
+    return "linear"
+
+
+def _alignment_of(parties: Mapping[str, Party]) -> str:
+    return NONE if all(own.id is None for own in parties.values()) else PSI
+
+
+def _randomness(seed: int | bytes | None) -> Randomness | None:
+    from colonnade.foundation.randomness import Randomness
+
+    if seed is None:
+        return None
+    return Randomness(seed=seed if isinstance(seed, bytes) else str(seed).encode())
+
+
+def _steps(progress: bool | None) -> Any:
+    """Bars in a notebook or on a terminal; nothing elsewhere."""
+    from colonnade.report.progress import NotebookSteps, Steps, in_notebook
+
+    if progress is False:
+        return nullcontext()
+    if in_notebook():
+        return NotebookSteps()
+    from rich.console import Console
+
+    return Steps(Console(stderr=True, markup=False, highlight=False, emoji=False))

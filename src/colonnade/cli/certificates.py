@@ -1,0 +1,140 @@
+"""The `cert` commands: keys that stay where they are made, certificates renewed and revoked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.cli.options import Json, require_engine
+from colonnade.cli.screen import print_json
+from colonnade.foundation.errors import PolicyError
+from colonnade.foundation.parts import local_path
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Certificates of a deployed study: request, approve, install, revoke.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+Folder = Annotated[Path, typer.Argument(parser=local_path, metavar="FOLDER", help="The organisation's folder.")]
+AuthorityFolder = Annotated[
+    Path, typer.Argument(parser=local_path, metavar="AUTHORITY", help="The folder authority/ that deploy new wrote.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", parser=local_path, metavar="FILE", help="File to write; NAME if not given.")
+]
+
+
+def _write(path: Path, content: bytes) -> None:
+    from colonnade.foundation.files import places
+
+    with places(path) as (file,):
+        file.write(content)
+
+
+@app.command(short_help="Make a key here, and a request for its certificate.")
+def request(folder: Folder, out: Out = None, json: Json = False) -> None:
+    """Make a new key in the folder, where it stays, and write a request for its certificate, for the authority."""
+    require_engine()
+    from colonnade.flare.renewal import bearer, request_certificate
+    from colonnade.sites.site import read_site
+
+    site = read_site(folder)
+    content, fingerprint = request_certificate(site)
+    path = out or Path(f"{site.name}.csr")
+    _write(path, content)
+    if json:
+        print_json({"request": str(path), "name": bearer(site)[0], "fingerprint": fingerprint})
+        return
+    typer.echo(f"The request is in {path}; send it to whoever keeps authority/. The key stays in the folder.")
+    typer.echo(f"Its fingerprint, to be compared by telephone: {fingerprint}")
+
+
+@app.command(short_help="Sign a request, at the authority.")
+def approve(
+    authority: AuthorityFolder,
+    request: Annotated[Path, typer.Argument(parser=local_path, metavar="REQUEST", help="A site's request.")],
+    fingerprint: Annotated[
+        str | None, typer.Option("--fingerprint", metavar="HEX", help="What the site read out; another is refused.")
+    ] = None,
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="How long it is valid.")] = 360,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Sign a site's request, for a name of this deployment. Compare the fingerprint with what the site says."""
+    require_engine()
+    from colonnade.flare.renewal import approve_request, request_fingerprint
+
+    content = request.read_bytes()
+    if fingerprint is not None and "".join(fingerprint.split()) != "".join(request_fingerprint(content).split()):
+        raise PolicyError(f"the request's fingerprint is {request_fingerprint(content)}, another was read out")
+    signed = approve_request(authority, content, days)
+    path = out or Path(f"{signed.name}.crt")
+    _write(path, signed.pem)
+    if json:
+        known = {"name": signed.name, "fingerprint": signed.fingerprint, "until": signed.until.isoformat()}
+        print_json({"certificate": str(path), **known})
+        return
+    typer.echo(f"The certificate of {signed.name}, valid until {signed.until:%Y-%m-%d}, is in {path}; send it back.")
+    typer.echo(f"The key's fingerprint: {signed.fingerprint}")
+
+
+@app.command(short_help="Put a signed certificate, or a list of revoked ones, into a folder.")
+def install(
+    folder: Folder,
+    file: Annotated[
+        Path, typer.Argument(parser=local_path, metavar="FILE", help="A certificate, or a list of revoked ones.")
+    ],
+    json: Json = False,
+) -> None:
+    """Put a signed certificate into the folder, with the key that waited for it; or the authority's list of revoked."""
+    require_engine()
+    from colonnade.flare.renewal import install_certificate
+    from colonnade.flare.revocation import install_list
+    from colonnade.sites.site import read_site
+
+    content, site = file.read_bytes(), read_site(folder)
+    if b"BEGIN X509 CRL" in content:
+        count = install_list(folder, content)
+        told: dict[str, int | str] = {"revoked": count}
+        said = f"{site.name} knows of {count} revoked certificates; sessions that begin now refuse them."
+    else:
+        until = install_certificate(site, content)
+        told = {"until": until.isoformat()}
+        said = f"The certificate of {site.name} is valid until {until:%Y-%m-%d}. " + (
+            "Restart the server to show it." if site.role == "server" else "It is used from the next connection on."
+        )
+    print_json({"site": site.name, **told}) if json else typer.echo(said)
+
+
+@app.command(short_help="Take a certificate back, at the authority.")
+def revoke(
+    authority: AuthorityFolder,
+    certificate: Annotated[Path, typer.Argument(parser=local_path, metavar="CERTIFICATE", help="The one to revoke.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept at the authority.")] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            parser=local_path,
+            metavar="FILE",
+            help="The list to write, for all sites; revoked.crl if not given.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Add a certificate to the authority's list, and write the list; every site gets it by `cert install`."""
+    require_engine()
+    from colonnade.flare.renewal import revoke_certificate
+
+    name, content = revoke_certificate(authority, certificate.read_bytes(), reason)
+    out = Path("revoked.crl") if out is None else out
+    _write(out, content)
+    if json:
+        print_json({"name": name, "list": str(out)})
+    else:
+        typer.echo(
+            f"The certificate of {name} is revoked; every site needs the list: colonnade cert install FOLDER {out}"
+        )

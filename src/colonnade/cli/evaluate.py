@@ -1,0 +1,155 @@
+"""`colonnade evaluate`: how good a model is on people whose columns lie at several parties."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile
+from colonnade.cli.screen import print_json, stderr, stdout
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.parts import local_path
+
+if TYPE_CHECKING:
+    from colonnade.evaluation import Evaluation
+    from colonnade.mechanism.release import Release
+    from colonnade.protocol.session_plan import SessionPlan
+    from colonnade.study import Source, Study
+
+DEFAULT_OUT = Path("evaluation.json")
+
+
+def evaluate(
+    study: StudyFile,
+    model: Annotated[
+        Path, typer.Argument(parser=local_path, metavar="MODEL", help="Model file that fit or solve wrote.")
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data", metavar="PARTY=FILE", help="A party's records to evaluate on; the study's if not given."
+        ),
+    ] = None,
+    release: Annotated[
+        Path | None,
+        typer.Option(
+            "--release",
+            parser=local_path,
+            metavar="FILE",
+            help="The release that the model comes from: where scores lie is taken from it, which lowers the error.",
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", metavar="E", help="What it may spend; the study's if not given.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option("--delta", metavar="D", help="The study's if not given.")] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", metavar="N", min=2, help="Roughly how many records: bins are chosen for it.")
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only show what it would open; nothing is spent.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", parser=local_path, metavar="FILE", help=f"What was opened; {DEFAULT_OUT} if not given."),
+    ] = None,
+    opened: Annotated[
+        Path | None,
+        typer.Option("--opened", parser=local_path, metavar="FILE", help="Tell again what such a file says; no cost."),
+    ] = None,
+    force: Force = False,
+    approve: ApprovedPlans = None,
+    json: Json = False,
+) -> None:
+    """Tell how good a model is on held-out people: noisy counts or sums of scores are opened, and spend epsilon."""
+    from colonnade.cli.releases import read_opened
+    from colonnade.evaluation import TYPICAL_ROWS, evaluate_by, terms_of
+    from colonnade.foundation.files import read_whole
+    from colonnade.model import read_model
+    from colonnade.report.evaluation import evaluation_report, measured_json, measured_report
+    from colonnade.study import read_study
+
+    checked = read_study(study)
+    public = read_model(read_whole(model, "model"))
+    found = None if opened is None else read_opened(opened)
+    asked = {"epsilon": epsilon, "delta": delta} if found is None else terms_of(found)
+    evaluation = evaluate_by(
+        checked,
+        public,
+        release=None if release is None else read_opened(release),
+        rows=rows,
+        sources=_sources(checked, data or []),
+        **asked,
+    )
+    if plan or opened is not None:
+        known = evaluation.study.rows or TYPICAL_ROWS if found is None else found.n
+        session, measured = evaluation.study.session(known), None if found is None else evaluation.measure(found)
+        if json:
+            print_json(measured_json(evaluation, session, measured))
+            return
+        stdout().print(evaluation_report(evaluation, session, assumed=found is None and evaluation.study.rows is None))
+        if measured is not None:
+            stdout().print(measured_report(evaluation, measured))
+        else:
+            stdout().print(f"Digest of these terms, for --approve: {session.terms}")
+        return
+    if not data:
+        stderr().print("note: these are the study's own records; on people whom the model has seen it looks better.")
+    _run(evaluation, out or DEFAULT_OUT, force, approve or [], json)
+
+
+def _run(evaluation: Evaluation, out: Path, force: bool, approved: list[str], json: bool) -> None:
+    from colonnade import runs
+    from colonnade.foundation.files import places, release_place
+    from colonnade.mechanism.release import write_release
+    from colonnade.report.evaluation import evaluation_report, measured_json, measured_report
+    from colonnade.report.progress import Steps
+    from colonnade.report.text import caution
+
+    shown: list[str] = []
+    with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
+
+        def show(party: str, session: SessionPlan) -> None:
+            if not shown and not json:
+                steps.print_between(stdout(), evaluation_report(evaluation, session))
+            shown.append(party)
+
+        def ask(question: str) -> bool:
+            with steps.pause():
+                return typer.confirm(f"{question}\nIs it approved?", err=True)
+
+        def keep(release: Release) -> None:
+            file.write(write_release(release))
+
+        fitted, measured = runs.evaluate(
+            evaluation,
+            approved=approved,
+            ask=ask if sys.stdin.isatty() and not json else None,
+            show=show,
+            keep=keep,
+            watch=steps,
+        )
+    for name, reason in fitted.unsettled.items():
+        stderr().print(caution(f"the session of {name} stays booked: {reason}"))
+    place = file.path or out
+    if json:
+        told = measured_json(evaluation, fitted.outcome.session, measured)
+        print_json({**told, "opened_file": str(place), "unkept": fitted.unkept})
+        return
+    stdout().print(measured_report(evaluation, measured))
+    if fitted.unkept:
+        stdout().print(f"No ledger booked this for {', '.join(fitted.unkept)}.")
+    stdout().print(f"What was opened is in {place}.")
+
+
+def _sources(study: Study, files: list[str]) -> dict[str, Source]:
+    """Each party's source, with the file that is named for it."""
+    out = dict(study.sources)
+    for text in files:
+        party, separator, path = text.partition("=")
+        if not separator or party not in out:
+            raise StudyError(f"--data names PARTY=FILE for one of {', '.join(out)}, got {text!r}")
+        out[party] = replace(out[party], data=local_path(path))
+    return out

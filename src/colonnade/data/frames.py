@@ -1,0 +1,151 @@
+"""A party's records in a data frame that stands in the place of a file, and values of frames as a table reads them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from colonnade.data.reading import GatheredIds, check_block, explain_errors
+from colonnade.data.table import Table
+from colonnade.foundation.errors import DataError
+from colonnade.foundation.schema import Column, Storage
+from colonnade.foundation.shown import shown
+
+YES, NO = ("True", "true", "TRUE", "1"), ("False", "false", "FALSE", "0")
+"""How a truth value may be declared as a level."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class FrameData:
+    """The columns of a data frame that a party declares, and its ids."""
+
+    frame: pl.DataFrame
+    name: str | None = None
+    """What a ledger knows the data set by: rows that changed are the same data set."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all values, with the columns' names."""
+        return hashlib.sha256(self.frame.write_csv().encode()).hexdigest()
+
+    def read(self, party: str, columns: Mapping[str, Column], id_column: str | None = None) -> Table:
+        """The party's table, by the rules that hold for files."""
+        what = f"the data frame of {party}"
+        frame = select_from(party, self.frame, columns, id_column)
+        if not frame.height:
+            raise DataError(f"party {party}: the data frame holds no records")
+        ids = None
+        if id_column is not None:
+            known = GatheredIds(party, id_column)
+            known.append(frame)
+            ids = known.unique(what)
+        values, clipped = check_block(party, frame.select(list(columns)), columns, 0)
+        return Table(party, dict(columns), values, frame.height, ids, clipped)
+
+
+def is_frame(data: Any) -> bool:
+    """Whether it is a data frame of polars or pandas, or Arrow's."""
+    held = isinstance(data, (pl.DataFrame, pl.LazyFrame))
+    return held or hasattr(data, "iloc") or hasattr(data, "__arrow_c_stream__")
+
+
+def frame_data(
+    party: str, data: Any, columns: Mapping[str, Column], id_column: str | None = None, name: str | None = None
+) -> FrameData:
+    """The declared columns of a polars, pandas or Arrow frame; others are not looked at."""
+    wanted = list(dict.fromkeys([*columns, *([] if id_column is None else [id_column])]))
+    return FrameData(_chosen(party, data, wanted), name)
+
+
+def _chosen(party: str, data: Any, wanted: Sequence[str]) -> pl.DataFrame:
+    if hasattr(data, "iloc"):
+        held = [str(name) for name in data.columns]
+    else:
+        with explain_errors(party, "its data frame"):
+            data = data.collect() if isinstance(data, pl.LazyFrame) else pl.DataFrame(data)
+        held = data.columns
+    for name in wanted:
+        if name not in held:
+            raise DataError(f"party {party}: its data frame has no column {name!r}")
+        if held.count(name) > 1:
+            raise DataError(f"party {party}: its data frame has two columns called {name!r}")
+    if isinstance(data, pl.DataFrame):
+        return data.select(wanted)
+    return pl.DataFrame([_series(name, data.iloc[:, held.index(name)]) for name in wanted])
+
+
+def _series(name: str, values: Any) -> pl.Series:
+    """A pandas column; its missing values are none, and what is of no one type is text."""
+    if getattr(values.dtype, "kind", "O") in "iufbM" and isinstance(values.dtype, np.dtype):
+        return pl.Series(name, values.to_numpy())
+    found = [None if is_missing(value) else value for value in values]
+    try:
+        return pl.Series(name, found)
+    except (TypeError, pl.exceptions.PolarsError):
+        return pl.Series(name, [None if value is None else str(value) for value in found], dtype=pl.String)
+
+
+def select_from(
+    party: str, frame: pl.DataFrame, columns: Mapping[str, Column], id_column: str | None = None
+) -> pl.DataFrame:
+    """The columns that are wanted, levels and ids as the texts that a file would have."""
+    out = []
+    for name, column in columns.items():
+        series = frame.get_column(name)
+        out.append(_as_levels(series, column) if column.storage is Storage.LEVELS else series)
+    if id_column is not None:
+        ids = _whole(frame.get_column(id_column))
+        if id_column in columns:
+            raise DataError(f"party {party}: the id column {id_column!r} must not be a column of the study")
+        with explain_errors(party, "its data frame"):
+            out.append(ids.cast(pl.String))
+    return pl.DataFrame(out)
+
+
+def _whole(series: pl.Series) -> pl.Series:
+    """Whole numbers that a missing value turned into floats, as whole numbers."""
+    if series.dtype.is_float() and bool((series.drop_nulls().round() == series.drop_nulls()).all()):
+        return series.cast(pl.Int64, strict=False)
+    return series
+
+
+def _as_levels(series: pl.Series, column: Column) -> pl.Series:
+    """Levels as texts, decided once for each value that occurs."""
+    if series.dtype in (pl.String, pl.Categorical, pl.Enum):
+        return series.cast(pl.String)
+    seen = series.unique()
+    texts = [level_of(value, column.all_levels) for value in seen]
+    return series.replace_strict(seen, pl.Series(texts, dtype=pl.String), return_dtype=pl.String)
+
+
+def level_of(value: Any, levels: Sequence[str]) -> str | None:
+    """A level as text: 1.0 in an array may stand for the declared 1, and True or 1 for each other."""
+    if is_missing(value):
+        return None
+    text = str(value)
+    if text in levels:
+        return text
+    if isinstance(value, (bool, np.bool_, int, float, np.number)):
+        if not isinstance(value, (bool, np.bool_)) and float(value).is_integer():
+            text = str(int(value))
+        if text not in levels and text in YES + NO:
+            return next((level for level in (YES if text in YES else NO) if level in levels), text)
+    return text
+
+
+def is_missing(value: Any) -> bool:
+    """Whether it stands for no value: None, not a number, or pandas' own marks."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+def refuse_other(party: str, data: object) -> DataError:
+    """What to say of data that is neither a path nor a frame."""
+    return DataError(
+        f"party {party}: data must be a path or a data frame of polars, pandas or Arrow, got {shown(data)[:80]}"
+    )

@@ -1,0 +1,442 @@
+"""How good a model is on people whose columns lie at several parties: a study of its scores, planned like any other.
+
+Every party's part of a score becomes one bounded column, and a session opens noisy counts or sums of those columns. Of
+a logistic model at two parties: counts by outcome and score bin of the label's holder and score bin of its partner. At
+more parties: sums of scores by outcome, and of their products. Of a linear model: second moments of the error's parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from colonnade.analysis.denoise import Estimate, denoise
+from colonnade.analysis.measures import Axis, ClassMoments, CurvePoint, Measure, ScoreTable, Sum, error_measures
+from colonnade.analysis.models import ClassModel
+from colonnade.data.store import read_rows
+from colonnade.data.table import Table, table_from
+from colonnade.foundation.errors import PrivacyError, ReleaseError, StudyError
+from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
+from colonnade.mechanism.moments import Floats, Layout, Moments, Role
+from colonnade.mechanism.objective import Purpose, Task
+from colonnade.mechanism.plan import check_epsilon
+from colonnade.mechanism.release import Release, digest
+from colonnade.model import PublicModel, partial_scores, write_model
+from colonnade.protocol.agreement import Agreement, Evaluated
+from colonnade.protocol.session_plan import SessionPlan
+from colonnade.study import Source, Study
+
+REACH = 4.0
+"""Spreads on either side of the centre to which a part of a score is clipped."""
+EVEN = 2.5
+"""Spreads on either side within which bins are of one width."""
+FEWEST, MOST = 3, 32
+"""Bins of a score."""
+NARROWEST = 4.0
+"""No part of an error is let reach less than the widest over this."""
+TYPICAL_ROWS = 10_000
+OUTCOMES = ("no", "yes")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Public facts of one party's part: where it lies and how far it spreads; it is centred, then clipped."""
+
+    centre: float
+    spread: float
+    reach: float
+    """How far from its centre it is let go."""
+
+    def edges(self, bins: int) -> tuple[float, ...]:
+        """Bins of one width in the middle; the first and the last reach as far as values do."""
+        even = min(EVEN * self.spread, self.reach * (1 - 1 / bins))
+        return (-self.reach, *(float(v) for v in np.linspace(-even, even, bins + 1)[1:-1]), self.reach)
+
+    def centred(self, score: Floats) -> Floats:
+        clipped: Floats = np.clip(score - self.centre, -self.reach, self.reach)
+        return clipped
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an evaluation found."""
+
+    n: int
+    measures: Mapping[str, Measure]
+    curve: tuple[CurvePoint, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model's evaluation: the study that is planned, consented to and booked, and what parties make of records."""
+
+    public: PublicModel
+    study: Study
+    """The agreement of its sessions, and where the records lie."""
+    holder: str
+    """Who has the label."""
+    parts: Mapping[str, Part]
+    """Of every party's score; of the label's holder in a linear model, of its part of the error."""
+    bins: int
+    label: Part
+    """Of the label of a linear model, in coded units: it is taken about what it was where the model was made."""
+
+    @property
+    def agreement(self) -> Agreement:
+        return self.study.agreement
+
+    @property
+    def task(self) -> Task:
+        return Task(self.public.model.task)
+
+    @property
+    def opens_counts(self) -> bool:
+        """Whether counts are opened, and not sums."""
+        return self.task is Task.LOGISTIC and len(self.parts) <= 2
+
+    def needs(self, party: str) -> dict[str, Column]:
+        """The columns that a party's file must have."""
+        declared = self.public.schema.parties[party]
+        return {name: declared[name] for name in self.agreement.used(party)}
+
+    def derive(self, raw: Table) -> Table:
+        """A party's records as this evaluation takes them: its scores, and at the label's holder the outcome."""
+        party, part = raw.party, self.parts[raw.party]
+        score = partial_scores(raw, self.public.model)
+        columns = self.agreement.schema.parties[party]
+        if party != self.holder:
+            return table_from(party, pl.DataFrame({_score(party): part.centred(score)}), columns, raw.ids)
+        name, column, level = self.public.label
+        values = column.encode(name, read_rows(raw.values[name], 0, raw.rows))
+        score = score + self.public.model.intercept
+        if self.task is Task.LINEAR:
+            # Parts of the error have one sign, so that they add up to it.
+            error, about = part.centred(score - values[name]), self.label.centred(values[name])
+            return table_from(party, pl.DataFrame({_error(party): error, _about(party): about}), columns, raw.ids)
+        yes = (values[f"{name}={level}"] > 0.5).astype(np.int64)
+        if self.opens_counts and len(self.parts) == 2:
+            edges = np.array(part.edges(self.bins)[1:-1])
+            codes = np.searchsorted(edges, part.centred(score), side="right")
+            frame = pl.DataFrame({_outcome(party): np.array(_cells(self.bins))[yes * self.bins + codes]})
+        else:
+            frame = pl.DataFrame({_outcome(party): np.array(OUTCOMES)[yes], _score(party): part.centred(score)})
+        return table_from(party, frame, columns, raw.ids)
+
+    def expected(self, session: SessionPlan) -> dict[str, float]:
+        """Roughly how far the noise of a plan moves what is measured, before anything is spent."""
+        stds = [session.plan.noise_std(item) for item in session.plan.blocks]
+        if self.opens_counts:
+            return {"accuracy": max(stds) * sqrt(2 * self.bins ** len(self.parts)) / 2 / session.rows}
+        if self.task is Task.LINEAR:
+            scale = sum(part.reach for part in self.parts.values()) ** 2
+            return {"r_squared": scale * max(stds) / session.rows / self.label.spread**2}
+        return {}
+
+    def measure(self, release: Release) -> Measured:
+        """What a release of this evaluation tells."""
+        if release.provenance["agreement"] != self.agreement.to():
+            raise ReleaseError("the release is not of this evaluation: its model, columns or terms are others")
+        if self.task is Task.LINEAR:
+            low, high = self.public.label[1].require_bounds()
+            errors, about = self._errors(release), self._about(release)
+            return Measured(release.n, error_measures(release.n, errors, about, (high - low) / 2))
+        moments = release.moments()
+        if not self.opens_counts:
+            return Measured(release.n, self._classes(moments).measures())
+        table = self._table(moments)
+        return Measured(release.n, table.measures(), tuple(table.curve()))
+
+    @property
+    def _shift(self) -> float:
+        return sum(part.centre for part in self.parts.values())
+
+    def _table(self, moments: Moments) -> ScoreTable:
+        places = _places(moments.layout)
+        partner = next((party for party in self.parts if party != self.holder), self.holder)
+        outcome = places[f"{self.holder}.{_outcome(self.holder)}"]
+        score = places[f"{partner}.{_score(partner)}"]
+        counts, std = moments.value[outcome, score], float(moments.std[outcome, score].max())
+        axes = tuple(
+            Axis(self.parts[party].edges(self.bins), self.parts[party].spread)
+            for party in dict.fromkeys([self.holder, partner])
+        )
+        return ScoreTable(moments.n, counts.reshape(2, *(axis.bins for axis in axes)), std, axes, self._shift)
+
+    def _errors(self, release: Release) -> Sum:
+        """The sum of squared errors: all numbers of two parties, each times twice the product of their reaches."""
+        terms = []
+        for block in release.blocks:
+            if block.role is not Role.LABEL:
+                continue
+            reach = [self.parts[party].reach for party in block.owners]
+            weight = reach[0] ** 2 if len(reach) == 1 else 2 * reach[0] * reach[1]
+            terms.append((weight, float(block.values[0]) / block.unit, float(block.std[0])))
+        return Sum.of(terms)
+
+    def _about(self, release: Release) -> Sum:
+        """The sum of squares of the label about its centre."""
+        block = next(block for block in release.blocks if block.role is Role.FEATURE)
+        return Sum.of([(self.label.reach**2, float(block.values[0]) / block.unit, float(block.std[0]))])
+
+    def _classes(self, moments: Moments) -> ClassMoments:
+        places = _places(moments.layout)
+        outcome = places[f"{self.holder}.{_outcome(self.holder)}"]
+        scores = [(places[f"{p}.{_score(p)}"].start, part.reach) for p, part in self.parts.items()]
+        estimate = denoise(moments)
+        yes = outcome.stop - 1
+        ones = Sum(float(estimate.margin[yes]), float(estimate.std[0, yes]))
+        no_sum, yes_sum = (
+            Sum.of((reach, moments.value[place, at], moments.std[place, at]) for place, reach in scores)
+            for at in (outcome.start, yes)
+        )
+        return ClassMoments(moments.n, ones, (no_sum, yes_sum), Sum.of(_squares(moments, scores)), self._shift)
+
+
+def evaluate_by(
+    study: Study,
+    public: PublicModel,
+    epsilon: float | None = None,
+    *,
+    delta: float | None = None,
+    release: Release | None = None,
+    rows: int | None = None,
+    bins: int | None = None,
+    sources: Mapping[str, Source] | None = None,
+) -> Evaluation:
+    """The evaluation of a model on the parties of a study.
+
+    `release` is the one that the model comes from: where scores lie is taken from it, and the label's variance.
+    `epsilon` and `delta` are the study's if not given, `rows` the number of records that bins are chosen for.
+    """
+    terms = study.agreement
+    _require_model(public, terms.schema)
+    holder, _ = public.schema.find(public.label[0])
+    parties = [party for party in terms.schema.names if party in public.needs() or party == holder]
+    task = Task(public.model.task)
+    estimate = _estimate(public, release)
+    parts = {party: _part(public, party, holder, estimate) for party in parties}
+    if task is Task.LINEAR:
+        parts = _balanced(parts, holder)
+    spends = terms.epsilon if epsilon is None else epsilon
+    if spends is None:
+        raise StudyError(
+            "an evaluation needs an epsilon of its own where every party of the study states one: --epsilon"
+        )
+    spends = check_epsilon(spends)
+    loses = terms.delta if delta is None else delta
+    if not 0 <= loses < 1:
+        raise PrivacyError(f"delta must lie in [0, 1), got delta={loses}")
+    known = rows or study.rows or TYPICAL_ROWS
+    cut = _bins(known, spends, loses, len(parties)) if bins is None else bins
+    if not 2 <= cut <= 64:
+        raise StudyError(f"a score is cut into 2 to 64 bins, got {cut}")
+    columns = {party: _columns(party, part, holder, task, len(parties), cut) for party, part in parts.items()}
+    about = _label_part(public, estimate)
+    if task is Task.LINEAR:
+        columns[holder][_about(holder)] = Numeric(-about.reach, about.reach)
+    label = (_error if task is Task.LINEAR else _outcome)(holder)
+    needs = public.needs()
+    used = {party: tuple(needs.get(party, {})) for party in parties}
+    used[holder] = (*used[holder], public.label[0])
+    model = hashlib.sha256(write_model(public)).hexdigest()
+    agreement = replace(
+        terms,
+        name=f"{terms.name[:120]} evaluated by {model[:16]}",
+        schema=Schema(columns),
+        label=f"{holder}.{label}",
+        task=task,
+        epsilon=spends,
+        offers={},
+        delta=loses,
+        collusion=min(terms.collusion, len(parties) - 1) if len(parties) > 1 else 0,
+        release="full",
+        label_square=False,
+        pairs=(),
+        impossible=(),
+        purpose=Purpose.LABEL,
+        evaluates=Evaluated(model, f"{holder}.{public.label[0]}", task, used),
+    )
+    own = {party: (sources or study.sources)[party] for party in parties if party in (sources or study.sources)}
+    return Evaluation(public, Study(agreement, own, study.alignment, rows or study.rows), holder, parts, cut, about)
+
+
+def terms_of(opened: Release) -> dict[str, Any]:
+    """The terms that an evaluation had, by what it opened."""
+    terms = opened.provenance.get("agreement", {})
+    if "evaluates" not in terms:
+        raise ReleaseError("this release evaluates no model: it is one that models are made of")
+    cut = [column.get("bins") for own in terms["schema"].values() for column in own.values() if column.get("bins")]
+    bins = {"bins": len(cut[0]) + 1} if cut else {}
+    return {"epsilon": terms["epsilon"], "delta": terms["delta"], **bins}
+
+
+def _require_model(public: PublicModel, declared: Schema) -> None:
+    name, column, level = public.label
+    if isinstance(public.model, ClassModel) or public.model.task not in (Task.LINEAR.value, Task.LOGISTIC.value):
+        raise StudyError(
+            f"the model of {public.model.label} has several classes or is of counts: an evaluation is of a linear "
+            "model, or of one level, such as solve --label COLUMN=LEVEL"
+        )
+    if public.model.task == Task.LINEAR.value and (column.has_levels or column.bounds is None):
+        raise StudyError(f"a linear model is evaluated where its label is a number without bins, got column {name}")
+    if public.model.task == Task.LOGISTIC.value and level is None:
+        raise StudyError(f"a logistic model is evaluated where its label is one level, got column {name}")
+    for party, columns in {**public.needs()}.items():
+        for other, kind in columns.items():
+            if declared.parties.get(party, {}).get(other) != kind:
+                raise ReleaseError(
+                    f"the model takes column {other} of party {party} otherwise than the study declares it"
+                )
+    holder, label = public.schema.find(name)
+    if declared.parties.get(holder, {}).get(label) != column:
+        raise ReleaseError(f"the model's label {label} of party {holder} is not what the study declares")
+
+
+def _estimate(public: PublicModel, release: Release | None) -> Estimate | None:
+    if release is None:
+        return None
+    if digest(release.to()) != public.release:
+        raise ReleaseError("the model does not come from this release: its digest is another")
+    return denoise(release.moments())
+
+
+def _part(public: PublicModel, party: str, holder: str, estimate: Estimate | None) -> Part:
+    """Where a part lies: by the release's means and products, or as if levels were as common and numbers even."""
+    weights = dict(zip(public.model.features, public.model.coefficients, strict=True))
+    centre = spread = 0.0
+    low = high = 0.0
+    for name, column in public.needs().get(party, {}).items():
+        own = np.array([weights.get(c, 0.0) for c in column.coordinates(name)])
+        if column.has_levels:
+            centre += own.mean()
+            spread += own.var()
+            low, high = low + own.min(), high + own.max()
+        else:
+            spread += own[0] ** 2 / 3
+            low, high = low - abs(own[0]), high + abs(own[0])
+    error = public.model.task == Task.LINEAR.value and party == holder
+    if error:
+        spread += 1 / 3
+        low, high = low - 1.0 + public.model.intercept, high + 1.0 + public.model.intercept
+        centre = 0.0
+    elif party == holder:
+        low, high, centre = (v + public.model.intercept for v in (low, high, centre))
+    if estimate is not None:
+        centre, spread = _by_release(public, party, holder if error else None, estimate, centre, spread)
+        if party == holder and not error:
+            centre += public.model.intercept
+    farthest = max(high - centre, centre - low, 1e-9)
+    spread = max(sqrt(max(spread, 0.0)), farthest * 1e-3)
+    return Part(float(centre), float(spread), float(min(farthest, REACH * spread)))
+
+
+def _balanced(parts: Mapping[str, Part], holder: str) -> dict[str, Part]:
+    """Parts of the error: their centres cancel, and none reaches so little that the squares of others weigh heavily."""
+    others = sum(part.centre for party, part in parts.items() if party != holder)
+    least = max(part.reach for part in parts.values()) / NARROWEST
+    centred = {**parts, holder: replace(parts[holder], centre=-others)}
+    return {party: replace(part, reach=max(part.reach, least)) for party, part in centred.items()}
+
+
+def _by_release(
+    public: PublicModel, party: str, error: str | None, estimate: Estimate, centre: float, variance: float
+) -> tuple[float, float]:
+    """Mean and variance of a party's part, or of its part of the error, by the release's estimated moments."""
+    layout = estimate.layout
+    vector = np.zeros(layout.width)
+    place = {name: i for i, name in enumerate(layout.names)}
+    for feature, weight in zip(public.model.features, public.model.coefficients, strict=True):
+        if public.owner(feature)[0] == party:
+            vector[place[feature]] = weight
+    if error is not None:
+        label = layout.span(layout.label)
+        vector[label.stop - 1] -= 1.0
+        if label.stop - label.start == 2:
+            vector[label.start] += 1.0
+    known = np.isfinite(estimate.std[0][vector != 0]).all() and np.isfinite(estimate.value).all()
+    if not known:
+        return centre, variance
+    mean = float(vector @ estimate.margin) / estimate.n
+    found = float(vector @ estimate.covariance @ vector) / estimate.n
+    return mean, found if found > 0 else variance
+
+
+def _label_part(public: PublicModel, estimate: Estimate | None) -> Part:
+    """The label of a linear model: its mean by the release, and a spread as if it were even in its range."""
+    centre = 0.0
+    if estimate is not None:
+        layout = estimate.layout
+        label = layout.span(layout.label)
+        if layout.attributes[layout.label].name == ".".join(public.schema.find(public.label[0])):
+            upper = estimate.margin[label.stop - 1] / estimate.n
+            centre = float(np.clip(2 * upper - 1 if label.stop - label.start == 2 else upper, -1.0, 1.0))
+    return Part(centre, sqrt(1 / 3), 1.0 + abs(centre))
+
+
+def _bins(rows: int, epsilon: float, delta: float, parties: int) -> int:
+    """Few enough that noise does not drown what is finer than them: both cost the area under the curve as much.
+
+    Bins of width w take away about .36 / bins^2 of it; noise on bins^2 cells of a class of a quarter of the records
+    moves it by about 1.2 bins std / n.
+    """
+    std = 4.0 / epsilon if delta == 0 else 3.0 * sqrt(2 * np.log(1.25 / delta)) / epsilon
+    noise = 1.2 * std / rows
+    if parties == 1:
+        return int(np.clip(round((0.5 / noise) ** 0.4), FEWEST, MOST * 2))
+    return int(np.clip(round((0.51 / noise) ** (1 / 3)), FEWEST, MOST))
+
+
+def _columns(party: str, part: Part, holder: str, task: Task, parties: int, bins: int) -> dict[str, Column]:
+    number = Numeric(-part.reach, part.reach)
+    if task is Task.LINEAR:
+        return {(_error if party == holder else _score)(party): number}
+    if parties > 2:
+        return ({_outcome(party): Binary(OUTCOMES)} if party == holder else {}) | {_score(party): number}
+    cut = Numeric(-part.reach, part.reach, part.edges(bins)[1:-1])
+    if party != holder:
+        return {_score(party): cut}
+    if parties == 1:
+        return {_outcome(party): Binary(OUTCOMES), _score(party): cut}
+    return {_outcome(party): Categorical(_cells(bins))}
+
+
+def _score(party: str) -> str:
+    return f"score at {party}"
+
+
+def _error(party: str) -> str:
+    return f"error at {party}"
+
+
+def _about(party: str) -> str:
+    return f"label at {party}"
+
+
+def _outcome(party: str) -> str:
+    return f"outcome at {party}"
+
+
+def _cells(bins: int) -> tuple[str, ...]:
+    """Outcome and score bin of the label's holder, as one column."""
+    return tuple(f"{outcome}, score bin {i + 1}" for outcome in OUTCOMES for i in range(bins))
+
+
+def _places(layout: Layout) -> dict[str, slice]:
+    return {attribute.name: layout.span(i) for i, attribute in enumerate(layout.attributes)}
+
+
+def _squares(moments: Moments, scores: list[tuple[int, float]]) -> list[tuple[float, float, float]]:
+    """The terms of the square of a sum of scores."""
+    own = [(reach**2, moments.value[place, place], moments.std[place, place]) for place, reach in scores]
+    pairs = [
+        (2 * first[1] * second[1], moments.value[first[0], second[0]], moments.std[first[0], second[0]])
+        for first, second in combinations(scores, 2)
+    ]
+    return [*own, *pairs]

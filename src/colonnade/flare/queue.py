@@ -1,0 +1,189 @@
+"""The coordinator's queue: sessions that are wanted, at once, at a time or again and again, one after the other.
+
+It lies in `queue.json` of the coordinator's folder, so that it outlives the server, the parties and the coordinator.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from colonnade.flare.coordinator import NotReached, resume_session, run_session
+from colonnade.foundation.errors import ColonnadeError, StoppedError, StudyError
+from colonnade.foundation.files import keep_release, places
+from colonnade.foundation.locks import lock_alone
+from colonnade.sites.site import COORDINATOR, find_site
+
+QUEUE, HELD, WORKED = "queue.json", ".queue", ".worker"
+WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+LOOK_SECONDS, AGAIN_SECONDS = 1.0, 15.0
+PATIENCE_SECONDS = 60.0
+"""How long one try waits for server and parties; then the next in the queue is tried."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Queued:
+    """One wish for a session."""
+
+    number: int
+    study: str
+    due: str
+    """Not before this time."""
+    hours: float = 0.0
+    """Again so many hours after the last was due; 0 for once."""
+    state: str = WAITING
+    job: str = ""
+    told: str = ""
+    """How it ended, or why it waits."""
+    release: str = ""
+
+    @property
+    def time(self) -> datetime:
+        return datetime.fromisoformat(self.due)
+
+
+class SessionQueue:
+    """The file, changed under a lock and replaced whole."""
+
+    def __init__(self, folder: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.folder, self._clock = folder, clock
+
+    def entries(self) -> list[Queued]:
+        try:
+            content = json.loads((self.folder / QUEUE).read_text(encoding="utf-8"))
+            return [Queued(**entry) for entry in content]
+        except FileNotFoundError:
+            return []
+        except (ValueError, TypeError, OSError):
+            raise StudyError(
+                f"{self.folder.name}/{QUEUE} cannot be read: it must be as colonnade queue wrote it"
+            ) from None
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[Queued]]:
+        with (self.folder / HELD).open("a") as file:
+            while not lock_alone(file):
+                time.sleep(0.05)
+            entries = self.entries()
+            yield entries
+            text = json.dumps([asdict(entry) for entry in entries], indent=1) + "\n"
+            with places(self.folder / QUEUE) as (place,):
+                place.write(text.encode())
+
+    def add(self, study: str = "", due: datetime | None = None, hours: float = 0.0) -> Queued:
+        """One more at the end; its study must be one of the folder's."""
+        name = find_site(self.folder, study, COORDINATOR).study.agreement.name
+        when = self._clock() if due is None else due
+        if when.tzinfo is None:
+            raise StudyError(f"a time must name its zone, as in 2026-11-16T08:00+00:00, got {when.isoformat()}")
+        if hours < 0:
+            raise StudyError(f"every must be positive, got {hours:g} hours")
+        with self._changing() as entries:
+            number = 1 + max((entry.number for entry in entries), default=0)
+            entries.append(Queued(number, name, when.astimezone(UTC).isoformat(timespec="seconds"), hours))
+            return entries[-1]
+
+    def drop(self, number: int) -> None:
+        """Take back a wish that waits; one that runs is ended by Ctrl-C of whoever works the queue."""
+        with self._changing() as entries:
+            found = [entry for entry in entries if entry.number == number]
+            if not found:
+                raise StudyError(f"the queue has no number {number}")
+            if found[0].state != WAITING:
+                raise StudyError(f"number {number} is {found[0].state}: only what waits can be dropped")
+            entries.remove(found[0])
+
+    def change(self, number: int, **more: Any) -> Queued:
+        with self._changing() as entries:
+            for i, entry in enumerate(entries):
+                if entry.number == number:
+                    entries[i] = replace(entry, **more)
+                    return entries[i]
+        raise StudyError(f"the queue has no number {number}")
+
+    def next_due(self) -> Queued | None:
+        """What was begun goes first; else the one that is due longest."""
+        entries = self.entries()
+        begun = [entry for entry in entries if entry.state == RUNNING]
+        due = [entry for entry in entries if entry.state == WAITING and entry.time <= self._clock()]
+        return min(begun or due, key=lambda entry: (entry.time, entry.number), default=None)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One process at a time works a queue."""
+        with (self.folder / WORKED).open("a") as file:
+            if not lock_alone(file):
+                raise StudyError(f"the queue of {self.folder} is being worked by another process already")
+            yield
+
+
+def work_queue(queue: SessionQueue, say: Say, stop_when_empty: bool = False) -> None:
+    """Run what is due, one after the other, until stopped; or until nothing waits any more."""
+    resting: dict[int, float] = {}
+    with queue.alone():
+        while True:
+            entry = queue.next_due()
+            if entry is None or time.monotonic() < resting.get(entry.number, 0.0):
+                if stop_when_empty and not [e for e in queue.entries() if e.state in (WAITING, RUNNING)]:
+                    return
+                time.sleep(LOOK_SECONDS)
+                continue
+            if not _work(queue, entry, say):
+                resting[entry.number] = time.monotonic() + AGAIN_SECONDS
+
+
+def _work(queue: SessionQueue, entry: Queued, say: Say) -> bool:
+    """One session; False if it could not begin, and waits on."""
+    begun: list[str] = [entry.job] if entry.state == RUNNING else []
+
+    def note(job: str) -> None:
+        begun.append(job)
+        queue.change(entry.number, state=RUNNING, job=job, told="")
+        say(f"number {entry.number}, study {entry.study}: job {job[:8]} began")
+
+    try:
+        site = find_site(queue.folder, entry.study, COORDINATOR)
+        if entry.state == RUNNING:
+            content, _ = resume_session(site, entry.job, PATIENCE_SECONDS, _quiet)
+        else:
+            content, _ = run_session(site, PATIENCE_SECONDS, _quiet, begun=note)
+    except StoppedError as error:
+        queue.change(entry.number, state=FAILED if begun else WAITING, told=str(error))
+        raise
+    except ColonnadeError as error:
+        if not begun or isinstance(error, NotReached):
+            # Nothing was asked for, or it goes on: the server may come back.
+            if entry.told != str(error):
+                say(f"number {entry.number}, study {entry.study}: waits, {error}")
+            queue.change(entry.number, told=str(error))
+            return False
+        _settle(queue, entry, FAILED, str(error), "", say)
+        return True
+    place = site.folder / "releases" / f"{begun[-1][:8]}.json"
+    place.parent.mkdir(exist_ok=True)
+    kept = keep_release(place, content)
+    _settle(queue, entry, DONE, "the release was opened", str(kept.relative_to(queue.folder)), say)
+    return True
+
+
+def _settle(queue: SessionQueue, entry: Queued, state: str, told: str, release: str, say: Say) -> None:
+    """How it ended; and its next turn, if it has one."""
+    queue.change(entry.number, state=state, told=told, release=release)
+    say(f"number {entry.number}, study {entry.study}: {state}: {told}")
+    if entry.hours:
+        following, now = entry.time, datetime.now(UTC)
+        while following <= now:
+            # Turns that were missed are not made up for: each would be a spend.
+            following += timedelta(hours=entry.hours)
+        queue.add(entry.study, following, entry.hours)
+
+
+def _quiet(step: str, share: float) -> None:
+    """Steps are told by the sites."""

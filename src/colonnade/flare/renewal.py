@@ -1,0 +1,219 @@
+"""Certificates by signing request: a site makes its key, the authority signs, and the key never leaves the site.
+
+The engine's own `nvflare cert` asks for another shape of authority and hands back kits with scripts that we do not
+ship; its building blocks (keys, names, certificates) are what makes certificates here, as in `deploy new`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.x509.oid import NameOID
+from nvflare.lighter.utils import Identity, generate_cert, generate_keys, serialize_pri_key, x509_name
+
+from colonnade.flare.certificates import own_address
+from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
+from colonnade.flare.revocation import REVOKED
+from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.foundation.files import places
+from colonnade.sites.site import COORDINATOR, SERVER, STARTUP, Site
+
+NEXT_KEY = "next.key"
+PAST = "past"
+ISSUED, TAKEN_BACK = "issued.jsonl", "revoked.jsonl"
+LIST_DAYS = 3650
+VALID_DAYS = 360
+SMALLEST_RSA = 2048
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A certificate that the authority gave."""
+
+    name: str
+    pem: bytes
+    fingerprint: str
+    """Of the key, as the request showed it: to be compared by telephone."""
+    until: datetime
+
+
+def fingerprint(key: Any) -> str:
+    """The SHA-256 of a public key, in groups that can be read aloud."""
+    digest = hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+    return " ".join(digest[i : i + 4] for i in range(0, 32, 4))
+
+
+def bearer(site: Site) -> tuple[str, str]:
+    """The name in a site's certificate, and what its files are called."""
+    if site.role == SERVER:
+        return own_address(site.folder)[1], "server"
+    return (COORDINATOR_NAME if site.role == COORDINATOR else site.party), "client"
+
+
+def request_certificate(site: Site) -> tuple[bytes, str]:
+    """A signing request and its key's fingerprint. The new key waits beside the one in use; asked again, it stays."""
+    place = site.folder / STARTUP / NEXT_KEY
+    if place.exists():
+        key = _read_key(place)
+    else:
+        key, _ = generate_keys()
+        handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(serialize_pri_key(key))
+            file.flush()
+            os.fsync(file.fileno())
+    name, _ = bearer(site)
+    asked = x509.CertificateSigningRequestBuilder().subject_name(x509_name(name)).sign(key, SHA256())
+    return asked.public_bytes(Encoding.PEM), fingerprint(key.public_key())
+
+
+def _read_key(path: Path) -> Any:
+    try:
+        return load_pem_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm):
+        raise PolicyError(f"{STARTUP}/{path.name} cannot be read") from None
+
+
+def _authority(folder: Path) -> tuple[x509.Certificate, Any, dict[str, x509.Certificate]]:
+    """The authority's certificate and key, and the first certificate of each name that it knows."""
+    found = sorted(folder.rglob("cert.json"))
+    if len(found) != 1:
+        raise StudyError(f"{folder} must be the folder authority/ that deploy new wrote, and is not")
+    content = json.loads(found[0].read_text(encoding="utf-8"))
+    root = x509.load_pem_x509_certificate(content["root_cert"].encode())
+    key = load_pem_private_key(content["root_pri_key"].encode(), None)
+    given = {
+        name: x509.load_pem_x509_certificate(made["cert"].encode())
+        for name, made in content.items()
+        if isinstance(made, dict)
+    }
+    return root, key, given
+
+
+def request_fingerprint(content: bytes) -> str:
+    """The fingerprint of a request's key."""
+    return fingerprint(_read_request(content)[0])
+
+
+def _read_request(content: bytes) -> tuple[rsa.RSAPublicKey, str]:
+    """A request's key and name; it must be signed by the key."""
+    try:
+        asked = x509.load_pem_x509_csr(content)
+        names = [str(a.value) for a in asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        key = asked.public_key()
+        sound = asked.is_signature_valid
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise StudyError("the request cannot be read: it must be a signing request in PEM") from None
+    if not sound:
+        raise PolicyError("the request is not signed by the key that it names")
+    if not isinstance(key, rsa.RSAPublicKey) or key.key_size < SMALLEST_RSA:
+        raise PolicyError(f"a request's key must be RSA of {SMALLEST_RSA} bits or more")
+    return key, names[0] if len(names) == 1 else ""
+
+
+def approve_request(authority: Path, content: bytes, days: int = VALID_DAYS) -> Signed:
+    """Sign a request, if its name is one of this deployment; role and organisation are what the authority knows."""
+    key, name = _read_request(content)
+    root, root_key, given = _authority(authority)
+    if name not in given:
+        raise PolicyError(f"this deployment has no {name or 'site without a name'}: it has {', '.join(sorted(given))}")
+    first = given[name].subject
+    org, role = (
+        next((str(a.value) for a in first.get_attributes_for_oid(oid)), None)
+        for oid in (NameOID.ORGANIZATION_NAME, NameOID.UNSTRUCTURED_NAME)
+    )
+    now = datetime.now(UTC)
+    until = min(now + timedelta(days=days), root.not_valid_after_utc)
+    issuer = str(root.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+    made = generate_cert(
+        Identity(name, org, role), Identity(issuer), root_key, key, not_valid_before=now, not_valid_after=until
+    )
+    told = fingerprint(key)
+    known = {"time": now.isoformat(timespec="seconds"), "name": name, "serial": f"{made.serial_number:x}"}
+    _note(authority / ISSUED, {**known, "until": until.isoformat(timespec="seconds"), "key": told})
+    return Signed(name, made.public_bytes(Encoding.PEM), told, until)
+
+
+def _note(path: Path, entry: dict[str, str]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(entry) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Replace a file at once, on disk when this returns."""
+    with places(path) as (file,):
+        file.write(content)
+
+
+def install_certificate(site: Site, content: bytes) -> datetime:
+    """Put a new certificate, and the key that waits for it, in the place of the old; when it ends.
+
+    Who has read the old pair goes on with it: a session under way is not broken. The old certificate is kept.
+    """
+    name, basename = bearer(site)
+    start = site.folder / STARTUP
+    root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
+    try:
+        new = x509.load_pem_x509_certificate(content)
+        names = [str(a.value) for a in new.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        new.verify_directly_issued_by(root)
+    except (ValueError, TypeError, InvalidSignature):
+        raise PolicyError("the new certificate is not from the authority of this study") from None
+    if names != [name]:
+        raise PolicyError(f"the new certificate is for {', '.join(names) or 'nobody'}, this folder is {name}'s")
+    # An earlier try may have ended after the key was put in place.
+    waiting = start / NEXT_KEY
+    key = _read_key(waiting if waiting.exists() else start / f"{basename}.key")
+    if key.public_key() != new.public_key():
+        raise PolicyError("the new certificate is not for the key that waits here: colonnade cert request asks again")
+    old = start / f"{basename}.crt"
+    if old.exists():
+        before = x509.load_pem_x509_certificate(old.read_bytes())
+        (start / PAST).mkdir(exist_ok=True)
+        _put(start / PAST / f"{before.serial_number:x}.crt", old.read_bytes())
+    if waiting.exists():
+        os.replace(waiting, start / f"{basename}.key")
+    _put(old, content)
+    return new.not_valid_after_utc
+
+
+def revoke_certificate(authority: Path, content: bytes, reason: str = "") -> tuple[str, bytes]:
+    """Take a certificate back: whose it was, and the authority's new list, which every folder must get."""
+    root, root_key, _ = _authority(authority)
+    try:
+        shown = x509.load_pem_x509_certificate(content)
+        shown.verify_directly_issued_by(root)
+    except (ValueError, TypeError, InvalidSignature):
+        raise PolicyError("the certificate to revoke is not from this authority") from None
+    name = ", ".join(str(a.value) for a in shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME))
+    now = datetime.now(UTC)
+    known = {"time": now.isoformat(timespec="seconds"), "name": name, "serial": f"{shown.serial_number:x}"}
+    _note(authority / TAKEN_BACK, {**known, "reason": reason})
+    builder = x509.CertificateRevocationListBuilder().issuer_name(root.subject)
+    builder = builder.last_update(now).next_update(now + timedelta(days=LIST_DAYS))
+    listed: set[int] = set()
+    for line in (authority / TAKEN_BACK).read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        serial = int(entry["serial"], 16)
+        if serial not in listed:
+            listed.add(serial)
+            one = x509.RevokedCertificateBuilder().serial_number(serial)
+            builder = builder.add_revoked_certificate(
+                one.revocation_date(datetime.fromisoformat(entry["time"])).build()
+            )
+    pem = builder.sign(root_key, SHA256()).public_bytes(Encoding.PEM)
+    _put(authority / REVOKED, pem)
+    return name, pem

@@ -1,0 +1,174 @@
+"""Kinds of columns beyond numbers and levels: truth values and dates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.foundation.columns import Codes, Column, Storage, register_kind
+from colonnade.foundation.errors import SchemaError
+from colonnade.foundation.shown import OPEN, shown
+
+FALSE, TRUE = "false", "true"
+SPELLED = {
+    **dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), FALSE),
+    **dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), TRUE),
+}
+"""Words for a truth value, in lower case."""
+FIRST_DAY, LAST_DAY = -719162, 2932896
+"""0001-01-01 and 9999-12-31."""
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+
+
+@register_kind
+@dataclass(frozen=True)
+class Boolean(Column):
+    """A truth value: 1 where it is true, against 0 where it is false. Nothing about it has to be declared."""
+
+    fill: str | None = None
+
+    kind = "boolean"
+    keys = {"fill": False}  # noqa: RUF012 - as the base class declares
+    storage = Storage.LEVELS
+    has_levels = True
+    spelled = SPELLED
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> Self:
+        fill = declared.get("fill")
+        if fill is None:
+            return cls()
+        found = SPELLED.get(str(fill).lower())
+        if found is None:
+            raise SchemaError(f"fill must be true or false, got fill={shown(fill)}")
+        return cls(found)
+
+    def declared(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def draft(cls) -> dict[str, Any]:
+        return {}
+
+    @property
+    def all_levels(self) -> tuple[str, ...]:
+        return FALSE, TRUE
+
+    @property
+    def positive(self) -> str:
+        return TRUE
+
+
+@register_kind
+@dataclass(frozen=True)
+class Date(Column):
+    """A day clipped to [earliest, latest]; `bins` (days at which a new interval begins) encode it as its interval.
+
+    Days are counted from 1970-01-01; the time of day is left out.
+    """
+
+    earliest: str
+    latest: str
+    bins: tuple[str, ...] = ()
+    fill: str | None = None
+
+    kind = "date"
+    keys = {"earliest": True, "latest": True, "bins": False, "fill": False}  # noqa: RUF012 - as the base class declares
+    storage = Storage.NUMBERS
+    ordered = True
+    dated = True
+
+    def __post_init__(self) -> None:
+        if not all(a < b for a, b in pairwise(self.edges)):
+            if self.earliest >= self.latest:
+                told = f"earliest={self.earliest}, latest={self.latest}"
+                raise SchemaError(f"earliest must be before latest, got {told}")
+            raise SchemaError(f"bins must increase strictly between earliest and latest, got {shown(list(self.bins))}")
+        if self.fill is not None and not self.earliest <= self.fill <= self.latest:
+            raise SchemaError(f"fill must lie between earliest and latest, got fill={self.fill}")
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> Self:
+        bins = declared.get("bins", ())
+        if not isinstance(bins, (list, tuple)):
+            raise SchemaError(f"bins must be a list of dates, got bins={shown(bins)}")
+        fill = None if declared.get("fill") is None else _text("fill", declared["fill"])
+        first, last = (_text(key, declared[key]) for key in ("earliest", "latest"))
+        return cls(first, last, tuple(_text("bins", b) for b in bins), fill)
+
+    def declared(self) -> dict[str, Any]:
+        ends = {"earliest": self.earliest, "latest": self.latest}
+        return ends | ({"bins": list(self.bins)} if self.bins else {})
+
+    @classmethod
+    def draft(cls) -> dict[str, Any]:
+        return {"earliest": OPEN, "latest": OPEN}
+
+    @property
+    def has_levels(self) -> bool:
+        return bool(self.bins)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return days_of(self.earliest), days_of(self.latest)
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        return tuple(days_of(text) for text in (self.earliest, *self.bins, self.latest))
+
+    def coordinates(self, name: str) -> tuple[str, ...]:
+        if not self.bins:
+            return (name,)
+        inner = [f"{a}<={name}<{b}" for a, b in pairwise(self.bins)]
+        return (f"{name}<{self.bins[0]}", *inner, f"{name}>={self.bins[-1]}")
+
+    def codes(self, values: NDArray[Any]) -> Codes:
+        """The index of the interval that each day falls into."""
+        inner = np.asarray(self.edges[1:-1])
+        return np.searchsorted(inner, np.asarray(values, np.float64), side="right").astype(np.int32)
+
+    def examples(self) -> list[Any]:
+        return [self.write(a) for a in self.edges[:-1]]
+
+    def read_number(self, text: str) -> float:
+        return days_of(text.strip())
+
+    @property
+    def noun(self) -> str:
+        return "date, binned" if self.bins else "date"
+
+    def describe(self, most: int) -> str:
+        cuts = f", cut at {', '.join(self.bins)}" if self.bins else ""
+        return f"{self.earliest} to {self.latest}{cuts}"
+
+    def write(self, value: float) -> str:
+        return str(np.datetime64(round(min(max(value, FIRST_DAY), LAST_DAY)), "D"))
+
+
+def days_of(text: str) -> float:
+    """Days from 1970-01-01 to a date written as 2024-05-31."""
+    try:
+        if _DATE.fullmatch(text):
+            return float(np.datetime64(text, "D").astype(np.int64))
+    except ValueError:
+        pass
+    raise SchemaError(f"a date is written as 2024-05-31, got {shown(text)}")
+
+
+def _text(key: str, value: object) -> str:
+    """A declared date, from a file's own dates or from a text."""
+    written = getattr(value, "isoformat", None)
+    text = str(written()) if written else value
+    try:
+        if isinstance(text, str):
+            days_of(text)
+            return text
+    except SchemaError:
+        pass
+    raise SchemaError(f"{key} must be a date such as 2024-05-31, got {key}={shown(value)}")

@@ -1,0 +1,37 @@
+"""A party's own sums of products."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.crypto.product import Columns
+
+GRAM_ROWS = 1 << 15
+
+
+@runtime_checkable
+class Summed(Columns, Protocol):
+    """Columns whose sums of products were formed when they were made."""
+
+    @property
+    def gram(self) -> NDArray[np.float64]: ...
+
+
+def gram_of(columns: Columns, bound: int) -> NDArray[np.float64]:
+    """Sums of products of all own columns and of the constant 1, which the grid writes as its bound.
+
+    float64 holds every partial sum exactly: entries are below 2^11, so n may reach 2^31.
+    """
+    if isinstance(columns, Summed):
+        return columns.gram
+    n, width = columns.shape
+    total = np.zeros((width + 1, width + 1))
+    for start in range(0, n, GRAM_ROWS):
+        stop = min(n, start + GRAM_ROWS)
+        block = np.full((stop - start, width + 1), float(bound))
+        block[:, 1:] = columns.rows(start, stop)
+        total += block.T @ block
+    return total

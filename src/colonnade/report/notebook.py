@@ -1,0 +1,122 @@
+"""Pieces of HTML that objects show themselves by in a notebook: tables and pictures in one scoped style."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from colonnade.report.charts import Bar, Whisker, bars, signed_bars, whiskers
+from colonnade.report.summary import certainties, certainty_cells, certainty_heads
+from colonnade.report.text import VIEWS, epsilon_text
+
+if TYPE_CHECKING:
+    from colonnade.analysis.intervals import Intervals
+    from colonnade.analysis.units import Units
+    from colonnade.report.summary import Line
+
+STYLE = Path(__file__).parent / "templates" / "notebook.css"
+SHOWN_BARS = 24
+
+
+@cache
+def _style() -> str:
+    return " ".join(STYLE.read_text(encoding="utf-8").split())
+
+
+def fragment(*parts: str) -> str:
+    """One object: its parts under the notebook's style, which reaches nothing outside of it."""
+    return f'<div class="colonnade"><style>{_style()}</style>{"".join(parts)}</div>'
+
+
+def heading(text: str, level: int = 4) -> Markup:
+    return Markup(f"<h{level}>{{}}</h{level}>").format(text)  # noqa: S704 - the text is escaped by format
+
+
+def paragraph(text: str, kind: str = "") -> Markup:
+    """A sentence; `kind` is a class of the style."""
+    return Markup('<p class="{}">{}</p>').format(kind, text)
+
+
+def warning(text: str) -> Markup:
+    return paragraph(f"Warning: {text}", "warning")
+
+
+def html_table(heads: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[int] = ()) -> Markup:
+    """A table of texts, every one escaped; numbers stand right."""
+    ends = set(right)
+
+    def cell(tag: str, k: int, text: object) -> str:
+        return f"<{tag}{' class=n' if k in ends else ''}>{escape(text)}</{tag}>"
+
+    head = "".join(cell("th", k, text) for k, text in enumerate(heads))
+    lines = ("".join(cell("td" if k else "th", k, text) for k, text in enumerate(row)) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return Markup(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")  # noqa: S704 - cells are escaped
+
+
+def epsilon_html(plan: Mapping[str, Any]) -> Markup:
+    """The epsilon of each party's data and of the record, against every view."""
+    alone = len(plan["parties"]) == 1
+
+    def cells(by_view: Mapping[str, float | None]) -> list[str]:
+        return ["-" if alone and v in ("party", "coalition") else epsilon_text(by_view[v]) for v in VIEWS]
+
+    rows = [[name, *cells(party["epsilon"])] for name, party in plan["parties"].items()]
+    rows.append(["all parties", *cells(plan["record"])])
+    return html_table(["data of", *VIEWS.values()], rows, range(1, 1 + len(VIEWS)))
+
+
+def columns_html(plan: Mapping[str, Any]) -> Markup:
+    """Whose columns are used."""
+    rows = [[name, ", ".join(party["columns"])] for name, party in plan["parties"].items()]
+    return html_table(["party", "columns"], rows)
+
+
+def noise_picture(plan: Mapping[str, Any]) -> Markup:
+    """Noise of each block against the largest sum that n records can have."""
+    n = plan["n"]
+    largest = sorted(plan["blocks"], key=lambda b: -b["noise_std"])[:SHOWN_BARS]
+    items = [
+        Bar(
+            b["name"],
+            b["noise_std"] / n,
+            f"{100 * b['noise_std'] / n:.3g}%",
+            f"{b['name']}: noise of standard deviation {b['noise_std']:.4g} on {b['terms']} numbers of at most {n}",
+        )
+        for b in largest
+    ]
+    return bars([("", items)], "Noise of each block, as a share of n", "; ".join(f"{b.name} {b.told}" for b in items))
+
+
+def rows_html(rows: Sequence[Mapping[str, str]]) -> Markup:
+    """Rows of cells by their heads, numbers to the right."""
+    heads = list(dict.fromkeys(key for row in rows for key in row))
+    ends = [k for k, head in enumerate(heads) if any(row.get(head, "")[:1].isdigit() for row in rows)]
+    return html_table(heads, ([row.get(head, "") for head in heads] for row in rows), ends)
+
+
+def coefficient_picture(lines: Sequence[Line]) -> Markup:
+    """The largest coefficients, as encoded."""
+    items = [
+        Bar(line.feature, line.encoded, f"{line.encoded:+z.3f}", f"{line.feature} {line.encoded:+z.4f}")
+        for line in lines[:SHOWN_BARS]
+    ]
+    return signed_bars(items, "Largest coefficients, as coded", "; ".join(f"{b.name} {b.told}" for b in items))
+
+
+def interval_html(found: Intervals, units: Units, logistic: bool) -> list[Markup]:
+    """The intervals that can be leant on as a picture, and all in a table in the data's units."""
+    heads = certainty_heads(logistic)
+    rows = [certainty_cells(one, logistic) for one in certainties(found, units, logistic)]
+    parts = [html_table(heads, rows, range(2, len(heads)))]
+    items = [
+        Whisker(i.feature, i.low, i.high, i.estimate, None, f"{i.feature}: {i.low:.3g} to {i.high:.3g}")
+        for i in found.given[:SHOWN_BARS]
+    ]
+    if items:
+        parts.insert(0, whiskers(items, "Intervals, as coded", "; ".join(w.hint for w in items)))
+    return parts

@@ -1,0 +1,83 @@
+"""What noise could be spread for: the same study planned for its label's model and for tables of all columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from colonnade.foundation.errors import ColonnadeError
+from colonnade.mechanism.objective import Purpose
+from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.report.text import share_text, tidy_table, titled
+
+TOLD = {
+    Purpose.LABEL: "the label's model",
+    Purpose.ALL: "tables, rows and models of all columns",
+}
+
+
+@dataclass(frozen=True)
+class PurposeForecast:
+    """What a plan for one purpose comes to, by public facts."""
+
+    purpose: Purpose
+    released: str
+    explained: float | None
+    expected: float
+    independent: float
+    chosen: bool
+
+    @property
+    def worse(self) -> bool:
+        return self.expected >= self.independent
+
+    def describe(self) -> dict[str, Any]:
+        """The same as one JSON object."""
+        return {
+            "purpose": self.purpose.value,
+            "released": self.released,
+            "explained": self.explained,
+            "expected_tv": self.expected,
+            "independent_tv": self.independent,
+            "rows_worse_than_independent": self.worse,
+            "chosen": self.chosen,
+        }
+
+
+def forecast_purposes(session: SessionPlan) -> list[PurposeForecast]:
+    """Both purposes, as far as they can be planned; none where fewer than two columns have levels."""
+    out = []
+    for purpose in Purpose:
+        try:
+            other = session
+            if purpose is not session.agreement.purpose:
+                other = plan_session(replace(session.agreement, purpose=purpose), session.rows, session.identity)
+        except ColonnadeError:
+            continue
+        tables = other.table_forecast
+        if tables is not None and other.released != "trace":
+            share, chosen = other.forecast.explained, other is session
+            out.append(PurposeForecast(purpose, other.released, share, tables.expected, tables.independent, chosen))
+    return out
+
+
+def purposes_table(found: list[PurposeForecast]) -> RenderableType | None:
+    """The same for a terminal."""
+    if not found:
+        return None
+    table = tidy_table("purpose", "noise is spread for", "release", "explained", "distance of tables", right=(4,))
+    for line in found:
+        name = Text(line.purpose.value, style="bold" if line.chosen else "").append(" (this plan)" * line.chosen)
+        share = "-" if line.explained is None else share_text(line.explained)
+        distance = Text(f"{line.expected:.3f}", style="red" if line.worse else "")
+        table.add_row(name, TOLD[line.purpose], line.released, share, distance)
+    note = (
+        "Explained: of what a model of the label without noise could. Distance: expected total variation of a table of "
+        f"two columns from the rows' own; {found[0].independent:.3f} if columns were taken as independent. Rows of a "
+        "release that is no nearer are refused. Levels are taken to be as unequal as 1, 1/2, 1/3, and columns to "
+        "depend on each other as in census tables."
+    )
+    return titled("What it is good for", table, Text(note, style="dim"))

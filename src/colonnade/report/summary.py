@@ -1,0 +1,152 @@
+"""A model's summary: every coefficient in the data's units and as encoded, odds ratios, intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from colonnade.analysis.intervals import Intervals
+from colonnade.report.certainty import DROWNED, heading_of, sentences
+from colonnade.report.text import quality_text, tidy_table, titled, what_of
+
+if TYPE_CHECKING:
+    from colonnade.analysis.units import Units
+    from colonnade.model import PublicModel
+
+NO_FILE = "a model file holds no intervals: solve its release again"
+UNITS = "A coefficient is for one unit of a column's own numbers; as coded, a number counts from -1 to 1 in its range."
+SHOWN = 40
+"""Coefficients that a screen shows."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One coefficient."""
+
+    feature: str
+    party: str
+    coefficient: float
+    """In the data's units."""
+    encoded: float
+    odds_ratio: float | None
+    against: str
+    """The base of a level, or the range of a number."""
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """One interval in the data's units."""
+
+    feature: str
+    against: str
+    estimate: float | None
+    """None where noise drowns the coefficient, and so the rest."""
+    low: float | None
+    high: float | None
+    odds_ratio: tuple[float, float, float] | None
+    factor: float | None
+
+
+def exponential(value: float) -> float:
+    """Where the odds grow beyond all numbers they are infinite."""
+    return math.exp(value) if value < 700.0 else math.inf
+
+
+def lines(public: PublicModel, units: Units) -> list[Line]:
+    """Every coefficient, largest first as encoded."""
+    model = public.model
+    own, _ = units.convert(model.features, model.coefficients, model.intercept)
+    out = []
+    for feature, encoded in zip(model.features, model.coefficients, strict=True):
+        party, name = public.owner(feature)
+        column = public.schema.parties[party][name]
+        against = column.base(name) if column.has_levels else column.describe(SHOWN)
+        ratio = exponential(own[feature]) if model.task == "logistic" else None
+        out.append(Line(feature, party, own[feature], encoded, ratio, against))
+    return sorted(out, key=lambda line: -abs(line.encoded))
+
+
+def certainties(found: Intervals, units: Units, logistic: bool) -> Iterator[Certainty]:
+    """Every interval in the data's units."""
+    for one in units.intervals(found).coefficients:
+        if not one.given:
+            yield Certainty(one.feature, one.against, None, None, None, None, None)
+            continue
+        ratio = (exponential(one.estimate), exponential(one.low), exponential(one.high)) if logistic else None
+        yield Certainty(one.feature, one.against, one.estimate, one.low, one.high, ratio, one.factor)
+
+
+def summary_heads(public: PublicModel) -> list[str]:
+    """The heads of a summary's columns."""
+    ratio = ["odds ratio"] if public.model.task == "logistic" else []
+    return ["feature", "party", "coefficient", "as coded", *ratio, "against, or range"]
+
+
+def summary_cells(public: PublicModel, line: Line) -> list[str]:
+    """A coefficient's cells, in the order of the heads."""
+    ratio = [] if line.odds_ratio is None else [f"{line.odds_ratio:.6g}"]
+    return [line.feature, line.party, f"{line.coefficient:+.4g}", f"{line.encoded:+z.4f}", *ratio, line.against]
+
+
+def certainty_heads(logistic: bool) -> list[str]:
+    """The heads of a table of intervals."""
+    return ["feature", "against", "estimate", "interval", *(["odds ratio"] if logistic else []), "wider"]
+
+
+def certainty_cells(one: Certainty, logistic: bool) -> list[str]:
+    """An interval's cells, in the order of the heads."""
+    if one.estimate is None:
+        return [one.feature, one.against, "", DROWNED, *([""] if logistic else []), ""]
+    ratio = [] if one.odds_ratio is None else ["{:.3g} ({:.3g} to {:.3g})".format(*one.odds_ratio)]
+    between = f"{one.low:+.3g} to {one.high:+.3g}"
+    return [one.feature, one.against, f"{one.estimate:+.3g}", between, *ratio, f"×{one.factor:.1f}"]
+
+
+def interval_notes(found: Intervals | None, reason: str = NO_FILE) -> list[str]:
+    """What a reader has to know of the intervals, or why there are none."""
+    return [f"There are no intervals: {reason}."] if found is None else sentences(found)
+
+
+def summary_text(public: PublicModel, units: Units, found: Intervals | None, reason: str = NO_FILE) -> RenderableType:
+    """All of it for a terminal."""
+    model = public.model
+    heads, every = summary_heads(public), lines(public, units)
+    table = tidy_table(*heads, right=range(2, len(heads) - 1))
+    for line in every[:SHOWN]:
+        cells = summary_cells(public, line)
+        table.add_row(*(Text(cell) for cell in cells))
+    if len(every) > SHOWN:
+        table.add_row(Text(f"and {len(every) - SHOWN} smaller ones", style="dim"))
+    table.add_section()
+    _, constant = units.convert(model.features, model.coefficients, model.intercept)
+    table.add_row(Text("intercept"), "", f"{constant:+.4g}", f"{model.intercept:+z.4f}")
+    parts: list[RenderableType] = [table, Text(UNITS, style="dim"), quality_text(model), ""]
+    if found is not None and found.coefficients:
+        parts += [_certainty_table(found, units, model.task == "logistic")]
+    notes = [Text(sentence, style="dim") for sentence in interval_notes(found, reason)]
+    return titled(what_of(public), *parts, *notes)
+
+
+def _certainty_table(found: Intervals, units: Units, logistic: bool) -> RenderableType:
+    heads = certainty_heads(logistic)
+    table = tidy_table(*heads, right=range(2, len(heads)))
+    for one in certainties(found, units, logistic):
+        table.add_row(*(Text(cell, style="dim" if cell == DROWNED else "") for cell in certainty_cells(one, logistic)))
+    return Group(Text(heading_of(found), style="bold"), table)
+
+
+def class_table(public: PublicModel, classes: Sequence[str], rows: Sequence[Sequence[float]]) -> RenderableType:
+    """Coefficients of several classes, a column for each."""
+    model = public.model
+    table = tidy_table("feature", *classes, right=range(1, 1 + len(classes)))
+    order = sorted(range(len(model.features)), key=lambda k: -abs(model.coefficients[k]))
+    for k in order[:SHOWN]:
+        table.add_row(Text(model.features[k]), *(f"{row[k]:+.3g}" for row in rows))
+    if len(order) > SHOWN:
+        table.add_row(Text(f"and {len(order) - SHOWN} smaller ones", style="dim"))
+    return table

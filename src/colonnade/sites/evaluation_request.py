@@ -1,0 +1,67 @@
+"""The evaluation that an organisation's own files ask for: model, epsilon, and at a party the records it is made on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.data.addresses import AddressedData
+from colonnade.data.table import Table
+from colonnade.evaluation import Evaluation, evaluate_by
+from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.foundation.files import read_whole
+from colonnade.foundation.workers import Workers
+from colonnade.mechanism.release import read_release
+from colonnade.model import read_model
+from colonnade.sites.site import PARTY, SITE, Site
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """One site's view of an evaluation; nothing of it is taken from others."""
+
+    site: Site
+    evaluation: Evaluation
+
+    @property
+    def data(self) -> Path | AddressedData:
+        """The records: the section's own file, or the study's rows."""
+        if "data" in self.site.evaluated:
+            return self.site.folder / self.site.evaluated.text("data")
+        data = self.site.source.data or self.site.source.addressed
+        assert data is not None
+        return data
+
+    @property
+    def id(self) -> str | None:
+        return self.site.evaluated.text("id") if "id" in self.site.evaluated else self.site.source.id
+
+    def table(self, workers: Workers) -> Table:
+        """What this party's records are in the evaluation."""
+        needs = self.evaluation.needs(self.site.party)
+        return self.evaluation.derive(self.site.read(self.data, needs, self.id, workers))
+
+
+def read_evaluation_request(site: Site) -> EvaluationRequest:
+    """The evaluation that the site's files state; refuses a model that does not fit the site's study."""
+    asked = site.evaluated
+    if "model" not in asked:
+        raise StudyError(f"{site.folder.name}/{SITE} asks for no evaluation: [evaluation] has no model")
+    try:
+        public = read_model(read_whole(site.folder / asked.text("model"), "model"))
+        release = None
+        if "release" in asked:
+            release = read_release(read_whole(site.folder / asked.text("release"), "release"))
+        evaluation = evaluate_by(
+            site.study,
+            public,
+            asked.number("epsilon") if "epsilon" in asked else None,
+            delta=asked.number("delta") if "delta" in asked else None,
+            release=release,
+            rows=asked.whole("rows") if "rows" in asked else None,
+        )
+    except ReleaseError as error:
+        raise StudyError(f"the model of {site.folder.name}/{SITE} cannot be evaluated: {error}") from None
+    if site.role == PARTY and site.party not in evaluation.parts:
+        raise StudyError(f"the model has no weight for a column of {site.party}, which takes no part in the evaluation")
+    return EvaluationRequest(site, evaluation)

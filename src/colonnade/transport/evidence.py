@@ -1,0 +1,253 @@
+"""What a party keeps of its sessions in its own folder: evidence that others signed, and its secrets, encrypted.
+
+The secrets open everything that the party drew in the session. They lie here under a key that should not lie beside
+them, until the retention in the party's policy has passed, and are destroyed then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+from cryptography.fernet import Fernet, InvalidToken
+
+from colonnade.foundation.errors import SiteError
+from colonnade.foundation.names import is_visible
+from colonnade.protocol.coins import Opening
+from colonnade.protocol.evidence import described, is_bulk
+from colonnade.protocol.messages import LARGEST, Envelope
+
+RECORD, SECRETS, TRAFFIC, AUTHORITY = "evidence.jsonl", "secrets", "traffic", "authority.pem"
+DAY = 86_400.0
+SHAPES = {
+    "session": ("session", "party"),
+    "sent": ("step", "from", "to", "digest"),
+    "received": ("step", "from", "to", "digest"),
+    "signature": ("from", "to", "stage", "context", "about", "value", "proof"),
+    "context": ("stage", "context"),
+    "commitment": ("from", "seed", "coin", "ids", "data"),
+    "binding": ("from", "columns", "noise"),
+    "audit": ("party", "auditor"),
+}
+"""Texts that records of these kinds must have; evidence is read from others too."""
+HEXADECIMAL = frozenset(("session", "digest", "context", "value", "proof", "seed", "coin", "ids", "data", "auditor"))
+
+
+def new_key(path: Path) -> bytes:
+    """A fresh key in a file of its owner's."""
+    key = Fernet.generate_key()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(key)
+        file.flush()
+        os.fsync(file.fileno())
+    return key
+
+
+def read_key(path: Path) -> bytes:
+    """The key in a file; it is made where there is none yet."""
+    try:
+        return path.read_bytes().strip() if path.exists() else new_key(path)
+    except OSError as error:
+        raise SiteError(f"the key of the evidence cannot be read or made: {(error.strerror or '').lower()}") from None
+
+
+class EvidenceFolder:
+    """One session's evidence; the session's id names the folder, once it is known."""
+
+    def __init__(
+        self, root: Path, key: bytes, facts: Mapping[str, Any], *, keep_traffic: bool = True, authority: bytes = b""
+    ) -> None:
+        """The authority's certificate is kept too: it is what signatures can be checked by when it was replaced."""
+        self._root, self._key, self._facts, self._keep_traffic = root, key, dict(facts), keep_traffic
+        self._authority = authority
+        self._record: IO[str] | None = None
+        self._traffic: IO[bytes] | None = None
+        self.place: Path | None = None
+
+    def begin(self, session: bytes, opening: Opening) -> None:
+        """Secrets first, then the record: what a crash leaves behind can be opened."""
+        place = self._root / session.hex()
+        try:
+            place.mkdir(mode=0o700, parents=True)
+            secret = json.dumps({name: getattr(opening, name).hex() for name in ("seed", "coin", "salt")})
+            if self._authority:
+                _write_durably(place / AUTHORITY, self._authority)
+            _write_durably(place / SECRETS, Fernet(self._key).encrypt(secret.encode()))
+            self._record = os.fdopen(
+                os.open(place / RECORD, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+            )
+            self._traffic = os.fdopen(os.open(place / TRAFFIC, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        except OSError as error:
+            raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
+        self.place = place
+        self.note("session", {"session": session.hex(), **self._facts})
+
+    def note(self, what: str, facts: Mapping[str, Any]) -> None:
+        self._write({"what": what, **facts})
+        if self._record is not None:
+            os.fsync(self._record.fileno())
+
+    def keep_sent(self, envelope: Envelope, digest: bytes) -> None:
+        self._write({"what": "sent", **described(envelope, digest)})
+
+    def keep_received(self, envelope: Envelope, digest: bytes) -> None:
+        self._write({"what": "received", **described(envelope, digest)})
+        if self._traffic is not None and (self._keep_traffic or not is_bulk(envelope)):
+            write_message(self._traffic, envelope)
+            self._traffic.flush()
+
+    def _write(self, content: Mapping[str, Any]) -> None:
+        if self._record is None:
+            return
+        self._record.write(json.dumps(content, sort_keys=True) + "\n")
+        self._record.flush()
+
+    def close(self) -> None:
+        for file in (self._record, self._traffic):
+            if file is not None:
+                file.close()
+        self._record = self._traffic = None
+
+
+@dataclass(frozen=True)
+class KeptEvidence:
+    """What lies in a folder."""
+
+    place: Path
+    records: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def read(cls, place: Path) -> KeptEvidence:
+        path = place / RECORD
+        try:
+            lines = path.read_text(encoding="utf-8").split("\n")
+        except OSError as error:
+            raise SiteError(f"{place} holds no evidence: {(error.strerror or str(error)).lower()}") from None
+        except UnicodeDecodeError:
+            raise SiteError(f"{path} cannot be read: it must be text in UTF-8") from None
+        lines = lines[:-1] if not lines[-1] else lines
+        records = []
+        for number, line in enumerate(lines, 1):
+            try:
+                records.append(json.loads(line))
+            except (ValueError, RecursionError):
+                # A process that was killed may leave half a line at the end.
+                if number < len(lines):
+                    raise SiteError(f"{path} cannot be read: line {number} is damaged") from None
+                continue
+            if not _well_formed(records[-1]):
+                raise SiteError(f"{path} cannot be read: line {number} is no record of a session")
+        if not records or records[0]["what"] != "session":
+            raise SiteError(f"{path} is no evidence of a session")
+        return cls(place, tuple(records))
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return self.records[0]
+
+    def of(self, what: str) -> list[Mapping[str, Any]]:
+        return [record for record in self.records if record.get("what") == what]
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Note what became known after the session."""
+        with (self.place / RECORD).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record, sort_keys=True) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def opening(self, key: bytes) -> Opening:
+        """The party's secrets; raises SiteError when they are destroyed, or the key is another."""
+        try:
+            content = json.loads(Fernet(key).decrypt((self.place / SECRETS).read_bytes()))
+            return Opening(*(bytes.fromhex(content[name]) for name in ("seed", "coin", "salt")))
+        except OSError:
+            raise SiteError(f"{self.place.name[:16]}: the secrets are not there any more") from None
+        except (InvalidToken, ValueError, KeyError, TypeError):
+            raise SiteError(f"{self.place.name[:16]}: the secrets do not open with this key") from None
+
+    def received(self) -> Iterator[Envelope]:
+        """The messages that came and were kept, in order."""
+        try:
+            yield from read_messages(self.place / TRAFFIC)
+        except OSError:
+            return
+
+
+def write_message(file: IO[bytes], envelope: Envelope) -> None:
+    """The body apart, so that it is not copied."""
+    for data in (msgspec.structs.replace(envelope, body=b"").encode(), envelope.body):
+        file.write(len(data).to_bytes(8, "big"))
+        file.write(data)
+
+
+def read_messages(path: Path) -> Iterator[Envelope]:
+    """Messages in a file, as far as they are whole."""
+    with path.open("rb") as file:
+        while (head := _read_part(file)) is not None and (body := _read_part(file)) is not None:
+            yield msgspec.structs.replace(Envelope.decode(head), body=body)
+
+
+def _well_formed(record: object) -> bool:
+    """Whether a record has what its readers take for granted."""
+    if not isinstance(record, dict) or not isinstance(record.get("what"), str):
+        return False
+    for name in SHAPES.get(record["what"], ()):
+        text = record.get(name)
+        if not isinstance(text, str) or not is_visible(text):
+            return False
+        if name in HEXADECIMAL and not _is_hexadecimal(text):
+            return False
+    parts = record.get("of", []) if record["what"] == "context" else []
+    return isinstance(parts, list) and all(isinstance(part, str) and _is_hexadecimal(part) for part in parts)
+
+
+def _is_hexadecimal(text: str) -> bool:
+    return len(text) % 2 == 0 and set(text) <= set("0123456789abcdef")
+
+
+def _read_part(file: IO[bytes]) -> bytes | None:
+    """None at the end, and where a process was killed while it wrote."""
+    head = file.read(8)
+    size = int.from_bytes(head, "big")
+    data = file.read(size) if len(head) == 8 and size <= LARGEST else b""
+    return data if len(head) == 8 and len(data) == size else None
+
+
+def destroy_expired(root: Path, days: float, now: float) -> list[str]:
+    """Destroy the secrets and the traffic of sessions that began longer ago than the policy keeps them."""
+    gone = []
+    for place in sorted(root.iterdir()) if root.is_dir() else ():
+        secrets = place / SECRETS
+        # Secrets are written once, when the session begins: no later note makes them younger.
+        if secrets.is_file() and now - secrets.stat().st_mtime > days * DAY:
+            for path in (secrets, place / TRAFFIC):
+                _destroy(path)
+            KeptEvidence(place, ()).append({"what": "destroyed", "after_days": days})
+            gone.append(place.name)
+    return gone
+
+
+def _destroy(path: Path) -> None:
+    if path.is_file():
+        with path.open("r+b") as file:
+            file.write(bytes(path.stat().st_size))
+            file.flush()
+            os.fsync(file.fileno())
+        path.unlink()
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

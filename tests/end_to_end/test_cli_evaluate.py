@@ -1,0 +1,61 @@
+"""`colonnade evaluate` from files to measures: planned, run, told again, and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.cli_study import Run, runner, write_study
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    return runner(monkeypatch, capfd)
+
+
+@pytest.fixture
+def study(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_study(tmp_path, 1500)
+    monkeypatch.chdir(tmp_path)
+    assert run("fit", "study.toml", "--out", "r.json", "--model", "m.json", "--json").code == 0
+    return tmp_path
+
+
+def test_a_model_is_planned_evaluated_and_told_again(study: Path, run: Run) -> None:
+    planned = run("evaluate", "study.toml", "m.json", "--release", "r.json", "--plan", "--rows", "1500", "--json")
+    assert planned.code == 0 and "nobody sees a score" in planned.json["opened"]
+    assert not (study / "evaluation.json").exists()
+    done = run("evaluate", "study.toml", "m.json", "--release", "r.json", "--epsilon", "5", "--json")
+    assert done.code == 0 and "looks better" in done.err
+    found = done.json["measures"]
+    assert set(found) == {"accuracy", "auc", "log_loss", "brier"}
+    assert found["accuracy"]["value"] > found["accuracy"]["trivial"] and found["auc"]["low"] > 0.7
+    assert done.json["epsilon"] == pytest.approx(5.0, rel=1e-3) and done.json["unkept"] == ["works", "bank"]
+    again = run("evaluate", "study.toml", "m.json", "--release", "r.json", "--opened", "evaluation.json", "--json")
+    assert again.json["measures"] == found and again.json["calibration"] == done.json["calibration"]
+    shown = run("evaluate", "study.toml", "m.json", "--release", "r.json", "--opened", "evaluation.json")
+    assert f"{found['auc']['value']:.4f}" in shown.out and "Calibration" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 120
+
+
+def test_what_cost_privacy_is_not_written_over(study: Path, run: Run) -> None:
+    (study / "evaluation.json").write_text("kept")
+    refused = run("evaluate", "study.toml", "m.json")
+    assert refused.code == 1 and "evaluation.json" in refused.err and (study / "evaluation.json").read_text() == "kept"
+
+
+def test_bad_input_has_its_sentence(study: Path, run: Run) -> None:
+    for arguments, says in (
+        (("--data", "mint=x.csv"), "--data names PARTY=FILE for one of works, bank, got 'mint=x.csv'"),
+        (("--epsilon", "-1"), "epsilon must be a positive number"),
+        (("--opened", "r.json"), "this release evaluates no model"),
+        (("--data", "bank=missing.csv"), "missing.csv"),
+    ):
+        refused = run("evaluate", "study.toml", "m.json", "--release", "r.json", *arguments)
+        assert refused.code == 1 and says in refused.err and "Traceback" not in refused.err
+    assert not (study / "evaluation.json").exists()
+    assert run("evaluate", "study.toml", "m.json", "--release", "r.json", "--epsilon", "5").code == 0
+    for command in ("report", "tables", "solve"):
+        refused = run(command, "evaluation.json")
+        assert refused.code == 1 and "evaluates a model" in refused.err

@@ -1,0 +1,45 @@
+"""Urgent messages overtake what waits at the relay, and not each other."""
+
+from __future__ import annotations
+
+from colonnade.foundation.randomness import Randomness
+from colonnade.protocol.fit import FitServer
+from colonnade.protocol.server import ServerRole
+from colonnade.transport.relay import Relay
+from colonnade.transport.wire import URGENT, Fine, Push, decode_reply, encode
+from tests.helpers.conversations import AGREEMENT, NAMES, PLANS
+
+
+class AnyCarrier(FitServer):
+    def require_private(self) -> None:
+        """Nothing leaves this process."""
+
+
+def test_urgent_messages_are_first_in_first_out() -> None:
+    relay = Relay(ServerRole(AnyCarrier(AGREEMENT, "none", PLANS), Randomness()))
+
+    def push(name: str, number: int, item: bytes) -> None:
+        request = Push(name.encode().ljust(16, b"."), number, item)
+        assert isinstance(decode_reply(relay.handle(name, encode(request))), Fine)
+
+    first, second, third = NAMES
+    push(first, 1, b"one")
+    push(second, 1, b"two")
+    push(third, URGENT, b"stop of the third")
+    push(second, URGENT, b"stop of the second")
+    push(first, 2, b"three")
+    # Who repeats itself is heard once, so that no party can fill the server's memory.
+    for _ in range(3):
+        push(third, URGENT, b"again")
+    push(first, URGENT, b"stop of the first")
+    assert list(relay._inbox) == [
+        (third, b"stop of the third"),
+        (second, b"stop of the second"),
+        (first, b"stop of the first"),
+        (first, b"one"),
+        (second, b"two"),
+        (first, b"three"),
+    ]
+    for left in (2, 1, 0, 0):
+        relay._work()
+        assert relay._urgent == left or relay.role.over

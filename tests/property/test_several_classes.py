@@ -1,0 +1,32 @@
+"""A label of several levels moves a release no farther than its sensitivity says: searched as for two."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from colonnade.mechanism.dissection import dissect, parties_of
+from colonnade.mechanism.moments import Encoding, Law, Role
+from colonnade.mechanism.objective import exact_objective
+from colonnade.mechanism.sensitivity import sensitivity
+from tests.helpers.adversary import Adversary, layout_from
+
+
+@pytest.mark.parametrize("levels", [3, 5])
+@pytest.mark.parametrize("law", list(Law))
+def test_no_search_exceeds_the_sensitivity_of_several_classes(levels: int, law: Law) -> None:
+    generator = np.random.default_rng(levels)
+    signed, simplex = Encoding.SIGNED, Encoding.SIMPLEX
+    layout = layout_from(
+        [
+            ("A", signed, 1, Role.FEATURE),
+            ("A", simplex, levels, Role.LABEL),
+            ("B", simplex, 3, Role.FEATURE),
+            ("B", signed, 1, Role.FEATURE),
+        ]
+    )
+    blocks = [(block, float(generator.choice([1.0, 0.3, 2.5]))) for block in dissect(exact_objective(layout))]
+    for owner in (None, *parties_of(layout)):
+        bound = sensitivity(layout, blocks, law, owner)
+        found, _, _ = Adversary(layout, blocks, law, owner, generator).climb(4)
+        assert 0.85 * bound <= found <= bound * (1 + 1e-12)

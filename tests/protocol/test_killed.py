@@ -1,0 +1,130 @@
+"""A party that is killed with SIGKILL: either no commitment has left, or its seed and evidence can be read."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing.connection import Listener
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from colonnade.audit.session import audit_session
+from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.randomness import Randomness
+from colonnade.protocol.account import SessionAccount
+from colonnade.protocol.coins import COMMIT, Commitment
+from colonnade.protocol.fit import FitServer
+from colonnade.protocol.messages import Envelope, ParcelBody, Step, body_of
+from colonnade.protocol.party import PartyRole
+from colonnade.protocol.server import ServerRole
+from colonnade.transport.client import Client
+from colonnade.transport.evidence import RECORD, SECRETS, KeptEvidence, read_key
+from colonnade.transport.relay import Relay
+from colonnade.transport.wire import Patience, Push, decode_request
+from tests.helpers.accounts import Remembered, SharedSigner
+from tests.helpers.conversations import AGREEMENT, NAMES, PLANS
+from tests.helpers.party_process import task_of
+
+VICTIM = NAMES[0]
+QUICK = Patience(join=20.0, silence=1.5, beat=0.2, poll=0.2, farewell=0.5)
+Heard = list[Envelope]
+When = Callable[[Path, Heard], bool]
+
+
+def lines(folder: Path) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in (folder / "evidence").glob(f"*/{RECORD}"))
+
+
+def steps(heard: Heard) -> set[str]:
+    return {f"parcel {body_of(e, ParcelBody).round}" if e.step is Step.PARCEL else e.step.value for e in heard}
+
+
+INSTANTS: dict[str, When] = {
+    "there is a folder": lambda folder, heard: any((folder / "evidence").glob("*")),
+    "there are secrets": lambda folder, heard: any((folder / "evidence").glob(f"*/{SECRETS}")),
+    "the record begins": lambda folder, heard: lines(folder) > 0,
+    "its commitment is heard": lambda folder, heard: f"parcel {COMMIT}" in steps(heard),
+    "the product is under way": lambda folder, heard: lines(folder) > 30,
+    "its submission is heard": lambda folder, heard: "submit" in steps(heard),
+}
+
+
+def kill_when(when: When, folder: Path) -> Heard:
+    """A session of three, one of them a process that is killed; what was heard of it."""
+    agreement = replace(AGREEMENT, product="lattice")
+    relay = Relay(ServerRole(FitServer(agreement, "none", PLANS), Randomness(), accountable=True), QUICK)
+    heard: Heard = []
+    key = secrets.token_bytes(16)
+    with Listener(("127.0.0.1", 0), authkey=key) as listener:
+        host, port = listener.address
+        command = [sys.executable, "-m", "tests.helpers.party_process", host, str(port), key.hex(), VICTIM, str(folder)]
+        process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.DEVNULL)
+
+        def kill() -> None:
+            while process.poll() is None and not when(folder, heard):
+                time.sleep(0.0005)
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
+
+        def serve() -> None:
+            line = listener.accept()
+            try:
+                while True:
+                    data = line.recv_bytes()
+                    request: Any = decode_request(data)
+                    if isinstance(request, Push):
+                        heard.append(Envelope.decode(request.item))
+                        # What is heard is what has left; who is to die now gets no answer.
+                        while when(folder, heard) and process.poll() is None:
+                            time.sleep(0.0005)
+                    line.send_bytes(relay.handle(VICTIM, data))
+            except (EOFError, OSError):
+                return
+
+        def other(name: str) -> None:
+            account = SessionAccount(Remembered())
+            role = PartyRole(task_of(name), Randomness(), SharedSigner(name), account=account)
+            try:
+                Client(role, lambda data: relay.handle(name, data), QUICK).run()
+            except ColonnadeError:
+                return
+
+        threads = [threading.Thread(target=kill), threading.Thread(target=serve, daemon=True)]
+        threads += [threading.Thread(target=relay.run)]
+        threads += [threading.Thread(target=other, args=(name,)) for name in NAMES if name != VICTIM]
+        for thread in threads:
+            thread.start()
+        try:
+            assert process.wait(60) == -signal.SIGKILL, "the process ended before it was killed"
+        finally:
+            process.kill()
+        for thread in threads:
+            thread.join(30)
+    return heard
+
+
+@pytest.mark.parametrize("instant", INSTANTS)
+def test_killed_at_any_instant_it_can_be_audited_or_has_committed_to_nothing(instant: str, tmp_path: Path) -> None:
+    heard = kill_when(INSTANTS[instant], tmp_path)
+    made = [body_of(e, ParcelBody) for e in heard if e.step is Step.PARCEL]
+    committed = [parcel for parcel in made if parcel.round == COMMIT]
+    assert bool(committed) == (instant in list(INSTANTS)[3:]) or instant == "the record begins"
+    if not committed:
+        return
+    (place,) = (tmp_path / "evidence").iterdir()
+    kept, task = KeptEvidence.read(place), task_of(VICTIM)
+    opening = kept.opening(read_key(tmp_path / "evidence.key"))
+    told = msgspec.msgpack.decode(committed[0].payload, type=Commitment)
+    assert opening.commit(bytes.fromhex(place.name), VICTIM, b"", b"").seed == told.seed
+    found = audit_session(kept, opening, task)
+    assert found.deviation is None and found.replayed >= len(heard) - 2

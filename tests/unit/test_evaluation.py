@@ -1,0 +1,162 @@
+"""How good a model is on people it has not seen: against the truth, under policies, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from colonnade import runs
+from colonnade.analysis.measures import Axis, ScoreTable, Sum, error_measures
+from colonnade.consent.ledger import Ledger
+from colonnade.evaluation import Evaluation, evaluate_by
+from colonnade.foundation.errors import ColonnadeError, PolicyError, ReleaseError, StudyError
+from colonnade.foundation.randomness import Randomness
+from colonnade.study import Source
+from tests.helpers.evaluations import Made, make
+
+CASES = [("logistic", 1), ("logistic", 2), ("logistic", 3), ("linear", 1), ("linear", 2), ("linear", 3)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Made]:
+    return {case: make(tmp_path_factory.mktemp("made"), *case) for case in CASES}
+
+
+def evaluated(case: Made, epsilon: float, n: int, **terms: object) -> Evaluation:
+    return evaluate_by(case.study(epsilon, **terms), case.public, release=case.release, rows=n)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_measures_are_near_the_truth_and_inside_their_intervals(
+    made: dict[tuple[str, int], Made], case: tuple[str, int]
+) -> None:
+    this, n = made[case], 8000
+    for seed, law in ((11, {}), (12, {"delta": 1e-6})):
+        truth = this.people(n, seed)
+        evaluation = evaluated(this, 2.0, n, **law)
+        fitted, found = runs.evaluate(evaluation, randomness=Randomness(seed=bytes([seed])))
+        assert fitted.release.n == found.n == n
+        approximate = case == ("logistic", 3)
+        assert set(found.measures) == ({"accuracy", "auc"} if approximate else set(truth))
+        for name, measure in found.measures.items():
+            room = 0.012 if approximate else 0.0
+            assert measure.low - room <= truth[name] <= measure.high + room, (name, measure, truth)
+            assert measure.low < measure.high and abs(measure.value - truth[name]) < 0.06
+            # A model that is worth something is seen to be.
+            assert measure.trivial is not None
+            better = (
+                measure.value < measure.trivial
+                if name in ("log_loss", "brier", "rmse")
+                else measure.value > measure.trivial
+            )
+            assert better, (name, measure)
+
+
+def test_the_calibration_curve_follows_the_diagonal(made: dict[tuple[str, int], Made]) -> None:
+    this = made["logistic", 2]
+    this.people(20_000, 21)
+    _, found = runs.evaluate(evaluated(this, 5.0, 20_000), randomness=Randomness(seed=b"curve"))
+    seen = [point for point in found.curve if point.observed is not None and point.records > 500]
+    assert len(seen) >= 6
+    assert all(abs(point.observed.value - point.predicted) < 0.06 for point in seen if point.observed)
+    assert sum(point.records for point in found.curve) == pytest.approx(20_000, rel=0.05)
+
+
+def test_what_is_opened_says_what_it_is_of(made: dict[tuple[str, int], Made]) -> None:
+    this = made["logistic", 2]
+    this.people(3000, 5)
+    one, other = evaluated(this, 2.0, 3000), evaluated(this, 3.0, 3000)
+    fitted, found = runs.evaluate(one, randomness=Randomness(seed=b"x"))
+    assert one.measure(fitted.release).measures == found.measures
+    with pytest.raises(ReleaseError, match="not of this evaluation"):
+        other.measure(fitted.release)
+    assert one.agreement.evaluates is not None and one.agreement.evaluates.model[:16] in one.agreement.name
+    session = one.study.session(3000)
+    # The label's holder and its partner stand in one table, which one record moves by two.
+    (block,) = session.plan.blocks
+    assert float(block.sensitivity) == pytest.approx(2.0, rel=1e-3) and block.block.owners == ("p0", "p1")
+    assert "not expected to beat" not in " ".join(session.warnings())
+
+
+def test_policies_judge_by_the_columns_that_scores_are_made_of(
+    made: dict[tuple[str, int], Made], tmp_path: Path
+) -> None:
+    this = made["linear", 2]
+    this.people(2000, 6)
+    terms = "[session]\nepsilon = 9\n[total]\nepsilon = 9\n"
+    (tmp_path / "all.toml").write_text(f'[policy]\nparty = "p1"\npartners = ["*"]\nlabels = ["p0.y"]\n{terms}')
+    (tmp_path / "some.toml").write_text(f'[policy]\nparty = "p1"\npartners = ["*"]\ncolumns = ["x1", "c1"]\n{terms}')
+    study = this.study(2.0, product="lattice")
+
+    def run(policy: str, epsilon: float = 2.0) -> None:
+        own = {**study.sources, "p1": replace(study.sources["p1"], policy=tmp_path / policy, ledger=tmp_path / "book")}
+        runs.evaluate(evaluate_by(study, this.public, epsilon, release=this.release, rows=2000, sources=own))
+
+    with pytest.raises(PolicyError, match="columns allows x1, c1, the session has z1"):
+        run("some.toml")
+    assert not Ledger(tmp_path / "book").entries()
+    run("all.toml")
+    with pytest.raises(ColonnadeError, match="epsilon"):
+        run("all.toml", 40.0)
+    booked = [entry for entry in Ledger(tmp_path / "book").entries() if entry.kind == "booked"]
+    assert len(booked) == 1 and 0.5 < booked[0].booking.charge.epsilon < 2.0
+
+
+def test_refusals(made: dict[tuple[str, int], Made], tmp_path: Path) -> None:
+    this, other = made["logistic", 2], made["linear", 2]
+    with pytest.raises(ReleaseError, match="does not come from this release"):
+        evaluate_by(this.study(1.0), this.public, release=other.release)
+    with pytest.raises(ReleaseError, match="is not what the study declares"):
+        evaluate_by(other.study(1.0), this.public)
+    poisson = replace(this.public, model=replace(this.public.model, task="poisson"))
+    with pytest.raises(StudyError, match="several classes or is of counts"):
+        evaluate_by(this.study(1.0), poisson)
+    with pytest.raises(StudyError, match="2 to 64 bins, got 1"):
+        evaluate_by(this.study(1.0), this.public, bins=1)
+    with pytest.raises(ColonnadeError, match="epsilon must be a positive number"):
+        evaluate_by(this.study(1.0), this.public, -1.0)
+    own = dict.fromkeys(("p0", "p1"), Source(tmp_path / "none.csv", None))
+    with pytest.raises(ColonnadeError, match=r"p0: .*none\.csv"):
+        runs.evaluate(evaluate_by(this.study(1.0), this.public, sources=own))
+
+
+def test_without_the_release_it_still_measures(made: dict[tuple[str, int], Made]) -> None:
+    this = made["linear", 2]
+    truth = this.people(8000, 31)
+    evaluation = evaluate_by(this.study(5.0), this.public, rows=8000)
+    _, found = runs.evaluate(evaluation, randomness=Randomness(seed=b"blind"))
+    assert found.measures["rmse"].low <= truth["rmse"] <= found.measures["rmse"].high
+
+
+def test_one_class_is_not_told_where_noise_drowns_it() -> None:
+    axis = Axis((-2.0, 0.0, 2.0), 1.0)
+    counts = np.array([[[400.0, 300.0], [200.0, 95.0]], [[3.0, -2.0], [1.0, 3.0]]])
+    table = ScoreTable(1000, counts, 4.0, (axis, axis))
+    assert "auc" not in table.measures() and table.measures()["accuracy"].high <= 1.0
+    assert error_measures(10, Sum(-3.0, 9.0), Sum(1.0, 9.0), 1.0)["rmse"].value == 0.0
+    assert "r_squared" not in error_measures(10, Sum(-3.0, 9.0), Sum(1.0, 9.0), 1.0)
+
+
+def test_intervals_cover_the_truth_of_a_table() -> None:
+    """Noise of a known spread on a true table, many times: the interval holds the value of the records themselves."""
+    draw = np.random.default_rng(2)
+    n, edges = 20_000, (-4.0, *np.linspace(-2.5, 2.5, 11)[1:-1], 4.0)
+    first, second = draw.normal(size=(2, n))
+    yes = draw.random(n) < 1 / (1 + np.exp(-(first + second - 0.7)))
+    score = first + second - 0.7
+    ranks = np.argsort(np.argsort(score)) + 1.0
+    area = (ranks[yes].sum() - yes.sum() * (yes.sum() + 1) / 2) / (yes.sum() * (~yes).sum())
+    accuracy = float(((score >= 0) == yes).mean())
+    places = [np.searchsorted(edges[1:-1], s, side="right") for s in (first, second)]
+    true = np.zeros((2, 10, 10))
+    np.add.at(true, (yes.astype(int), *places), 1)
+    axis, held = Axis(edges, 1.0), {"auc": 0, "accuracy": 0}
+    for _ in range(60):
+        noisy = true + draw.laplace(scale=4.0, size=true.shape)
+        found = ScoreTable(n, noisy, 4.0 * np.sqrt(2), (axis, axis), -0.7).measures()
+        held["auc"] += found["auc"].low <= area <= found["auc"].high
+        held["accuracy"] += found["accuracy"].low <= accuracy <= found["accuracy"].high
+    assert min(held.values()) >= 54
