@@ -20,8 +20,8 @@ from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block, allocate, parties_of
-from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables
-from colonnade.mechanism.moments import Floats, Law, Layout, Role
+from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables, heavy_columns
+from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import (
     Calibration,
     Purpose,
@@ -48,8 +48,6 @@ from colonnade.protocol.precision import (
 from colonnade.protocol.products import party_product
 from colonnade.protocol.released_blocks import choose_released, named_pairs, released_blocks
 
-MANY_LEVELS = 100
-"""Levels of a column from which on a plan warns."""
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""
 
@@ -340,7 +338,7 @@ class SessionPlan:
                 f"delta={self.plan.delta:.3g} is 1/n or more at n={self.rows}: showing one record, drawn at random, to "
                 "everybody would keep that promise too; choose a delta far below 1/n"
             )
-        out += self._heavy_columns() if self.agreement.evaluates is None else []
+        out += heavy_columns(self.plan, self.rows) if self.agreement.evaluates is None else []
         if self.agreement.schema.norms and not self.plan.layout.norms:
             out.append("declared norms are not used: they lower the noise of a trace release alone")
         if self.in_the_clear:
@@ -356,17 +354,6 @@ class SessionPlan:
                 'the paper\'s calibration is for reproducing its figures; "exact" adds less noise for the same epsilon'
             )
         return out
-
-    def _heavy_columns(self) -> list[str]:
-        """Columns of so many levels that most of them have few records."""
-        stds = [self.plan.noise_std(i) for i in self.plan.blocks if i.block.role is Role.LABEL and not i.block.summed]
-        return [
-            f"column {a.name.partition('.')[2]} has {a.size} levels, about {self.rows / a.size:.3g} records each, "
-            f"under noise of standard deviation {max(stds):.3g}: rare levels cannot be told apart; group them, or "
-            "declare the common ones with other = true"
-            for a in self.plan.layout.attributes
-            if a.size >= MANY_LEVELS and a.role is Role.FEATURE and stds
-        ]
 
 
 def _named(views: dict[View, float | None]) -> dict[str, float | None]:
