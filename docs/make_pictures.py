@@ -202,7 +202,8 @@ def shoot_studio(browser: Any, address: str) -> None:
     wide.fill('[name="study.epsilon"]', "-2")
     wide.fill('[name="p0.c0.high"]', "5")
     wide.wait_for_selector('[name="p0.c0.low"][aria-invalid]')
-    wide.screenshot(path=str(PICTURES / "studio-mistakes.png"))
+    clip = {"x": 0, "y": 0, "width": 1280, "height": 1450}
+    wide.screenshot(path=str(PICTURES / "studio-mistakes.png"), full_page=True, clip=clip)
     wide.fill('[name="p0.c0.high"]', "90")
     wide.fill('[name="study.epsilon"]', "1")
     wide.wait_for_selector("#epsilon")
