@@ -13,15 +13,16 @@ from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.matching import HYBRID, NONE, PSI
 from colonnade.foundation.names import require_name
 from colonnade.foundation.parts import local_path
-from colonnade.foundation.schema import Column, Schema, column_from
+from colonnade.foundation.schema import Column, Schema, column_from, derive_columns
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
-from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of
+from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions
 from colonnade.mechanism.plan import Offer, Terms, check_epsilon
 from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reason_of
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 if TYPE_CHECKING:
+    from colonnade.data.addresses import AddressedData
     from colonnade.data.frames import FrameData
 
 ALIGNMENTS = (PSI, NONE)
@@ -42,10 +43,14 @@ STUDY_KEYS = (
     "pairs",
     "impossible",
     "reason",
+    "interactions",
     "purpose",
 )
 NEEDED = ("name", "task", "label")
-PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "organisation", "contact")
+PARTY_KEYS = (
+    *("data", "query", "dataset", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "derived"),
+    *("organisation", "contact"),
+)
 LARGEST_STUDY = 16 << 20
 
 
@@ -59,6 +64,10 @@ class Source:
     ledger: Path | None = None
     frame: FrameData | None = None
     """Records in memory, in the place of a file."""
+    addressed: AddressedData | None = None
+    """Records of a database or an object store, in the place of a file."""
+    dataset: str | None = None
+    """What a ledger knows a file by; its name if none is given."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +194,10 @@ class _Reader:
                 if owner is not None:
                     raise SchemaError(f"column {column} is declared by two parties, {owner} and {name}")
                 self._columns[name][column] = column_from(column, declared)
+        with note.at(*at, "derived"):
+            derived = party.table("derived", f"[party.{name}.derived]")
+            if derived.content and not note.among(*at):
+                self._columns[name] |= derive_columns(derived.content, self._columns[name], derived.where)
         if not columns.content and not note.among(*at) and at not in self._misspelt:
             with note.at(*at):
                 raise SchemaError(f"party {name} declares no column")
@@ -202,7 +215,11 @@ class _Reader:
     def _source(self, name: str, party: Section) -> None:
         note, at = self._mistakes, ("party", name)
         found: dict[str, Path | None] = {}
-        for key in ("data", "policy", "ledger"):
+        addressed = None
+        with note.at(*at, "data"):
+            addressed = addressed_data(party, self._folder)
+            found["data"] = None if addressed is not None else _path(party, "data", self._folder)
+        for key in ("policy", "ledger"):
             with note.at(*at, key):
                 found[key] = _path(party, key, self._folder)
         with note.at(*at, "policy" if "policy" in party else "ledger"):
@@ -213,7 +230,10 @@ class _Reader:
         with note.at(*at, "id"):
             column = _id_column(party)
             if len(found) == 3:
-                self._sources[name] = Source(found["data"], column, found["policy"], found["ledger"])
+                dataset = party.text("dataset") if "dataset" in party else None
+                self._sources[name] = Source(
+                    found["data"], column, found["policy"], found["ledger"], addressed=addressed, dataset=dataset
+                )
 
     def _offer(self, name: str, party: Section, parties: Section) -> None:
         if "epsilon" in party:
@@ -242,6 +262,7 @@ class _Reader:
             "label_square": lambda: terms.flag("label_square"),
             "pairs": lambda: _pairs(terms, "pairs", '["column", "column"]'),
             "impossible": lambda: _pairs(terms, "impossible", '["column=level", "column=level"]'),
+            "interactions": lambda: _interactions(terms),
             "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
             "reason": lambda: reason_of(terms.text("reason")) if "reason" in terms else "",
         }
@@ -262,7 +283,7 @@ class _Reader:
         names = {name: table for name, table in parties.content.items() if isinstance(table, Mapping)}
         with note.at("study", "label"):
             if isinstance(label, str) and label and not note.among("study", "label"):
-                declared = {f"{p}.{c}": c for p, t in names.items() for c in _keys(t.get("columns"))}
+                declared = {f"{p}.{c}": c for p, t in names.items() for c in _named(t)}
                 if label not in declared and label not in declared.values():
                     raise SchemaError(f"column {label} is declared by no party")
         with note.at("study", "epsilon"):
@@ -281,10 +302,28 @@ class _Reader:
         note = self._mistakes
         with note.at("study", "label"):
             layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+            with note.at("study", "interactions"):
+                with_interactions(layout, agreement.schema, agreement.interactions)
             with note.at("study", "collusion"):
                 Terms(agreement.task, collusion=agreement.collusion).check(layout, ())
             with note.at("study", "delta"):
                 Terms(agreement.task, agreement.calibration, agreement.delta, 0).check(layout, ())
+
+
+def _named(party: Mapping[str, Any]) -> list[str]:
+    """The columns that a party's section names."""
+    return [*_keys(party.get("columns")), *_keys(party.get("derived"))]
+
+
+def _interactions(terms: Section) -> tuple[tuple[str, ...], ...]:
+    found = terms.content.get("interactions", [])
+    if not isinstance(found, list) or not all(
+        isinstance(columns, list) and all(isinstance(text, str) for text in columns) for columns in found
+    ):
+        raise StudyError(
+            f'[study] interactions must be a list of lists ["party.column", "party.column"], got {shown(found)}'
+        )
+    return tuple(tuple(columns) for columns in found)
 
 
 def _keys(table: object) -> list[str]:
@@ -330,6 +369,19 @@ def _pairs(terms: Section, key: str, form: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
         raise StudyError(f"[study] {key} must be a list of pairs {form}, got {shown(found)}")
     return tuple((str(a), str(b)) for a, b in found)
+
+
+def addressed_data(party: Section, folder: Path) -> AddressedData | None:
+    """The data that a section's `data`, `query` and `dataset` name, where it lies in no file of this machine."""
+    data = party.content.get("data")
+    query, dataset = (party.text(key) if key in party else None for key in ("query", "dataset"))
+    if not isinstance(data, str) or "://" not in data:
+        if query is not None:
+            raise StudyError(f"{party.where} query is for a database, and data is {shown(data)}")
+        return None
+    from colonnade.data.addresses import read_address
+
+    return read_address(data, query, dataset, folder, party.where)
 
 
 def _path(party: Section, key: str, folder: Path) -> Path | None:

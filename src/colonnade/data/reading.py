@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from colonnade.data.storage import STORED, count_missing
 from colonnade.data.store import DiskTexts, Values
 from colonnade.foundation.errors import DataError, MissingError
-from colonnade.foundation.parts import data_files, is_parquet
+from colonnade.foundation.parts import data_files, is_feather, is_parquet
 from colonnade.foundation.schema import Column
 
 ROW_BLOCK = 1 << 17
@@ -44,10 +44,16 @@ PLAIN_WORDS = {
 OTHER_FILES = {
     b"PK\x03\x04": "a zip file or a spreadsheet",
     b"PAR1": "Parquet",
+    b"ARRO": "Feather",
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
 """What a file that is called CSV may be, by its first bytes."""
+
+
+def filed(columns: Mapping[str, Column]) -> list[str]:
+    """The columns that stand in the party's file; the others are computed from them."""
+    return [name for name, column in columns.items() if not column.sources]
 
 
 def block_rows(width: int) -> int:
@@ -68,7 +74,7 @@ class FileBlocks:
         for frame in _batches(*self._given):
             if self.ids is not None:
                 self.ids.append(frame)
-            yield party, frame.select(list(columns)), columns, self.rows
+            yield party, frame.select(filed(columns)), columns, self.rows
             self.rows += frame.height
 
 
@@ -134,6 +140,8 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
     """A file, or parts, as the library reads it: texts in CSV, unless so many rows are to tell the types."""
     if is_parquet(files[0]):
         return pl.scan_parquet(files)
+    if is_feather(files[0]):
+        return pl.scan_ipc(files)
     for file in files:
         with file.open("rb") as opened:
             head = opened.read(4)
@@ -198,7 +206,8 @@ def _stated_size(file: Path) -> int:
 
 def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:
     """The columns that are wanted, levels and ids as texts."""
-    wanted = [*columns, *([id_column] if id_column is not None and id_column not in columns else [])]
+    wanted = filed(columns)
+    wanted += [id_column] if id_column is not None and id_column not in wanted else []
     try:
         found = scan(data_files(path))
     except DataError as error:
@@ -207,7 +216,7 @@ def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_col
     for name in wanted:
         if name not in present:
             raise DataError(f"party {party}: {path.name} has no column {name!r}")
-    texts = [n for n, c in columns.items() if STORED[c.storage].from_text] + ([id_column] if id_column else [])
+    texts = [n for n in filed(columns) if STORED[columns[n].storage].from_text] + ([id_column] if id_column else [])
     return found.select(pl.col(n).cast(pl.String) if n in texts else pl.col(n) for n in wanted)
 
 
@@ -252,9 +261,13 @@ def check_block(
     """A block's columns as they are stored, and how many numbers will be clipped; `before` rows came earlier."""
     values: dict[str, Values] = {}
     clipped: dict[str, int] = {}
-    for name, column in columns.items():
-        storage = STORED[column.storage]
-        values[name], outside = storage.read(party, name, frame.get_column(name), column, before)
+    for name in filed(columns):
+        storage = STORED[columns[name].storage]
+        values[name], outside = storage.read(party, name, frame.get_column(name), columns[name], before)
         if storage.clips:
             clipped[name] = outside
+    for name, column in columns.items():
+        if column.sources:
+            values[name] = column.compute(values, columns)
+            clipped[name] = 0
     return values, clipped

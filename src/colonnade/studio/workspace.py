@@ -104,6 +104,8 @@ class Workspace:
         """The study for a run: every file that it names must lie in the folder."""
         study = self.study()
         for name, source in study.sources.items():
+            if source.addressed is not None:
+                raise StudyError(f"party {name}: the studio reads files of its own folder only, got an address")
             # A folder or a pattern names many files, and each of them may be a link.
             named = [path for path in (source.data, source.policy, source.ledger) if path is not None]
             parts = data_files(source.data) if source.data is not None and self._inside(source.data) else []
