@@ -93,7 +93,7 @@ def _print_compared(study: Study, rows: int, assumed: bool, compare: list[str], 
     from colonnade.foundation.files import places
     from colonnade.protocol.variants import compare as compared
     from colonnade.protocol.variants import read_choices
-    from colonnade.report.compared import compared_json, compared_picture, compared_rows, compared_table
+    from colonnade.report.compared import SHOWS_PLANS, compared_json, compared_picture, compared_rows, compared_table
     from colonnade.report.pages import compared_html
 
     agreement = study.agreement
@@ -102,7 +102,7 @@ def _print_compared(study: Study, rows: int, assumed: bool, compare: list[str], 
         if html is not None:
             cells = compared_rows(found)
             picture = partial(compared_picture, found)
-            page.write(compared_html("Plans side by side", agreement.name, rows, cells, picture))
+            page.write(compared_html("Plans side by side", agreement.name, rows, cells, picture, SHOWS_PLANS))
     if json:
         told = {"study": agreement.name, "n": rows, "rows_assumed": assumed, "compared": compared_json(found)}
         print_json(told)
@@ -178,13 +178,14 @@ def _rehearsed(
 def _print_rehearsed(
     study: Study, found: list[tuple[Mapping[str, object], Expectation]], page: Place | None, json: bool
 ) -> None:
-    from colonnade.report.compared import rehearsed_picture, rehearsed_rows, rehearsed_table
+    from colonnade.report.compared import SHOWS_REHEARSAL, rehearsed_picture, rehearsed_rows, rehearsed_table
     from colonnade.report.pages import compared_html
     from colonnade.report.text import caution
 
     name, n = study.agreement.name, found[0][1].n
     if page is not None:
-        page.write(compared_html("Rehearsal", name, n, rehearsed_rows(found), partial(rehearsed_picture, found)))
+        picture = partial(rehearsed_picture, found)
+        page.write(compared_html("Rehearsal", name, n, rehearsed_rows(found), picture, SHOWS_REHEARSAL))
     if json:
         print_json({"study": name, "rehearsed": [{"chosen": dict(c), **e.to()} for c, e in found]})
         return

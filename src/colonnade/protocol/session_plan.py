@@ -17,11 +17,10 @@ import numpy as np
 from colonnade.crypto.backends import BACKENDS, chain_bytes, chain_party, require_chains
 from colonnade.crypto.product import Backend, ChainSpec, Columns, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
-from colonnade.foundation.errors import StudyError
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squared_sum, squares, traces
+from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squares, traces
 from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables
 from colonnade.mechanism.moments import Floats, Law, Layout, Role
 from colonnade.mechanism.objective import (
@@ -42,6 +41,7 @@ from colonnade.mechanism.weights import TableTerms, choose_release, choose_table
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.cheating import Exposure, exposures, most_values
 from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
+from colonnade.protocol.error_blocks import error_blocks
 from colonnade.protocol.local_columns import LocalPlan, encoded_blocks
 from colonnade.protocol.precision import (
     SHARES,
@@ -477,13 +477,7 @@ def _blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block,
         objective = exact_objective(layout, label_square=agreement.label_square, pairs=_pairs(agreement, layout))
         return dissect(objective, by_cells=by_cells) + squares(layout)
     if released == "errors":
-        if len(layout.owners) > 1 and not BACKENDS[agreement.product].shared:
-            raise StudyError(
-                f'the errors of a linear model are summed by product = "lattice", got product = "{agreement.product}"'
-            )
-        # The label's holder has its part of the error as the label, and the label itself as its one feature.
-        about = [b for b in traces(layout, label_square=False) if b.owners == (layout.attributes[layout.label].owner,)]
-        return squared_sum(layout, _parts(agreement, layout)) + tuple(about)
+        return error_blocks(agreement, layout)
     return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)
 
 
@@ -492,17 +486,6 @@ def _pairs(agreement: Agreement, layout: Layout) -> Pairs:
     place = {a.name: i for i, a in enumerate(layout.attributes)}
     named = (tuple(place[".".join(agreement.schema.find(name))] for name in pair) for pair in agreement.pairs)
     return frozenset((min(i, j), max(i, j)) for i, j in named)
-
-
-def _parts(agreement: Agreement, layout: Layout) -> dict[str, tuple[int, float]]:
-    """Where each party's part of the error stands, and how far it reaches."""
-    out = {}
-    for i, attribute in enumerate(layout.attributes):
-        if i == layout.label or attribute.owner != layout.attributes[layout.label].owner:
-            name = attribute.name.removeprefix(f"{attribute.owner}.")
-            low, high = agreement.schema.parties[attribute.owner][name].require_bounds()
-            out[attribute.owner] = (layout.starts[i], (high - low) / 2)
-    return out
 
 
 def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:
