@@ -24,6 +24,7 @@ from experiments.paper import (
     listing,
     logloss,
     overhead,
+    polynomial,
     rehearsal,
     rsquared,
     tables,
@@ -133,6 +134,14 @@ def _rehearsal(options: argparse.Namespace) -> int:
     )
     if options.write:
         (tables.RESULTS / "rehearsal.md").write_text(text, encoding="utf-8")
+    print(text, end="")
+    return 0
+
+
+def _polynomial(options: argparse.Namespace) -> int:
+    text = polynomial.markdown()
+    if options.write:
+        (tables.RESULTS / "polynomial.md").write_text(text, encoding="utf-8")
     print(text, end="")
     return 0
 
@@ -261,6 +270,9 @@ def _parser() -> argparse.ArgumentParser:
     judged.add_argument("--runs", type=int, default=evaluation.DRAWS, help="evaluations a line")
     judged.add_argument("--write", action="store_true", help="write docs/results/evaluation.md")
     judged.set_defaults(act=_evaluation)
+    products = commands.add_parser("polynomial", help="models with and without interactions of several owners")
+    products.add_argument("--write", action="store_true", help="write docs/results/polynomial.md")
+    products.set_defaults(act=_polynomial)
     shares = commands.add_parser("rsquared", help="R² as stated against R² on the records")
     shares.add_argument("--data", type=_words, default=tuple(rsquared.DATA), help=f"some of {', '.join(rsquared.DATA)}")
     shares.add_argument("--runs", type=int, default=rsquared.RELEASES, help="releases of the same records")
