@@ -96,9 +96,8 @@ class Case:
         named = [[f"{owner[c]}.{c}" for c in columns] for columns in interactions]
         lines = [
             f'[study]\nname = "p"\ntask = "{self.task.value}"\nlabel = "a.y"\nepsilon = {self.epsilon}',
-            f'alignment = "none"\nproduct = "{self.product}"\nrelease = "full"\ninteractions = {named}'.replace(
-                "'", '"'
-            ),
+            f'alignment = "none"\nproduct = "{self.product}"\nrelease = "full"',
+            f"interactions = {json.dumps(named)}",
         ]
         for party in PARTIES:
             lines.append(f'[party.{party}]\ndata = "{party}.parquet"\n[party.{party}.columns]')
@@ -132,7 +131,7 @@ def markdown() -> str:
         "and one of them the label. It follows x0 · x1, of two parties, with a little of x2. Without interactions the",
         "model has d features; with them also x0:x1 and x0:x1:x2, of three parties, which explains nothing. Linear: R²",
         f"on {FRESH:,} fresh records (0 is the mean's). Logistic, order 2: accuracy (0.5 is the coin's). Not private:",
-        "least squares on the same records. One seeded session for each number, collusion 1, pure epsilon for the whole",
+        "least squares on the same records. One seeded session for each number, collusion 1, pure epsilon for a whole",
         "record.",
         "",
         HEAD,
