@@ -41,6 +41,7 @@ STUDY_KEYS = (
     "pairs",
     "impossible",
     "interactions",
+    "order",
     "purpose",
 )
 NEEDED = ("name", "task", "label")
@@ -231,6 +232,7 @@ class _Reader:
             "pairs": lambda: _pairs(terms, "pairs", '["column", "column"]'),
             "impossible": lambda: _pairs(terms, "impossible", '["column=level", "column=level"]'),
             "interactions": lambda: _interactions(terms),
+            "order": lambda: terms.whole("order", 2),
             "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
         }
         out = {}

@@ -22,7 +22,7 @@ from colonnade.foundation.grid import Grid
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squared_sum, squares, traces
-from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables
+from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables, order_warning
 from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import (
     Calibration,
@@ -339,6 +339,9 @@ class SessionPlan:
                 f"with n={self.rows} numbers are rounded to {self.grid.bound} steps on each side of zero, which adds "
                 f"up to {rounding:.2g} times the noise's standard deviation to a released sum, without bias"
             )
+        if self.agreement.order > 2:
+            lower = plan_session(replace(self.agreement, order=2), self.rows, self.identity).plan
+            out += order_warning(self.agreement.order, self.plan, lower, self.rows)
         if self.plan.delta >= 1 / self.rows:
             out.append(
                 f"delta={self.plan.delta:.3g} is 1/n or more at n={self.rows}: showing one record, drawn at random, to "
@@ -392,14 +395,14 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
 
 def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
     check_rows(rows)
-    counted = agreement.evaluates is not None
     layout = layout_of(
         agreement.schema,
         agreement.label,
         agreement.task,
         agreement.calibration,
-        counted=counted,
+        counted=agreement.evaluates is not None,
         interactions=agreement.interactions,
+        order=agreement.order,
     )
     released = _release(agreement, layout, rows)
     if released in ("trace", "errors"):
@@ -439,7 +442,7 @@ def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
     """All products, or where these would drown in noise the products with the label, and a trace or margins."""
     if agreement.evaluates is not None and agreement.task is Task.LINEAR:
         return "errors"
-    if agreement.calibration is Calibration.PAPER or agreement.interactions:
+    if agreement.calibration is Calibration.PAPER or layout.has_interactions:
         return "full"
     if agreement.release != "auto":
         return agreement.release
