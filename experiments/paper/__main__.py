@@ -139,10 +139,11 @@ def _rehearsal(options: argparse.Namespace) -> int:
 
 
 def _polynomial(options: argparse.Namespace) -> int:
-    text = polynomial.markdown()
-    if options.write:
-        (tables.RESULTS / "polynomial.md").write_text(text, encoding="utf-8")
-    print(text, end="")
+    for name, made in (("order.md", polynomial.order_markdown), ("polynomial.md", polynomial.markdown)):
+        text = made()
+        if options.write:
+            (tables.RESULTS / name).write_text(text, encoding="utf-8")
+        print(text, end="")
     return 0
 
 
@@ -271,7 +272,7 @@ def _parser() -> argparse.ArgumentParser:
     judged.add_argument("--write", action="store_true", help="write docs/results/evaluation.md")
     judged.set_defaults(act=_evaluation)
     products = commands.add_parser("polynomial", help="models with and without interactions of several owners")
-    products.add_argument("--write", action="store_true", help="write docs/results/polynomial.md")
+    products.add_argument("--write", action="store_true", help="write docs/results/polynomial.md and order.md")
     products.set_defaults(act=_polynomial)
     shares = commands.add_parser("rsquared", help="R² as stated against R² on the records")
     shares.add_argument("--data", type=_words, default=tuple(rsquared.DATA), help=f"some of {', '.join(rsquared.DATA)}")
