@@ -8,6 +8,7 @@ simulation may do. The pages come from a run of the demo with the lattice produc
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -101,50 +102,100 @@ def curve() -> None:
     figure.savefig(PICTURES / "privacy-utility.png", dpi=110)
 
 
+ORGANISATIONS = {
+    "employer": ("Union of Employers", "data@employers.example"),
+    "registry": ("Civil Registry", "privacy@registry.example"),
+    "bank": ("Savings Bank", "dpo@bank.example"),
+}
+REASON = "Find out which circumstances of life go with a high income, so that training grants go where they help."
+
+
+def write_demo(folder: Path) -> None:
+    """The demo with the names, policies and ledgers of organisations, run twice: ledgers have a past."""
+    for path in [*(ROOT / "demo").glob("*.csv"), ROOT / "demo" / "study.toml"]:
+        shutil.copy(path, folder)
+    study = folder / "study.toml"
+    text = study.read_text().replace("[study]\n", f'[study]\nrows = 14146\nreason = "{REASON}"\n')
+    for party, (name, contact) in ORGANISATIONS.items():
+        kept = f'organisation = "{name}"\ncontact = "{contact}"\npolicy = "{party}.policy"\nledger = "{party}.ledger"\n'
+        text = text.replace(f"[party.{party}]\n", f"[party.{party}]\n{kept}")
+        others = ", ".join(f'"{other}"' for other in ORGANISATIONS if other != party)
+        rules = (
+            f'[policy]\nparty = "{party}"\npartners = [{others}]\n[session]\nepsilon = 2.0\n[total]\nepsilon = 4.0\n'
+        )
+        (folder / f"{party}.policy").write_text(rules)
+    study.write_text(text)
+    for name in ("release-1.json", "release-2.json"):
+        command(folder, "fit", "study.toml", "--out", name)
+
+
 def pages() -> None:
-    """The report of the demo and the studio with it, as a browser shows them."""
+    """The report of the demo and the studio with it, as a browser shows them and as a printer would."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium")
-    if chromium is None:
-        sys.exit("error: there is no chromium on this machine")
+    if chromium is None or shutil.which("pdftoppm") is None:
+        sys.exit("error: there is no chromium or no pdftoppm (poppler-utils) on this machine")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for path in [*(ROOT / "demo").glob("*.csv"), ROOT / "demo" / "study.toml"]:
-            shutil.copy(path, folder)
-        study = folder / "study.toml"
-        study.write_text(study.read_text().replace("[study]\n", "[study]\nrows = 14146\n"))
-        command(folder, "fit", "study.toml", "--out", "release.json")
-        command(folder, "report", "release.json", "--html", "report.html")
+        write_demo(folder)
+        ledgers = [word for party in ORGANISATIONS for word in ("--ledger", f"{party}.ledger")]
+        command(folder, "report", "release-2.json", "--html", "report.html", *ledgers)
         studio, address = open_studio(folder)
         try:
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-                page = browser.new_page(viewport={"width": 1000, "height": 1250})
-                page.set_default_timeout(120_000)
-                page.goto((folder / "report.html").as_uri())
-                shoot(page, "report-top", page.locator("h1"), 1150)
-                shoot(page, "report-epsilon", page.locator("#epsilon"), 830)
-                wide = browser.new_page(viewport={"width": 1400, "height": 1000})
-                wide.set_default_timeout(120_000)
-                wide.goto(address)
-                wide.screenshot(path=str(PICTURES / "studio.png"))
-                wide.check('input[name="budget"][value="parties"]')
-                for i, offer in enumerate(("0.8", "0.6", "0.3")):
-                    wide.fill(f'input[name="p{i}.epsilon"]', offer)
-                wide.wait_for_selector("#negotiation")
-                wide.locator("#negotiation").scroll_into_view_if_needed()
-                wide.screenshot(path=str(PICTURES / "studio-negotiation.png"))
+                shoot_report(browser, folder)
+                shoot_studio(browser, address)
                 browser.close()
         finally:
             os.kill(studio.pid, signal.SIGTERM)
             studio.wait()
 
 
-def shoot(page: Any, name: str, start: Any, height: int) -> None:
-    top = max(0.0, float(start.bounding_box()["y"]) - 20)
-    clip = {"x": 40, "y": top, "width": 920, "height": height}
-    page.screenshot(path=str(PICTURES / f"{name}.png"), full_page=True, clip=clip)
+def shoot_report(browser: Any, folder: Path) -> None:
+    """The first sheet on paper, the model on a screen, and the sheet on a phone, light and dark."""
+    page = browser.new_page(viewport={"width": 1000, "height": 1200})
+    page.goto((folder / "report.html").as_uri())
+    page.pdf(path=str(folder / "report.pdf"), prefer_css_page_size=True)
+    to_png = ["pdftoppm", "-r", "90", "-f", "1", "-l", "1", "-singlefile", "-png", "report.pdf", "sheet"]
+    subprocess.run(to_png, cwd=folder, check=True)
+    shutil.copy(folder / "sheet.png", PICTURES / "report-sheet.png")
+    top = page.locator("#model").bounding_box()["y"] - 10
+    clip = {"x": 0, "y": top, "width": 1000, "height": 1500}
+    page.screenshot(path=str(PICTURES / "report-model.png"), full_page=True, clip=clip)
+    shots = []
+    for scheme in ("light", "dark"):
+        phone = browser.new_page(viewport={"width": 390, "height": 1500}, color_scheme=scheme)
+        phone.goto((folder / "report.html").as_uri())
+        shots.append(phone.screenshot())
+    side_by_side(shots, PICTURES / "report-phone.png")
+
+
+def side_by_side(shots: list[bytes], place: Path) -> None:
+    from PIL import Image
+
+    images = [Image.open(io.BytesIO(shot)) for shot in shots]
+    whole = Image.new("RGB", (sum(i.width for i in images) + 20 * (len(images) - 1), images[0].height), "#808890")
+    left = 0
+    for image in images:
+        whole.paste(image, (left, 0))
+        left += image.width + 20
+    whole.save(place)
+
+
+def shoot_studio(browser: Any, address: str) -> None:
+    """Every page of the studio."""
+    wide = browser.new_page(viewport={"width": 1400, "height": 1000})
+    wide.set_default_timeout(120_000)
+    wide.goto(address)
+    wide.screenshot(path=str(PICTURES / "studio.png"))
+    wide.check('input[name="budget"][value="parties"]')
+    for i, offer in enumerate(("0.8", "0.6", "0.3")):
+        wide.fill(f'input[name="p{i}.epsilon"]', offer)
+    wide.wait_for_selector("#negotiation")
+    wide.locator("#negotiation").scroll_into_view_if_needed()
+    wide.screenshot(path=str(PICTURES / "studio-negotiation.png"))
 
 
 def command(folder: Path, *arguments: str) -> None:

@@ -18,13 +18,13 @@ SOURCE = ROOT / "build" / "site-source"
 TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "CITATION.cff")
 FOLDERS = ("docs", "proofs", "notebooks", "demo")
 KEPT = {".md", ".png", ".svg", ".csv", ".json", ".toml"}
-LISTED = {"proofs": "Proofs", "docs/results": "Results"}
+LISTED = {"proofs": "Proofs", "docs/results": "Results", "notebooks": "Notebooks"}
 NAVIGATION: dict[str, tuple[str, ...]] = {
     "Start": ("README.md", "docs/quickstart.md", "docs/faq.md", "docs/alternatives.md", "docs/README.md"),
     "Guides": tuple(
         f"docs/{name}.md"
         for name in (
-            *("choosing", "study-file", "release", "prediction", "report", "studio", "scale"),
+            *("first-study", "choosing", "study-file", "sources", "release", "prediction", "report", "studio", "scale"),
             *("deployment", "officer", "policy", "ledger", "accountability"),
             *("administrator", "when-it-breaks"),
         )
@@ -66,7 +66,8 @@ def gather() -> None:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, place)
     for folder, title in LISTED.items():
-        write(SOURCE / folder / "README.md", listing(SOURCE / folder, title))
+        if (SOURCE / folder).is_dir():
+            write(SOURCE / folder / "README.md", listing(SOURCE / folder, title))
     for page in SOURCE.rglob("*.md"):
         text = page.read_text(encoding="utf-8")
         write(page, link_pages(_BLOCK.sub(lambda block: picture(block[1]), text), page))

@@ -9,20 +9,30 @@ import polars as pl
 
 import colonnade as cn
 
-study = cn.Study.read("../demo/study.toml")
-schema = study.study.agreement.schema
-binned = {
-    "age": cn.Numeric(17, 90, (25, 32, 40, 50, 60)),
-    "hours_per_week": cn.Numeric(1, 99, (35, 41, 50)),
-    "education_num": cn.Numeric(1, 16, (9, 10, 13)),
-    "capital_gain": cn.Numeric(0, 99_999, (1, 5000, 7000)),
-    "capital_loss": cn.Numeric(0, 4356, (1, 1800, 2000)),
-}
+declared = cn.Study.read("../demo/study.toml").study.agreement.schema.columns
 parties = {
-    name: cn.Party(f"../demo/{name}.csv", {c: binned.get(c, kind) for c, kind in columns.items()}, id="person")
-    for name, columns in schema.parties.items()
+    "employer": cn.Party(
+        "../demo/employer.csv",
+        {
+            "income": declared["income"],
+            "occupation": declared["occupation"],
+            "age": cn.Numeric(17, 90, (25, 35, 50)),
+            "hours_per_week": cn.Numeric(1, 99, (35, 41, 50)),
+        },
+        id="person",
+    ),
+    "registry": cn.Party(
+        "../demo/registry.csv",
+        {
+            "sex": declared["sex"],
+            "marital_status": declared["marital_status"],
+            "education_num": cn.Numeric(1, 16, (9, 10, 13)),
+        },
+        id="person",
+    ),
+    "bank": cn.Party("../demo/bank.csv", {"capital_gain": cn.Numeric(0, 99_999, (1, 5000, 7000))}, id="person"),
 }
-release = cn.Study("employer.income", parties, epsilon=5.0, name="income, binned").fit(progress=True)
+release = cn.Study("employer.income", parties, epsilon=3.0, name="income, in few columns").fit(progress=True)
 
 # %% [markdown]
 # ## Which columns depend on each other, and who holds them?

@@ -129,11 +129,15 @@ def _logloss(options: argparse.Namespace) -> int:
 
 
 def _rehearsal(options: argparse.Namespace) -> int:
-    text = rehearsal.markdown(
-        *rehearsal.run(options.data, options.epsilon, options.runs), "python -m experiments.paper rehearsal --write"
-    )
-    if options.write:
-        (tables.RESULTS / "rehearsal.md").write_text(text, encoding="utf-8")
+    text = ""
+
+    def keep(lines: list[rehearsal.Line], ranges: list[rehearsal.Ranged]) -> None:
+        nonlocal text
+        text = rehearsal.markdown(lines, ranges, "python -m experiments.paper rehearsal --write")
+        if options.write:
+            (tables.RESULTS / "rehearsal.md").write_text(text, encoding="utf-8")
+
+    rehearsal.run(options.data, options.epsilon, options.runs, keep)
     print(text, end="")
     return 0
 
@@ -181,9 +185,11 @@ def _synthesis(options: argparse.Namespace) -> int:
     # Imported late: no other study needs it.
     from experiments.paper import synthesis_report
 
-    page = synthesis_report.study(options.quick)
+    place = tables.RESULTS / "synthesis.md"
+    before = place.read_text(encoding="utf-8") if options.only else ""
+    page = synthesis_report.study(options.quick, options.only, before, options.kept)
     if options.write:
-        (tables.RESULTS / "synthesis.md").write_text(page, encoding="utf-8")
+        place.write_text(page, encoding="utf-8")
     print(page)
     return 0
 
@@ -294,6 +300,10 @@ def _parser() -> argparse.ArgumentParser:
 
     drawn = commands.add_parser("synthesis", help="tables, rows and models of every column from one release")
     drawn.add_argument("--quick", action="store_true", help="one setting of Adult-77, few releases")
+    drawn.add_argument("--only", type=_words, default=(), help="sections to run anew: rows,compared,known,apart,...")
+    drawn.add_argument(
+        "--kept", action="store_true", help="show rows that earlier runs have scored, and score no others"
+    )
     drawn.add_argument("--write", action="store_true", help="write docs/results/synthesis.md as well")
     drawn.set_defaults(act=_synthesis)
 

@@ -167,7 +167,8 @@ def order_markdown() -> str:
                 score = weights[0] + fresh @ weights[1:]
                 beyond = f"{told} | {np.mean(np.abs(score) > INTERVAL):.1%}"
                 lines.append(
-                    f"| {d} | {n:,} | {product} | {epsilon:g} | {order} | {count} | {_judged(score, wanted)} | {beyond} |"
+                    f"| {d} | {n:,} | {product} | {epsilon:g} | {order} | {count} | "
+                    f"{_judged(score, wanted)} | {beyond} |"
                 )
         weights = _likeliest(x, y)
         score = weights[0] + fresh @ weights[1:]

@@ -119,10 +119,10 @@ class Replicate:
         width = {name: sum(column != self.dataset.label for column in table.columns) for name, table in tables.items()}
         return {name: self.dataset.norm * sqrt(count) for name, count in width.items() if count}
 
-    def run(self, terms: Terms, seed: bytes) -> Outcome:
-        """One session of the protocol."""
+    def agreement(self, terms: Terms, release: str = "auto", pairs: tuple[tuple[str, str], ...] = ()) -> Agreement:
+        """What the parties of a session agree on."""
         tables = self.tables(terms.parties)
-        agreement = Agreement(
+        return Agreement(
             name=self.dataset.name,
             schema=Schema({name: table.columns for name, table in tables.items()}, self._norms(tables)),
             label=f"P1.{self.dataset.label}",
@@ -133,8 +133,13 @@ class Replicate:
             calibration=terms.calibration,
             product=terms.product,
             purpose=terms.purpose,
+            release=release,
+            pairs=pairs,
         )
-        return run_unguarded(agreement, tables, "none", Randomness(seed=seed))
+
+    def run(self, terms: Terms, seed: bytes) -> Outcome:
+        """One session of the protocol."""
+        return run_unguarded(self.agreement(terms), self.tables(terms.parties), "none", Randomness(seed=seed))
 
     def fit(self, terms: Terms, seed: bytes) -> Model:
         """The model of one release."""

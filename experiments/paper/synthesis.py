@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
 from colonnade.mechanism.objective import Purpose, Task
 from colonnade.mechanism.release import Release
+from colonnade.protocol.session_plan import plan_session
 from experiments.data import Dataset, adult_77, dutch_36
 from experiments.data.acs import nist_acs
 from experiments.data.dataset import binned
@@ -188,41 +190,70 @@ def score_rows(drawn: Codes, truth: Truth, label: int) -> dict[str, float]:
     }
 
 
-def rows_study(data: str, settings: list[tuple[bool, float]]) -> Iterator[dict[str, object]]:
-    """One line for each privacy setting: total variations, transfer, all labels, CPU time."""
-    rows = replicate(data)
-    truth: Truth | None = None
-    for approximate, epsilon in settings:
-        release = release_of(rows, data, epsilon, approximate, b"synthesis")
-        released = Released(release)
-        truth = truth or Truth.of(rows, released)
-        exact, label = truth.pairs(truth.train), released.layout.label
-        tables = Tables.of(released)
-        start = time.process_time()
-        fitted = fit_release(tables)
-        levels = draw_levels(fitted, released.n, seeded(0, "rows"))
-        seconds = time.process_time() - start
-        drawn = truth.pairs(levels)
-        model = solve(released.moments, Task.LOGISTIC)
-        names = released.layout.names[1:]
-        unseen = one_hot(truth.test, truth.spans)[:, [names.index(f) for f in model.features]]
-        linear, boosted = transfer(levels, truth, label)
-        yield {
-            "data": data,
-            "privacy": f"({epsilon:g}, 1/n)" if approximate else f"pure {epsilon:g}",
-            "TV1": margins_distance(drawn, exact, truth.spans),
-            "TV2": distance(drawn, exact, truth.spans),
-            "TV3": triples_distance(levels, truth.train, truth.spans),
-            "TV2 of the tables": distance(tables.estimate.value[1:, 1:] / released.n, exact, truth.spans),
-            "TV2 forecast": expected_distance(tables, released.n)[0],
-            "solve": float(((model.decision(unseen) > 0) == (truth.test[:, label] == 1)).mean()),
-            "LR": linear,
-            "boosting": boosted,
-            "all labels": every_label(fitted, truth),
-            "distance": fitted.certificate.distance,
-            "misfit": fitted.certificate.misfit,
-            "CPU s": seconds,
-        }
+@dataclass(frozen=True)
+class RowsCase:
+    """One release whose rows are scored."""
+
+    data: str
+    approximate: bool
+    epsilon: float
+    purpose: Purpose
+    parties: int
+    seed: int = 0
+
+    @property
+    def privacy(self) -> str:
+        return f"({self.epsilon:g}, 1/n)" if self.approximate else f"pure {self.epsilon:g}"
+
+    @property
+    def name(self) -> str:
+        kind = "approximate" if self.approximate else "pure"
+        return f"{self.data}-{kind}-{self.epsilon:g}-{self.purpose.value}-{self.parties}-{self.seed}"
+
+
+def score_case(case: RowsCase, rows_file: Path) -> dict[str, float | str]:
+    """Total variations, transfer, all labels and CPU time of one release; its rows are kept for other scorers."""
+    rows, law = replicate(case.data), case.approximate
+    seed = b"synthesis" if not case.seed else b"synthesis %d" % case.seed
+    release = release_of(rows, case.data, case.epsilon, law, seed, case.purpose, case.parties)
+    released = Released(release)
+    truth, tables = Truth.of(rows, released), Tables.of(released)
+    exact, label = truth.pairs(truth.train), released.layout.label
+    start = time.process_time()
+    fitted = fit_release(tables)
+    levels = draw_levels(fitted, released.n, seeded(0, "rows"))
+    seconds = time.process_time() - start
+    np.savez(rows_file, codes=levels)
+    drawn = truth.pairs(levels)
+    model = solve(released.moments, Task.LOGISTIC)
+    names = released.layout.names[1:]
+    unseen = one_hot(truth.test, truth.spans)[:, [names.index(f) for f in model.features]]
+    linear, boosted = transfer(levels, truth, label)
+    return {
+        "released": str(release.plan["released"]),
+        "TV1": margins_distance(drawn, exact, truth.spans),
+        "TV2": distance(drawn, exact, truth.spans),
+        "TV3": triples_distance(levels, truth.train, truth.spans),
+        "TV2 of the tables": distance(tables.estimate.value[1:, 1:] / released.n, exact, truth.spans),
+        "planned": planned_distance(case, rows),
+        "forecast": expected_distance(tables, released.n)[0],
+        "solve": float(((model.decision(unseen) > 0) == (truth.test[:, label] == 1)).mean()),
+        "LR": linear,
+        "boosting": boosted,
+        "all labels": every_label(fitted, truth),
+        "distance": fitted.certificate.distance,
+        "misfit": fitted.certificate.misfit,
+        "CPU s": seconds,
+    }
+
+
+def planned_distance(case: RowsCase, rows: Replicate) -> float:
+    """The total variation that the plan foretells for tables, before anything is released."""
+    delta = 1 / rows.n if case.approximate else 0.0
+    terms = Terms(case.epsilon, delta, case.parties, min(1, case.parties - 1), purpose=case.purpose)
+    found = plan_session(rows.agreement(terms), rows.n, bytes(32)).table_forecast
+    assert found is not None
+    return found.expected
 
 
 def known_study(data: str) -> dict[str, object]:

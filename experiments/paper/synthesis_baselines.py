@@ -127,7 +127,7 @@ def _fit(method: Synthesizer, source: Path, target: Path, delta: float, seed: in
 
 def quality(source: Path, rows: Path) -> float | None:
     """SDMetrics' quality score of rows, where the other environment is there."""
-    if not PYTHON.exists():
+    if not PYTHON.exists() or not source.exists():
         return None
     command = [str(PYTHON), str(PROGRAMS / "score_rows.py"), str(source), str(rows)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ def rehearse(
             float(np.quantile(values, 0.05)),
             float(np.quantile(values, 0.95)),
             float(np.mean(trivial[name])),
-            float(np.mean(clear[name])),
+            float(np.mean(clear[name])) if clear else nan,
         )
         for name, values in found.items()
     }

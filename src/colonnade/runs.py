@@ -131,7 +131,7 @@ def evaluate(
 
     def read(name: str) -> Table:
         source = study.sources[name]
-        return evaluation.derive(read_table(name, _place(name, source), evaluation.needs(name), source.id, workers))
+        return evaluation.derive(_read_source(name, source, evaluation.needs(name), workers))
 
     fitted = _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers)
     return fitted, evaluation.measure(fitted.release)
@@ -413,15 +413,20 @@ def open_guards(
 def _read(study: Study, name: str, workers: Workers) -> Table:
     """A party's table; where rows stay in their files' order, Parquet is read when it is needed."""
     source, columns = study.sources[name], study.agreement.schema.parties[name]
-    if source.frame is not None or matches_ids(study.alignment, study.agreement.schema.names):
+    if (
+        source.frame is not None
+        or source.addressed is not None
+        or matches_ids(study.alignment, study.agreement.schema.names)
+    ):
         return _read_source(name, source, columns, workers)
     return open_table(name, _place(name, source), columns, workers)
 
 
 def _read_source(name: str, source: Source, columns: Mapping[str, Column], workers: Workers = HERE) -> Table:
     """All of a party's table, with its ids."""
-    if source.frame is not None:
-        return source.frame.read(name, columns, source.id)
+    held = source.frame or source.addressed
+    if held is not None:
+        return held.read(name, columns, source.id)
     return read_table(name, _place(name, source), columns, source.id, workers)
 
 
@@ -437,8 +442,10 @@ def _guards(sources: Mapping[str, Source], approved: Collection[str], ask: Ask |
 
 def _data_set(party: str, source: Source) -> DataSet:
     """What a ledger books against: a file by its name and content, a frame by the name that it was given."""
+    if source.addressed is not None:
+        return DataSet(source.addressed.name, source.addressed.digest)
     if source.frame is None:
-        return DataSet.of_file(_place(party, source))
+        return DataSet.of_file(_place(party, source), source.dataset)
     if source.frame.name is None:
         raise StudyError(
             f"party {party}: a data frame needs a name where a ledger is kept: frames of that name are the same data "
@@ -454,7 +461,7 @@ def _source(study: Study, party: str, data: Path | None) -> Source:
 
 
 def _require_data(party: str, source: Source) -> None:
-    if source.frame is None:
+    if source.frame is None and source.addressed is None:
         _place(party, source)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
+from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.matching import HYBRID, NONE, PSI
 from colonnade.foundation.names import require_name
 from colonnade.foundation.parts import local_path
@@ -17,10 +18,11 @@ from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_te
 from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions
 from colonnade.mechanism.plan import Offer, Terms, check_epsilon
-from colonnade.protocol.agreement import RELEASES, Agreement
+from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reason_of
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 
 if TYPE_CHECKING:
+    from colonnade.data.addresses import AddressedData
     from colonnade.data.frames import FrameData
 
 ALIGNMENTS = (PSI, NONE)
@@ -40,12 +42,16 @@ STUDY_KEYS = (
     "rows",
     "pairs",
     "impossible",
+    "reason",
     "interactions",
     "order",
     "purpose",
 )
 NEEDED = ("name", "task", "label")
-PARTY_KEYS = ("data", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "derived")
+PARTY_KEYS = (
+    *("data", "query", "dataset", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "derived"),
+    *("organisation", "contact"),
+)
 LARGEST_STUDY = 16 << 20
 
 
@@ -59,6 +65,10 @@ class Source:
     ledger: Path | None = None
     frame: FrameData | None = None
     """Records in memory, in the place of a file."""
+    addressed: AddressedData | None = None
+    """Records of a database or an object store, in the place of a file."""
+    dataset: str | None = None
+    """What a ledger knows a file by; its name if none is given."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,11 @@ def study_from(content: Mapping[str, Any], folder: Path) -> Study:
     return _Reader(Section(content, "the study file", StudyError), folder).study()
 
 
+def study_mistakes(content: Mapping[str, Any], folder: Path) -> list[tuple[KeyPath, str]]:
+    """All that is wrong in a study's parsed form, each with the key that it is about; none in a study that is right."""
+    return _Reader(Section(content, "the study file", StudyError), folder).mistakes()
+
+
 class _Reader:
     """Reads a study part by part and goes on after a mistake, so that all are found."""
 
@@ -103,6 +118,11 @@ class _Reader:
         self._sources: dict[str, Source] = {}
         self._offers: dict[str, Offer] = {}
         self._norms: dict[str, float] = {}
+        self._organisations: dict[str, Organisation] = {}
+
+    def mistakes(self) -> list[tuple[KeyPath, str]]:
+        self._read()
+        return [(path, str(error)) for path, error in self._mistakes.found]
 
     def study(self, name: str = "", text: str = "") -> Study:
         """The checked study; `name` and `text` of its file tell the lines of mistakes."""
@@ -142,7 +162,8 @@ class _Reader:
         if note.found:
             return None
         with note.at("study"):
-            agreement = Agreement(schema=Schema(self._columns, self._norms), offers=self._offers, **checked)
+            schema = Schema(self._columns, self._norms)
+            agreement = Agreement(schema=schema, offers=self._offers, organisations=self._organisations, **checked)
             self._check_agreement(agreement)
             return Study(agreement, self._sources, alignment, rows)
         return None
@@ -182,6 +203,10 @@ class _Reader:
             with note.at(*at):
                 raise SchemaError(f"party {name} declares no column")
         self._source(name, party)
+        with note.at(*at, "organisation" if "organisation" in party else "contact"):
+            if "organisation" in party or "contact" in party:
+                stated = (party.text(key) if key in party else "" for key in ("organisation", "contact"))
+                self._organisations[name] = Organisation(*stated)
         with note.at(*at, "norm"):
             if "norm" in party:
                 self._norms[name] = party.number("norm")
@@ -191,7 +216,11 @@ class _Reader:
     def _source(self, name: str, party: Section) -> None:
         note, at = self._mistakes, ("party", name)
         found: dict[str, Path | None] = {}
-        for key in ("data", "policy", "ledger"):
+        addressed = None
+        with note.at(*at, "data"):
+            addressed = addressed_data(party, self._folder)
+            found["data"] = None if addressed is not None else _path(party, "data", self._folder)
+        for key in ("policy", "ledger"):
             with note.at(*at, key):
                 found[key] = _path(party, key, self._folder)
         with note.at(*at, "policy" if "policy" in party else "ledger"):
@@ -202,7 +231,10 @@ class _Reader:
         with note.at(*at, "id"):
             column = _id_column(party)
             if len(found) == 3:
-                self._sources[name] = Source(found["data"], column, found["policy"], found["ledger"])
+                dataset = party.text("dataset") if "dataset" in party else None
+                self._sources[name] = Source(
+                    found["data"], column, found["policy"], found["ledger"], addressed=addressed, dataset=dataset
+                )
 
     def _offer(self, name: str, party: Section, parties: Section) -> None:
         if "epsilon" in party:
@@ -234,6 +266,7 @@ class _Reader:
             "interactions": lambda: _interactions(terms),
             "order": lambda: terms.whole("order", 2),
             "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
+            "reason": lambda: reason_of(terms.text("reason")) if "reason" in terms else "",
         }
         out = {}
         for key, read in readers.items():
@@ -338,6 +371,19 @@ def _pairs(terms: Section, key: str, form: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
         raise StudyError(f"[study] {key} must be a list of pairs {form}, got {shown(found)}")
     return tuple((str(a), str(b)) for a, b in found)
+
+
+def addressed_data(party: Section, folder: Path) -> AddressedData | None:
+    """The data that a section's `data`, `query` and `dataset` name, where it lies in no file of this machine."""
+    data = party.content.get("data")
+    query, dataset = (party.text(key) if key in party else None for key in ("query", "dataset"))
+    if not isinstance(data, str) or "://" not in data:
+        if query is not None:
+            raise StudyError(f"{party.where} query is for a database, and data is {shown(data)}")
+        return None
+    from colonnade.data.addresses import read_address
+
+    return read_address(data, query, dataset, folder, party.where)
 
 
 def _path(party: Section, key: str, folder: Path) -> Path | None:

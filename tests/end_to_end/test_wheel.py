@@ -17,6 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from colonnade.cli.demo import copy_demo
+from colonnade.foundation.errors import StudyError
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = "import sys, setuptools.build_meta as b; getattr(b, sys.argv[1])(sys.argv[2])"
 
@@ -72,7 +75,13 @@ def test_metadata_says_who_what_and_where(dist: Path) -> None:
 def test_the_extra_all_names_every_extra_of_a_user() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     (named,) = extras["all"]
-    assert set(named.partition("[")[2].rstrip("]").split(",")) == set(extras) - {"all", "dev", "docs", "experiments"}
+    assert set(named.partition("[")[2].rstrip("]").split(",")) == set(extras) - {
+        "all",
+        "dev",
+        "docs",
+        "experiments",
+        "notebooks",
+    }
 
 
 def test_the_demo_runs_from_the_wheel_alone(dist: Path, tmp_path: Path) -> None:
@@ -97,12 +106,13 @@ def test_the_demo_runs_from_the_wheel_alone(dist: Path, tmp_path: Path) -> None:
     assert json.loads((folder / "release.json").read_bytes())["n"] == 3458
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert "the majority class alone is right for" in " ".join(done.stdout.split())
-    again = subprocess.run(
-        [python, "-m", "colonnade.cli", "demo"], cwd=tmp_path, env=alone, capture_output=True, text=True
-    )
-    assert (
-        again.returncode == 1 and again.stderr.count("\n") == 1 and "must be a new or an empty folder" in again.stderr
-    )
+
+
+def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("kept")
+    with pytest.raises(StudyError, match="must be a new or an empty folder"):
+        copy_demo(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_the_small_demo_is_a_part_of_the_demo() -> None:

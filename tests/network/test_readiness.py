@@ -6,11 +6,13 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from cryptography.fernet import Fernet
 
 from colonnade.audit.premises import Premises
 from colonnade.consent.entries import Booking, EntryKind
@@ -33,7 +35,7 @@ from colonnade.sites.readiness import clipping, get_ready, try_releases
 from colonnade.sites.site import PARTY, SERVER, Site, read_site
 from colonnade.study import read_study
 from colonnade.transport.client import Client
-from colonnade.transport.evidence import DAY, KeptEvidence
+from colonnade.transport.evidence import DAY, EvidenceFolder, KeptEvidence
 from colonnade.transport.relay import Relay
 from tests.helpers.accounts import Remembered
 from tests.helpers.authority import Authority
@@ -163,8 +165,13 @@ def job(bank: Path) -> Callable[[Callable[[bytes], bytes] | None], tuple[dict[st
         said: dict[str, str] = {}
 
         def other(name: str) -> None:
-            account = SessionAccount(Remembered())
-            role = PartyRole(party_task(study, name, Unguarded()), Randomness(), signers[name], account=account)
+            # The works' evidence lies on disk, for audits of the bank.
+            own = party_task(study, name, Unguarded())
+            began = datetime.now(UTC).isoformat(timespec="seconds")
+            facts = {"party": name, "terms": own.terms, "began": began}
+            folder_of = EvidenceFolder(folder / f"{name} evidence", Fernet.generate_key(), facts)
+            account = SessionAccount(folder_of if name == "works" else Remembered())
+            role = PartyRole(own, Randomness(), signers[name], account=account)
             try:
                 Client(role, lambda data: relay.handle(name, data), QUICK).run()
                 said[name] = "the release was opened"
@@ -216,7 +223,25 @@ def test_the_commands_that_audit_a_session(
     assert honest.code == 0 and "messages of bank were made again and are the same" in honest.out
     assert key.stat().st_mode & 0o777 == 0o600
     checked = run("audit", "verify", verdict)
-    assert checked.code == 0 and "bank followed the protocol" in checked.out
+    assert checked.code == 0 and "bank followed the protocol" in checked.out and "no certificates" not in checked.out
+    # With a peer's evidence; its proofs are by certificates, and a forged one accuses nobody.
+    (held,) = (bank.parent / "works evidence").iterdir()
+    both = run("audit", "session", place, "--against", held, "--sign", key, "--out", bank.parent / "both.json")
+    assert both.code == 0 and "held by works" in both.out and "Not counted" not in both.out
+    record = held / "evidence.jsonl"
+    record.write_text(record.read_text().replace('"about": "submission"', '"about": "opened"'))
+    forged = run("audit", "session", place, "--against", held, "--sign", key, "--out", bank.parent / "forged.json")
+    assert forged.code == 0 and "Not counted: works shows signature" in forged.out
+    # Another authority than the session's is told, and so is an audit by one.
+    strange = Authority().folder(bank.parent / "strange", "bank") / "startup" / "rootCA.pem"
+    other = run("audit", "session", place, "--authority", strange, "--sign", key, "--out", bank.parent / "x.json")
+    assert other.code == 1 and "had another authority" in other.err and not (bank.parent / "x.json").exists()
+    noted = run("audit", "verify", verdict, "--evidence", place)
+    assert noted.code == 0
+    (place / "authority.pem").write_bytes(strange.read_bytes())
+    unlike = run("audit", "verify", verdict, "--evidence", place)
+    assert unlike.code == 1 and "by another authority" in unlike.err
+    shutil.copy(bank / "startup" / "rootCA.pem", place / "authority.pem")
     verdict.write_text(verdict.read_text().replace('"replayed": ', '"replayed": 1'))
     altered = run("audit", "verify", verdict)
     assert altered.code == 1 and "not what its auditor signed" in altered.err

@@ -133,7 +133,7 @@ def test_a_party_cannot_invent_what_came(signed: Path, tmp_path: Path) -> None:
     """It changes a peer's parcel in what it keeps, and the digest in its notes: the peer's signature tells."""
     from hashlib import sha256
 
-    from colonnade.transport.evidence import described
+    from colonnade.protocol.evidence import described
 
     kept = copied(signed, tmp_path)
     mine = kept[CHEAT]

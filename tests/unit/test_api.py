@@ -329,6 +329,21 @@ def test_plans_are_saved_read_and_compared(tmp_path: Path) -> None:
             plan.compare(**wrong)
 
 
+def test_a_study_is_rehearsed_on_public_rows() -> None:
+    works, town = people()
+    made = study(epsilon=5.0)
+    apart = made.rehearse({"works": works, "town": town.reverse()}, releases=4, epsilon=[0.1, 50.0])
+    means = apart.frame.filter(pl.col("measure") == "r2")["mean"].to_list()
+    assert means[0] < means[1] <= 1 and "with epsilon" in apart.frame.columns and "Rehearsed for 400" in repr(apart)
+    assert "<svg" in apart._repr_html_()
+    with pytest.raises(StudyError, match="got none for town"):
+        made.rehearse({"works": works})
+    with pytest.raises(StudyError, match="on public rows, and none are given"):
+        made.rehearse(epsilon=[1.0])
+    with pytest.raises(StudyError, match="linear and logistic studies"):
+        study("works.way").rehearse(works.join(town, on="person"))
+
+
 def test_coefficients_in_the_units_of_the_data(release: cn.Release) -> None:
     works, town = people()
     model = release.solve(features=["hours", "owner"], ridge=0.0)
@@ -448,7 +463,7 @@ def test_every_object_shows_itself_and_escapes_hostile_names() -> None:
     party = cn.Party(works, columns, id="person", name=HOSTILE)
     made = study(parties={"works": party, "town": parties()["town"]}, name=HOSTILE)
     found = made.fit(seed=1, progress=False)
-    models = [found.solve(), found.solve("way"), found.solve("rich", task="logistic")]
+    models = [found.solve(features=["owner", HOSTILE]), found.solve("way"), found.solve("rich", task="logistic")]
     plan = made.plan()
     objects = [party, made, plan, plan.compare(bounds={HOSTILE: [(0, 60)]}), found, found.tables(), found.components()]
     objects += [found.tables("way", "rich"), found.synthesize(20), *models, *(m.summary() for m in models)]

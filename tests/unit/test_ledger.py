@@ -163,7 +163,7 @@ def test_a_data_set_in_parts_is_what_a_table_reads(tmp_path: Path) -> None:
     """A folder or a pattern: one data set, by the contents of its parts."""
     folder = tmp_path / "gains"
     folder.mkdir()
-    with pytest.raises(DataError, match="the folder gains has no Parquet or CSV file"):
+    with pytest.raises(DataError, match="the folder gains has no Parquet, Feather or CSV file"):
         DataSet.of_file(folder)
     alone = tmp_path / "alone.csv"
     alone.write_bytes(b"id,x\na,1\n")

@@ -48,8 +48,8 @@ PATHS = {
     "colonnade.study": {"Study", "read_study", "study_from"},
 }
 PARAMETERS = {
-    "colonnade.runs.fit": "study randomness approved ask show look keep watch workers",
-    "colonnade.runs.predict": "study model receiver data approved ask watch randomness",
+    "colonnade.runs.fit": "study randomness approved ask show look keep watch workers evidence",
+    "colonnade.runs.predict": "study model receiver data approved ask watch randomness evidence",
     "colonnade.study.read_study": "path",
     "colonnade.model.score_files": "public files ids",
     "colonnade.analysis.solve.solve": "moments task method ridge features label intercept",
@@ -114,6 +114,15 @@ def test_whatever_a_document_imports_is_on_the_list(path: Path) -> None:
     known = {(module, name) for module, names in PATHS.items() for name in names}
     known |= {("colonnade", name) for name in (*EXPORTED, "runs")}
     assert imported(path.read_text(encoding="utf-8")) <= known
+
+
+def test_the_page_of_the_reference_is_up_to_date_and_every_public_thing_says_what_it_is() -> None:
+    done = subprocess.run([sys.executable, ROOT / "docs" / "write_api.py", "--check"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    for name in OBJECTS | ESTIMATORS:
+        found = getattr(colonnade, name)
+        members = [m for n, m in vars(found).items() if not n.startswith("_") and inspect.isfunction(m)]
+        assert inspect.getdoc(found) and all(inspect.getdoc(m) for m in members), name
 
 
 def test_the_module_is_a_program() -> None:

@@ -240,7 +240,7 @@ def test_bounds_of_any_size_reach_the_grid() -> None:
     ("spoil", "told"),
     [
         (lambda f: f.write_csv("t.csv"), "no data file fits the pattern"),
-        (lambda f: (f.write_csv("t.csv"), Path("empty").mkdir()), "has no Parquet or CSV file"),
+        (lambda f: (f.write_csv("t.csv"), Path("empty").mkdir()), "has no Parquet, Feather or CSV file"),
         (lambda f: (Path("parts").mkdir(), f.write_csv("parts/a.csv"), f.write_parquet("parts/b.parquet")), "got both"),
         (lambda f: pl.concat([f, f[:3]]).write_csv("t.csv"), "unique, 3 rows of t.csv repeat one, the first is row"),
         (lambda f: f.with_columns(age=pl.lit(float("nan"))).write_parquet("t.parquet"), "column age misses"),

@@ -18,11 +18,12 @@ from colonnade.foundation.errors import ColonnadeError, MessageError, SignatureE
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.coins import COMMIT, Opening
+from colonnade.protocol.evidence import described
 from colonnade.protocol.kinds import PartyTask
 from colonnade.protocol.messages import Envelope, Signature, Step, body_of
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.signatures import packed, statement
-from colonnade.transport.evidence import KeptEvidence, described
+from colonnade.transport.evidence import KeptEvidence
 
 Message = Mapping[str, Any]
 Place = tuple[str, str, str]

@@ -136,6 +136,8 @@ def _places(study: Study, prediction: Prediction, files: list[str]) -> dict[str,
     for party in prediction.parties:
         source = study.sources[party]
         if party not in named:
+            if source.addressed is not None:
+                continue
             if source.data is None:
                 raise StudyError(f"[party.{party}] has no data, and --data {party}=FILE is not given")
             named[party] = source.data

@@ -46,6 +46,15 @@ Impossible = Annotated[
         help="Two levels that no record has together, besides those that the study declares; may be repeated.",
     ),
 ]
+LedgerFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--ledger",
+        parser=local_path,
+        metavar="FILE",
+        help="A party's ledger: the page then shows what its data had spent before, and with this release.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same answer.")]
 
 
@@ -65,25 +74,32 @@ def open_release(path: Path) -> Release:
     return opened
 
 
-def report(release: ReleaseFile, html: Html = None, json: Json = False) -> None:
+def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, json: Json = False) -> None:
     """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
     from colonnade.analysis.request import ModelRequest
+    from colonnade.consent.shared_ledger import open_ledger
     from colonnade.foundation.files import places
     from colonnade.model import publish
     from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.machine import model_json
     from colonnade.report.pages import release_html
+    from colonnade.report.spending import booked_spending, spending_json
     from colonnade.report.text import flaws, model_report, plan_report, provenance_report
 
     opened = open_release(release)
+    ledgers = [open_ledger(path) for path in ledger or []]
+    for named in ledgers:
+        if not named.exists:
+            raise StudyError(f"there is no ledger {named.path}")
+    spending = booked_spending(opened, ledgers)
     with places(html) as (page,):
         if html is not None:
-            page.write(release_html(opened))
+            page.write(release_html(opened, spending))
     wanted = ModelRequest(opened)
     public, sure = publish(opened, wanted.model(None)), wanted.certainty()
     if json:
         known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
-        found = {**model_json(public), **intervals_json(sure)}
+        found = {**model_json(public), **intervals_json(sure), **spending_json(spending)}
         content = {**opened.plan, **found, "provenance": known, "digest": public.release}
         print_json({**content, "label": public.declared, "flaws": flaws(opened.provenance), "release": str(release)})
         return

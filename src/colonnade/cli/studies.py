@@ -13,7 +13,7 @@ import typer
 
 from colonnade.cli.options import ApprovedPlans, Force, Html, Json, StudyFile
 from colonnade.cli.screen import print_json, stderr, stdout
-from colonnade.foundation.errors import PolicyError
+from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
 
@@ -58,6 +58,7 @@ def plan(
     from colonnade.report.cost import expected_cost, plan_json
     from colonnade.report.pages import plan_html
     from colonnade.report.purposes import forecast_purposes, purposes_table
+    from colonnade.report.spending import planned_spending, spending_json
     from colonnade.report.text import caution, cost_text, plan_report
     from colonnade.study import read_study
 
@@ -69,12 +70,13 @@ def plan(
     session = checked.session(TYPICAL_ROWS if assumed else rows)
     cost = expected_cost(session, checked.alignment)
     purposes = forecast_purposes(session)
+    spending = planned_spending(checked, session) if json or html is not None else {}
     with places(html) as (page,):
         if html is not None:
-            page.write(plan_html(session, cost, assumed))
+            page.write(plan_html(session, cost, assumed, spending))
     if json:
         told = plan_json(session, cost, assumed)
-        print_json({**told, "purposes": [line.describe() for line in purposes]})
+        print_json({**told, **spending_json(spending), "purposes": [line.describe() for line in purposes]})
         return
     label = checked.agreement.label
     expected_text = cost_text(cost.sent, cost.seconds)
@@ -203,6 +205,10 @@ def fit(
         Path | None,
         typer.Option("--model", parser=local_path, metavar="FILE", help="Model file to write, for predict."),
     ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option("--epsilon", metavar="E", help="What a whole record is worth, in the place of the study's."),
+    ] = None,
     force: Force = False,
     json: Json = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a plan that comes with a warning.")] = False,
@@ -233,7 +239,7 @@ def fit(
     from colonnade.workers import open_workers
 
     randomness = _randomness(seed)
-    checked = read_study(study)
+    checked = _with_epsilon(read_study(study), epsilon)
     place = out or DEFAULT_RELEASE
     if model is not None and model.absolute() == place.absolute():
         raise typer.BadParameter("--out and --model must name two files")
@@ -257,6 +263,16 @@ def fit(
         public = publish(fitted.release, ModelRequest(fitted.release).model(None))
         model_file.write(write_model(public))
     _print_fitted(checked, fitted, public, release_file.path or place, model, json)
+
+
+def _with_epsilon(study: Study, epsilon: float | None) -> Study:
+    from dataclasses import replace
+
+    if epsilon is None:
+        return study
+    if study.agreement.epsilon is None:
+        raise StudyError("--epsilon is for a study that states one; here each party states its own")
+    return replace(study, agreement=replace(study.agreement, epsilon=epsilon))
 
 
 def schema(

@@ -140,6 +140,20 @@ class Ledger:
             out.append(Account(data, cap, total(cap, _counted(booked)), pending, len(own) - len(booked)))
         return out
 
+    def before_and_after(self, data: DataSet, charge: Charge, cap: Cap) -> tuple[Spent, Spent]:
+        """What the data set has spent, and what it would have with one more charge; books nothing."""
+        before = _counted(_bookings(_of(self.lines(), data)))
+        return total(cap, before), total(cap, [*before, charge])
+
+    def around(self, session: str) -> list[tuple[Entry, Spent, Spent]]:
+        """Every booking of a session with what its data set had spent before it, and had with it."""
+        lines, out = self.lines(), []
+        for i, line in enumerate(lines):
+            if isinstance(line, Entry) and line.kind is EntryKind.BOOKED and line.booking.session == session:
+                before = _counted(_bookings(_of(lines[:i], line.data)))
+                out.append((line, total(line.cap, before), total(line.cap, [*before, line.booking.charge])))
+        return out
+
     def entries(self) -> list[Entry]:
         """All entries of sessions, the whole chain checked; none if there is no ledger yet."""
         return _bookings(self.lines())

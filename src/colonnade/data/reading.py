@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from colonnade.data.storage import STORED, count_missing
 from colonnade.data.store import DiskTexts, Values
 from colonnade.foundation.errors import DataError, MissingError
-from colonnade.foundation.parts import data_files, is_parquet
+from colonnade.foundation.parts import data_files, is_feather, is_parquet
 from colonnade.foundation.schema import Column
 
 ROW_BLOCK = 1 << 17
@@ -44,6 +44,7 @@ PLAIN_WORDS = {
 OTHER_FILES = {
     b"PK\x03\x04": "a zip file or a spreadsheet",
     b"PAR1": "Parquet",
+    b"ARRO": "Feather",
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
@@ -139,6 +140,8 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
     """A file, or parts, as the library reads it: texts in CSV, unless so many rows are to tell the types."""
     if is_parquet(files[0]):
         return pl.scan_parquet(files)
+    if is_feather(files[0]):
+        return pl.scan_ipc(files)
     for file in files:
         with file.open("rb") as opened:
             head = opened.read(4)

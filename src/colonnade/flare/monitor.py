@@ -84,7 +84,7 @@ class Monitor:
         """What the party's own ledger says; nothing at the server, or where the ledger cannot be read now."""
         with suppress(ColonnadeError, OSError):
             source = self.site.source if self.site.role == PARTY else None
-            if source is not None and source.ledger is not None and source.data is not None:
+            if source is not None and source.ledger is not None:
                 from colonnade.consent.shared_ledger import open_ledger
 
                 policy = self.site.policy()

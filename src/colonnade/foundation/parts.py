@@ -9,6 +9,7 @@ from pathlib import Path
 from colonnade.foundation.errors import DataError, NoDataError, StudyError
 
 PARQUET = (".parquet", ".pq")
+FEATHER = (".feather", ".arrow", ".ipc")
 CSV = (".csv", ".csv.gz", ".csv.zst")
 
 
@@ -25,11 +26,17 @@ def is_parquet(path: Path) -> bool:
     return path.name.lower().endswith(PARQUET)
 
 
+def is_feather(path: Path) -> bool:
+    return path.name.lower().endswith(FEATHER)
+
+
 def data_files(path: Path) -> list[Path]:
-    """The files in order; a folder counts its Parquet and CSV files alone."""
+    """The files in order; a folder counts its Parquet, Feather and CSV files alone."""
     if path.is_dir():
-        found = sorted(part for part in path.iterdir() if part.is_file() and part.name.lower().endswith(PARQUET + CSV))
-        what = f"the folder {path.name} has no Parquet or CSV file"
+        found = sorted(
+            part for part in path.iterdir() if part.is_file() and part.name.lower().endswith(PARQUET + FEATHER + CSV)
+        )
+        what = f"the folder {path.name} has no Parquet, Feather or CSV file"
     elif path.exists() or not any(c in str(path) for c in "*?["):
         found = [path] if path.exists() else []
         what = f"there is no data file {path}"
@@ -38,8 +45,8 @@ def data_files(path: Path) -> list[Path]:
         what = f"no data file fits the pattern {path.name}"
     if not found:
         raise NoDataError(what)
-    if len({is_parquet(part) for part in found}) > 1:
-        raise DataError(f"the parts of {path.name} must be all Parquet or all CSV, got both")
+    if len({(is_parquet(part), is_feather(part)) for part in found}) > 1:
+        raise DataError(f"the parts of {path.name} must be all Parquet, all Feather or all CSV, got several kinds")
     return found
 
 

@@ -19,6 +19,24 @@ RELEASES = ("auto", "full", "label", "pairs", "trace")
 ORDERS = (2, 4)
 MOST_FACTORS = 8
 """Of one interaction."""
+LONGEST_REASON = 1000
+
+
+@dataclass(frozen=True)
+class Organisation:
+    """Who stands behind a party, as the page that one signs names it; an empty text was not stated."""
+
+    name: str = ""
+    contact: str = ""
+
+    def __post_init__(self) -> None:
+        require_name("an organisation's name", self.name, StudyError)
+        require_name("an organisation's contact", self.contact, StudyError)
+
+
+def reason_of(text: object) -> str:
+    """The reason of a study, once it is a text that can be read."""
+    return require_name("a study's reason", text, StudyError, LONGEST_REASON)
 
 
 @dataclass(frozen=True)
@@ -62,6 +80,10 @@ class Agreement:
     """Pairs of feature columns whose products are released, where `release` is "pairs"."""
     impossible: tuple[tuple[str, str], ...] = ()
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
+    reason: str = ""
+    """Why the study is done, for those who agree to it."""
+    organisations: Mapping[str, Organisation] = field(default_factory=dict)
+    """Who stands behind the parties, where the study says so."""
     evaluates: Evaluated | None = None
     """Where the columns are scores of a model, and the label says how a record turned out."""
     purpose: Purpose = Purpose.LABEL
@@ -90,6 +112,10 @@ class Agreement:
         for name, column in self.schema.parties[owner].items():
             if label in column.sources and name != label:
                 raise StudyError(f"column {name} is derived from the label {label}, which a prediction does not have")
+        reason_of(self.reason)
+        for party in self.organisations:
+            if party not in self.schema.parties:
+                raise StudyError(f"an organisation must stand behind a party of the study, got {party!r}")
         for pair in self.impossible:
             self._check_impossible(pair)
         self._check_interactions()
@@ -176,16 +202,18 @@ class Agreement:
         return tuple(self.schema.parties[party]) if self.evaluates is None else self.evaluates.columns[party]
 
     def to(self) -> dict[str, Any]:
-        """The form that travels and is digested; a term that is not used is left out, as before there was any."""
-        listed = {"impossible": self.impossible, "pairs": self.pairs, "interactions": self.interactions}
-        more: dict[str, Any] = {name: [list(each) for each in found] for name, found in listed.items() if found}
-        if self.purpose is not Purpose.LABEL:
-            more["purpose"] = self.purpose.value
-        if self.evaluates is not None:
-            more["evaluates"] = self.evaluates.to()
-        if self.order != ORDERS[0]:
-            more["order"] = self.order
-        return self._terms() | more
+        """The form that travels and is digested; what is not stated is left out, as it was before it could be."""
+        known = {
+            "impossible": [list(pair) for pair in self.impossible],
+            "pairs": [list(pair) for pair in self.pairs],
+            "interactions": [list(columns) for columns in self.interactions],
+            "order": 0 if self.order == ORDERS[0] else self.order,
+            "purpose": "" if self.purpose is Purpose.LABEL else self.purpose.value,
+            "evaluates": None if self.evaluates is None else self.evaluates.to(),
+            "reason": self.reason,
+            "organisations": {p: {"name": o.name, "contact": o.contact} for p, o in sorted(self.organisations.items())},
+        }
+        return self._terms() | {key: value for key, value in known.items() if value}
 
     def _terms(self) -> dict[str, Any]:
         return {
@@ -225,6 +253,8 @@ class Agreement:
                 label_square=content["label_square"],
                 pairs=tuple((str(a), str(b)) for a, b in content.get("pairs", ())),
                 impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
+                reason=content.get("reason", ""),
+                organisations={p: Organisation(**o) for p, o in content.get("organisations", {}).items()},
                 evaluates=Evaluated.of(content["evaluates"]) if "evaluates" in content else None,
                 purpose=Purpose(content.get("purpose", Purpose.LABEL.value)),
                 order=content.get("order", ORDERS[0]),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from colonnade.protocol.coins import Opening
-from colonnade.protocol.messages import Envelope
+from colonnade.protocol.coins import BIND, ROUNDS, Opening, hashed
+from colonnade.protocol.messages import Done, Envelope, Go, ParcelBody, Signature, Step, body_of
 
 
 class Evidence(Protocol):
@@ -27,3 +27,29 @@ class Evidence(Protocol):
     def keep_received(self, envelope: Envelope, digest: bytes) -> None:
         """A message that came, before it is worked on, and the digest of its body."""
         ...
+
+
+def described(envelope: Envelope, digest: bytes) -> dict[str, Any]:
+    """A message as evidence has it: by its body's digest; a signature without its proof, which no replay makes."""
+    told: dict[str, Any] = {"step": envelope.step.value, "from": envelope.sender, "to": envelope.recipient}
+    body = [digest]
+    match envelope.step:
+        case Step.PARCEL:
+            told["round"] = body_of(envelope, ParcelBody).round
+        case Step.GO:
+            told["round"] = body_of(envelope, Go).round
+        case Step.DONE:
+            told["round"] = body_of(envelope, Done).round
+        case Step.SIGNATURE:
+            signature = body_of(envelope, Signature)
+            told["about"], told["value"] = signature.about, signature.value.hex()
+            body = [signature.about.encode(), signature.value]
+        case _:
+            pass
+    told["bytes"], told["digest"] = len(envelope.body), hashed("message", envelope.plan.encode(), *body).hex()
+    return told
+
+
+def is_bulk(envelope: Envelope) -> bool:
+    """Whether a message is a parcel that its sender can make again; without coins and bindings nobody could."""
+    return envelope.step is Step.PARCEL and body_of(envelope, ParcelBody).round not in (*ROUNDS, BIND)

@@ -22,7 +22,7 @@ from colonnade.foundation.grid import Grid
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squared_sum, squares, traces
-from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables, order_warning
+from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables, heavy_columns, order_warning
 from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import (
     Calibration,
@@ -347,15 +347,13 @@ class SessionPlan:
                 f"delta={self.plan.delta:.3g} is 1/n or more at n={self.rows}: showing one record, drawn at random, to "
                 "everybody would keep that promise too; choose a delta far below 1/n"
             )
+        out += heavy_columns(self.plan, self.rows) if self.agreement.evaluates is None else []
         if self.agreement.schema.norms and not self.plan.layout.norms:
             out.append("declared norms are not used: they lower the noise of a trace release alone")
         if self.in_the_clear:
             out.append(f'product "{self.agreement.product}" shows columns in the clear: it is for simulation only')
-        if (
-            self.plan.collusion == 0
-            and self.plan.law is Law.LAPLACE
-            and any(not i.block.single for i in self.plan.blocks)
-        ):
+        shared = any(not i.block.single for i in self.plan.blocks)
+        if self.plan.collusion == 0 and self.plan.law is Law.LAPLACE and shared:
             out.append("with collusion = 0 there is no guarantee against a party, which knows its share of the noise")
         if self.plan.calibration is Calibration.PAPER:
             out.append(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from colonnade.report.text import tidy_table, titled
+from colonnade.report.text import titled
+from colonnade.report.tidy import tidy_table
 
 if TYPE_CHECKING:
     from colonnade.analysis.intervals import Interval, Intervals

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, log10
 
 from markupsafe import Markup, escape
 
 WIDTH = 720
-LABELS = 232
+NARROW = 400
+"""Of a picture that a phone shows whole."""
+SCALE = (0.01, 100.0)
+"""Ends of the scale of epsilon."""
+LABELS = 244
 VALUES = 84
 ROW = 24
-LONGEST = 28
+LONGEST = 30
 """Characters of a name that fit beside a bar."""
 
 
@@ -121,41 +125,96 @@ def whiskers(items: Sequence[Whisker], title: str, description: str) -> Markup:
 
 def curve(points: Sequence[tuple[float, float]], here: float, title: str, description: str) -> Markup:
     """A share between 0 and 1 against epsilon on a logarithmic axis, with the present epsilon marked."""
-    left, right, top, bottom = 56, WIDTH - 24, 14, 250
+    return curves({"": points}, here, title, description)
+
+
+def curves(
+    lines: Mapping[str, Sequence[tuple[float, float]]], here: float, title: str, description: str, floor: float = 0.0
+) -> Markup:
+    """Several named shares, between a floor and 1, against epsilon."""
+    left, right, top, bottom = 56, WIDTH - (140 if len(lines) > 1 else 24), 14, 250
+    points = next(iter(lines.values()))
     first, last = log10(points[0][0]), log10(points[-1][0])
 
     def x(epsilon: float) -> float:
         return left + (right - left) * (log10(epsilon) - first) / ((last - first) or 1.0)
 
     def y(share: float) -> float:
-        return bottom - (bottom - top) * share
+        return bottom - (bottom - top) * (share - floor) / (1 - floor)
 
     parts = []
-    for percent in range(0, 101, 25):
-        at = y(percent / 100)
-        parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text class="value" text-anchor="end" x="{left - 8}" y="{at + 4:.1f}">{percent}%</text>')
+    for k in range(5):
+        share = floor + (1 - floor) * k / 4
+        parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y(share):.1f}" y2="{y(share):.1f}"/>')
+        place = f'x="{left - 8}" y="{y(share) + 4:.1f}"'
+        parts.append(f'<text class="value" text-anchor="end" {place}>{100 * share:.3g}%</text>')
     for epsilon, _ in points:
         parts.append(f'<text class="tick" x="{x(epsilon):.1f}" y="{bottom + 18}">{epsilon:.3g}</text>')
     parts.append(f'<text class="tick" x="{(left + right) / 2:.0f}" y="{bottom + 38}">epsilon of a whole record</text>')
     if here > 0 and first <= log10(here) <= last:
         parts.append(f'<line class="here" x1="{x(here):.1f}" x2="{x(here):.1f}" y1="{top}" y2="{bottom}"/>')
-    line = " ".join(f"{x(e):.1f},{y(s):.1f}" for e, s in points)
-    parts.append(f'<polyline class="line" points="{line}"/>')
-    for epsilon, share in points:
-        parts.append(
-            f"<g><title>epsilon {epsilon:.3g}: {100 * share:.1f}%</title>"
-            f'<circle class="mark" cx="{x(epsilon):.1f}" cy="{y(share):.1f}" r="4"/></g>'
-        )
+    for name, found in lines.items():
+        line = " ".join(f"{x(e):.1f},{y(s):.1f}" for e, s in found)
+        parts.append(f'<polyline class="line" points="{line}"/>')
+        if name:
+            parts.append(f'<text x="{right + 10}" y="{y(found[-1][1]) + 4:.1f}">{escape(name)}</text>')
+        for epsilon, share in found:
+            hint = f"{name + ', ' if name else ''}epsilon {epsilon:.3g}: {100 * share:.1f}%"
+            parts.append(
+                f'<g><title>{escape(hint)}</title><circle class="mark" cx="{x(epsilon):.1f}" cy="{y(share):.1f}" '
+                'r="4"/></g>'
+            )
     return drawing(bottom + 46, title, description, parts)
 
 
-def drawing(height: float, title: str, description: str, parts: Sequence[str]) -> Markup:
-    """A picture of already escaped parts, with its description for those who do not see it."""
-    return Markup(  # noqa: S704 - every text in `parts` went through escape
-        f'<svg role="img" aria-label="{escape(title)}. {escape(description)}" '
-        f'viewBox="0 0 {WIDTH} {height:.0f}" xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+def epsilon_scale(
+    here: float, told: str, others: Sequence[tuple[str, float]], tiers: Sequence[tuple[str, float]], description: str
+) -> Markup:
+    """A logarithmic scale of epsilon with named stretches, one mark with its number, and small marks beneath."""
+    left, right, top = 10, NARROW - 10, 44
+    low, high = SCALE
+
+    def x(epsilon: float) -> float:
+        return left + (right - left) * log10(min(max(epsilon, low), high) / low) / log10(high / low)
+
+    parts, start = [], low
+    for k, (name, most) in enumerate(tiers):
+        end = min(most, high)
+        parts.append(
+            f'<rect class="tier tier{k}" x="{x(start):.1f}" y="{top}" width="{x(end) - x(start):.1f}" height="18"/>'
+            f'<text class="tick" x="{(x(start) + x(end)) / 2:.1f}" y="{top + 13.5}">{escape(name)}</text>'
+        )
+        start = end
+    for tick in (0.01, 0.1, 1, 10, 100):
+        parts.append(f'<line class="axis" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{top + 18}" y2="{top + 24}"/>')
+        anchor = "start" if tick == low else "end" if tick == high else "middle"
+        parts.append(f'<text class="small" x="{x(tick):.1f}" y="{top + 37}" text-anchor="{anchor}">{tick:g}</text>')
+    for name, value in others:
+        at = x(value)
+        parts.append(
+            f"<g><title>{escape(name)}: {value:.4g}</title>"
+            f'<circle class="mark" cx="{at:.1f}" cy="{top + 9}" r="3.5"/></g>'
+        )
+    at = x(here)
+    anchor = "start" if at < 60 else "end" if at > NARROW - 60 else "middle"
+    parts.append(f'<path class="here-mark" d="M{at:.1f} {top - 2}l-7 -11h14z"/>')
+    parts.append(
+        f'<text class="group" x="{at:.1f}" y="{top - 18}" text-anchor="{anchor}">epsilon {escape(told)}</text>'
     )
+    return drawing(top + 42, "Epsilon on a scale", description, parts, NARROW)
+
+
+def drawing(height: float, title: str, description: str, parts: Sequence[str], width: int = WIDTH) -> Markup:
+    """A picture of already escaped parts, with its description for those who do not see it."""
+    narrow = ' class="narrow"' if width < WIDTH else ""
+    picture = (
+        f'<svg role="img"{narrow} aria-label="{escape(title)}. {escape(description)}" '
+        f'viewBox="0 0 {width} {height:.0f}" xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+    )
+    if not narrow:
+        # On a phone it keeps its size and scrolls: the keyboard must get there.
+        picture = f'<div class="scroll" role="region" aria-label="{escape(title)}" tabindex="0">{picture}</div>'
+    return Markup(picture)  # noqa: S704 - every text in `parts` went through escape
 
 
 def _diamond(x: float, y: float) -> str:

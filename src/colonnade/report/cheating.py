@@ -9,7 +9,8 @@ from rich.text import Text
 
 from colonnade.protocol.cheating import KEY_BITS, Exposure
 from colonnade.protocol.session_plan import SessionPlan
-from colonnade.report.text import tidy_table, titled
+from colonnade.report.text import titled
+from colonnade.report.tidy import tidy_table
 
 SHOWN_PAIRS = 30
 

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from colonnade.evaluation import Evaluation, Measured
 from colonnade.protocol.session_plan import SessionPlan
-from colonnade.report.text import blocks_table, epsilon_table, epsilon_text, tidy_table, titled
+from colonnade.report.text import blocks_table, epsilon_table, epsilon_text, titled
+from colonnade.report.tidy import tidy_table
 
 NAMES = {
     "accuracy": "accuracy",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import date
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
 from importlib.metadata import version
@@ -20,6 +21,7 @@ from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.tables import Tables
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ReleaseError
+from colonnade.foundation.schema import Column
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.model import PublicModel, publish
@@ -31,13 +33,18 @@ from colonnade.report.cheating import cheating_notes
 from colonnade.report.cost import Cost
 from colonnade.report.curve import forecast_curve
 from colonnade.report.pictures import dependence_context
+from colonnade.report.sheet import broken, budget, outlook, promise, reliance, sheet_context, worst_epsilon
+from colonnade.report.spending import Spending
 from colonnade.report.text import VIEWS, epsilon_text, flaws, share_text, size_text, time_text
 
 TEMPLATES = Path(__file__).parent / "templates"
-SHOWN_COEFFICIENTS = 24
+SHOWN_COEFFICIENTS = 16
 SHOWN_BLOCKS = 40
 SHOWN_MAPS = 3
+FOLD_FROM = 40
+"""Longer tables and pictures are folded on a screen, and whole on paper."""
 LONGEST_LEVELS = 12
+"""A column with more levels names them in the annex's folds alone."""
 LARGEST_FACTOR = 1e4
 """A larger factor on someone's odds is no promise worth a number."""
 
@@ -81,7 +88,7 @@ def environment() -> Environment:
         signed=_signed,
         share=share_text,
     )
-    found.globals.update(style=style(), backends=BACKENDS)
+    found.globals.update(style=style(), backends=BACKENDS, doors=(), fold_from=FOLD_FROM)
     return found
 
 
@@ -90,11 +97,41 @@ def style() -> Markup:
     return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
 
 
-def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False) -> str:
+@dataclass(frozen=True)
+class Around:
+    """What a page says besides what a plan or a release holds: ledgers, the day, and doors to other pages."""
+
+    spending: Mapping[str, Spending] = field(default_factory=dict)
+    made: date | None = None
+    """Today if not given."""
+    doors: Sequence[tuple[str, str]] = ()
+    """Addresses and names of pages to go to, where the page is shown in the studio."""
+
+
+def page_footer(what: str, digest: str) -> Markup:
+    """What stands at the foot of every printed sheet; browsers take it from a style sheet alone."""
+    if not set(digest) <= set("0123456789abcdef"):
+        raise ReleaseError(f"a digest is hexadecimal, got {digest[:80]!r}")
+    return Markup(  # noqa: S704 - our own words and hexadecimal digits
+        f'@page {{ @bottom-left {{ content: "{what} {digest[:32]}"; }} '
+        '@bottom-right { content: counter(page) " / " counter(pages); } }'
+    )
+
+
+def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False, around: Around | None = None) -> str:
     """The page of a plan: nothing has been computed yet."""
-    agreement = session.agreement
+    around = around or Around()
+    agreement, plan = session.agreement, session.describe()
+    shown = plan_context(plan, agreement)
+    verdict = outlook(session.warnings(), plan["forecast"])
+    if not session.in_the_clear:
+        verdict = promise(plan, shown["views"], odds_text(worst_epsilon(plan)), False) + verdict
     context = {
-        **plan_context(session.describe(), agreement),
+        **shown,
+        **sheet_context(plan, agreement, around.spending, shown["views"], around.made),
+        "verdict": [*verdict, budget(plan, around.spending, False)],
+        "doors": around.doors,
+        "footer": page_footer("Terms", session.terms),
         "assumed": assumed,
         "cost": cost,
         "terms": session.terms,
@@ -105,19 +142,33 @@ def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False) -> str:
     return environment().get_template("plan.html").render(context)
 
 
-def release_page(release: Release) -> str:
+def release_page(release: Release, around: Around | None = None) -> str:
     """The page of a release with its model."""
-    agreement = Agreement.of(release.provenance["agreement"])
+    around = around or Around()
+    agreement, plan = Agreement.of(release.provenance["agreement"]), release.plan
     wanted = ModelRequest(release)
     public = publish(release, wanted.model(None))
+    shown, found = plan_context(plan, agreement), wanted.certainty()
+    sure = certainty_context(found)
+    told = flaws(release.provenance)
+    verdict = broken(told, release.provenance["seeded"])
+    verdict = verdict or promise(plan, shown["views"], odds_text(worst_epsilon(plan)), True)
     context = {
-        **plan_context(release.plan, agreement),
+        **shown,
+        **sheet_context(plan, agreement, around.spending, shown["views"], around.made),
+        "verdict": [
+            *verdict,
+            budget(plan, around.spending, True),
+            reliance(sure["told_apart"], len(found.given), len(found.coefficients)),
+        ],
+        "doors": around.doors,
+        "footer": page_footer("Release", public.release),
         "provenance": release.provenance,
-        "flaws": flaws(release.provenance),
+        "flaws": told,
         "digest": public.release,
         **model_context(public),
-        **certainty_context(wanted.certainty()),
-        **curve_context(agreement, release.n, float(release.plan["epsilon"])),
+        **sure,
+        **curve_context(agreement, release.n, float(plan["epsilon"])),
         **_dependence(release),
     }
     return environment().get_template("release.html").render(context)
@@ -162,7 +213,10 @@ def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any
                 "party": party,
                 "name": name,
                 "kind": c.noun,
-                "declared": c.describe(LONGEST_LEVELS),
+                "declared": c.describe(LONGEST_LEVELS)
+                if _is_short(c)
+                else f"{len(c.all_levels)} levels, in full below",
+                "levels": () if _is_short(c) else c.all_levels,
                 "label": name == column,
             }
             for party, names in agreement.schema.parties.items()
@@ -176,6 +230,10 @@ def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any
         "noise_shown": min(SHOWN_BLOCKS, len(plan["blocks"])),
         "version": version("colonnade"),
     }
+
+
+def _is_short(column: Column) -> bool:
+    return column.bounds is not None or len(column.all_levels) <= LONGEST_LEVELS
 
 
 def views_of(plan: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -195,24 +253,26 @@ def views_of(plan: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def epsilon_picture(plan: Mapping[str, Any]) -> Markup:
-    """Epsilon by whose data and who looks."""
-
-    def group(name: str, epsilons: Mapping[str, float | None], strong: bool) -> tuple[str, list[Bar]]:
-        return name, [
-            Bar(
-                VIEWS[view],
-                epsilons[view],
-                "no guarantee" if epsilons[view] is None else epsilon_text(epsilons[view]),
-                f"{name}, seen by {VIEWS[view]}: epsilon {epsilon_text(epsilons[view])}",
-                strong,
-            )
-            for view in views
-        ]
-
+    """Epsilon by whose data and who looks; views with one number share a bar."""
     views = [v["view"] for v in views_of(plan)]
-    groups = [group(f"data of {name}", party["epsilon"], False) for name, party in plan["parties"].items()]
-    groups.append(group("a whole record, all parties", plan["record"], True))
-    told = "; ".join(f"{name}: {', '.join(f'{b.name} {b.told}' for b in group)}" for name, group in groups)
+    rows = [(f"data of {name}", party["epsilon"], False) for name, party in plan["parties"].items()]
+    rows.append(("a whole record", plan["record"], True))
+    alike = all(len({epsilons[view] for view in views}) == 1 for _, epsilons, _ in rows)
+    groups = []
+    for name, epsilons, strong in rows:
+        by_value: dict[float | None, list[str]] = {}
+        for view in views:
+            by_value.setdefault(epsilons[view], []).append(VIEWS[view])
+        found = []
+        for value, names in by_value.items():
+            seen = ", ".join(names)
+            number = "no guarantee" if value is None else epsilon_text(value)
+            hint = f"{name}, seen by {seen}: epsilon {epsilon_text(value)}"
+            found.append(Bar(name if alike else seen, value, number, hint, strong))
+        groups.append(("" if alike else name, found))
+    if alike:
+        groups = [("", [bar for _, found in groups for bar in found])]
+    told = "; ".join(bar.hint for _, found in groups for bar in found)
     return bars(groups, "Epsilon by whose data and who looks", told)
 
 
@@ -253,10 +313,15 @@ def model_context(public: PublicModel) -> dict[str, Any]:
         Bar(r.feature, r.coefficient, f"{r.coefficient:+z.3f}", f"{r.feature} {r.coefficient:+z.4f}") for r in shown
     ]
     told = "; ".join(f"{b.name} {b.told}" for b in items)
+    by_column: dict[tuple[str, str, str], list[tuple[str, CoefficientRow]]] = {}
+    for row in rows:
+        party, column = public.owner(row.feature)
+        by_column.setdefault((column, party, row.base), []).append((row.feature.removeprefix(f"{column}="), row))
     return {
         "model": model,
         "target": target,
         "rows": rows,
+        "by_column": by_column,
         "shown": len(shown),
         "coefficient_picture": signed_bars(items, "Largest coefficients", told) if items else "",
     }

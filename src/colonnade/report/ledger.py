@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from colonnade.consent.entries import Note
-from colonnade.report.text import epsilon_text, tidy_table, titled
+from colonnade.report.text import epsilon_text, titled
+from colonnade.report.tidy import tidy_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from colonnade.consent.guard import ConsentGuard
     from colonnade.mechanism.composition import Cap, Spent
 
-SHORT = 16
+SHORT = 12
 """Characters of a session id that a table shows."""
 
 
@@ -86,9 +87,7 @@ def accounts_table(accounts: list[Account]) -> RenderableType:
 
 def lines_table(lines: list[Line]) -> RenderableType:
     """Every entry on a line."""
-    table = tidy_table("entry", "time", "what", "session", "study", "party", "epsilon", "reason", right=(0, 6))
-    # A reason is long, and may fold; a time must not.
-    table.columns[1].no_wrap = True
+    table = tidy_table("no.", "time (UTC)", "what", "session", "study", "party", "epsilon", "reason", right=(0, 6))
     for line in lines:
         what = line.alignment if isinstance(line, Note) else line.booking
         cost, reason = (
@@ -101,7 +100,7 @@ def lines_table(lines: list[Line]) -> RenderableType:
         )
         table.add_row(
             str(line.number),
-            line.time,
+            line.time[:19].replace("T", " ") if line.time.endswith("+00:00") else line.time,
             line.kind.value,
             what.session[:SHORT],
             Text(what.study),

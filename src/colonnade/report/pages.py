@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from colonnade.mechanism.release import Release
     from colonnade.protocol.session_plan import SessionPlan
     from colonnade.report.cost import Cost
+    from colonnade.report.spending import Spending
 
 
 def require(*modules: str) -> None:
@@ -24,20 +25,22 @@ def require(*modules: str) -> None:
             raise StudyError(f"a page needs {module}, which is not installed: pip install 'colonnade[page]'")
 
 
-def plan_html(session: SessionPlan, cost: Cost, assumed: bool = False) -> bytes:
-    """The bytes of a plan's page."""
+def plan_html(
+    session: SessionPlan, cost: Cost, assumed: bool = False, spending: Mapping[str, Spending] | None = None
+) -> bytes:
+    """The bytes of a plan's page, with what ledgers at hand have spent."""
     require("jinja2")
-    from colonnade.report.html import plan_page
+    from colonnade.report.html import Around, plan_page
 
-    return plan_page(session, cost, assumed).encode()
+    return plan_page(session, cost, assumed, Around(spending or {})).encode()
 
 
-def release_html(release: Release) -> bytes:
-    """The bytes of a release's page."""
+def release_html(release: Release, spending: Mapping[str, Spending] | None = None) -> bytes:
+    """The bytes of a release's page, with what ledgers at hand have booked of it."""
     require("jinja2")
-    from colonnade.report.html import release_page
+    from colonnade.report.html import Around, release_page
 
-    return release_page(release).encode()
+    return release_page(release, Around(spending or {})).encode()
 
 
 def tables_html(tables: Tables, chosen: Sequence[int], seed: int) -> bytes:

@@ -14,6 +14,10 @@ from colonnade.analysis.tables import CrossTable, Margin, Tables
 from colonnade.report.charts import WIDTH, Bar, bars, drawing
 
 CELL, LEFT = 30, 190
+WIDEST, ROOMY = 76, 44
+"""Of a cell, and from when on its count stands in it."""
+DEEPEST_COLOUR = 0.6
+"""Ink stays readable on it."""
 LONGEST = 24
 SHOWN_MAPS = 6
 RADIUS = 150
@@ -22,7 +26,7 @@ RADIUS = 150
 def heat_map(cross: CrossTable) -> Markup:
     """Each cell's count over what independence would give: blue where there are more, orange where fewer."""
     R, C = cross.count.shape
-    side = min(CELL, (WIDTH - LEFT - 8) / C)
+    side = min(WIDEST, (WIDTH - LEFT - 8) / C)
     total = max(float(cross.count.sum()), 1e-9)
     expected = np.outer(cross.count.sum(axis=1), cross.count.sum(axis=0)) / total
     top = 24 + 6 * max(len(_short(column)) for column in cross.columns)
@@ -39,9 +43,14 @@ def heat_map(cross: CrossTable) -> Markup:
             )
             parts.append(
                 f'<g><title>{escape(hint)}</title><rect class="cell" x="{LEFT + b * side:.1f}" y="{y}" '
-                f'width="{side - 1:.1f}" height="{CELL - 1}"/><rect class="{kind}" fill-opacity="{strength:.2f}" '
-                f'x="{LEFT + b * side:.1f}" y="{y}" width="{side - 1:.1f}" height="{CELL - 1}"/></g>'
+                f'width="{side - 1:.1f}" height="{CELL - 1}"/><rect class="{kind}" '
+                f'fill-opacity="{DEEPEST_COLOUR * strength:.2f}" '
+                f'x="{LEFT + b * side:.1f}" y="{y}" width="{side - 1:.1f}" height="{CELL - 1}"/>'
             )
+            if side >= ROOMY:
+                at = LEFT + (b + 0.5) * side
+                parts.append(f'<text class="count" x="{at:.1f}" y="{y + 19}">{cross.count[a, b]:,.0f}</text>')
+            parts.append("</g>")
     for b, column in enumerate(cross.columns):
         x = LEFT + (b + 0.6) * side
         parts.append(f'<text transform="translate({x:.1f} {top - 8}) rotate(-50)">{escape(_short(column))}</text>')
@@ -118,14 +127,14 @@ def dependence_context(
         "crosses": [{"cross": c, "found": d, "picture": heat_map(c)} for c, d in crosses],
         "tree": tree,
         "tree_picture": tree_picture(tree) if tree else None,
-        "margins": [{"margin": m, "picture": _margin_picture(m)} for m in margins],
+        "margins": [{"margin": m, "picture": margin_picture(m)} for m in margins],
         "numbers": [tables.number(i) for i in released.numbers] if not chosen else [],
         "expected": expected,
         "independent": independent,
     }
 
 
-def _margin_picture(margin: Margin) -> Markup:
+def margin_picture(margin: Margin) -> Markup:
     items = [
         Bar(
             level,

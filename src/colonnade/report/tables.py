@@ -11,7 +11,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from colonnade.foundation.names import plain_cell
-from colonnade.report.text import tidy_table, titled
+from colonnade.report.text import titled
+from colonnade.report.tidy import tidy_table
 
 if TYPE_CHECKING:
     from colonnade.analysis.components import Components

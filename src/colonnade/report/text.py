@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
+
+from colonnade.report.tidy import tidy_table as tidy_table
 
 if TYPE_CHECKING:
     from colonnade.analysis.solve import Model
@@ -43,17 +43,6 @@ def time_text(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.0f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"
-
-
-def tidy_table(*columns: str, right: Sequence[int] = (), narrow: int = 0) -> Table:
-    """In a narrow terminal texts fold and numbers stay whole."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for i, column in enumerate(columns):
-        if i in right:
-            table.add_column(column, justify="right", no_wrap=True, min_width=max(narrow, len(column)))
-        else:
-            table.add_column(column, overflow="fold")
-    return table
 
 
 def titled(title: str, *parts: RenderableType) -> RenderableType:

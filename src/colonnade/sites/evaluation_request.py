@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from colonnade.data.table import Table, read_table
+from colonnade.data.addresses import AddressedData
+from colonnade.data.table import Table
 from colonnade.evaluation import Evaluation, evaluate_by
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.files import read_whole
@@ -23,11 +24,11 @@ class EvaluationRequest:
     evaluation: Evaluation
 
     @property
-    def data(self) -> Path:
-        """The records: the section's own file, or the study's."""
+    def data(self) -> Path | AddressedData:
+        """The records: the section's own file, or the study's rows."""
         if "data" in self.site.evaluated:
             return self.site.folder / self.site.evaluated.text("data")
-        data = self.site.source.data
+        data = self.site.source.data or self.site.source.addressed
         assert data is not None
         return data
 
@@ -38,7 +39,7 @@ class EvaluationRequest:
     def table(self, workers: Workers) -> Table:
         """What this party's records are in the evaluation."""
         needs = self.evaluation.needs(self.site.party)
-        return self.evaluation.derive(read_table(self.site.party, self.data, needs, self.id, workers))
+        return self.evaluation.derive(self.site.read(self.data, needs, self.id, workers))
 
 
 def read_evaluation_request(site: Site) -> EvaluationRequest:

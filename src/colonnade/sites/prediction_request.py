@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from colonnade.data.table import Table, read_table
+from colonnade.data.addresses import AddressedData
+from colonnade.data.table import Table
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.files import read_whole
 from colonnade.mechanism.moments import Floats
@@ -33,11 +34,11 @@ class PredictionRequest:
         return f"{self.site.study.agreement.name} scores {self.terms}"
 
     @property
-    def data(self) -> Path:
-        """The records to score: the section's own file, or the study's."""
+    def data(self) -> Path | AddressedData:
+        """The records to score: the section's own file, or the study's rows."""
         if "data" in self.site.asked:
             return self.site.folder / self.site.asked.text("data")
-        data = self.site.source.data
+        data = self.site.source.data or self.site.source.addressed
         assert data is not None
         return data
 
@@ -50,7 +51,7 @@ class PredictionRequest:
         return self.site.asked.text("id") if "id" in self.site.asked else self.site.source.id
 
     def table(self) -> Table:
-        return read_table(self.site.party, self.data, self.prediction.columns[self.site.party], self.id)
+        return self.site.read(self.data, self.prediction.columns[self.site.party], self.id)
 
     def part(self, table: Table) -> Floats:
         return parts_to_open(table, self.public.model, self.public.interactions)

@@ -204,7 +204,7 @@ class EvaluateRecipe(FitRecipe):
 
     @property
     def source(self) -> Source:
-        return replace(self.site.source, data=self.asked.data, id=self.asked.id)
+        return self.site.source_of(self.asked.data, self.asked.id)
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         # The records may be another data set than the study's.
@@ -245,7 +245,7 @@ class PredictRecipe(Recipe):
 
     @property
     def source(self) -> Source:
-        return replace(self.site.source, data=self.asked.data, id=self.asked.id)
+        return self.site.source_of(self.asked.data, self.asked.id)
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         if self.site.party == self.asked.prediction.receiver:

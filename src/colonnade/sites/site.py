@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.consent.policy import Policy, read_policy
 from colonnade.consent.shared_ledger import open_ledger
+from colonnade.data.addresses import AddressedData
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Column
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.workers import HERE, Workers
-from colonnade.study import Source, Study, read_study
+from colonnade.study import Source, Study, addressed_data, read_study
 from colonnade.transport.wire import Patience
 from colonnade.workers import open_workers
 
@@ -29,7 +32,7 @@ STUDIES = "studies"
 SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
 LARGEST_SITE = 1 << 20
 SITE_KEYS = (
-    *("role", "party", "data", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
+    *("role", "party", "data", "query", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
     *("workers", "cluster", "device", "evidence_key", "metrics"),
 )
 PREDICTION_KEYS = ("model", "to", "data", "id")
@@ -103,12 +106,28 @@ class Site:
         """Where this party's data lies, by its own file."""
         if self.content.content.get("data", OPEN) == OPEN:
             raise StudyError(f"{self.folder.name}/{SITE} must name the data file of {self.party}, and names none")
+        addressed = addressed_data(self.content, self.folder)
         data, policy, ledger = (
-            self.folder / local_path(self.content.text(key)) if key in self.content else None
+            None
+            if key not in self.content or (key == "data" and addressed is not None)
+            else self.folder / local_path(self.content.text(key))
             for key in ("data", "policy", "ledger")
         )
         column = self.content.text("id") if "id" in self.content else self.study.sources[self.party].id
-        return Source(data, column, policy, ledger)
+        return Source(data, column, policy, ledger, addressed=addressed)
+
+    def source_of(self, data: Path | AddressedData, column: str | None) -> Source:
+        """The same with other records."""
+        addressed = data if isinstance(data, AddressedData) else None
+        return replace(self.source, data=data if isinstance(data, Path) else None, addressed=addressed, id=column)
+
+    def read(
+        self, data: Path | AddressedData, columns: Mapping[str, Column], id_column: str | None, workers: Workers = HERE
+    ) -> Table:
+        """Records of this party, in a file or at an address."""
+        if isinstance(data, AddressedData):
+            return data.read(self.party, columns, id_column)
+        return read_table(self.party, data, columns, id_column, workers)
 
     def open_workers(self) -> AbstractContextManager[Workers]:
         """Who does this party's block work: by default a thread for each core of its machine."""
@@ -119,9 +138,10 @@ class Site:
 
     def table(self, workers: Workers = HERE) -> Table:
         source = self.source
-        assert source.data is not None
         columns = self.study.agreement.schema.parties[self.party]
-        return read_table(self.party, source.data, columns, source.id, workers)
+        data = source.data or source.addressed
+        assert data is not None
+        return self.read(data, columns, source.id, workers)
 
     def policy(self) -> Policy:
         path = self.source.policy
@@ -142,15 +162,17 @@ class Site:
             if source.ledger is not None:
                 raise PolicyError(f"{SEED} is set, and no ledger can book the noise of a simulation: {SITE} names one")
             return PolicyGuard(self.party, policy), seeded(seed)
-        if source.ledger is None or source.data is None:
+        if source.ledger is None:
             raise StudyError(f"{self.folder.name}/{SITE} must name a ledger, outside simulations")
         approved = [a for a in os.environ.get(APPROVED, "").split(",") if a]
-        return ConsentGuard(
-            self.party, policy, open_ledger(source.ledger), self.data_set(source.data), approved
-        ), Randomness()
+        data = source.data or source.addressed
+        assert data is not None
+        return ConsentGuard(self.party, policy, open_ledger(source.ledger), self.data_set(data), approved), Randomness()
 
-    def data_set(self, path: Path) -> DataSet:
-        """A file of this party as its ledger knows it."""
+    def data_set(self, path: Path | AddressedData) -> DataSet:
+        """A file of this party, or rows at an address, as its ledger knows them."""
+        if isinstance(path, AddressedData):
+            return DataSet(path.name, path.digest)
         return DataSet.of_file(path, self.content.text("dataset") if "dataset" in self.content else None)
 
 

@@ -17,11 +17,13 @@ Content = dict[str, Any]
 """A study file's parsed form, {"study": ..., "party": ...}, whether or not it is a valid study."""
 
 STUDY_NUMBERS = ("epsilon", "delta", "collusion", "rows")
-STUDY_TEXTS = ("name", "task", "label", "product", "alignment", "calibration", "release")
-PARTY_TEXTS = ("data", "id", "policy", "ledger")
+STUDY_TEXTS = ("name", "task", "label", "reason", "product", "alignment", "calibration", "release")
+PARTY_TEXTS = ("data", "id", "policy", "ledger", "organisation", "contact")
 PARTY_NUMBERS = ("epsilon", "norm")
 BY_KIND = {kind.kind: tuple(kind.keys) for kind in KINDS}
 KNOWN = ("kind", *dict.fromkeys(key for keys in BY_KIND.values() for key in keys))
+PLAIN = tuple(key for key in KNOWN if key not in ("kind", "levels", "bins", "other"))
+"""Keys of a column that are one text or number each."""
 EMPTY: Content = {
     "study": {"name": "study", "task": "logistic", "label": "", "epsilon": 1.0, "collusion": 1, "rows": 10_000},
     "party": {},
@@ -130,7 +132,7 @@ def _column_form(name: str, column: Content) -> Content:
     return {
         "name": name,
         "kind": str(column.get("kind", "numeric")),
-        **{key: text_of(column.get(key)) for key in ("low", "high", "drop", "fill")},
+        **{key: text_of(column.get(key)) for key in PLAIN},
         "levels": "\n".join(text_of(v) for v in levels) if isinstance(levels, list) else text_of(levels),
         "bins": ", ".join(text_of(v) for v in bins) if isinstance(bins, list) else text_of(bins),
         "other": bool(column.get("other")),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from jinja2 import Environment, FileSystemLoader
 from starlette.applications import Starlette
@@ -15,24 +16,31 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.schema import KINDS
+from colonnade.foundation.shown import number_of
 from colonnade.mechanism.release import digest
 from colonnade.report.cost import expected_cost
-from colonnade.report.html import TEMPLATES, environment, plan_page, release_page, style
-from colonnade.studio.form import from_fields, to_form, to_toml
-from colonnade.studio.panel import panel_context, planned
+from colonnade.report.html import TEMPLATES, Around, environment, page_footer, plan_page, release_page, style
+from colonnade.report.spending import booked_spending, planned_spending
+from colonnade.studio.comparison import KEPT, PRESENT, choices, compared
+from colonnade.studio.explorer import MOST_ROWS, Explorer
+from colonnade.studio.form import Content, from_fields, to_form, to_toml
+from colonnade.studio.panel import curve_context, panel_context, planned, with_present_split
+from colonnade.studio.request_check import content_policy
 from colonnade.studio.runs import Run, without_ledger
 from colonnade.studio.workspace import DATA, Workspace, edit_study
 from colonnade.study import LARGEST_STUDY
 
-KEPT_REPORTS = 8
+KEPT_RELEASES = 8
+DRAWN_ROWS = 1000
 HERE = Path(__file__).parent / "templates"
 Fields = dict[str, str]
 Answer = Callable[[Request, Fields], Response]
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-def _endpoint(answer: Answer) -> Endpoint:
-    """An answer computed in a thread; a refusal is one sentence."""
+def _endpoint(answer: Answer, refuse: Callable[[str], Response]) -> Endpoint:
+    """An answer computed in a thread; a refusal is one sentence on a page with a way on."""
 
     async def called(request: Request) -> Response:
         body = b""
@@ -44,11 +52,16 @@ def _endpoint(answer: Answer) -> Endpoint:
         try:
             return await run_in_threadpool(answer, request, fields)
         except ColonnadeError as error:
-            return PlainTextResponse(f"{error}\n", 422)
+            return refuse(str(error))
         except RecursionError:
-            return PlainTextResponse("the study's values are nested too deeply\n", 422)
+            return refuse("the study's values are nested too deeply")
 
     return called
+
+
+def _printable(page: str, footer: str) -> Response:
+    """A report, whose footer on paper is a style sheet of its own."""
+    return HTMLResponse(page, headers={"Content-Security-Policy": content_policy(footer)})
 
 
 class Studio:
@@ -58,17 +71,25 @@ class Studio:
         self._workspace, self._base = workspace, f"/{token}"
         self._run: Run | None = None
         self._notice = ""
-        self._reports: dict[str, str] = {}
+        self._explorers: dict[str, Explorer] = {}
         self._templates: Environment = environment().overlay(loader=FileSystemLoader([HERE, TEMPLATES]))
         read: list[tuple[str, Answer]] = [
             ("/", self._study),
             ("/style.css", self._style),
             ("/studio.js", self._script),
+            ("/curve", self._curve),
+            ("/curve/part", self._curve_part),
+            ("/compare", self._compare),
             ("/plan.html", self._plan_html),
             ("/run", self._running),
             ("/run/state", self._state),
             ("/releases", self._releases),
-            ("/releases/{name}", self._release),
+            ("/releases/{name}", self._model),
+            ("/releases/{name}/tables", self._tables),
+            ("/releases/{name}/rows", self._rows),
+            ("/releases/{name}/rows.csv", self._rows_csv),
+            ("/releases/{name}/rows.parquet", self._rows_parquet),
+            ("/releases/{name}/page", self._report),
             ("/ledgers", self._ledgers),
         ]
         write: list[tuple[str, Answer]] = [
@@ -76,10 +97,12 @@ class Studio:
             ("/edit", self._edit),
             ("/open", self._open),
             ("/export", self._export),
+            ("/run/ask", self._ask),
             ("/run", self._start),
+            ("/run/cancel", self._cancel),
         ]
-        routes = [Route(path, _endpoint(answer), methods=["GET"]) for path, answer in read]
-        routes += [Route(path, _endpoint(answer), methods=["POST"]) for path, answer in write]
+        routes = [Route(path, _endpoint(answer, self._refused), methods=["GET"]) for path, answer in read]
+        routes += [Route(path, _endpoint(answer, self._refused), methods=["POST"]) for path, answer in write]
         self.app = Starlette(routes=routes)
 
     def _page(self, template: str, **context: Any) -> Response:
@@ -87,17 +110,33 @@ class Studio:
         page = self._templates.get_template(template)
         return HTMLResponse(page.render(base=self._base, notice=notice, here=template, **context))
 
+    def _part(self, template: str, **context: Any) -> Response:
+        page = self._templates.get_template(template)
+        return HTMLResponse(page.render(base=self._base, **context))
+
+    def _refused(self, sentence: str) -> Response:
+        page = self._templates.get_template("refused.html")
+        text = page.render(base=self._base, notice="", here="refused.html", sentence=sentence)
+        return HTMLResponse(text, 422)
+
     def _to(self, path: str) -> Response:
         return RedirectResponse(self._base + path, 303)
+
+    def _doors(self) -> list[tuple[str, str]]:
+        """Ways back from a page that one signs."""
+        pages = (("/", "Study"), ("/compare", "Compare"), ("/run", "Run"), ("/releases", "Releases"))
+        return [(self._base + path, name) for path, name in (*pages, ("/ledgers", "Ledgers"))]
 
     def _study(self, request: Request, fields: Fields) -> Response:
         with self._workspace.lock:
             return self._page(
                 "study.html",
                 form=to_form(self._workspace.content),
+                kinds=list(KINDS.names),
                 opened=self._workspace.opened,
                 studies=self._workspace.files(".toml"),
                 data=self._workspace.files(*DATA),
+                offers={},
                 **panel_context(self._workspace),
             )
 
@@ -108,33 +147,61 @@ class Studio:
     def _script(self, request: Request, fields: Fields) -> Response:
         return Response((HERE / "studio.js").read_bytes(), media_type="text/javascript")
 
+    def _taken(self, fields: Fields) -> Content:
+        """The study that the form describes; parties that have yet to say what they offer start from the present."""
+        content = from_fields(fields)
+        if fields.get("budget") != "parties":
+            return content
+        return with_present_split(self._workspace, content, number_of(fields.get("study.epsilon", "")))
+
     def _plan(self, request: Request, fields: Fields) -> Response:
-        """The plan of the form as it stands, as a part of the page."""
+        """The plan of the form as it stands, as a part of the page, with what empty fields should say."""
         with self._workspace.lock:
-            self._workspace.content = from_fields(fields)
-            page = self._templates.get_template("panel.html")
-            return HTMLResponse(page.render(base=self._base, **panel_context(self._workspace)))
+            self._workspace.content = self._taken(fields)
+            parties = to_form(self._workspace.content)["parties"]
+            offers = {f"p{i}.epsilon": p["epsilon"] for i, p in enumerate(parties) if p["epsilon"]}
+            return self._part("panel.html", offers=offers, **panel_context(self._workspace))
+
+    def _curve(self, request: Request, fields: Fields) -> Response:
+        return self._page("curve.html", **curve_context(self._workspace))
+
+    def _curve_part(self, request: Request, fields: Fields) -> Response:
+        return self._part("curve_part.html", **curve_context(self._workspace))
+
+    def _compare(self, request: Request, fields: Fields) -> Response:
+        with self._workspace.lock:
+            known = choices(self._workspace)
+            usual = KEPT if KEPT in known else next((c for c in known if c == self._workspace.opened), PRESENT)
+            first, second = request.query_params.get("a", usual), request.query_params.get("b", PRESENT)
+            found = compared(self._workspace, first, second)
+            return self._page("compare.html", choices=known, first=first, second=second, **found)
 
     def _plan_html(self, request: Request, fields: Fields) -> Response:
         with self._workspace.lock:
             study, session, assumed = planned(self._workspace)
-            return HTMLResponse(plan_page(session, expected_cost(session, study.alignment), assumed))
+            around = Around(planned_spending(study, session), doors=self._doors())
+            page = plan_page(session, expected_cost(session, study.alignment), assumed, around)
+            return _printable(page, page_footer("Terms", session.terms))
 
     def _edit(self, request: Request, fields: Fields) -> Response:
         """A button of the form: it takes the form's fields along, and may add or remove something."""
-        with self._workspace.lock:
-            self._workspace.content = from_fields(fields)
+        space = self._workspace
+        with space.lock:
+            space.content = self._taken(fields)
             what = fields.get("do", "plan")
             try:
                 if what == "draft":
-                    self._workspace.add_draft(fields.get("draft.file", ""), fields.get("draft.party", ""))
+                    space.add_draft(fields.get("draft.file", ""), fields.get("draft.party", ""))
                 elif what == "header":
-                    self._workspace.add_header(fields.get("draft.header", ""), fields.get("draft.party", ""))
+                    space.add_header(fields.get("draft.header", ""), fields.get("draft.party", ""))
                 elif what == "save":
-                    self._workspace.save(fields.get("save.name", ""))
-                    self._notice = f"Saved as {self._workspace.opened}."
+                    space.save(fields.get("save.name", ""))
+                    self._notice = f"Saved as {space.opened}."
+                elif what == "keep":
+                    space.kept = deepcopy(space.content)
+                    self._notice = "Kept. Change the study, then compare the two plans."
                 else:
-                    self._workspace.content = edit_study(self._workspace.content, what)
+                    space.content = edit_study(space.content, what)
             except ColonnadeError as error:
                 self._notice = f"Refused: {error}."
         return self._to("/")
@@ -152,10 +219,19 @@ class Studio:
 
     def _export(self, request: Request, fields: Fields) -> Response:
         with self._workspace.lock:
-            self._workspace.content = from_fields(fields)
+            self._workspace.content = self._taken(fields)
             text = to_toml(self._workspace.content)
         headers = {"Content-Disposition": 'attachment; filename="study.toml"'}
         return Response(text, media_type="application/toml", headers=headers)
+
+    def _ask(self, request: Request, fields: Fields) -> Response:
+        """The question before spending: what it costs, of whose budget, and what nobody books."""
+        with self._workspace.lock:
+            context = panel_context(self._workspace)
+            if context["refused"]:
+                return self._to("/run")
+            unkept = without_ledger(self._workspace.study())
+            return self._page("ask.html", asked=fields, unkept=unkept, **context)
 
     def _start(self, request: Request, fields: Fields) -> Response:
         """Spend: the one button that does."""
@@ -170,6 +246,11 @@ class Studio:
                 self._run = run
             except ColonnadeError as error:
                 self._notice = f"Refused: {error}."
+        return self._to("/run")
+
+    def _cancel(self, request: Request, fields: Fields) -> Response:
+        if self._run is not None and not self._run.done:
+            self._run.cancel()
         return self._to("/run")
 
     def _running(self, request: Request, fields: Fields) -> Response:
@@ -188,13 +269,64 @@ class Studio:
     def _releases(self, request: Request, fields: Fields) -> Response:
         return self._page("releases.html", releases=self._workspace.releases())
 
-    def _release(self, request: Request, fields: Fields) -> Response:
-        """A release's report; its digest decides it, so that it is made once."""
-        release = self._workspace.release(request.path_params["name"])
+    def _explorer(self, request: Request) -> tuple[str, Explorer]:
+        """The release of the address; its digest decides it, so that what is slow is computed once."""
+        name = request.path_params["name"]
+        release = self._workspace.release(name)
         key = digest(release.to())
-        if key not in self._reports:
-            self._reports = {**dict(list(self._reports.items())[1 - KEPT_REPORTS :]), key: release_page(release)}
-        return HTMLResponse(self._reports[key])
+        if key not in self._explorers:
+            kept = dict(list(self._explorers.items())[1 - KEPT_RELEASES :])
+            self._explorers = {**kept, key: Explorer(release)}
+        return name, self._explorers[key]
+
+    def _explore(self, template: str, name: str, explorer: Explorer, **context: Any) -> Response:
+        plan, provenance = explorer.release.plan, explorer.release.provenance
+        return self._page(template, name=name, plan=plan, provenance=provenance, **context)
+
+    def _model(self, request: Request, fields: Fields) -> Response:
+        name, explorer = self._explorer(request)
+        query = dict(request.query_params)
+        label = query.get("label", "")
+        found = {**explorer.model(label), **explorer.guess(label, query)}
+        return self._explore("model.html", name, explorer, labels=explorer.labels(), label=label, **found)
+
+    def _tables(self, request: Request, fields: Fields) -> Response:
+        name, explorer = self._explorer(request)
+        query = request.query_params
+        found = explorer.table(query.get("a", ""), query.get("b", ""))
+        return self._explore("crosses.html", name, explorer, **found)
+
+    def _rows(self, request: Request, fields: Fields) -> Response:
+        name, explorer = self._explorer(request)
+        found = explorer.preview(_count(request)) if "count" in request.query_params else None
+        return self._explore("rows.html", name, explorer, found=found, usual=DRAWN_ROWS, most=MOST_ROWS)
+
+    def _rows_csv(self, request: Request, fields: Fields) -> Response:
+        return self._download(request, True)
+
+    def _rows_parquet(self, request: Request, fields: Fields) -> Response:
+        return self._download(request, False)
+
+    def _download(self, request: Request, csv: bool) -> Response:
+        content = self._explorer(request)[1].rows_file(_count(request), csv)
+        ending, kind = ("csv", "text/csv") if csv else ("parquet", "application/octet-stream")
+        headers = {"Content-Disposition": f'attachment; filename="rows.{ending}"'}
+        return Response(content, media_type=kind, headers=headers)
+
+    def _report(self, request: Request, fields: Fields) -> Response:
+        """The page that one signs, with what the folder's ledgers booked."""
+        name, explorer = self._explorer(request)
+        ledgers = self._workspace.readable_ledgers()
+        doors = [*self._doors(), (f"{self._base}/releases/{quote(name)}", f"Explore {name}")]
+        page = release_page(explorer.release, Around(booked_spending(explorer.release, ledgers), doors=doors))
+        return _printable(page, page_footer("Release", explorer.digest))
 
     def _ledgers(self, request: Request, fields: Fields) -> Response:
         return self._page("ledgers.html", ledgers=self._workspace.ledgers())
+
+
+def _count(request: Request) -> int:
+    text = request.query_params.get("count", str(DRAWN_ROWS))
+    if not text.isascii() or not text.isdigit():
+        raise StudyError(f"the number of rows is a whole number, got {text!r}")
+    return int(text[:12])

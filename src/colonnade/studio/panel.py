@@ -1,35 +1,54 @@
-"""What the studio shows beside its form: the plan of the study as it stands, or the sentence that refuses it."""
+"""What the studio shows beside its form: the plan of the study as it stands, or what is wrong with it and where."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.sections import parse_toml
 from colonnade.mechanism.moments import Law
+from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import offered
 from colonnade.protocol.session_plan import TYPICAL_ROWS, SessionPlan
+from colonnade.report.charts import curves
 from colonnade.report.cheating import cheating_notes
 from colonnade.report.cost import expected_cost
+from colonnade.report.curve import forecast_curve, quality_curves
 from colonnade.report.html import plan_context
+from colonnade.report.spending import planned_spending
+from colonnade.report.text import epsilon_text
+from colonnade.studio.form import Content, table, to_toml
+from colonnade.studio.mistakes import FieldMistake, at_fields
 from colonnade.studio.workspace import Workspace
-from colonnade.study import Study
+from colonnade.study import LARGEST_STUDY, Study, study_from, study_mistakes
 
 
-def planned(workspace: Workspace) -> tuple[Study, SessionPlan, bool]:
-    """The study in the workspace with its plan, as `colonnade plan` makes it; the last says that n was assumed."""
-    study = workspace.study()
+def planned(workspace: Workspace, content: Content | None = None) -> tuple[Study, SessionPlan, bool]:
+    """The study in the workspace, or another, with its plan as `colonnade plan` makes it; was n assumed?"""
+    study = workspace.study() if content is None else study_from(_checked(content), workspace.folder)
     assumed = study.rows is None
     return study, study.session(TYPICAL_ROWS if assumed else None), assumed
 
 
-def panel_context(workspace: Workspace) -> dict[str, Any]:
-    """The plan's numbers, or why there is no plan."""
+def _checked(content: Content) -> Content:
+    return parse_toml(to_toml(content), "the study", LARGEST_STUDY, StudyError)
+
+
+def panel_context(workspace: Workspace, content: Content | None = None) -> dict[str, Any]:
+    """The plan's numbers, or all reasons why there is no plan."""
+    shown = workspace.content if content is None else content
     try:
-        study, session, assumed = planned(workspace)
+        found = at_fields(shown, study_mistakes(_checked(shown), workspace.folder))
+        if found:
+            return {"refused": found[0].sentence, "mistakes": found, "faults": {m.field: m.sentence for m in found}}
+        study, session, assumed = planned(workspace, content)
+        spending = planned_spending(study, session)
     except ColonnadeError as error:
-        return {"refused": str(error)}
+        return {"refused": str(error), "mistakes": [FieldMistake("", str(error))], "faults": {}}
     return {
         "refused": "",
+        "mistakes": [],
+        "faults": {},
         "assumed": assumed,
         "warnings": session.warnings(),
         "cheating": cheating_notes(session),
@@ -38,8 +57,48 @@ def panel_context(workspace: Workspace) -> dict[str, Any]:
         "negotiation": negotiation(session),
         "totals": {name: offer.total for name, offer in session.agreement.offers.items()},
         "unit": "epsilon" if session.plan.law is Law.LAPLACE else "rho",
+        "spending": spending,
         **plan_context(session.describe(), study.agreement),
     }
+
+
+def curve_context(workspace: Workspace) -> dict[str, Any]:
+    """What noise leaves at other epsilons, and the accuracy or R² that this is worth at stated strengths of signal."""
+    try:
+        with workspace.lock:
+            study, session, _ = planned(workspace)
+    except ColonnadeError as error:
+        return {"curve_refused": str(error)}
+    # Several plans take a while: the form must not wait for them.
+    points = forecast_curve(study.agreement, session.rows)
+    logistic = study.agreement.task is Task.LOGISTIC
+    lines = quality_curves(points, logistic)
+    what = "accuracy" if logistic else "R²"
+    named = {f"{strength:.0%} explained": found for strength, found in lines.items()}
+    told = "; ".join(f"{name}: {', '.join(f'{e:.3g} {s:.1%}' for e, s in found)}" for name, found in named.items())
+    picture = ""
+    if len(points) > 1:
+        floor = 0.5 if logistic else 0.0
+        picture = curves(named, session.plan.epsilon, f"Expected {what} against epsilon", told, floor)
+    rows = [
+        {"epsilon": e, "share": s, "values": [found[k][1] for found in lines.values()]}
+        for k, (e, s) in enumerate(points)
+    ]
+    return {"curve_refused": "", "what": what, "strengths": list(lines), "rows": rows, "picture": picture}
+
+
+def with_present_split(workspace: Workspace, content: Content, epsilon: Any) -> Content:
+    """The study in which every party offers what its part gets now, where no party has said what it offers."""
+    parties = table(content.get("party"))
+    if epsilon == "" or not parties or any("epsilon" in table(party) for party in parties.values()):
+        return content
+    whole = {**content, "study": {**table(content.get("study")), "epsilon": epsilon}}
+    try:
+        plan = planned(workspace, whole)[1].describe()
+    except ColonnadeError:
+        return content
+    offers = {name: float(epsilon_text(plan["parties"][name]["epsilon"]["outsider"])) for name in parties}
+    return {**content, "party": {name: {**table(p), "epsilon": offers[name]} for name, p in parties.items()}}
 
 
 def negotiation(session: SessionPlan) -> list[dict[str, Any]]:

@@ -17,11 +17,12 @@ FOREIGN = ("cross-site", "same-site")
 """What a browser says in Sec-Fetch-Site when another page asks; another port of this machine is "same-site"."""
 
 
-def content_policy() -> str:
-    """Nothing from elsewhere, no inline script; the report's own style sheet is let in by its hash."""
-    own = base64.b64encode(hashlib.sha256(str(style()).encode()).digest()).decode()
+def content_policy(*more: str) -> str:
+    """Nothing from elsewhere, no inline script; the report's own style sheets are let in by their hashes."""
+    digests = [hashlib.sha256(str(sheet).encode()).digest() for sheet in (style(), *more)]
+    own = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
-        f"default-src 'none'; script-src 'self'; style-src 'self' 'sha256-{own}'; img-src 'self' data:; "
+        f"default-src 'none'; script-src 'self'; style-src 'self' {own}; img-src 'self' data:; "
         "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     )
 
@@ -54,7 +55,8 @@ class RequestCheck:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
-                    headers[name] = value
+                    # A report that prints a footer lets in that one style sheet more.
+                    headers.setdefault(name, value)
             await send(message)
 
         await app(scope, receive, answer)

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
-from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.errors import ColonnadeError, StoppedError, StudyError
 from colonnade.foundation.files import Place, places
 from colonnade.mechanism.release import write_release
 from colonnade.report.progress import NAMES
 from colonnade.runs import Outcome, fit
 from colonnade.study import Study
+
+SPENT = ("submit", "open")
+"""Steps in which the spend is booked."""
 
 
 @dataclass
@@ -59,6 +62,12 @@ class Run:
     error: str = ""
     outcome: Outcome | None = None
     notes: list[str] = field(default_factory=list)
+    cancelled: bool = False
+    """A person asked for the end: it comes with the next step, or not at all once parties submit."""
+
+    def cancel(self) -> None:
+        """Ask for the end of the run; what is submitted is booked, and goes on."""
+        self.cancelled = True
 
     def start(self) -> None:
         require_booked(self.study, self.unbooked)
@@ -81,6 +90,8 @@ class Run:
                 )
                 self.outcome, self.place = fitted.outcome, file.path or self.place
                 self.notes += [f"the session of {n} stays booked: {why}" for n, why in fitted.unsettled.items()]
+                if self.cancelled:
+                    self.notes.append("it was too late to cancel: the submissions had left")
                 if fitted.unkept:
                     self.notes.append(f"no ledger was kept for {', '.join(fitted.unkept)}")
         except ColonnadeError as error:
@@ -93,6 +104,8 @@ class Run:
 
     def watch(self, step: str, share: float) -> None:
         """Called by the run with a step and the share of it that is done."""
+        if self.cancelled and step not in SPENT:
+            raise StoppedError("the run was cancelled before anything was booked: nothing was spent")
         if step not in self.steps:
             self._finish()
             self.steps[step] = RunStep(NAMES.get(step, step))

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from colonnade.consent.entries import Account, Entry
+from colonnade.consent.entries import Account, Line
 from colonnade.consent.ledger import Ledger
 from colonnade.data.drafts import draft_columns
 from colonnade.foundation.errors import ColonnadeError, StudyError
@@ -33,7 +33,7 @@ class LedgerView:
     name: str
     head: str
     accounts: list[Account]
-    entries: list[Entry]
+    lines: list[Line]
     error: str = ""
 
 
@@ -44,6 +44,8 @@ class Workspace:
     folder: Path
     content: Content = field(default_factory=lambda: deepcopy(EMPTY))
     opened: str | None = None
+    kept: Content | None = None
+    """A study that was put aside to compare others with."""
     lock: Lock = field(default_factory=Lock)
 
     def files(self, *endings: str) -> list[str]:
@@ -74,18 +76,18 @@ class Workspace:
 
     def open(self, name: str) -> None:
         """Put a study file of the folder into the workspace."""
+        self.content, self.opened = self.read(name), name
+
+    def read(self, name: str) -> Content:
+        """A study file of the folder, valid or not."""
         path = self.place(name, ".toml")
         if path.stat().st_size > LARGEST_STUDY:
             read_study(path)
-        self.load(read_whole(path, "study").decode("utf-8", "replace"))
-        self.opened = name
+        return _parsed(read_whole(path, "study").decode("utf-8", "replace"))
 
     def load(self, text: str) -> None:
         """Put a study that is given as text into the workspace, valid or not."""
-        content = parse_toml(text, "the study", LARGEST_STUDY, StudyError)
-        if not content.keys() & {"study", "party"}:
-            raise StudyError("a study file needs a [study] section")
-        self.content, self.opened = content, None
+        self.content, self.opened = _parsed(text), None
 
     def save(self, name: str) -> None:
         """Write the study into the folder; only the file it was opened from may be there already."""
@@ -102,6 +104,8 @@ class Workspace:
         """The study for a run: every file that it names must lie in the folder."""
         study = self.study()
         for name, source in study.sources.items():
+            if source.addressed is not None:
+                raise StudyError(f"party {name}: the studio reads files of its own folder only, got an address")
             # A folder or a pattern names many files, and each of them may be a link.
             named = [path for path in (source.data, source.policy, source.ledger) if path is not None]
             parts = data_files(source.data) if source.data is not None and self._inside(source.data) else []
@@ -151,16 +155,27 @@ class Workspace:
     def release(self, name: str) -> Release:
         return read_release(read_whole(self.place(name, ".json"), "release"))
 
+    def readable_ledgers(self) -> list[Ledger]:
+        """The folder's ledgers that are in order."""
+        return [Ledger(self.folder / view.name) for view in self.ledgers() if not view.error]
+
     def ledgers(self) -> list[LedgerView]:
         """The folder's ledgers, each with its chain checked."""
         out = []
         for name in self.files(*LEDGERS):
             ledger = Ledger(self.folder / name)
             try:
-                out.append(LedgerView(name, ledger.verify(), ledger.accounts(), ledger.entries()))
+                out.append(LedgerView(name, ledger.verify(), ledger.accounts(), ledger.lines()))
             except ColonnadeError as error:
                 out.append(LedgerView(name, "", [], [], str(error)))
         return out
+
+
+def _parsed(text: str) -> Content:
+    content = parse_toml(text, "the study", LARGEST_STUDY, StudyError)
+    if not content.keys() & {"study", "party"}:
+        raise StudyError("a study file needs a [study] section")
+    return content
 
 
 def edit_study(content: Content, what: str) -> Content:

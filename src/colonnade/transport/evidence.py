@@ -18,8 +18,9 @@ from cryptography.fernet import Fernet, InvalidToken
 
 from colonnade.foundation.errors import SiteError
 from colonnade.foundation.names import is_visible
-from colonnade.protocol.coins import BIND, ROUNDS, Opening, hashed
-from colonnade.protocol.messages import LARGEST, Done, Envelope, Go, ParcelBody, Signature, Step, body_of
+from colonnade.protocol.coins import Opening
+from colonnade.protocol.evidence import described, is_bulk
+from colonnade.protocol.messages import LARGEST, Envelope
 
 RECORD, SECRETS, TRAFFIC, AUTHORITY = "evidence.jsonl", "secrets", "traffic", "authority.pem"
 DAY = 86_400.0
@@ -95,11 +96,8 @@ class EvidenceFolder:
         self._write({"what": "sent", **described(envelope, digest)})
 
     def keep_received(self, envelope: Envelope, digest: bytes) -> None:
-        told = described(envelope, digest)
-        self._write({"what": "received", **told})
-        # Without commitments, coins and bindings nothing at all could be made again.
-        small = envelope.step is not Step.PARCEL or told["round"] in (*ROUNDS, BIND)
-        if self._traffic is not None and (self._keep_traffic or small):
+        self._write({"what": "received", **described(envelope, digest)})
+        if self._traffic is not None and (self._keep_traffic or not is_bulk(envelope)):
             write_message(self._traffic, envelope)
             self._traffic.flush()
 
@@ -114,27 +112,6 @@ class EvidenceFolder:
             if file is not None:
                 file.close()
         self._record = self._traffic = None
-
-
-def described(envelope: Envelope, digest: bytes) -> dict[str, Any]:
-    """A message as evidence has it: by its body's digest; a signature without its proof, which no replay makes."""
-    told: dict[str, Any] = {"step": envelope.step.value, "from": envelope.sender, "to": envelope.recipient}
-    body = [digest]
-    match envelope.step:
-        case Step.PARCEL:
-            told["round"] = body_of(envelope, ParcelBody).round
-        case Step.GO:
-            told["round"] = body_of(envelope, Go).round
-        case Step.DONE:
-            told["round"] = body_of(envelope, Done).round
-        case Step.SIGNATURE:
-            signature = body_of(envelope, Signature)
-            told["about"], told["value"] = signature.about, signature.value.hex()
-            body = [signature.about.encode(), signature.value]
-        case _:
-            pass
-    told["bytes"], told["digest"] = len(envelope.body), hashed("message", envelope.plan.encode(), *body).hex()
-    return told
 
 
 @dataclass(frozen=True)

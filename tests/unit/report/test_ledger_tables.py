@@ -45,7 +45,7 @@ def test_entries_stand_in_their_order_with_their_cost(tmp_path: Path) -> None:
     ledger = kept(tmp_path / "ledger")
     rows = [line.split() for line in shown(lines_table(ledger.lines())).splitlines() if "income" in line]
     assert [row[2] for row in rows] == ["booked", "booked", "released"]
-    assert [row[3] for row in rows] == ["a" * 16, "b" * 16, "a" * 16]
+    assert [row[3] for row in rows] == ["a" * 12, "b" * 12, "a" * 12]
     assert all("0.25" in row for row in rows)
 
 

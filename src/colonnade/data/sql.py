@@ -1,0 +1,125 @@
+"""Rows of a query, block by block, in one snapshot of the database, through the database's own driver."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import date, datetime
+from decimal import Decimal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import polars as pl
+
+from colonnade.foundation.errors import DataError, NoDataError, StudyError
+
+Row = tuple[Any, ...]
+
+
+def query_rows(address: str, file: Path | None, query: str, rows: int) -> Iterator[tuple[list[str], list[Row]]]:
+    """The names of a query's columns, and blocks of so many rows; the database is read in one transaction."""
+    scheme = address.partition("://")[0].lower()
+    if scheme in ("postgresql", "postgres"):
+        return _postgresql(address, query, rows)
+    assert file is not None
+    if not file.is_file():
+        raise NoDataError(f"there is no database {address}")
+    return _duckdb(address, file, query, rows) if scheme == "duckdb" else _sqlite(address, file, query, rows)
+
+
+def _require(module: str, address: str) -> None:
+    if find_spec(module) is None:
+        scheme = address.partition("://")[0]
+        raise StudyError(f"{scheme}:// needs {module}, which is not installed: pip install 'colonnade[sql]'")
+
+
+def _postgresql(address: str, query: str, rows: int) -> Iterator[tuple[list[str], list[Row]]]:
+    """A cursor on the server: no more than a block of rows is here at any time."""
+    _require("psycopg", address)
+    import psycopg
+
+    try:
+        with psycopg.connect(address) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            with connection.cursor(name="colonnade") as cursor:
+                cursor.itersize = rows
+                cursor.execute(query.encode())
+                names = [column.name for column in cursor.description or ()]
+                while block := cursor.fetchmany(rows):
+                    yield names, block
+                yield names, []
+    except psycopg.Error as error:
+        told = error.diag.message_primary or str(error).strip().partition("\n")[0]
+        # A data exception quotes the value that it is about.
+        if (error.sqlstate or "").startswith("22"):
+            told = f"a value does not fit its type (SQLSTATE {error.sqlstate})"
+        raise DataError(f"{address} cannot be read: {told}") from None
+
+
+def _duckdb(address: str, file: Path, query: str, rows: int) -> Iterator[tuple[list[str], list[Row]]]:
+    _require("duckdb", address)
+    import duckdb
+
+    try:
+        with closing(duckdb.connect(str(file), read_only=True)) as connection:
+            cursor = connection.execute(query)
+            names = [column[0] for column in cursor.description or ()]
+            while block := cursor.fetchmany(rows):
+                yield names, block
+            yield names, []
+    except duckdb.ConversionException:
+        raise DataError(f"{address} cannot be read: a value does not fit its type") from None
+    except duckdb.Error as error:
+        raise DataError(f"{address} cannot be read: {_first(error)}") from None
+
+
+def _sqlite(address: str, file: Path, query: str, rows: int) -> Iterator[tuple[list[str], list[Row]]]:
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True)) as connection:
+            connection.execute("begin")
+            cursor = connection.execute(query)
+            names = [column[0] for column in cursor.description or ()]
+            while block := cursor.fetchmany(rows):
+                yield names, block
+            yield names, []
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        raise DataError(f"{address} cannot be read: {_first(error)}") from None
+
+
+def _first(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def frame_of(names: Sequence[str], rows: Sequence[Row], numbers: Sequence[str]) -> pl.DataFrame:
+    """A block of rows as a frame; decimals become floats in `numbers`, and the texts that they are elsewhere."""
+    by_name = dict(zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True))
+    return pl.DataFrame([_series(name, values, name in numbers) for name, values in by_name.items()])
+
+
+def _series(name: str, values: Sequence[Any], number: bool) -> pl.Series:
+    kinds = {type(value) for value in values} - {type(None)}
+    if Decimal in kinds and number:
+        values = [float(v) if isinstance(v, Decimal) else v for v in values]
+        kinds = (kinds - {Decimal}) | {float}
+    if kinds <= {int, float} and float in kinds:
+        return pl.Series(name, values, dtype=pl.Float64, strict=False)
+    for kind, dtype in ((int, pl.Int64), (bool, pl.Boolean), (str, pl.String), (date, pl.Date)):
+        if kinds == {kind} and not (kind is int and _beyond(values)):
+            return pl.Series(name, values, dtype=dtype)
+    if kinds == {datetime} and all(value is None or value.tzinfo is None for value in values):
+        return pl.Series(name, values, dtype=pl.Datetime)
+    return pl.Series(name, [None if value is None else _text(value) for value in values], dtype=pl.String)
+
+
+def _beyond(values: Sequence[Any]) -> bool:
+    return any(value is not None and not -(2**63) <= value < 2**63 for value in values)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    return format(value, "f") if isinstance(value, Decimal) and value.is_finite() else str(value)

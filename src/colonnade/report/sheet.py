@@ -1,0 +1,197 @@
+"""The first sheet of a page: who asks whom and why, what it means for one person, what is spent, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from math import exp, inf
+from typing import Any
+
+from markupsafe import Markup
+
+from colonnade.protocol.agreement import Agreement
+from colonnade.report.charts import epsilon_scale
+from colonnade.report.spending import Spending
+from colonnade.report.text import epsilon_text, share_text
+
+TIERS = ((1.0, "strong"), (10.0, "moderate"), (inf, "weak"))
+"""Up to which epsilon a promise is called so, after the three tiers of Ponomareva et al. 2023 (arXiv:2303.00654)."""
+BELIEFS = (0.01, 0.1, 0.5)
+"""Chances that someone may have held a guess for before."""
+SHOWN_COLUMNS = 6
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What a chance that someone held a guess for can become at most and at least."""
+
+    before: float
+    low: float
+    high: float
+
+    @property
+    def told(self) -> tuple[str, str, str]:
+        """In per cent, rounded away from what was believed before: a promise is never overstated."""
+        return f"{100 * self.before:g}%", _percent(self.low, False), _percent(self.high, True)
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence of the verdict, and whether it is good news, a warning or neither."""
+
+    kind: str
+    head: str
+    text: str
+
+
+def _percent(share: float, up: bool) -> str:
+    """One digit after the point, away from the middle."""
+    tenths = share * 1000
+    whole = -int(-tenths // 1) if up else int(tenths)
+    return f"{min(whole, 1000) / 10:g}%"
+
+
+def tier_of(epsilon: float) -> str:
+    """What a promise of this epsilon is called."""
+    return next(name for most, name in TIERS if epsilon <= most)
+
+
+def belief_after(before: float, epsilon: float) -> Belief:
+    """The odds of any guess change by at most the factor e^epsilon, up or down."""
+    factor = exp(min(epsilon, 700.0))
+    high = before * factor / (1 - before + before * factor)
+    low = before / (before + (1 - before) * factor)
+    return Belief(before, low, high)
+
+
+def worst_epsilon(plan: Mapping[str, Any]) -> float:
+    """The epsilon of a record against the worst view that has one."""
+    return float(max(e for e in plan["record"].values() if e is not None))
+
+
+def sheet_context(
+    plan: Mapping[str, Any],
+    agreement: Agreement,
+    spending: Mapping[str, Spending],
+    views: Sequence[Mapping[str, str]],
+    made: date | None = None,
+) -> dict[str, Any]:
+    """What the first sheet says besides the verdict."""
+    epsilon = worst_epsilon(plan)
+    owner, column = agreement.schema.find(agreement.label)
+    level = agreement.schema.parties[owner][column].positive
+    return {
+        "reason": agreement.reason,
+        "made": day_text(made or date.today()),
+        "booked": sorted(one.time for one in spending.values() if one.time)[:1],
+        "organisations": [_organisation(party, plan, agreement, spending.get(party)) for party in plan["parties"]],
+        "any_spending": bool(spending),
+        "worst": epsilon,
+        "tier": tier_of(epsilon),
+        "guess": f"{column} is {level}" if level is not None else f"{column} is above some value",
+        "beliefs": [belief_after(before, epsilon) for before in BELIEFS],
+        "scale_picture": _scale(plan, epsilon),
+        "open_views": [v["name"] for v in views if plan["record"][v["view"]] is None],
+    }
+
+
+def day_text(day: date) -> str:
+    """A day with its month in letters: no two countries read it differently."""
+    return f"{day.day} {day:%B} {day.year}"
+
+
+def _organisation(party: str, plan: Mapping[str, Any], agreement: Agreement, spent: Spending | None) -> dict[str, Any]:
+    stated = agreement.organisations.get(party)
+    columns = plan["parties"][party]["columns"]
+    more = f" and {len(columns) - SHOWN_COLUMNS} more" if len(columns) > SHOWN_COLUMNS + 1 else ""
+    epsilons = plan["parties"][party]["epsilon"]
+    return {
+        "party": party,
+        "name": (stated.name if stated else "") or party,
+        "contact": stated.contact if stated else "",
+        "columns": ", ".join(columns[:SHOWN_COLUMNS] if more else columns) + more,
+        "epsilon": max((e for e in epsilons.values() if e is not None), default=None),
+        "spent": spent,
+    }
+
+
+def _scale(plan: Mapping[str, Any], epsilon: float) -> Markup:
+    parts = [(name, max(e for e in p["epsilon"].values() if e is not None)) for name, p in plan["parties"].items()]
+    told = f"A whole record has epsilon {epsilon_text(epsilon)}, which is called {tier_of(epsilon)}. "
+    told += "; ".join(f"the part of {name}: {epsilon_text(value)}" for name, value in parts)
+    bounds = [(name, most) for most, name in TIERS]
+    return epsilon_scale(epsilon, epsilon_text(epsilon), parts if len(parts) > 1 else [], bounds, told)
+
+
+def promise(plan: Mapping[str, Any], views: Sequence[Mapping[str, str]], odds: str, done: bool) -> list[Sentence]:
+    """Against whom the promise holds, and against whom there is none."""
+    held = [v for v in views if plan["record"][v["view"]] is not None]
+    missing = [v["name"] for v in views if plan["record"][v["view"]] is None]
+    epsilon = worst_epsilon(plan)
+    out = []
+    if held:
+        whom = _listed([_who(v) for v in held])
+        strength = f"Epsilon {epsilon_text(epsilon)} is {'a ' if tier_of(epsilon) != 'weak' else 'only a '}"
+        limit = f"the odds of any guess about one person change by at most {odds}" if odds[0] == "×" else odds
+        text = f"{strength}{tier_of(epsilon)} promise. Against {whom}, {limit}."
+        out.append(Sentence("good" if epsilon <= 10 else "warn", "One person stays hidden.", text))
+    if missing:
+        text = f"What {_listed(missing)} {'learned' if done else 'would learn'} about one person has no limit."
+        out.append(Sentence("warn", "Not against everyone.", text))
+    return out
+
+
+def _who(view: Mapping[str, str]) -> str:
+    return {"outsider": "anyone with the release", "server": "the server", "party": "any other organisation"}.get(
+        view["view"], view["who"]
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def budget(plan: Mapping[str, Any], spending: Mapping[str, Spending], done: bool) -> Sentence:
+    """Whether what is spent stays within the caps that are known."""
+    unknown = [party for party in plan["parties"] if party not in spending]
+    over = [party for party, one in spending.items() if one.after > one.cap]
+    if over:
+        text = f"The data of {_listed(over)} would have spent more than its cap allows: its ledger will refuse."
+        return Sentence("warn", "Over the cap.", text)
+    if not spending:
+        text = "This page was made without the organisations' ledgers: each of them knows what its data has spent."
+        return Sentence("note", "Budget not shown.", text)
+    rest = f" What the data of {_listed(unknown)} has spent, this page does not know." if unknown else ""
+    stays = "stays" if done else "would stay"
+    return Sentence("good", "Within budget.", f"The data of {_listed(list(spending))} {stays} within its cap.{rest}")
+
+
+def reliance(told_apart: int, given: int, coefficients: int) -> Sentence:
+    """What the model can be leant on for."""
+    if not given:
+        text = "Noise leaves no coefficient with an interval to lean on; the model may still predict, as a whole."
+        return Sentence("note", "Read no single coefficient.", text)
+    if not told_apart:
+        text = f"The release tells the sign of none of the {coefficients} coefficients that it was asked for."
+        return Sentence("note", "Read no single coefficient.", text)
+    text = f"The release tells the sign of {told_apart} of {coefficients} coefficients; the others may have either."
+    return Sentence("good", "What to rely on.", text)
+
+
+def outlook(warnings: Sequence[str], forecast: Mapping[str, Any]) -> list[Sentence]:
+    """What a plan expects, warnings first."""
+    out = [Sentence("warn", "Warning.", f"{note[0].upper()}{note[1:]}.") for note in warnings]
+    if forecast["explained"] is not None:
+        tenth = forecast.get("if_a_tenth")
+        text = f"If numbers fill their bounds evenly, {share_text(forecast['explained'])}"
+        if tenth is not None and tenth["explained"] != forecast["explained"]:
+            text += f", and if they fill a tenth of them {share_text(tenth['explained'])}"
+        out.append(Sentence("note", "What to expect.", f"{text} of what the columns can explain survives the noise."))
+    return out
+
+
+def broken(flaws: Sequence[str], seeded: bool) -> list[Sentence]:
+    """Why no promise holds, where none does."""
+    head = "The epsilons on this page do not hold:" if seeded else "This was a simulation:"
+    return [Sentence("warn", head, f"{note}.") for note in flaws]

@@ -1,0 +1,191 @@
+"""What the studio shows of a release, all of it computed from it: models, intervals, what-if, tables, drawn rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from colonnade.analysis.independence import dependence
+from colonnade.analysis.models import ClassModel
+from colonnade.analysis.released import Released
+from colonnade.analysis.request import ModelRequest
+from colonnade.analysis.synthesis import FittedRelease, Synthetic, fit_release, synthesize
+from colonnade.analysis.tables import Tables
+from colonnade.data.table import table_from
+from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.foundation.schema import Column
+from colonnade.mechanism.release import Release, digest
+from colonnade.model import PublicModel, partial_scores, predict, publish
+from colonnade.report.html import certainty_context, model_context
+from colonnade.report.pictures import heat_map, margin_picture
+from colonnade.report.rows import rows_file
+from colonnade.report.text import flaws
+
+MOST_ROWS = 100_000
+SHOWN_ROWS = 20
+SEED = 0
+"""The same as that of `colonnade synthesize` and `tables` where none is given."""
+
+
+@dataclass
+class Explorer:
+    """One release, with what is slow to compute kept."""
+
+    release: Release
+    _models: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def digest(self) -> str:
+        return digest(self.release.to())
+
+    @cached_property
+    def released(self) -> Released | None:
+        """What can be asked for tables; nothing of a release that holds none."""
+        try:
+            return Released(self.release)
+        except ReleaseError:
+            return None
+
+    @cached_property
+    def tables(self) -> Tables:
+        return Tables.of(self._released())
+
+    @cached_property
+    def fitted(self) -> FittedRelease:
+        return fit_release(self.tables, SEED, self._released().impossible())
+
+    def _released(self) -> Released:
+        # Raises the reason where there are no tables.
+        return self.released or Released(self.release)
+
+    def model(self, label: str) -> dict[str, Any]:
+        """The model of the study's label, or of another column, with its intervals where it has some."""
+        if label not in self._models:
+            asked = ModelRequest(self.release, self.task_of(label), label or None)
+            public = publish(self.release, asked.model(None))
+            sure = asked.intervals()
+            several = isinstance(public.model, ClassModel)
+            self._models[label] = {
+                "public": public,
+                "several": several,
+                **({} if several else model_context(public)),
+                **({"sure": None} if sure is None else certainty_context(sure)),
+            }
+        return self._models[label]
+
+    def task_of(self, label: str) -> str | None:
+        """Which regression fits a column: the study's own label has the study's."""
+        if not label or self.released is None:
+            return None
+        i = self.released.find(label)
+        if i in self.released.numbers:
+            return "linear"
+        return "logistic" if len(self.released.levels(i)) == 2 else "multinomial"
+
+    def labels(self) -> list[str]:
+        """Columns that a model can be of."""
+        released = self.released
+        if released is None:
+            return []
+        return [released.short(i) for i in range(len(released.layout.attributes))]
+
+    def guess(self, label: str, fields: Mapping[str, str]) -> dict[str, Any]:
+        """What the model says of a person with these columns, and the columns as fields with their values."""
+        public: PublicModel = self.model(label)["public"]
+        needed = public.needs()
+        shown = [
+            _Control(party, name, column, fields.get(f"x.{name}", "").strip() or _middle(column))
+            for party, columns in needed.items()
+            for name, column in columns.items()
+        ]
+        total: Any = 0.0
+        for party, columns in needed.items():
+            row = {c.name: [c.value] for c in shown if c.party == party}
+            total = total + partial_scores(table_from(party, pl.DataFrame(row), columns), public.model)
+        found = predict(public, np.asarray(total))[0]
+        return {"controls": shown, "answer": _answer(public, found)}
+
+    def table(self, first: str, second: str) -> dict[str, Any]:
+        """One column, or two with their heat map and how far they depend on each other."""
+        released, tables = self._released(), self.tables
+        names = [released.short(i) for i in released.tabular]
+        first = first if first in names else (names[0] if names else "")
+        second = second if second in names and second != first else ""
+        if not first:
+            return {"names": names, "first": "", "second": ""}
+        i = released.find_table(first)
+        if not second:
+            margin = tables.margin(i)
+            shown = {"margin": margin, "picture": margin_picture(margin)}
+            return {"names": names, "first": first, "second": "", **shown}
+        j = released.find_table(second)
+        cross = tables.cross(i, j)
+        found = dependence(tables, i, j, SEED)
+        shown = {"crosses": [{"cross": cross, "found": found, "picture": heat_map(cross)}]}
+        return {"names": names, "first": first, "second": second, **shown}
+
+    def drawn(self, count: int) -> Synthetic:
+        """So many rows that have the release's tables."""
+        if not 1 <= count <= MOST_ROWS:
+            raise StudyError(f"the studio draws between 1 and {MOST_ROWS} rows, got {count}")
+        return synthesize(self.fitted, count, {}, SEED)
+
+    def rows_file(self, count: int, csv: bool) -> bytes:
+        """The drawn rows as `colonnade synthesize` writes them."""
+        found = self.drawn(count)
+        return rows_file(found, [*found.notes(), *flaws(self.release.provenance)], csv)
+
+    def preview(self, count: int) -> dict[str, Any]:
+        """The first of the drawn rows, and what to know of them."""
+        found = self.drawn(count)
+        columns = list(found.values)
+        rows = [[_cell(found.values[name][k]) for name in columns] for k in range(min(SHOWN_ROWS, count))]
+        return {"columns": columns, "rows": rows, "notes": found.notes(), "count": count}
+
+
+@dataclass(frozen=True)
+class _Control:
+    """One column that a person may set."""
+
+    party: str
+    name: str
+    column: Column
+    value: str
+
+    @property
+    def options(self) -> Sequence[str]:
+        return () if self.column.bounds is not None else self.column.examples()
+
+    @property
+    def hint(self) -> str:
+        return self.column.describe(3)
+
+
+def _middle(column: Column) -> str:
+    """Where a person starts: the middle of the range, or the first level."""
+    if column.bounds is None:
+        return str(column.examples()[0])
+    low, high = column.bounds
+    middle = (low + high) / 2
+    return column.write(float(round(middle)) if high - low > 10 else middle)
+
+
+def _answer(public: PublicModel, found: Any) -> list[dict[str, Any]]:
+    """What the model says: a chance for each class, or a number in the label's own units."""
+    model = public.model
+    name, column, level = public.label
+    if isinstance(model, ClassModel):
+        pairs = zip(model.classes, found, strict=True)
+        return [{"what": f"chance that {name} is {c}", "value": float(p), "share": True} for c, p in pairs]
+    if model.task == "logistic":
+        return [{"what": f"chance that {name} is {level}", "value": float(found), "share": True}]
+    return [{"what": f"expected {name}", "value": float(found), "share": False, "told": column.write(float(found))}]
+
+
+def _cell(value: object) -> str:
+    return f"{value:g}" if isinstance(value, (float, np.floating)) else str(value)
