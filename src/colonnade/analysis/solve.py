@@ -29,7 +29,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments
 from colonnade.mechanism.objective import Task
 
-METHODS = ("default", "zhang", "raw", "quartic")
+METHODS = ("default", "zhang", "raw")
 RECORDS = 8192
 """Plausible records that stand for the features' law in a logistic fit."""
 MOST_COLUMNS = 300
@@ -86,9 +86,7 @@ def solve(
     if ridge is not None and not ridge >= 0:
         raise StudyError(f"ridge must be at least 0, got ridge={ridge}")
     plainly = task is Task.LOGISTIC and ridge is None and features is None and label is None and intercept
-    if method == "quartic" or (method == "default" and moments.sums and plainly):
-        if not plainly:
-            raise StudyError("method quartic is for the logistic model of the study's label by all columns")
+    if method == "default" and moments.sums and plainly:
         return _quartic(moments)
     estimate = denoise(moments) if method == "default" else complete(moments)
     return _solve(moments, estimate, task, method, ridge, features, label, intercept)
