@@ -25,6 +25,7 @@ from experiments.paper import (
     logloss,
     overhead,
     panel,
+    polynomial,
     rehearsal,
     rsquared,
     tables,
@@ -163,6 +164,15 @@ def _rehearsal(options: argparse.Namespace) -> int:
     return 0
 
 
+def _polynomial(options: argparse.Namespace) -> int:
+    for name, made in (("order.md", polynomial.order_markdown), ("polynomial.md", polynomial.markdown)):
+        text = made()
+        if options.write:
+            (tables.RESULTS / name).write_text(text, encoding="utf-8")
+        print(text, end="")
+    return 0
+
+
 def _rsquared(options: argparse.Namespace) -> int:
     rows = rsquared.run(options.data, options.runs, options.workers)
     header = {
@@ -297,6 +307,9 @@ def _parser() -> argparse.ArgumentParser:
     judged.add_argument("--runs", type=int, default=evaluation.DRAWS, help="evaluations a line")
     judged.add_argument("--write", action="store_true", help="write docs/results/evaluation.md")
     judged.set_defaults(act=_evaluation)
+    products = commands.add_parser("polynomial", help="models with and without interactions of several owners")
+    products.add_argument("--write", action="store_true", help="write docs/results/polynomial.md and order.md")
+    products.set_defaults(act=_polynomial)
     shares = commands.add_parser("rsquared", help="R² as stated against R² on the records")
     shares.add_argument("--data", type=_words, default=tuple(rsquared.DATA), help=f"some of {', '.join(rsquared.DATA)}")
     shares.add_argument("--runs", type=int, default=rsquared.RELEASES, help="releases of the same records")

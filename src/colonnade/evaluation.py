@@ -261,6 +261,7 @@ def evaluate_by(
         pairs=(),
         impossible=(),
         interactions=(),
+        order=2,
         purpose=Purpose.LABEL,
         evaluates=Evaluated(model, f"{holder}.{public.label[0]}", task, used),
     )

@@ -44,6 +44,7 @@ STUDY_KEYS = (
     "impossible",
     "reason",
     "interactions",
+    "order",
     "purpose",
 )
 NEEDED = ("name", "task", "label")
@@ -263,6 +264,7 @@ class _Reader:
             "pairs": lambda: _pairs(terms, "pairs", '["column", "column"]'),
             "impossible": lambda: _pairs(terms, "impossible", '["column=level", "column=level"]'),
             "interactions": lambda: _interactions(terms),
+            "order": lambda: terms.whole("order", 2),
             "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
             "reason": lambda: reason_of(terms.text("reason")) if "reason" in terms else "",
         }

@@ -38,7 +38,7 @@ class Released:
 
     @property
     def layout(self) -> Layout:
-        return self.release.layout
+        return self.moments.layout
 
     @property
     def n(self) -> int:

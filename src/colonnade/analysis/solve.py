@@ -23,6 +23,7 @@ from colonnade.analysis.explained import Refit, explained
 from colonnade.analysis.logistic import SHAPES, LogOdds, cautious, discriminant, log_odds
 from colonnade.analysis.plausible import plausible_records, with_target
 from colonnade.analysis.posterior import Fit, NoisyEquations, equivalent_ridge, posterior, ridge_weights, widened
+from colonnade.analysis.quartic import INTERVAL, quartic_fit
 from colonnade.analysis.shrinkage import bounded_mean
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments
@@ -84,8 +85,22 @@ def solve(
         raise StudyError(f"method must be one of {', '.join(METHODS)}, got method={method!r}")
     if ridge is not None and not ridge >= 0:
         raise StudyError(f"ridge must be at least 0, got ridge={ridge}")
+    plainly = task is Task.LOGISTIC and ridge is None and features is None and label is None and intercept
+    if method == "default" and moments.sums and plainly:
+        return _quartic(moments)
     estimate = denoise(moments) if method == "default" else complete(moments)
     return _solve(moments, estimate, task, method, ridge, features, label, intercept)
+
+
+def _quartic(moments: Moments) -> Model:
+    """The model of a release of order 4."""
+    found, layout = quartic_fit(moments), moments.layout
+    names = tuple(layout.names[c] for c in layout.features)
+    weights = tuple(float(w) for w in found.weights)
+    told = f"quartic on scores of ±{INTERVAL:g}, at most {100 * found.outside:.2g}% of records outside"
+    label = target_of(layout, Task.LOGISTIC, None).name
+    nan = float("nan")
+    return Model(Task.LOGISTIC.value, label, names, weights[1:], weights[0], told, nan, float(len(names)), nan)
 
 
 def ridge_path(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.product import Integers
 from colonnade.data.table import Table, table_from
+from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Storage
 from colonnade.mechanism.moments import Law
@@ -74,6 +75,8 @@ class Climber:
     def __init__(self, session: SessionPlan, randomness: Randomness) -> None:
         self.session, self._randomness = session, randomness
         plan = session.plan
+        if plan.layout.has_interactions:
+            raise StudyError("an audit by attacks serves studies without interactions, got some")
         self.values: dict[tuple[str, str], list[Any]] = {}
         self.codes: dict[tuple[str, str], tuple[Integers, Floats]] = {}
         for party, columns in session.agreement.schema.parties.items():

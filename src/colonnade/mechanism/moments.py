@@ -9,7 +9,7 @@ signed attribute whose coordinate is a product of others, which several parties 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
@@ -59,6 +59,11 @@ class Attribute:
     """Of an interaction: the record's coordinates, in their order, that each of its own is the product of."""
     shared: tuple[str, ...] = ()
     """Of an interaction: the owners of its factors, in the order of their coordinates."""
+
+    @property
+    def sum_only(self) -> bool:
+        """Whether it is a product whose sum is released, and no feature of a model."""
+        return bool(self.products) and self.drop == 0
 
     @property
     def holders(self) -> tuple[str, ...]:
@@ -121,6 +126,12 @@ class Layout:
         return tuple(found)
 
     @cached_property
+    def model(self) -> Layout:
+        """The layout without products of which only the sum is released; these stand last."""
+        kept = tuple(a for a in self.attributes if not a.sum_only)
+        return self if len(kept) == len(self.attributes) else replace(self, attributes=kept)
+
+    @cached_property
     def has_interactions(self) -> bool:
         return any(a.products for a in self.attributes)
 
@@ -169,6 +180,15 @@ class Trace:
 
 
 @dataclass(frozen=True)
+class ReleasedSum:
+    """The noisy sum over records of a product of coordinates."""
+
+    factors: tuple[int, ...]
+    value: float
+    std: float
+
+
+@dataclass(frozen=True)
 class Moments:
     """What is known of the sums over records of z_a z_b.
 
@@ -182,3 +202,5 @@ class Moments:
     std: Floats
     law: Law
     traces: tuple[Trace, ...] = field(default=())
+    sums: tuple[ReleasedSum, ...] = field(default=())
+    """Products of three and more coordinates, where the objective has a higher order."""

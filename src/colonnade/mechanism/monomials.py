@@ -25,7 +25,7 @@ Powers = NDArray[np.int64]
 
 MOST_VARIABLES = 6
 """With more signed coordinates the box is not split, and every product counts at its largest."""
-MOST_BOXES = 1 << 13
+MOST_BOXES = 1 << 11
 CLOSE = 1.01
 """A bound within this factor of a value that is reached is close enough."""
 SAFETY = 1e-9

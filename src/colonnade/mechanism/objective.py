@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import product
-from math import prod
+from itertools import combinations_with_replacement, product
+from math import comb, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ SHARED = "."
 """Stands after each owner of an interaction, where an attribute has one owner: no party's name has a dot."""
 MOST_PRODUCTS = 256
 """Of levels, in one interaction."""
+MOST_SUMS = 1000
+"""Coefficients of an objective of a higher order."""
 
 
 class Task(Enum):
@@ -75,6 +77,7 @@ def layout_of(
     split: bool = True,
     counted: bool = False,
     interactions: Sequence[Sequence[str]] = (),
+    order: int = 2,
 ) -> Layout:
     """The coordinates of a record; the label stands last among its owner's, interactions after all others.
 
@@ -102,6 +105,8 @@ def layout_of(
     # Norms serve releases of products with an unsplit label alone.
     norms = () if split or interactions else tuple(sorted(schema.norms.items()))
     layout = with_interactions(Layout(tuple(attributes), norms), schema, interactions)
+    if order > 2:
+        layout = with_sums(layout, order)
     if not layout.features:
         raise StudyError(f"a regression needs a feature besides its label {label}")
     return layout
@@ -146,6 +151,19 @@ def with_interactions(layout: Layout, schema: Schema, interactions: Sequence[Seq
     if len(found) + layout.width > MOST_COORDINATES:
         raise StudyError(f"a record has at most {MOST_COORDINATES} coordinates, got {len(found)} interactions")
     return replace(layout, attributes=(*layout.attributes, *found))
+
+
+def with_sums(layout: Layout, order: int) -> Layout:
+    """The layout with the sums that a logistic objective of this order needs: products of 3 to `order` features."""
+    features = layout.features
+    if any(layout.attributes[layout.attribute_of[c]].kind is not Encoding.SIGNED for c in features):
+        raise StudyError(f"order = {order} takes numbers without bins as features, got a column with levels")
+    count = comb(len(features) + order, order) - 1
+    if count > MOST_SUMS:
+        raise StudyError(f"order = {order} of {len(features)} features has {count} coefficients, more than {MOST_SUMS}")
+    degrees = range(3, order + 1)
+    found = (_interaction(layout, f, f) for k in degrees for f in combinations_with_replacement(features, k))
+    return replace(layout, attributes=(*layout.attributes, *(replace(a, drop=0) for a in found)))
 
 
 def _interaction(layout: Layout, factors: tuple[int, ...], order: Sequence[int]) -> Attribute:
@@ -228,6 +246,8 @@ def exact_objective(
         parts.append(np.array([[label.start, label.stop - 1]]))
     if products:
         parts.append(_feature_pairs(layout, pairs))
+    sums = [start for a, start in zip(layout.attributes, layout.starts, strict=True) if a.sum_only]
+    parts.append(np.array([[0, c] for c in sums], dtype=np.int64).reshape(-1, 2))
     factors = np.concatenate(parts)
     factors = factors[distinct_terms(layout, factors)]
     return Objective(layout, factors, np.ones(len(factors)))
@@ -289,7 +309,7 @@ def _feature_pairs(layout: Layout, chosen: Pairs | None = None) -> Indices:
 
 
 def _is_feature(layout: Layout) -> NDArray[np.bool_]:
-    feature = np.array([a.role is Role.FEATURE for a in layout.attributes])
+    feature = np.array([a.role is Role.FEATURE and not a.sum_only for a in layout.attributes])
     return np.concatenate([[False], feature[layout.attribute_of[1:]]])
 
 

@@ -19,7 +19,7 @@ from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.names import require_texts
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import Integers
-from colonnade.mechanism.moments import Attribute, Encoding, Floats, Law, Layout, Moments, Role, Trace
+from colonnade.mechanism.moments import Attribute, Encoding, Floats, Law, Layout, Moments, ReleasedSum, Role, Trace
 from colonnade.mechanism.objective import monomial
 
 FORMAT = RELEASE_FORMAT
@@ -76,14 +76,21 @@ class Release:
             a, b = block.factors[:, -2], block.factors[:, -1]
             value[a, b] = value[b, a] = block.values / block.unit
             std[a, b] = std[b, a] = block.std
-        if self.layout.has_interactions:
+        layout = self.layout.model
+        sums = tuple(
+            ReleasedSum(a.products[0], float(value[0, start]), float(std[0, start]))
+            for a, start in zip(self.layout.attributes, self.layout.starts, strict=True)
+            if a.sum_only
+        )
+        value, std = value[: layout.width, : layout.width], std[: layout.width, : layout.width]
+        if layout.has_interactions:
             self._repeat(value, std)
-        return Moments(self.n, self.layout, value, std, self.law, tuple(traces))
+        return Moments(self.n, layout, value, std, self.law, tuple(traces), sums)
 
     def _repeat(self, value: Floats, std: Floats) -> None:
         """A product that several pairs of coordinates have, such as x y z of (xy, z) and (xz, y), is released once."""
         known: dict[tuple[int, ...], tuple[int, int]] = {}
-        pairs = [(i, j) for i in range(self.layout.width) for j in range(i, self.layout.width)]
+        pairs = [(i, j) for i in range(len(value)) for j in range(i, len(value))]
         for i, j in pairs:
             if std[i, j] < np.inf:
                 known.setdefault(monomial(self.layout, (i, j)), (i, j))

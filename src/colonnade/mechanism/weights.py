@@ -66,7 +66,7 @@ def _typical(layout: Layout) -> tuple[Floats, Floats]:
     variances: list[float] = []
     members: list[float] = []
     for i, attribute in enumerate(layout.attributes):
-        if attribute.role is Role.FEATURE:
+        if attribute.role is Role.FEATURE and not attribute.sum_only:
             share = 1.0 / attribute.size
             own = share * (1.0 - share) if attribute.kind is Encoding.SIMPLEX else SIGNED_VARIANCE
             variances += [own] * attribute.size

@@ -16,6 +16,7 @@ from colonnade.mechanism.plan import Offer, check_epsilon
 
 RELEASES = ("auto", "full", "label", "pairs", "trace")
 """All products; those with the label and squares; these and some pairs; those with the label and sums of squares."""
+ORDERS = (2, 4)
 MOST_FACTORS = 8
 """Of one interaction."""
 LONGEST_REASON = 1000
@@ -89,6 +90,9 @@ class Agreement:
     """Whether noise is spread for the label's model or for tables of all columns."""
     interactions: tuple[tuple[str, ...], ...] = ()
     """Products of columns, each as "party.column", that a model has a weight for, too."""
+
+    order: int = 2
+    """Of the polynomial that stands for the logistic loss: 2, the paper's, or 4."""
 
     def __post_init__(self) -> None:
         BACKENDS[self.product]
@@ -169,6 +173,17 @@ class Agreement:
                 raise StudyError(f"an interaction has 2 to {MOST_FACTORS} columns, got {len(columns)}")
             if label in map(self.schema.find, columns):
                 raise StudyError(f"an interaction is a product of features, got the label {self.label} in one")
+        if self.order not in ORDERS or isinstance(self.order, bool):
+            raise StudyError(f"order must be one of 2, 4, got order={self.order!r}")
+        if self.order > 2 and (
+            self.task is not Task.LOGISTIC
+            or self.interactions
+            or self.calibration is not Calibration.EXACT
+            or self.release not in ("auto", "full")
+        ):
+            raise StudyError(
+                f"order = {self.order} is for a logistic study with all products, exact calibration and no interactions"
+            )
         if self.interactions and self.release not in ("auto", "full"):
             raise StudyError(f'interactions need all products, got release="{self.release}"')
 
@@ -192,6 +207,7 @@ class Agreement:
             "impossible": [list(pair) for pair in self.impossible],
             "pairs": [list(pair) for pair in self.pairs],
             "interactions": [list(columns) for columns in self.interactions],
+            "order": 0 if self.order == ORDERS[0] else self.order,
             "purpose": "" if self.purpose is Purpose.LABEL else self.purpose.value,
             "evaluates": None if self.evaluates is None else self.evaluates.to(),
             "reason": self.reason,
@@ -241,6 +257,7 @@ class Agreement:
                 organisations={p: Organisation(**o) for p, o in content.get("organisations", {}).items()},
                 evaluates=Evaluated.of(content["evaluates"]) if "evaluates" in content else None,
                 purpose=Purpose(content.get("purpose", Purpose.LABEL.value)),
+                order=content.get("order", ORDERS[0]),
                 interactions=tuple(tuple(map(str, columns)) for columns in content.get("interactions", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:

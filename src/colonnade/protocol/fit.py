@@ -244,6 +244,9 @@ class FitParty(PartyTask):
         single, shared = session.own(self.name), session.shared_sums(self.name)
         if single or shared:
             gram = gram_of(columns, session.grid.bound)
+            # Squares of encoded columns are corrected for their rounding.
+            own_gram = gram_of(encoded, session.grid.bound)
+            gram[: len(own_gram), : len(own_gram)] = own_gram
             offset = session.columns_of(self.name).start
             self._squares = np.zeros(session.length - session.cross_start, dtype=np.int64)
             for i in shared:

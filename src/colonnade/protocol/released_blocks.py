@@ -17,7 +17,7 @@ def choose_released(agreement: Agreement, layout: Layout, rows: int) -> str:
     if agreement.evaluates is not None and agreement.task is Task.LINEAR:
         return "errors"
     # A delta that means nothing is refused by the plan.
-    if agreement.calibration is Calibration.PAPER or agreement.interactions or not 0 <= agreement.delta < 1:
+    if agreement.calibration is Calibration.PAPER or layout.has_interactions or not 0 <= agreement.delta < 1:
         return "full"
     if agreement.release != "auto":
         return agreement.release

@@ -20,7 +20,7 @@ from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block, allocate, parties_of
-from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables, heavy_columns
+from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables, heavy_columns, order_warning
 from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import (
     Calibration,
@@ -333,6 +333,9 @@ class SessionPlan:
                 f"with n={self.rows} numbers are rounded to {self.grid.bound} steps on each side of zero, which adds "
                 f"up to {rounding:.2g} times the noise's standard deviation to a released sum, without bias"
             )
+        if self.agreement.order > 2:
+            lower = plan_session(replace(self.agreement, order=2), self.rows, self.identity).plan
+            out += order_warning(self.agreement.order, self.plan, lower, self.rows)
         if self.plan.delta >= 1 / self.rows:
             out.append(
                 f"delta={self.plan.delta:.3g} is 1/n or more at n={self.rows}: showing one record, drawn at random, to "
@@ -343,11 +346,8 @@ class SessionPlan:
             out.append("declared norms are not used: they lower the noise of a trace release alone")
         if self.in_the_clear:
             out.append(f'product "{self.agreement.product}" shows columns in the clear: it is for simulation only')
-        if (
-            self.plan.collusion == 0
-            and self.plan.law is Law.LAPLACE
-            and any(not i.block.single for i in self.plan.blocks)
-        ):
+        shared = any(not i.block.single for i in self.plan.blocks)
+        if self.plan.collusion == 0 and self.plan.law is Law.LAPLACE and shared:
             out.append("with collusion = 0 there is no guarantee against a party, which knows its share of the noise")
         if self.plan.calibration is Calibration.PAPER:
             out.append(
@@ -387,14 +387,14 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
 
 def draft_plan(agreement: Agreement, rows: int) -> tuple[str, PrivacyPlan]:
     """What is released, and the scales of its noise before rounding and the product's own error are paid for."""
-    counted = agreement.evaluates is not None
     layout = layout_of(
         agreement.schema,
         agreement.label,
         agreement.task,
         agreement.calibration,
-        counted=counted,
+        counted=agreement.evaluates is not None,
         interactions=agreement.interactions,
+        order=agreement.order,
     )
     released = choose_released(agreement, layout, rows)
     if released in ("trace", "errors"):
