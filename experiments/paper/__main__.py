@@ -135,7 +135,7 @@ def _panel(options: argparse.Namespace) -> int:
         rows = panel.run(options.data, options.runs, options.workers)
     header = {
         "title": "The development panel",
-        "command": f"python -m experiments.paper panel --runs {options.runs} --write",
+        "command": f"python -m experiments.paper panel --runs {options.runs}{' --stored' * options.stored} --write",
         "releases": f"as the column runs says, over {panel.SPLITS} random splits",
         "not run": ", ".join(key for key in options.data if key not in {row.data for row in rows}) or "nothing",
         "noise": f"exact sums plus the plan's noise, K = {panel.PARTIES}, c = {panel.COLLUSION}",
