@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "sources.md"
-SIZES = (10_000, 100_000, 1_000_000)
+SIZES = (100_000, 1_000_000, 3_000_000)
 QUERY = "select id, age, cost, ward, seen, smoker from people limit {}"
 COLUMNS = {
     "age": {"kind": "numeric", "low": 0, "high": 120},
@@ -45,7 +45,7 @@ def read(address: str, rows: int) -> dict[str, float]:
 
 
 def fill(folder: str, files: Path) -> dict[str, str]:
-    """The same million rows in three databases."""
+    """The same rows in three databases."""
     import duckdb
     import psycopg
 

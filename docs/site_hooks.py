@@ -20,11 +20,14 @@ FOLDERS = ("docs", "proofs", "notebooks", "demo")
 KEPT = {".md", ".png", ".svg", ".csv", ".json", ".toml"}
 LISTED = {"proofs": "Proofs", "docs/results": "Results", "notebooks": "Notebooks"}
 NAVIGATION: dict[str, tuple[str, ...]] = {
-    "Start": ("README.md", "docs/quickstart.md", "docs/faq.md", "docs/alternatives.md", "docs/README.md"),
+    "Start": (
+        *("README.md", "docs/quickstart.md", "docs/first-study*.md", "docs/faq.md", "docs/alternatives.md"),
+        "docs/README.md",
+    ),
     "Guides": tuple(
         f"docs/{name}.md"
         for name in (
-            *("choosing", "study-file", "release", "prediction", "report", "studio", "scale"),
+            *("first-study", "choosing", "study-file", "sources", "release", "prediction", "report", "studio", "scale"),
             *("deployment", "officer", "policy", "ledger", "accountability"),
             *("administrator", "when-it-breaks"),
         )

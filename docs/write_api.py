@@ -21,10 +21,10 @@ This page is written by `python docs/write_api.py` from the docstrings; a test c
 ```python
 import colonnade as cn
 
-study = cn.Study.read("demo/study.toml")     # or cn.Study(label=..., parties={...: cn.Party(frame, columns={...})})
-print(study.plan(rows=14_000))               # nothing is spent; .compare(epsilon=[0.1, 1]) shows plans side by side
-release = study.fit()                        # policy and ledger of every party honoured
-model = release.solve()                      # from here on everything is free
+study = cn.Study.read("demo/study.toml")  # or cn.Study(label=..., parties={...: cn.Party(frame, columns={...})})
+print(study.plan(rows=14_000))  # nothing is spent; .compare(epsilon=[0.1, 1]) shows plans side by side
+release = study.fit()  # policy and ledger of every party honoured
+model = release.solve()  # from here on everything is free
 print(model.summary())
 ```
 
@@ -43,10 +43,10 @@ OBJECTS = {
 SHOWN = {
     "Plan": ("PlanComparison", "StudyRehearsal", "ExpectedRange"),
     "Release": ("ReleasedTables", "SyntheticRows", "PrincipalComponents"),
-    "Model": ("ModelSummary",),
+    "Model": ("ModelSummary", "ModelEvaluation"),
 }
 """What methods give, beside the object that has them."""
-HOMES = ("plan", "views", "model")
+HOMES = ("plan", "views", "model", "evaluation")
 COLUMNS = ("Numeric", "Categorical", "Binary", "Boolean", "Date", "Schema")
 ESTIMATORS = ("VerticalLinearRegression", "VerticalLogisticRegression", "VerticalPoissonRegressor")
 

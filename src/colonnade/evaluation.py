@@ -260,6 +260,7 @@ def evaluate_by(
         label_square=False,
         pairs=(),
         impossible=(),
+        interactions=(),
         purpose=Purpose.LABEL,
         evaluates=Evaluated(model, f"{holder}.{public.label[0]}", task, used),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,14 @@ from scipy.special import expit, softmax
 
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.solve import Model
-from colonnade.data.reading import reason, scan
+from colonnade.data.reading import filed, reason, scan
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
 from colonnade.foundation.names import plain_cell, require_texts
 from colonnade.foundation.parts import data_files, local_path
 from colonnade.foundation.schema import Column, Schema, column_to
-from colonnade.mechanism.moments import Floats
+from colonnade.mechanism.moments import Floats, Layout
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
 from colonnade.protocol.predict import OpenedScores
@@ -42,6 +42,13 @@ class PublicModel:
     """The label that the study named; a model of another column of the same release has another label."""
     release: str
     """Digest of the release that the model was computed from."""
+    interactions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each feature that is a product, the coordinates that are multiplied."""
+
+    def owners(self, feature: str) -> tuple[str, ...]:
+        """The parties that a feature's values come from: several for an interaction."""
+        factors = self.interactions.get(feature, (feature,))
+        return tuple(dict.fromkeys(self.owner(factor)[0] for factor in factors))
 
     def owner(self, feature: str) -> tuple[str, str]:
         """The party and the column that a feature's coordinate comes from."""
@@ -54,9 +61,10 @@ class PublicModel:
     def needs(self) -> dict[str, dict[str, Column]]:
         """The columns that each party needs for its partial score; a party without any is left out."""
         out: dict[str, dict[str, Column]] = {}
-        for feature in self.model.features:
-            party, name = self.owner(feature)
-            out.setdefault(party, {})[name] = self.schema.parties[party][name]
+        for factor in (f for feature in self.model.features for f in self.interactions.get(feature, (feature,))):
+            party, name = self.owner(factor)
+            for each in (*self.schema.parties[party][name].sources, name):
+                out.setdefault(party, {})[each] = self.schema.parties[party][each]
         return out
 
     @property
@@ -80,11 +88,21 @@ def publish(release: Release, model: Model) -> PublicModel:
         Schema.of(agreement["schema"]),
         str(agreement["label"]),
         digest(release.to()),
+        {f: c for f, c in interactions_of(release.layout).items() if f in model.features},
     )
     name, _, level = public.label
     if model.task == Task.LOGISTIC.value and level is None:
         raise StudyError(f"the label of a logistic regression must be binary or a level, got column {name}")
     return public
+
+
+def interactions_of(layout: Layout) -> dict[str, tuple[str, ...]]:
+    """The coordinates that each interaction of a release is a product of."""
+    return {
+        name: tuple(layout.names[c] for c in factors)
+        for a in layout.attributes
+        for name, factors in zip(a.coordinates, a.products, strict=False)
+    }
 
 
 def _with_whole_label(release: Release, model: Model) -> Model:
@@ -128,6 +146,8 @@ def write_model(public: PublicModel) -> bytes:
         "declared": public.declared,
         "release": public.release,
     }
+    if public.interactions:
+        content["interactions"] = {name: list(factors) for name, factors in public.interactions.items()}
     return write_sealed(content)
 
 
@@ -155,7 +175,10 @@ def _parse(content: Mapping[str, Any]) -> PublicModel:
     model = _class_model(fields) if "classes" in fields else Model(**fields)
     if len(model.features) != len(model.coefficients):
         raise ValueError("as many coefficients as features")
-    return PublicModel(model, content["study"], Schema.of(content["schema"]), content["declared"], content["release"])
+    products = {str(name): tuple(map(str, factors)) for name, factors in content.get("interactions", {}).items()}
+    return PublicModel(
+        model, content["study"], Schema.of(content["schema"]), content["declared"], content["release"], products
+    )
 
 
 def _class_model(fields: dict[str, Any]) -> ClassModel:
@@ -169,21 +192,32 @@ def _class_model(fields: dict[str, Any]) -> ClassModel:
     return ClassModel(**fields)
 
 
-def partial_scores(table: Table, model: Model) -> Floats:
-    """One party's part of every record's score (a column for each class): its own coordinates, weighted."""
+def partial_scores(table: Table, model: Model, interactions: Mapping[str, tuple[str, ...]] | None = None) -> Floats:
+    """One party's part of every record's score (a column for each class): its own coordinates, weighted.
+
+    Of `interactions` those count whose factors are all its own.
+    """
+    return _weighted(table.coordinates(), model, interactions or {}, table.rows)
+
+
+def _weighted(
+    values: Mapping[str, Floats], model: Model, interactions: Mapping[str, tuple[str, ...]], rows: int
+) -> Floats:
+    """The sum of these coordinates, and of the interactions among them, times their weights."""
     several = isinstance(model, ClassModel)
     by_feature = np.array(model.by_class).T if isinstance(model, ClassModel) else np.array(model.coefficients)
-    weights = dict(zip(model.features, by_feature, strict=True))
-    score: Floats = np.zeros((table.rows, by_feature.shape[1]) if several else table.rows)
-    for name, values in table.coordinates().items():
-        if name in weights:
-            score += (values[:, None] if several else values) * weights[name]
+    score: Floats = np.zeros((rows, by_feature.shape[1]) if several else rows)
+    for name, weight in zip(model.features, by_feature, strict=True):
+        factors = interactions.get(name, (name,))
+        if all(factor in values for factor in factors):
+            found = np.prod([values[factor] for factor in factors], axis=0)
+            score += (found[:, None] if several else found) * weight
     return score
 
 
-def parts_to_open(table: Table, model: Model) -> Floats:
+def parts_to_open(table: Table, model: Model, interactions: Mapping[str, tuple[str, ...]] | None = None) -> Floats:
     """One party's part of the scores that a prediction across parties opens: of several classes no more than needed."""
-    part = partial_scores(table, model)
+    part = partial_scores(table, model, interactions)
     if isinstance(model, ClassModel):
         # Chances depend on differences alone: the first class's own score would be one number more to learn from.
         return part[:, 1:] - part[:, :1]
@@ -227,36 +261,42 @@ def score_files(public: PublicModel, files: Sequence[str], ids: str | Sequence[s
     Several files are matched by their ids, or row by row where no id column is named. An id column is that of all
     files, or as "party=column" that of one.
     """
-    parts: list[tuple[Sequence[str] | None, Floats]] = []
+    parts: list[tuple[Sequence[str] | None, dict[str, Floats]]] = []
     places, ids_of = _places(public, files), _id_columns(public, [ids] if isinstance(ids, str) else ids or ())
     for party, columns in public.needs().items():
         table = read_table(party, places[party], columns, ids_of.get(party))
-        parts.append((table.ids, partial_scores(table, public.model)))
+        parts.append((table.ids, table.coordinates()))
     name = next(iter(ids_of.values()), None)
     return _added_up(public, parts, bool(ids_of) and len({places[p] for p in public.needs()}) > 1, name)
 
 
 def score_tables(public: PublicModel, tables: Mapping[str, Table], matched: bool, id_column: str | None) -> Scores:
     """Scores of records in each party's table, `matched` by their ids, or row by row."""
-    parts = [(tables[party].ids, partial_scores(tables[party], public.model)) for party in public.needs()]
+    parts = [(tables[party].ids, tables[party].coordinates()) for party in public.needs()]
     return _added_up(public, parts, matched, id_column)
 
 
 def _added_up(
-    public: PublicModel, parts: Sequence[tuple[Sequence[str] | None, Floats]], matched: bool, name: str | None
+    public: PublicModel,
+    parts: Sequence[tuple[Sequence[str] | None, Mapping[str, Floats]]],
+    matched: bool,
+    name: str | None,
 ) -> Scores:
-    """The parties' parts, summed for each record."""
+    """Every record's score, from the parties' coordinates."""
     if not parts:
         raise StudyError(f"the model of {public.model.label} has no feature to score")
     if matched:
         common = _common([part[0] or () for part in parts])
-        total = sum(_by_id(i or (), s, common) for i, s in parts)
-        return Scores(common, predict(public, np.asarray(total)), name)
-    rows = {party: len(part[1]) for party, part in zip(public.needs(), parts, strict=True)}
+        values = {c: _by_id(i or (), found, common) for i, own in parts for c, found in own.items()}
+        total = _weighted(values, public.model, public.interactions, len(common))
+        return Scores(common, predict(public, total), name)
+    rows = {party: len(next(iter(own.values()))) for party, (_, own) in zip(public.needs(), parts, strict=True)}
     if len(set(rows.values())) > 1:
         told = ", ".join(f"{name} {n}" for name, n in rows.items())
         raise DataError(f"data without an id column must hold the same records row by row, got rows {told}")
-    return Scores(parts[0][0], predict(public, np.asarray(sum(s for _, s in parts))), name)
+    values = {c: found for _, own in parts for c, found in own.items()}
+    total = _weighted(values, public.model, public.interactions, next(iter(rows.values())))
+    return Scores(parts[0][0], predict(public, total), name)
 
 
 def _id_columns(public: PublicModel, named: Sequence[str]) -> dict[str, str]:
@@ -285,6 +325,12 @@ def _id_columns(public: PublicModel, named: Sequence[str]) -> dict[str, str]:
 def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Prediction:
     """The terms of a prediction for one party; refuses a model of other columns than the parties declare."""
     needs = public.needs()
+    shared = [feature for feature in public.model.features if len(public.owners(feature)) > 1]
+    if shared:
+        raise StudyError(
+            f"a prediction across parties adds up what each has of a score, and {shared[0]} is a product of several "
+            "parties' columns: score files in one place, or solve without it (--features)"
+        )
     if receiver not in declared.parties:
         raise StudyError(f"scores go to one of {', '.join(declared.names)}, got {receiver!r}")
     for party, columns in needs.items():
@@ -357,10 +403,11 @@ def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:
     for party, columns in public.needs().items():
         if party in named:
             continue
-        fitting = [path for path, names in headers.items() if set(columns) <= names]
+        needed = filed(columns)
+        fitting = [path for path, names in headers.items() if names.issuperset(needed)]
         if not fitting:
-            best = max(headers, key=lambda p: len(headers[p] & set(columns)), default=None)
-            lacking = next(c for c in columns if best is None or c not in headers[best])
+            best = max(headers, key=lambda p: len(headers[p].intersection(needed)), default=None)
+            lacking = next(c for c in needed if best is None or c not in headers[best])
             raise DataError(f"party {party}: no data file has its column {lacking!r}")
         named[party] = fitting[0]
     return named

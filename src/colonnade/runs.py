@@ -306,7 +306,7 @@ def predict_guarded(
             prediction,
             alignment,
             partial(reader, name),
-            partial(parts_to_open, model=model.model),
+            partial(parts_to_open, model=model.model, interactions=model.interactions),
             guards[name],
             model.study,
             lambda session, scores: opened.append(scores),

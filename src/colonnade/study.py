@@ -13,10 +13,10 @@ from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.matching import HYBRID, NONE, PSI
 from colonnade.foundation.names import require_name
 from colonnade.foundation.parts import local_path
-from colonnade.foundation.schema import Column, Schema, column_from
+from colonnade.foundation.schema import Column, Schema, column_from, derive_columns
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
-from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of
+from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions
 from colonnade.mechanism.plan import Offer, Terms, check_epsilon
 from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reason_of
 from colonnade.protocol.session_plan import SessionPlan, plan_session
@@ -43,11 +43,12 @@ STUDY_KEYS = (
     "pairs",
     "impossible",
     "reason",
+    "interactions",
     "purpose",
 )
 NEEDED = ("name", "task", "label")
 PARTY_KEYS = (
-    *("data", "query", "dataset", "id", "policy", "ledger", "epsilon", "split", "norm", "columns"),
+    *("data", "query", "dataset", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "derived"),
     *("organisation", "contact"),
 )
 LARGEST_STUDY = 16 << 20
@@ -193,6 +194,10 @@ class _Reader:
                 if owner is not None:
                     raise SchemaError(f"column {column} is declared by two parties, {owner} and {name}")
                 self._columns[name][column] = column_from(column, declared)
+        with note.at(*at, "derived"):
+            derived = party.table("derived", f"[party.{name}.derived]")
+            if derived.content and not note.among(*at):
+                self._columns[name] |= derive_columns(derived.content, self._columns[name], derived.where)
         if not columns.content and not note.among(*at) and at not in self._misspelt:
             with note.at(*at):
                 raise SchemaError(f"party {name} declares no column")
@@ -257,6 +262,7 @@ class _Reader:
             "label_square": lambda: terms.flag("label_square"),
             "pairs": lambda: _pairs(terms, "pairs", '["column", "column"]'),
             "impossible": lambda: _pairs(terms, "impossible", '["column=level", "column=level"]'),
+            "interactions": lambda: _interactions(terms),
             "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
             "reason": lambda: reason_of(terms.text("reason")) if "reason" in terms else "",
         }
@@ -277,7 +283,7 @@ class _Reader:
         names = {name: table for name, table in parties.content.items() if isinstance(table, Mapping)}
         with note.at("study", "label"):
             if isinstance(label, str) and label and not note.among("study", "label"):
-                declared = {f"{p}.{c}": c for p, t in names.items() for c in _keys(t.get("columns"))}
+                declared = {f"{p}.{c}": c for p, t in names.items() for c in _named(t)}
                 if label not in declared and label not in declared.values():
                     raise SchemaError(f"column {label} is declared by no party")
         with note.at("study", "epsilon"):
@@ -296,10 +302,28 @@ class _Reader:
         note = self._mistakes
         with note.at("study", "label"):
             layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+            with note.at("study", "interactions"):
+                with_interactions(layout, agreement.schema, agreement.interactions)
             with note.at("study", "collusion"):
                 Terms(agreement.task, collusion=agreement.collusion).check(layout, ())
             with note.at("study", "delta"):
                 Terms(agreement.task, agreement.calibration, agreement.delta, 0).check(layout, ())
+
+
+def _named(party: Mapping[str, Any]) -> list[str]:
+    """The columns that a party's section names."""
+    return [*_keys(party.get("columns")), *_keys(party.get("derived"))]
+
+
+def _interactions(terms: Section) -> tuple[tuple[str, ...], ...]:
+    found = terms.content.get("interactions", [])
+    if not isinstance(found, list) or not all(
+        isinstance(columns, list) and all(isinstance(text, str) for text in columns) for columns in found
+    ):
+        raise StudyError(
+            f'[study] interactions must be a list of lists ["party.column", "party.column"], got {shown(found)}'
+        )
+    return tuple(tuple(columns) for columns in found)
 
 
 def _keys(table: object) -> list[str]:

@@ -203,7 +203,10 @@ def test_addresses_are_shown_as_written(run: Run, folder: Path) -> None:
         ("audit", "s3://b/x"),
     ):
         refuse(run, folder, *command, says=told)
-    for key in ("data", "policy", "ledger"):
+    edit(study, 'data = "works.csv"\n', 'data = "s3://b/x"\n')
+    refuse_fit(run, folder, "[party.works] needs dataset = \"NAME\" for 's3://b/x', what its ledger knows the rows by")
+    edit(study, 'data = "s3://b/x"\n', 'data = "works.csv"\n')
+    for key in ("policy", "ledger"):
         edit(study, 'data = "works.csv"\n', f'{key} = "s3://b/x"\n')
         refuse_fit(run, folder, told)
         edit(study, f'{key} = "s3://b/x"\n', 'data = "works.csv"\n')

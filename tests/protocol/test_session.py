@@ -198,7 +198,7 @@ def test_a_degree_three_agreement_cannot_be_written() -> None:
 
     layout = signed_layout([2, 2])
     blocks = dissect(polynomial(layout, [(1.0, layout.names[1:4])]))
-    with pytest.raises(PrivacyError, match="got degree 3"):
+    with pytest.raises(PrivacyError, match="terms of degree 3"):
         plan_top_down(layout, blocks, 1.0, Terms(Task.LINEAR))
 
 

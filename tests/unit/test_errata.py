@@ -198,7 +198,7 @@ def test_l() -> None:
     names = layout.names
     blocks = dissect(polynomial(layout, [(1.0, (names[1], names[3], names[4]))]))
     assert blocks[0].owners == ("A", "B", "C")
-    with pytest.raises(PrivacyError, match="at most two owners"):
+    with pytest.raises(PrivacyError, match="terms of degree 3"):
         plan_top_down(layout, blocks, 1.0, Terms(Task.LINEAR))
 
 

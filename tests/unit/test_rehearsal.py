@@ -22,7 +22,7 @@ from colonnade.protocol.simulated import simulate_release
 from colonnade.protocol.variants import compare, read_choices, vary
 from colonnade.rehearsal import _Stage, corner_notes, declared_anew, foretell, measure, rehearse
 from colonnade.runs import run_unguarded
-from tests.helpers.cli_study import Run, runner
+from tests.helpers.cli_study import Run, runner, write_study
 
 SCHEMA = Schema.of(
     {
@@ -237,3 +237,31 @@ def test_the_commands(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixt
     )
     assert run("rehearse", study, "--compare", "epsilon=1").code == 2
     assert json.loads(run("rehearse", study, "--share", "0.4", "--json").out) == blind
+
+
+def test_a_plan_warns_of_heavy_columns() -> None:
+    heavy = Schema.of(
+        {
+            "works": {"rich": {"kind": "boolean"}},
+            "bank": {"branch": {"kind": "categorical", "levels": [f"b{k}" for k in range(150)]}},
+        }
+    )
+    agreement = Agreement("pay", heavy, "rich", Task.LOGISTIC, epsilon=1.0, product="plain")
+    told = [note for note in plan_session(agreement, 3000, bytes(32)).warnings() if "levels" in note]
+    assert len(told) == 1 and told[0].startswith("column branch has 150 levels, about 20 records each, under noise of")
+    light = plan_session(AGREEMENT, 3000, bytes(32)).warnings()
+    assert not [note for note in light if "levels" in note]
+
+
+def test_fit_takes_another_epsilon(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run: Run = runner(monkeypatch, capfd)
+    write_study(tmp_path, people=60)
+    study, out = tmp_path / "study.toml", tmp_path / "r.json"
+    study.write_text(study.read_text().replace('"lattice"', '"plain"'))
+    assert run("fit", study, "--out", out, "--epsilon", "7", "--json").json["epsilon"] == pytest.approx(7)
+    assert "--force" in run("fit", study, "--out", out, "--epsilon", "7").err
+    assert run("fit", study, "--out", out, "--epsilon", "-1").err == (
+        "error: epsilon must be a positive number, got epsilon=-1.0\n"
+    )

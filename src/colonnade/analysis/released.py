@@ -10,7 +10,7 @@ import numpy as np
 
 from colonnade.analysis.denoise import holds_indicators
 from colonnade.foundation.errors import ReleaseError, StudyError
-from colonnade.foundation.schema import Column, Schema, Storage
+from colonnade.foundation.schema import Column, Numeric, Schema, Storage
 from colonnade.mechanism.moments import Law, Layout, Moments
 from colonnade.mechanism.release import Release
 
@@ -51,8 +51,11 @@ class Released:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The declared column of each attribute."""
-        return tuple(self.schema.parties[a.owner][self.short(i)] for i, a in enumerate(self.layout.attributes))
+        """The declared column of each attribute; an interaction is a number from -1 to 1."""
+        return tuple(
+            Numeric(-1.0, 1.0) if a.products else self.schema.parties[a.owner][self.short(i)]
+            for i, a in enumerate(self.layout.attributes)
+        )
 
     @cached_property
     def tabular(self) -> tuple[int, ...]:
@@ -69,7 +72,7 @@ class Released:
         if self.release.law is Law.GAUSSIAN:
             return float("inf")
         attributes, parties = self.layout.attributes, len(self.release.plan["parties"])
-        if attributes[i].owner == attributes[j].owner:
+        if {*attributes[i].holders, *attributes[j].holders} == {attributes[i].owner}:
             return 1.0
         return parties / max(1, parties - int(self.release.plan["collusion"]))
 
@@ -80,7 +83,7 @@ class Released:
     def short(self, i: int) -> str:
         """An attribute's column, without its party."""
         attribute = self.layout.attributes[i]
-        return attribute.name.removeprefix(f"{attribute.owner}.")
+        return attribute.coordinates[0] if attribute.products else attribute.name.removeprefix(f"{attribute.owner}.")
 
     def levels(self, i: int) -> tuple[str, ...]:
         """The names of an attribute's levels, without the column's name where it is not needed."""

@@ -173,7 +173,7 @@ def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None
     order = [(p, c) for p, columns in released.schema.parties.items() for c in columns]
     index = {(a.owner, released.short(i)): i for i, a in enumerate(released.layout.attributes)}
     values = {name: drawn[index[party, name]] for party, name in order if (party, name) in index}
-    unbinned = tuple(released.short(i) for i in released.numbers)
+    unbinned = tuple(released.short(i) for i in released.numbers if not released.layout.attributes[i].products)
     expected, independent = expected_distance(fitted.tables, rows)
     return Synthetic(values, expected, independent, fitted.certificate, unbinned)
 

@@ -101,7 +101,7 @@ class Tables:
         mean = factor * estimate.value[0, at] / released.n + shift
         variance = factor**2 * max(float(estimate.covariance[at, at]), 0.0) / released.n
         known = bool(np.isfinite(estimate.std[at, at]))
-        name, owner = released.short(i), released.layout.attributes[i].owner
+        name, owner = released.short(i), " x ".join(released.layout.attributes[i].holders)
         return Number(name, owner, float(middle + half * mean), float(half * np.sqrt(variance)) if known else None)
 
     def cross(self, i: int, j: int) -> CrossTable:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,14 +14,15 @@ from colonnade.audit.session import Checker, SessionAudit, audit_session, replay
 from colonnade.data.table import read_table
 from colonnade.foundation.errors import MessageError, SiteError, StudyError
 from colonnade.foundation.parts import content_digest
+from colonnade.foundation.sections import Section
 from colonnade.foundation.workers import HERE
 from colonnade.protocol.fit import FIT, FitParty
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.kinds import PartyTask
 from colonnade.protocol.messages import Envelope
-from colonnade.sites.recipes import FitRecipe, PredictRecipe, Recipe
-from colonnade.sites.site import PARTY, STARTUP, read_site
-from colonnade.study import Source, read_study
+from colonnade.sites.recipes import EvaluateRecipe, FitRecipe, PredictRecipe, Recipe
+from colonnade.sites.site import PARTY, STARTUP, Site, read_site
+from colonnade.study import read_study
 from colonnade.transport.evidence import AUTHORITY, KeptEvidence, read_messages, write_message
 
 
@@ -50,31 +53,29 @@ class Premises:
     @classmethod
     def _at_site(cls, kept: KeptEvidence, folder: Path, data: Path | None, key: Path | None) -> Premises:
         site = read_site(folder, PARTY)
-        recipes: tuple[type[Recipe], ...] = (FitRecipe, PredictRecipe)
-        recipe = next((one for one in recipes if one.kind.name == kept.facts.get("kind")), None)
-        if recipe is None:
-            raise SiteError(f"the evidence is of a session for {kept.facts.get('kind')!r}, which nobody can make again")
-        asked = recipe(site)
+        asked = _recipe(kept, site if data is None else _with_data(site, data))
         task: Any = asked.party_task(Unguarded(), HERE)
-        root = folder / STARTUP / "rootCA.pem"
-        source = asked.source if data is None else replace(asked.source, data=data)
-        return cls(
-            kept,
-            _reading(task, source, given=data is not None),
-            key or site.evidence_key,
-            site.study.agreement.collusion,
-            root if root.is_file() else None,
-        )
+        task.keep, file, root = None, asked.source.data, folder / STARTUP / "rootCA.pem"
+        assert file is not None
+        # The digest that the party's ledger has of it.
+        task.data = lambda: bytes.fromhex(content_digest(file))
+        authority = root if root.is_file() else None
+        return cls(kept, task, key or site.evidence_key, site.study.agreement.collusion, authority)
 
     @classmethod
     def _of_study(cls, kept: KeptEvidence, path: Path, data: Path | None, key: Path) -> Premises:
         study, party = read_study(path), str(kept.facts["party"])
         if party not in study.sources or kept.facts.get("kind") != FIT.name:
             raise SiteError(f"the evidence is of {party} in a session for {kept.facts.get('kind')}, not of this study")
-        own = study.sources[party]
-        source = own if data is None else replace(own, data=data)
-        task = FitParty(party, study.agreement, study.alignment, lambda: _no_data(party), Unguarded())
-        return cls(kept, _reading(task, source, given=True), key, study.agreement.collusion, None)
+        source = study.sources[party]
+        file = source.data if data is None else data
+        if file is None:
+            raise SiteError(f"[party.{party}] names no data: give its file with --data")
+        columns = study.agreement.schema.parties[party]
+        read = partial(read_table, party, file, columns, source.id)
+        task = FitParty(party, study.agreement, study.alignment, read, Unguarded())
+        task.data = lambda: bytes.fromhex(content_digest(file))
+        return cls(kept, task, key, study.agreement.collusion, None)
 
     def audit(self, against: Sequence[Path], came: Sequence[Path], authority: Path | None) -> SessionAudit:
         """The replay; a party that cannot show its secrets fails."""
@@ -163,16 +164,24 @@ def _messages(path: Path) -> list[Envelope]:
         raise SiteError(f"{path} holds no messages that a party made again") from None
 
 
-def _no_data(party: str) -> Any:
-    raise SiteError(f"[party.{party}] names no data: give its file with --data")
+def _recipe(kept: KeptEvidence, site: Site) -> Recipe:
+    """What the session was for, by its terms: a site's files may ask for several things."""
+    kinds: tuple[type[Recipe], ...] = (FitRecipe, EvaluateRecipe, PredictRecipe)
+    found: list[Recipe] = []
+    for kind in kinds:
+        if kind.kind.name == kept.facts.get("kind"):
+            with suppress(StudyError):
+                found.append(kind(site))
+    if not found:
+        raise SiteError(f"the evidence is of a session for {kept.facts.get('kind')!r}, which these files do not state")
+    fitting = (one for one in found if one.party_task(Unguarded(), HERE).terms == kept.facts.get("terms"))
+    return next(fitting, found[0])
 
 
-def _reading(task: Any, source: Source, given: bool) -> PartyTask:
-    """The task with its data from a file, whose content is what the party committed to."""
-    task.keep, file = None, source.data
-    if file is not None:
-        if given:
-            task.source = lambda: read_table(task.name, file, task.columns, source.id)
-        # The digest that the party's ledger has of it.
-        task.data = lambda: bytes.fromhex(content_digest(file))
-    return task  # type: ignore[no-any-return]
+def _with_data(site: Site, data: Path) -> Site:
+    """The site with another file in place of its own, whatever the session was for."""
+
+    def naming(section: Section) -> Section:
+        return replace(section, content={**section.content, "data": str(data.resolve())})
+
+    return replace(site, content=naming(site.content), asked=naming(site.asked), evaluated=naming(site.evaluated))

@@ -13,7 +13,7 @@ import typer
 
 from colonnade.cli.options import ApprovedPlans, Force, Html, Json, StudyFile
 from colonnade.cli.screen import print_json, stderr, stdout
-from colonnade.foundation.errors import PolicyError
+from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
 
@@ -95,7 +95,7 @@ def _print_compared(study: Study, rows: int, assumed: bool, compare: list[str], 
     from colonnade.foundation.files import places
     from colonnade.protocol.variants import compare as compared
     from colonnade.protocol.variants import read_choices
-    from colonnade.report.compared import compared_json, compared_picture, compared_rows, compared_table
+    from colonnade.report.compared import SHOWS_PLANS, compared_json, compared_picture, compared_rows, compared_table
     from colonnade.report.pages import compared_html
 
     agreement = study.agreement
@@ -104,7 +104,7 @@ def _print_compared(study: Study, rows: int, assumed: bool, compare: list[str], 
         if html is not None:
             cells = compared_rows(found)
             picture = partial(compared_picture, found)
-            page.write(compared_html("Plans side by side", agreement.name, rows, cells, picture))
+            page.write(compared_html("Plans side by side", agreement.name, rows, cells, picture, SHOWS_PLANS))
     if json:
         told = {"study": agreement.name, "n": rows, "rows_assumed": assumed, "compared": compared_json(found)}
         print_json(told)
@@ -180,13 +180,14 @@ def _rehearsed(
 def _print_rehearsed(
     study: Study, found: list[tuple[Mapping[str, object], Expectation]], page: Place | None, json: bool
 ) -> None:
-    from colonnade.report.compared import rehearsed_picture, rehearsed_rows, rehearsed_table
+    from colonnade.report.compared import SHOWS_REHEARSAL, rehearsed_picture, rehearsed_rows, rehearsed_table
     from colonnade.report.pages import compared_html
     from colonnade.report.text import caution
 
     name, n = study.agreement.name, found[0][1].n
     if page is not None:
-        page.write(compared_html("Rehearsal", name, n, rehearsed_rows(found), partial(rehearsed_picture, found)))
+        picture = partial(rehearsed_picture, found)
+        page.write(compared_html("Rehearsal", name, n, rehearsed_rows(found), picture, SHOWS_REHEARSAL))
     if json:
         print_json({"study": name, "rehearsed": [{"chosen": dict(c), **e.to()} for c, e in found]})
         return
@@ -206,6 +207,10 @@ def fit(
     model: Annotated[
         Path | None,
         typer.Option("--model", parser=local_path, metavar="FILE", help="Model file to write, for predict."),
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option("--epsilon", metavar="E", help="What a whole record is worth, in the place of the study's."),
     ] = None,
     force: Force = False,
     json: Json = False,
@@ -237,7 +242,7 @@ def fit(
     from colonnade.workers import open_workers
 
     randomness = _randomness(seed)
-    checked = read_study(study)
+    checked = _with_epsilon(read_study(study), epsilon)
     place = out or DEFAULT_RELEASE
     if model is not None and model.absolute() == place.absolute():
         raise typer.BadParameter("--out and --model must name two files")
@@ -261,6 +266,16 @@ def fit(
         public = publish(fitted.release, ModelRequest(fitted.release).model(None))
         model_file.write(write_model(public))
     _print_fitted(checked, fitted, public, release_file.path or place, model, json)
+
+
+def _with_epsilon(study: Study, epsilon: float | None) -> Study:
+    from dataclasses import replace
+
+    if epsilon is None:
+        return study
+    if study.agreement.epsilon is None:
+        raise StudyError("--epsilon is for a study that states one; here each party states its own")
+    return replace(study, agreement=replace(study.agreement, epsilon=epsilon))
 
 
 def schema(

@@ -13,7 +13,7 @@ from colonnade.foundation.errors import ConsentError, PolicyError, PrivacyError
 from colonnade.foundation.schema import Schema
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.mechanism.composition import Cap, Rule, charge_of, record_epsilon
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import PrivacyPlan, View
 from colonnade.protocol.cheating import KEY_BITS, Exposure
 
@@ -26,6 +26,7 @@ POLICY_KEYS = (
     "partners",
     "labels",
     "columns",
+    "interactions",
     "tasks",
     "products",
     "calibrations",
@@ -35,13 +36,23 @@ POLICY_KEYS = (
     "smallest_key_bits",
     "largest_alignments",
     "largest_list",
+    "largest_degree",
+    "largest_owners",
     "require_approval",
     "simulation",
     "scores_to",
     "keep_evidence",
     "keep_traffic",
 )
-WHOLE_KEYS = ("smallest_rows", "smallest_collusion", "smallest_key_bits", "largest_alignments", "largest_list")
+WHOLE_KEYS = (
+    "smallest_rows",
+    "smallest_collusion",
+    "smallest_key_bits",
+    "largest_alignments",
+    "largest_list",
+    "largest_degree",
+    "largest_owners",
+)
 SESSION_KEYS = ("epsilon", "delta", "record_epsilon")
 TOTAL_KEYS = ("epsilon", "delta", "rule")
 
@@ -64,6 +75,8 @@ class Agreed(Protocol):
     @property
     def product(self) -> str: ...
     def used(self, party: str) -> Collection[str]: ...
+    @property
+    def interactions(self) -> tuple[tuple[str, ...], ...]: ...
 
 
 class Proposed(Protocol):
@@ -98,6 +111,8 @@ class Policy:
     labels: tuple[str, ...] = (ANYONE,)
     columns: tuple[str, ...] = (ANYONE,)
     """Which of this party's own columns may be used, as feature or label."""
+    interactions: tuple[str, ...] = (ANYONE,)
+    """Which of them may be multiplied with other columns as a feature."""
     tasks: tuple[str, ...] = tuple(t.value for t in Task)
     products: tuple[str, ...] = ("lattice", "bgn")
     calibrations: tuple[str, ...] = tuple(c.value for c in Calibration)
@@ -111,6 +126,10 @@ class Policy:
     """How often the ids of one data set may be matched with those of partners; the ledger counts."""
     largest_list: int | None = None
     """How many ids a partner may be able to test in one matching: the slots of its tables, above its list's length."""
+    largest_degree: int | None = None
+    """How many factors a released product with a column of this party may have."""
+    largest_owners: int | None = None
+    """How many parties' columns such a product may be of."""
     require_approval: bool = False
     simulation: bool = False
     """Whether a run over the network may draw noise from a known seed: for tests on invented data, never private."""
@@ -139,6 +158,10 @@ class Policy:
         _within("labels", agreement.labelled, self.labels)
         for name in agreement.used(me):
             _within("columns", name, self.columns)
+        for reference in (text for columns in agreement.interactions for text in columns):
+            party, name = agreement.schema.find(reference)
+            if party == me:
+                _within("interactions", name, self.interactions)
         _within("tasks", agreement.asked.value, self.tasks)
         _within("calibrations", agreement.calibration.value, self.calibrations)
         if len(names) > 1:
@@ -159,12 +182,25 @@ class Policy:
             for view in self.views:
                 if session.views(me)[view] is None:
                     raise PolicyError(f"views asks for a guarantee against {view.value}, the plan has none")
+        self._check_products(plan, me)
         self.check_keys(session, me)
         charge = charge_of(plan, me)
         _at_most("session.epsilon", charge.epsilon, self.epsilon, slack)
         _at_most("session.delta", charge.delta, self.delta)
         if self.record_epsilon is not None:
             _at_most("session.record_epsilon", record_epsilon(plan), self.record_epsilon, slack)
+
+    def _check_products(self, plan: PrivacyPlan, me: str) -> None:
+        """Raise PolicyError where a product that this party has a factor of has too many factors, or owners."""
+        mine = [item.block for item in plan.blocks if me in item.block.owners]
+        if self.largest_owners is not None:
+            most = max((len(block.owners) for block in mine), default=0)
+            if most > self.largest_owners:
+                raise PolicyError(f"largest_owners is {self.largest_owners}, the plan has products of {most} parties")
+        if self.largest_degree is not None:
+            degree = max((len(monomial(plan.layout, term)) for block in mine for term in block.factors), default=0)
+            if degree > self.largest_degree:
+                raise PolicyError(f"largest_degree is {self.largest_degree}, the plan has products of degree {degree}")
 
     def check_keys(self, session: Proposed, me: str) -> None:
         """Raise PolicyError where partners that cheat could read too much of this party's keys."""
@@ -241,6 +277,7 @@ def _policy(content: Section) -> Policy:
         for key, choices in (
             ("labels", None),
             ("columns", None),
+            ("interactions", None),
             ("tasks", [t.value for t in Task]),
             ("products", BACKENDS.names),
             ("calibrations", [c.value for c in Calibration]),

@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from colonnade.crypto.bgn.backend import BGN
+from colonnade.crypto.chains.party import LatticeChain
+from colonnade.crypto.chains.plain import PlainChain
 from colonnade.crypto.lattice.backend import LATTICE
 from colonnade.crypto.plain import PLAIN
-from colonnade.crypto.product import Backend
+from colonnade.crypto.product import Backend, ChainParty, ChainSpec
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.registry import Registry
 
 BACKENDS: Registry[Backend] = Registry("product", StudyError)
+CHAINS: dict[str, type[ChainParty]] = {LATTICE.name: LatticeChain, PLAIN.name: PlainChain}
+"""The products that serve more than two owners."""
 for _backend in (LATTICE, BGN, PLAIN):
     BACKENDS.add(_backend.name, _backend)
+
+
+def require_chains(name: str) -> None:
+    """Refuse a product that has no way to multiply more than twice."""
+    if name not in CHAINS:
+        serve = " and ".join(f'"{other}"' for other in CHAINS)
+        raise StudyError(
+            f'products of three owners and more are made by product {serve}, got product="{name}": it multiplies once'
+        )
+
+
+def chain_party(name: str) -> type[ChainParty]:
+    """A party's side of products of three owners and more."""
+    require_chains(name)
+    return CHAINS[name]
+
+
+def chain_bytes(name: str, spec: ChainSpec, me: int) -> int:
+    """The bytes that one party sends for products of three owners and more."""
+    return chain_party(name).planned_bytes(spec, me)
 
 
 def require_private(name: str) -> Backend:

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from colonnade.crypto.product import SERVER, Columns, Cross, Integers, ProductSpec, Words
+from colonnade.crypto.product import SERVER, ChainSpec, Columns, Cross, Integers, ProductSpec, Words
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 
 SESSION_BYTES = 32
@@ -92,11 +92,13 @@ def entries(spec: ProductSpec) -> int:
 
 
 @lru_cache(maxsize=64)
-def _spec_digest(spec: ProductSpec) -> bytes:
+def _spec_digest(spec: ProductSpec | ChainSpec) -> bytes:
     return hashlib.sha256(repr(spec).encode()).digest()
 
 
-def _digest(spec: ProductSpec, round: str, sender: str, recipient: str, number: int, body: bytes | memoryview) -> bytes:
+def _digest(
+    spec: ProductSpec | ChainSpec, round: str, sender: str, recipient: str, number: int, body: bytes | memoryview
+) -> bytes:
     names = "\x00".join((round, sender, recipient, str(number))).encode()
     # SHA-256 has its own instructions on most machines and passes about 1 GB per second.
     state = hashlib.sha256(_spec_digest(spec) + struct.pack("<I", len(names)) + names)
@@ -104,13 +106,15 @@ def _digest(spec: ProductSpec, round: str, sender: str, recipient: str, number: 
     return state.digest()[:DIGEST_BYTES]
 
 
-def pack(spec: ProductSpec, round: str, sender: str, recipient: str, number: int, body: bytes) -> bytes:
+def pack(spec: ProductSpec | ChainSpec, round: str, sender: str, recipient: str, number: int, body: bytes) -> bytes:
     """A parcel's payload: session, number and digest in front of the body."""
     digest = _digest(spec, round, sender, recipient, number, body)
     return HEADER.pack(spec.session[:8], number, digest) + body
 
 
-def unpack(spec: ProductSpec, round: str, sender: str, recipient: str, number: int, payload: bytes) -> memoryview:
+def unpack(
+    spec: ProductSpec | ChainSpec, round: str, sender: str, recipient: str, number: int, payload: bytes
+) -> memoryview:
     """The body of the parcel that must come next; any other parcel raises MessageError."""
     name = f"a parcel of round {round} from {sender or 'the server'}"
     if len(payload) < HEADER.size:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Protocol
 
@@ -63,6 +63,41 @@ class ProductSpec:
     """The factor by which exact products are multiplied before the noise is added."""
     reach: int
     """No opened value exceeds this in absolute value, but for a probability under 2^-40."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Sums over records of products of three and more columns, one of each owner."""
+
+    owners: tuple[int, ...]
+    """Places of the parties; each multiplies what those before it share, the last one by the sealed product."""
+    terms: tuple[tuple[int, ...], ...]
+    """For each sum the column of each owner."""
+
+    @property
+    def holders(self) -> tuple[int, ...]:
+        """Who shares the product of all columns but the last owner's."""
+        return self.owners[:-1]
+
+
+@dataclass(frozen=True)
+class ChainSpec:
+    """What all sides of one session know of its products of three owners and more."""
+
+    session: bytes
+    """As in `ProductSpec`."""
+    parties: tuple[str, ...]
+    rows: int
+    bound: int
+    chains: tuple[Chain, ...]
+    modulus_bits: int
+    gains: tuple[int, ...]
+    """For each chain the power of two by which its sums are multiplied; shares are modulo 2^modulus_bits / gain."""
+
+    @property
+    def values(self) -> int:
+        """How many sums are opened."""
+        return sum(len(chain.terms) for chain in self.chains)
 
 
 class Columns(Protocol):
@@ -120,6 +155,40 @@ class PartyProduct(ABC):
         """Overwrite secrets and shares that are arrays of this object: a session may end before it contributes."""
 
 
+class ChainParty(ABC):
+    """One party's side of one session's products of three owners and more; opened as a sum of all contributions."""
+
+    @staticmethod
+    @abstractmethod
+    def rounds(spec: ChainSpec) -> tuple[str, ...]:
+        """The rounds of a session; no other product's have these names."""
+
+    @staticmethod
+    @abstractmethod
+    def planned_bytes(spec: ChainSpec, me: int) -> int:
+        """The bytes that one party sends in all rounds."""
+
+    @abstractmethod
+    def __init__(self, spec: ChainSpec, me: int, columns: Columns, noise: Integers, randomness: Randomness) -> None:
+        """`noise` holds this party's noise share for every sum, in units of the opened integers."""
+
+    @abstractmethod
+    def send(self, round: str) -> Iterator[Parcel]:
+        """As `PartyProduct.send`."""
+
+    @abstractmethod
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        """As `PartyProduct.receive`."""
+
+    @abstractmethod
+    def contribute(self) -> Words:
+        """The final share of every sum, chain after chain, with the noise in it; wipes the secrets."""
+
+    @abstractmethod
+    def wipe(self) -> None:
+        """Overwrite secrets and shares."""
+
+
 class ServerProduct(ABC):
     """The server's side: what it does beyond relaying."""
 
@@ -136,6 +205,17 @@ class ServerProduct(ABC):
     @abstractmethod
     def open(self, total: Words, payloads: Sequence[bytes]) -> Integers:
         """The noisy integers, from the unmasked sum of all contributions."""
+
+
+@dataclass(frozen=True)
+class ChainNeeds:
+    """What a plan asks of products of so many owners; noise is in units of the product before the gain."""
+
+    owners: int
+    noise_std: float
+    noise_reach: int
+    sealed: int
+    """Columns that are sealed, of all holders together."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +238,7 @@ class ProductNeeds:
     """Columns of the parties that may collude, at most: opened values of each tell them of the others' keys."""
     own_reach: int
     """Bounds what parties add to the same words without the gain: sums of one owner, such as traces."""
+    chains: tuple[ChainNeeds, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,6 +253,10 @@ class ProductSizes:
     """The largest that the product itself adds to an opened integer."""
     error_factor: Fraction = Fraction(1)
     """By how much the rates of cross-party blocks grow in every sensitivity, so that it covers that error."""
+    chain_gains: Mapping[int, int] = field(default_factory=dict)
+    """For products of each number of owners above two, their gain."""
+    moves: Mapping[int, float] = field(default_factory=dict)
+    """How far the product's own error moves a term of so many owners, where a record changes; nothing if not named."""
 
 
 @dataclass(frozen=True)

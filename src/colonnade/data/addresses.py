@@ -20,11 +20,14 @@ from colonnade.foundation.errors import DataError, MissingError, StudyError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.parts import is_parquet
 from colonnade.foundation.schema import Column, Storage
+from colonnade.foundation.shown import shown
 
 DATABASES = ("postgresql", "postgres", "duckdb", "sqlite")
 POSSIBLE = (
     "files of this machine, postgresql://, duckdb:///FILE and sqlite:///FILE with a query, and s3:// for Parquet or CSV"
 )
+QUERY_ROWS = 1 << 14
+"""Rows of a query that are here at a time: as a driver gives them they take far more room than as columns."""
 _SECRET = re.compile(r"(?i)(passw|pwd|secret|token|api_?key|access_?key)[a-z_]*=")
 
 
@@ -73,7 +76,7 @@ class AddressedData:
 
     def _frames(self, party: str, columns: Mapping[str, Column], id_column: str | None) -> Iterator[pl.DataFrame]:
         wanted = [*columns, *([] if id_column is None else [id_column])]
-        rows = block_rows(len(wanted))
+        rows = block_rows(len(wanted)) if self.query is None else min(QUERY_ROWS, block_rows(len(wanted)))
         with explain_errors(party, self.address):
             for frame in self._stored(wanted, rows) if self.query is None else self._queried(party, columns, rows):
                 for name in wanted:
@@ -112,18 +115,18 @@ def read_address(text: str, query: str | None, dataset: str | None, folder: Path
             "password file"
         )
     if scheme not in (*DATABASES, "s3"):
-        raise StudyError(f"{where} data may be {POSSIBLE}, got {text!r}")
+        raise StudyError(f"{where} data may be {POSSIBLE}, got {shown(text)}")
     require_name(f"{where} data", text, StudyError, 4096)
     if scheme == "s3" and query is not None:
-        raise StudyError(f"{where} query is for a database, and data is {text!r}")
+        raise StudyError(f"{where} query is for a database, and data is {shown(text)}")
     if scheme != "s3" and not (query or "").strip().rstrip(";"):
-        raise StudyError(f'{where} needs query = "select ..." for {text!r}')
+        raise StudyError(f'{where} needs query = "select ..." for {shown(text)}')
     if dataset is None:
         told = "what its ledger knows the rows by: rows that changed are the same data set"
-        raise StudyError(f'{where} needs dataset = "NAME" for {text!r}, {told}')
+        raise StudyError(f'{where} needs dataset = "NAME" for {shown(text)}, {told}')
     file = None
     if scheme in ("duckdb", "sqlite"):
         if not rest.startswith("/") or rest == "/":
-            raise StudyError(f"{where} data must be written as {scheme}:///FILE, got {text!r}")
+            raise StudyError(f"{where} data must be written as {scheme}:///FILE, got {shown(text)}")
         file = folder / rest[1:]
     return AddressedData(text, dataset, None if query is None else query.strip().rstrip(";"), file)

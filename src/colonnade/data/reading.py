@@ -51,6 +51,11 @@ OTHER_FILES = {
 """What a file that is called CSV may be, by its first bytes."""
 
 
+def filed(columns: Mapping[str, Column]) -> list[str]:
+    """The columns that stand in the party's file; the others are computed from them."""
+    return [name for name, column in columns.items() if not column.sources]
+
+
 def block_rows(width: int) -> int:
     """Rows of a block of so many columns."""
     return min(ROW_BLOCK, max(SHORTEST_BLOCK, BLOCK_VALUES // width))
@@ -69,7 +74,7 @@ class FileBlocks:
         for frame in _batches(*self._given):
             if self.ids is not None:
                 self.ids.append(frame)
-            yield party, frame.select(list(columns)), columns, self.rows
+            yield party, frame.select(filed(columns)), columns, self.rows
             self.rows += frame.height
 
 
@@ -201,7 +206,8 @@ def _stated_size(file: Path) -> int:
 
 def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:
     """The columns that are wanted, levels and ids as texts."""
-    wanted = [*columns, *([id_column] if id_column is not None and id_column not in columns else [])]
+    wanted = filed(columns)
+    wanted += [id_column] if id_column is not None and id_column not in wanted else []
     try:
         found = scan(data_files(path))
     except DataError as error:
@@ -210,7 +216,7 @@ def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_col
     for name in wanted:
         if name not in present:
             raise DataError(f"party {party}: {path.name} has no column {name!r}")
-    texts = [n for n, c in columns.items() if STORED[c.storage].from_text] + ([id_column] if id_column else [])
+    texts = [n for n in filed(columns) if STORED[columns[n].storage].from_text] + ([id_column] if id_column else [])
     return found.select(pl.col(n).cast(pl.String) if n in texts else pl.col(n) for n in wanted)
 
 
@@ -255,9 +261,13 @@ def check_block(
     """A block's columns as they are stored, and how many numbers will be clipped; `before` rows came earlier."""
     values: dict[str, Values] = {}
     clipped: dict[str, int] = {}
-    for name, column in columns.items():
-        storage = STORED[column.storage]
-        values[name], outside = storage.read(party, name, frame.get_column(name), column, before)
+    for name in filed(columns):
+        storage = STORED[columns[name].storage]
+        values[name], outside = storage.read(party, name, frame.get_column(name), columns[name], before)
         if storage.clips:
             clipped[name] = outside
+    for name, column in columns.items():
+        if column.sources:
+            values[name] = column.compute(values, columns)
+            clipped[name] = 0
     return values, clipped

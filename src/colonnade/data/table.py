@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.product import Columns
 from colonnade.data.encode import Coding, code_block, corrected
-from colonnade.data.reading import FileBlocks, block_rows, check_block, explain_errors, recount_missing, select_columns
+from colonnade.data.reading import (
+    FileBlocks,
+    block_rows,
+    check_block,
+    explain_errors,
+    filed,
+    recount_missing,
+    select_columns,
+)
 from colonnade.data.storage import none_clipped
 from colonnade.data.store import ColumnStore, ColumnValues, DiskRows, read_rows, take_rows
 from colonnade.foundation.errors import DataError
@@ -193,7 +201,7 @@ def table_from(
     party: str, frame: pl.DataFrame, columns: Mapping[str, Column], ids: Sequence[str] | None = None
 ) -> Table:
     """A party's table from a data frame that holds its columns."""
-    for name in columns:
+    for name in filed(columns):
         if name not in frame.columns:
             raise DataError(f"party {party}: there is no column {name!r}")
     if ids is not None and (isinstance(ids, str) or len(ids) != frame.height):

@@ -48,6 +48,8 @@ class Column(ABC):
     """Stands for a missing value."""
     ordered: ClassVar[bool] = False
     """Whether neighbouring levels are alike: the bins of a number."""
+    sources: tuple[str, ...] = ()
+    """Columns of the same party that it is computed from; without any it stands in the party's file."""
     dated: ClassVar[bool] = False
     """Whether the stored numbers are days since 1970-01-01, and a file has dates."""
     spelled: ClassVar[Mapping[str, str]] = {}
@@ -71,6 +73,13 @@ class Column(ABC):
     @abstractmethod
     def draft(cls) -> dict[str, Any]:
         """What a person has to declare, each an open "?"."""
+
+    def require_sources(self, name: str, columns: Mapping[str, Column]) -> None:  # noqa: B027 - most have none
+        """Raise SchemaError where what it is computed from is not as it states."""
+
+    def compute(self, values: Mapping[str, NDArray[Any]], columns: Mapping[str, Column]) -> NDArray[Any]:
+        """Its stored values from those of its sources."""
+        raise NotImplementedError(f"a {self.kind} column is read from a file")
 
     @property
     def bounds(self) -> tuple[float, float] | None:

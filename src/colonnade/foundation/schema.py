@@ -15,6 +15,8 @@ from colonnade.foundation.columns import Storage as Storage
 from colonnade.foundation.columns import column_from as column_from
 from colonnade.foundation.columns import column_to as column_to
 from colonnade.foundation.columns import is_number
+from colonnade.foundation.derived import Derived as Derived
+from colonnade.foundation.derived import derive_columns as derive_columns
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.kinds import Boolean as Boolean
 from colonnade.foundation.kinds import Date as Date
@@ -60,6 +62,7 @@ class Schema:
                 if name in owners:
                     raise SchemaError(f"column {name} is declared by two parties, {owners[name]} and {party}")
                 owners[name] = party
+                column.require_sources(name, columns)
                 for level in column.all_levels:
                     require_name(f"column {name}: a level", level)
         named = size_of(self.parties) + size_of(owners)

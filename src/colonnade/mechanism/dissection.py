@@ -78,11 +78,11 @@ def dissect(objective: Objective, *, by_cells: bool = False) -> tuple[Block, ...
     """
     layout = objective.layout
     parties = parties_of(layout)
-    owner_of = np.array([-1, *(parties.index(layout.attributes[i].owner) for i in layout.attribute_of[1:])])
+    owner_of = _owners_of(layout)
     label = np.zeros(layout.width, dtype=bool)
     if any(a.role is Role.LABEL for a in layout.attributes):
         label[layout.span(layout.label)] = True
-    owners = _distinct(owner_of[objective.factors])
+    owners = _distinct(owner_of[objective.factors].reshape(len(objective), -1))
     with_label = label[objective.factors].any(axis=1)
     step = _steps(objective) if by_cells else np.zeros(len(owners), dtype=np.int64)
     keys, inverse = np.unique(np.column_stack([step, with_label, owners]), axis=0, return_inverse=True)
@@ -112,6 +112,16 @@ def _steps(objective: Objective) -> NDArray[np.int64]:
     powers = 4 ** np.arange(31)
     steps: NDArray[np.int64] = np.searchsorted(powers, cells)
     return steps
+
+
+def _owners_of(layout: Layout) -> NDArray[np.int64]:
+    """For each coordinate the places of its owners, of an interaction several, filled up with -1."""
+    held = [(), *(layout.attributes[i].holders for i in layout.attribute_of[1:])]
+    places = {party: i for i, party in enumerate(parties_of(layout))}
+    out = np.full((layout.width, max(len(h) for h in held)), -1)
+    for row, owners in zip(out, held, strict=True):
+        row[: len(owners)] = [places[o] for o in owners]
+    return out
 
 
 def _distinct(owners: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -178,13 +188,13 @@ def _own_squares(layout: Layout) -> Iterator[tuple[str, Indices]]:
             yield party, np.array([[c, c] for c in own], dtype=np.int64)
 
 
-def require_two_owners(blocks: tuple[Block, ...]) -> None:
-    """Secure products serve two owners; a block with more cannot run."""
+def require_pairs(blocks: tuple[Block, ...]) -> None:
+    """Terms are products of two coordinates; one of a higher degree has an interaction as its coordinate."""
     for block in blocks:
-        if len(block.owners) > 2 or block.factors.shape[1] > 2:
+        if block.factors.shape[1] > 2:
             held = ", ".join(block.owners)
             raise PrivacyError(
-                f"a secure product serves terms of degree 2 with at most two owners, got degree "
+                f"a release has products of two coordinates, and interactions among these, got terms of degree "
                 f"{block.factors.shape[1]} held by {held}"
             )
 

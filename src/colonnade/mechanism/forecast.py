@@ -91,6 +91,9 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
         part = (filled or {}).get(attribute.name, 1.0)
         spread[layout.span(i)] = part**2 / 3 if signed else 1 / attribute.size
         narrow[layout.span(i)] = spread[layout.span(i)] * (NARROW**2 if signed else 1.0)
+    for coordinate, factors in enumerate(layout.factors):
+        if len(factors) > 1:
+            spread[coordinate], narrow[coordinate] = (np.prod(s[list(factors)]) for s in (spread, narrow))
     label = np.zeros(layout.width, dtype=bool)
     label[layout.span(layout.label)] = True
     variance = np.zeros(layout.width)

@@ -2,11 +2,13 @@
 
 A record is a vector z with the constant 1 in front, then every attribute's coordinates. A `signed` attribute has one
 coordinate in [-1, 1]. A `simplex` attribute has non-negative coordinates that sum to 1: the indicators of all levels of
-a categorical, binary or binned column, or the two halves (1-y)/2, (1+y)/2 of a numeric label.
+a categorical, binary or binned column, or the two halves (1-y)/2, (1+y)/2 of a numeric label. An interaction is a
+signed attribute whose coordinate is a product of others, which several parties may hold.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -53,6 +55,15 @@ class Attribute:
     """Coordinate that the model leaves out, so that indicators and intercept are not collinear."""
     ordered: bool = False
     """Whether neighbouring coordinates are alike: the bins of a number."""
+    products: tuple[tuple[int, ...], ...] = ()
+    """Of an interaction: the record's coordinates, in their order, that each of its own is the product of."""
+    shared: tuple[str, ...] = ()
+    """Of an interaction: the owners of its factors, in the order of their coordinates."""
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """Whoever has a factor of it."""
+        return self.shared or (self.owner,)
 
     @property
     def size(self) -> int:
@@ -99,7 +110,24 @@ class Layout:
     @cached_property
     def owners(self) -> tuple[str, ...]:
         """The owners, in the order of their coordinates."""
-        return tuple(dict.fromkeys(a.owner for a in self.attributes))
+        return tuple(dict.fromkeys(a.owner for a in self.attributes if not a.products))
+
+    @cached_property
+    def factors(self) -> tuple[tuple[int, ...], ...]:
+        """For each coordinate the ones that it is a product of: none for the constant, itself but for interactions."""
+        found: list[tuple[int, ...]] = [()]
+        for start, attribute in zip(self.starts, self.attributes, strict=True):
+            found += attribute.products or ((start + j,) for j in range(attribute.size))
+        return tuple(found)
+
+    @cached_property
+    def has_interactions(self) -> bool:
+        return any(a.products for a in self.attributes)
+
+    @cached_property
+    def holders(self) -> Mapping[str, tuple[str, ...]]:
+        """For each owner that an attribute names, who has a factor: several parties for an interaction."""
+        return {a.owner: a.holders for a in self.attributes}
 
     @cached_property
     def families(self) -> tuple[tuple[Family, ...], NDArray[np.int64]]:

@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.schema import Column, Schema
+from colonnade.foundation.schema import MOST_COORDINATES, Column, Schema
+from colonnade.foundation.shown import shown
 from colonnade.mechanism.moments import Attribute, Encoding, Layout, Role
 
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Pairs = frozenset[tuple[int, int]]
 """Pairs of attributes, by their places in the layout."""
+
+
+SHARED = "."
+"""Stands after each owner of an interaction, where an attribute has one owner: no party's name has a dot."""
+MOST_PRODUCTS = 256
+"""Of levels, in one interaction."""
 
 
 class Task(Enum):
@@ -58,9 +67,16 @@ class Objective:
 
 
 def layout_of(
-    schema: Schema, label: str, task: Task, calibration: Calibration, *, split: bool = True, counted: bool = False
+    schema: Schema,
+    label: str,
+    task: Task,
+    calibration: Calibration,
+    *,
+    split: bool = True,
+    counted: bool = False,
+    interactions: Sequence[Sequence[str]] = (),
 ) -> Layout:
-    """The coordinates of a record; the label stands last among its owner's.
+    """The coordinates of a record; the label stands last among its owner's, interactions after all others.
 
     `split` gives the exact calibration's label two coordinates, so that products with it are class-split sums. Where
     records are only counted the label may have any number of levels.
@@ -84,7 +100,8 @@ def layout_of(
             halves = split and calibration is Calibration.EXACT
             attributes.append(_label(f"{owner}.{name}", owner, name, column, halves))
     # Norms serve releases of products with an unsplit label alone.
-    layout = Layout(tuple(attributes), () if split else tuple(sorted(schema.norms.items())))
+    norms = () if split or interactions else tuple(sorted(schema.norms.items()))
+    layout = with_interactions(Layout(tuple(attributes), norms), schema, interactions)
     if not layout.features:
         raise StudyError(f"a regression needs a feature besides its label {label}")
     return layout
@@ -105,6 +122,69 @@ def _label(full: str, owner: str, name: str, column: Column, split: bool) -> Att
     if column.has_levels:
         return Attribute(full, owner, Encoding.SIMPLEX, column.coordinates(name), Role.LABEL, drop=0)
     return Attribute(full, owner, Encoding.SIMPLEX, (f"{name}-", f"{name}+"), Role.LABEL, drop=0)
+
+
+def with_interactions(layout: Layout, schema: Schema, interactions: Sequence[Sequence[str]]) -> Layout:
+    """The layout with a signed attribute for each product of columns; of a column with levels, of each but one."""
+    found: list[Attribute] = []
+    known: set[tuple[int, ...]] = set()
+    for columns in interactions:
+        choices = [_coordinates_of(layout, schema, reference) for reference in columns]
+        levels = [c for c in map(schema.find, columns) if schema.parties[c[0]][c[1]].has_levels]
+        if len(set(levels)) < len(levels):
+            raise StudyError(f"an interaction takes a column with levels once, got {shown(list(columns))}")
+        if prod(len(choice) for choice in choices) > MOST_PRODUCTS:
+            raise StudyError(
+                f"an interaction makes at most {MOST_PRODUCTS} products of levels, got more of {shown(list(columns))}"
+            )
+        for chosen in product(*choices):
+            factors = tuple(sorted(chosen))
+            if factors in known:
+                raise StudyError(f"an interaction is listed once, got {shown(list(columns))} twice")
+            known.add(factors)
+            found.append(_interaction(layout, factors, chosen))
+    if len(found) + layout.width > MOST_COORDINATES:
+        raise StudyError(f"a record has at most {MOST_COORDINATES} coordinates, got {len(found)} interactions")
+    return replace(layout, attributes=(*layout.attributes, *found))
+
+
+def _interaction(layout: Layout, factors: tuple[int, ...], order: Sequence[int]) -> Attribute:
+    owners = {layout.attributes[layout.attribute_of[c]].owner for c in factors}
+    shared = tuple(party for party in layout.owners if party in owners)
+    name = ":".join(layout.names[c] for c in order)
+    owner = "".join(party + SHARED for party in shared)
+    return Attribute(name, owner, Encoding.SIGNED, (name,), products=(factors,), shared=shared)
+
+
+def _coordinates_of(layout: Layout, schema: Schema, reference: str) -> list[int]:
+    """The coordinates that the model has a weight for of a feature's column."""
+    party, name = schema.find(reference)
+    full = f"{party}.{name}"
+    own = [
+        i
+        for i, a in enumerate(layout.attributes)
+        if a.name == full
+        or (a.owner == party and a.name.rpartition("=")[0] == full and a.name[len(full) + 1 :].isdigit())
+    ]
+    if any(layout.attributes[i].role is Role.LABEL for i in own):
+        raise StudyError(f"an interaction is a product of features, got the label {reference}")
+    features = set(layout.features)
+    return [c for i in own for c in range(layout.span(i).start, layout.span(i).stop) if c in features]
+
+
+def distinct_terms(layout: Layout, factors: Indices) -> Indices:
+    """The places of terms that are no product of the same coordinates as an earlier one."""
+    if not layout.has_interactions:
+        return np.arange(len(factors))
+    first: dict[tuple[int, ...], int] = {}
+    for i, term in enumerate(factors):
+        first.setdefault(monomial(layout, term), i)
+    return np.array(sorted(first.values()), dtype=np.int64)
+
+
+def monomial(layout: Layout, term: Iterable[int]) -> tuple[int, ...]:
+    """The coordinates whose product a term is, without interactions and constants."""
+    return tuple(sorted(c for factor in term for c in layout.factors[int(factor)]))
 
 
 def paper_objective(layout: Layout, task: Task) -> Objective:
@@ -149,6 +229,7 @@ def exact_objective(
     if products:
         parts.append(_feature_pairs(layout, pairs))
     factors = np.concatenate(parts)
+    factors = factors[distinct_terms(layout, factors)]
     return Objective(layout, factors, np.ones(len(factors)))
 
 

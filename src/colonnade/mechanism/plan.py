@@ -19,8 +19,9 @@ from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.grid import rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho
-from colonnade.mechanism.dissection import Block, allocate, parties_of, require_one_owner_of_sums, require_two_owners
+from colonnade.mechanism.dissection import Block, allocate, parties_of, require_one_owner_of_sums, require_pairs
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
+from colonnade.mechanism.monomials import product_slack
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
 from colonnade.mechanism.weights import TableTerms, label_weight, square_weight, table_weights
@@ -87,6 +88,7 @@ class PrivacyPlan:
     parties: Mapping[str, Epsilons]
     bound: int | None = None
     """That of the grid whose rounding the scales count with."""
+    errors: Mapping[int, float] = field(default_factory=dict)
     neighbours: Neighbours = Neighbours.REPLACE_ONE
     purpose: Purpose = Purpose.LABEL
 
@@ -124,6 +126,8 @@ class Terms:
     """n, where it is known: the weights of blocks are chosen for it."""
     bound: int | None = None
     """That of the grid, where it is known: what rounding adds to norms and to squares is counted."""
+    errors: Mapping[int, float] = field(default_factory=dict)
+    """Where there are interactions: how far the product's own error moves a term of so many owners, at most."""
     draft: bool = False
     """Only scales are wanted, to choose the grid and the words by: the plan promises nothing."""
     purpose: Purpose = Purpose.LABEL
@@ -142,8 +146,8 @@ class Terms:
         parties = len(parties_of(layout))
         if self.collusion < 0 or (parties > 1 and self.collusion >= parties):
             raise PrivacyError(f"collusion must lie between 0 and K-1={parties - 1}, got collusion={self.collusion}")
-        require_two_owners(blocks)
-        if self.error_factor > 1:
+        require_pairs(blocks)
+        if self.error_factor > 1 and not layout.has_interactions:
             require_one_owner_of_sums(layout, blocks)
         return replace(self, collusion=0) if parties == 1 else self
 
@@ -297,8 +301,8 @@ class _Split:
             )
 
     def _named(self, block: Block) -> float | None:
-        if block.single:
-            return self.offer.own
+        if len(block.owners) != 2:
+            return self.offer.own if block.single else None
         return self.offer.pairs.get(next(o for o in block.owners if o != self.party))
 
     def _of(self, block: Block, mine: Sequence[Block]) -> Fraction | None:
@@ -326,7 +330,7 @@ def offered(
 ) -> dict[str, list[Fraction | None]]:
     """What each party of a bottom-up plan offers for each block, epsilon or rho; the least offer was taken."""
     terms = Terms(plan.task, plan.calibration, plan.delta, plan.collusion, plan.error_factor, rows, plan.bound)
-    terms = replace(terms, purpose=plan.purpose)
+    terms = replace(terms, purpose=plan.purpose, errors=plan.errors)
     blocks = tuple(item.block for item in plan.blocks)
     return {name: _Split(plan.layout, blocks, name, offers[name], terms).budgets for name in plan.names}
 
@@ -374,7 +378,7 @@ def _counted(layout: Layout, terms: Terms) -> Layout:
 
 @proven("rounding")
 def _square_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: Terms) -> float:
-    """How far the correction of rounded squares can move the release beyond the squares themselves.
+    """How far the correction of rounded squares, and rounded products, can move the release beyond the products.
 
     For each square, a quarter of a step of the products' grid (f(1 - f) <= 1/4) and one more for its own rounding.
     """
@@ -390,7 +394,8 @@ def _square_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: T
         elif block.single and (squares := _rounded_squares(layout, block, terms.task)):
             moved = squares / 4 + 1 if block.summed else 1.25 * (squares if terms.law is Law.LAPLACE else sqrt(squares))
             total += rate * moved if terms.law is Law.LAPLACE else (rate * moved) ** 2
-    return (total if terms.law is Law.LAPLACE else sqrt(total)) / terms.bound**2 * (1 + 2.0**-40)
+    corrected = (total if terms.law is Law.LAPLACE else sqrt(total)) / terms.bound**2 * (1 + 2.0**-40)
+    return corrected + product_slack(layout, rated, terms.task, terms.law, terms.bound, terms.errors)
 
 
 def _rounded_squares(layout: Layout, block: Block, task: Task) -> int:
@@ -430,6 +435,7 @@ def _finish(
         views.pop(None, {}),
         {party: views[party] for party in parties if party in views},
         terms.bound,
+        errors=terms.errors,
         purpose=terms.purpose,
     )
 

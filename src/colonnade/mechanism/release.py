@@ -20,6 +20,7 @@ from colonnade.foundation.names import require_texts
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import Integers
 from colonnade.mechanism.moments import Attribute, Encoding, Floats, Law, Layout, Moments, Role, Trace
+from colonnade.mechanism.objective import monomial
 
 FORMAT = RELEASE_FORMAT
 
@@ -75,7 +76,21 @@ class Release:
             a, b = block.factors[:, -2], block.factors[:, -1]
             value[a, b] = value[b, a] = block.values / block.unit
             std[a, b] = std[b, a] = block.std
+        if self.layout.has_interactions:
+            self._repeat(value, std)
         return Moments(self.n, self.layout, value, std, self.law, tuple(traces))
+
+    def _repeat(self, value: Floats, std: Floats) -> None:
+        """A product that several pairs of coordinates have, such as x y z of (xy, z) and (xz, y), is released once."""
+        known: dict[tuple[int, ...], tuple[int, int]] = {}
+        pairs = [(i, j) for i in range(self.layout.width) for j in range(i, self.layout.width)]
+        for i, j in pairs:
+            if std[i, j] < np.inf:
+                known.setdefault(monomial(self.layout, (i, j)), (i, j))
+        for i, j in pairs:
+            if std[i, j] == np.inf and (found := known.get(monomial(self.layout, (i, j)))) is not None:
+                value[i, j] = value[j, i] = value[found]
+                std[i, j] = std[j, i] = std[found]
 
     def to(self) -> dict[str, Any]:
         return {
@@ -92,6 +107,7 @@ class Release:
                     "drop": a.drop,
                     "ordered": a.ordered,
                 }
+                | ({"products": [list(p) for p in a.products], "shared": list(a.shared)} if a.products else {})
                 for a in self.layout.attributes
             ],
             "blocks": [
@@ -178,6 +194,8 @@ def _parse(content: Mapping[str, Any]) -> Release:
     _require(isinstance(plan, dict) and isinstance(plan["task"], str) and isinstance(provenance, dict))
     _require(isinstance(n, int) and not isinstance(n, bool) and 0 < n < 2**63)
     _require(sum(a.role is Role.LABEL for a in layout.attributes) == 1)
+    plain = [not a.products for a in layout.attributes for _ in range(a.size)]
+    _require(all(c < layout.width and plain[c - 1] for a in layout.attributes for p in a.products for c in p))
     blocks = tuple(_block(b, layout.width) for b in content["blocks"])
     return Release(n, layout, Law(content["law"]), blocks, plan, provenance)
 
@@ -188,7 +206,12 @@ def _attribute(content: Mapping[str, Any]) -> Attribute:
     _require(len(names) > 0 and all(isinstance(t, str) for t in texts) and isinstance(content["ordered"], bool))
     _require(drop is None or (isinstance(drop, int) and 0 <= drop < len(names)))
     kind, role = Encoding(content["kind"]), Role(content["role"])
-    return Attribute(content["name"], content["owner"], kind, names, role, drop, content["ordered"])
+    products = tuple(tuple(p) for p in content.get("products", ()))
+    shared = tuple(content.get("shared", ()))
+    _require(all(isinstance(c, int) and not isinstance(c, bool) and c > 0 for p in products for c in p))
+    _require(len(products) in (0, len(names)) and all(products) and bool(products) == bool(shared))
+    _require(all(isinstance(s, str) for s in shared))
+    return Attribute(content["name"], content["owner"], kind, names, role, drop, content["ordered"], products, shared)
 
 
 def _block(content: Mapping[str, Any], width: int) -> ReleasedBlock:

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.boxbound import Floats, box_bound
-from colonnade.mechanism.dissection import Block, require_two_owners
+from colonnade.mechanism.dissection import Block, require_pairs
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
+from colonnade.mechanism.monomials import monomial_sensitivity
 
 Mask = NDArray[np.bool_]
 Indices = NDArray[np.int64]
@@ -46,16 +47,17 @@ def sensitivity(layout: Layout, blocks: Sequence[Weighted], law: Law, owner: str
     For Gaussian it is the root of the sum of squared rates times squared L2 norms. With `owner` only that party's part
     of the record is replaced.
     """
-    require_two_owners(tuple(block for block, _ in blocks))
+    require_pairs(tuple(block for block, _ in blocks))
     if owner is not None:
         blocks = [(block, rate) for block, rate in blocks if owner in block.owners]
     families = _Families(layout, blocks, law)
     if owner is None:
         families.forget_owners()
-    scope = np.array([owner is None or f[0] == owner for f in families.keys], dtype=bool)
-    if law is Law.LAPLACE:
-        return families.l1(scope)
-    return float(np.sqrt(families.l2_squared(scope)))
+    holders = layout.holders
+    scope = np.array([owner is None or owner in holders[f[0]] for f in families.keys], dtype=bool)
+    found = families.l1(scope) if law is Law.LAPLACE else float(np.sqrt(families.l2_squared(scope)))
+    # An interaction is never more than a column of its own, and often less.
+    return min(found, monomial_sensitivity(layout, blocks, law, owner)) if layout.has_interactions else found
 
 
 def sensitivities(layout: Layout, blocks: Sequence[Weighted], law: Law) -> list[float]:
@@ -67,7 +69,9 @@ def sensitivities(layout: Layout, blocks: Sequence[Weighted], law: Law) -> list[
     for block, rate in blocks:
         part = _part(layout, block, power)
         keys = [layout.families[0][i] for i in part.families]
-        likeness = (rate, part.likeness, *((kind, role, norms.get(owner)) for owner, kind, role, _ in keys))
+        # Blocks with interactions differ in what these are products of.
+        own = (block.name,) if layout.has_interactions else ()
+        likeness = (rate, part.likeness, *own, *((kind, role, norms.get(owner)) for owner, kind, role, _ in keys))
         if likeness not in known:
             known[likeness] = sensitivity(layout, [(block, rate)], law)
         out.append(known[likeness])

@@ -16,6 +16,8 @@ from colonnade.mechanism.plan import Offer, check_epsilon
 
 RELEASES = ("auto", "full", "label", "pairs", "trace")
 """All products; those with the label and squares; these and some pairs; those with the label and sums of squares."""
+MOST_FACTORS = 8
+"""Of one interaction."""
 LONGEST_REASON = 1000
 
 
@@ -85,6 +87,8 @@ class Agreement:
     """Where the columns are scores of a model, and the label says how a record turned out."""
     purpose: Purpose = Purpose.LABEL
     """Whether noise is spread for the label's model or for tables of all columns."""
+    interactions: tuple[tuple[str, ...], ...] = ()
+    """Products of columns, each as "party.column", that a model has a weight for, too."""
 
     def __post_init__(self) -> None:
         BACKENDS[self.product]
@@ -100,13 +104,17 @@ class Agreement:
             raise PrivacyError(f"delta must lie in [0, 1), got delta={self.delta}")
         if not isinstance(self.label, str):
             raise StudyError(f"label must be the name of a column, got label={self.label!r}")
-        self.schema.find(self.label)
+        owner, label = self.schema.find(self.label)
+        for name, column in self.schema.parties[owner].items():
+            if label in column.sources and name != label:
+                raise StudyError(f"column {name} is derived from the label {label}, which a prediction does not have")
         reason_of(self.reason)
         for party in self.organisations:
             if party not in self.schema.parties:
                 raise StudyError(f"an organisation must stand behind a party of the study, got {party!r}")
         for pair in self.impossible:
             self._check_impossible(pair)
+        self._check_interactions()
         if self.purpose is Purpose.ALL and (self.calibration is Calibration.PAPER or self.release == "trace"):
             told = "the paper's calibration has" if self.calibration is Calibration.PAPER else 'release = "trace" has'
             raise StudyError(f'purpose = "all" spreads noise over tables of all columns, and {told} none')
@@ -152,6 +160,18 @@ class Agreement:
             if level not in self.schema.parties[party][column].all_levels:
                 raise StudyError(f"an impossible pair names declared levels of categories, got {text!r}")
 
+    def _check_interactions(self) -> None:
+        label = self.schema.find(self.label)
+        for columns in self.interactions:
+            if not isinstance(columns, tuple) or not all(isinstance(text, str) for text in columns):
+                raise StudyError(f'an interaction is written as ["party.column", "party.column"], got {columns!r}')
+            if not 2 <= len(columns) <= MOST_FACTORS:
+                raise StudyError(f"an interaction has 2 to {MOST_FACTORS} columns, got {len(columns)}")
+            if label in map(self.schema.find, columns):
+                raise StudyError(f"an interaction is a product of features, got the label {self.label} in one")
+        if self.interactions and self.release not in ("auto", "full"):
+            raise StudyError(f'interactions need all products, got release="{self.release}"')
+
     @property
     def asked(self) -> Task:
         """The kind of model that the records serve."""
@@ -171,6 +191,7 @@ class Agreement:
         known = {
             "impossible": [list(pair) for pair in self.impossible],
             "pairs": [list(pair) for pair in self.pairs],
+            "interactions": [list(columns) for columns in self.interactions],
             "purpose": "" if self.purpose is Purpose.LABEL else self.purpose.value,
             "evaluates": None if self.evaluates is None else self.evaluates.to(),
             "reason": self.reason,
@@ -220,6 +241,7 @@ class Agreement:
                 organisations={p: Organisation(**o) for p, o in content.get("organisations", {}).items()},
                 evaluates=Evaluated.of(content["evaluates"]) if "evaluates" in content else None,
                 purpose=Purpose(content.get("purpose", Purpose.LABEL.value)),
+                interactions=tuple(tuple(map(str, columns)) for columns in content.get("interactions", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise StudyError(f"an agreement lacks or misstates a field: {str(error)[:200]}") from None

@@ -12,8 +12,6 @@ import numpy as np
 from colonnade.crypto.backends import require_private
 from colonnade.crypto.product import (
     Columns,
-    Contribution,
-    Cross,
     Integers,
     Parcel,
     PartyProduct,
@@ -48,8 +46,8 @@ from colonnade.protocol.messages import End, Masked, Proposal, masked_from, open
 from colonnade.protocol.own_release import largest_release, require_own
 from colonnade.protocol.products import columns_digest, party_product, server_product
 from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.protocol.session_products import SessionProducts
 
-NOTHING = Contribution(np.zeros(0, dtype=np.uint64))
 FIT = SessionKind(
     name="a release",
     agreed="plan",
@@ -130,7 +128,7 @@ class FitParty(PartyTask):
     _own: dict[int, NoisyBlock] = field(default_factory=dict, init=False, repr=False)
     _squares: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False, repr=False)
     """Added to the product's share, where sums of two owners' terms are opened."""
-    _product: PartyProduct | None = field(default=None, init=False, repr=False)
+    _products: SessionProducts | None = field(default=None, init=False, repr=False)
     _asked: list[str] = field(default_factory=list, init=False)
     _seeded: bool = field(default=False, init=False)
     _bindings: tuple[bytes, bytes] = field(default=(b"", b""), init=False, repr=False)
@@ -238,9 +236,10 @@ class FitParty(PartyTask):
         assert table is not None
         self._seeded = context.randomness.seeded
         coins = context.randomness.child("rounding").bytes(32)
-        columns = table.encode(session.plan.layout, session.grid, coins, workers=self.workers)
+        encoded = table.encode(session.plan.layout, session.grid, coins, workers=self.workers)
         self._table = None
-        drawn = [columns_digest(columns)] if context.accountable else []
+        drawn = [columns_digest(encoded)] if context.accountable else []
+        columns = session.made_columns(self.name, encoded, coins)
         noise_source = context.randomness.child("noise")
         single, shared = session.own(self.name), session.shared_sums(self.name)
         if single or shared:
@@ -251,7 +250,7 @@ class FitParty(PartyTask):
                 place = session.positions[i] - session.cross_start
                 self._squares[place] += own_square(session.plan.blocks[i].block, gram, offset, session.spec.gain)
             for i in single:  # Alg. 1, line 5
-                exact = exact_block(session.plan.blocks[i].block, gram, offset)
+                exact = exact_block(session.own_block(i), gram, offset)
                 own = session.noise(i).draw(1, noise_source)
                 drawn += [own.tobytes()] if context.accountable else []
                 self._own[i] = perturb(exact, own)
@@ -260,16 +259,10 @@ class FitParty(PartyTask):
         vector[:] = session.cross_noise.draw(session.plan.shares, noise_source)  # Alg. 1, line 12
         if context.accountable:
             self._bindings = drawn[0], hashed("noise", *drawn[1:], vector.tobytes())
-        noise: dict[Cross, Integers] = {}
-        start = 0
-        for cross in session.spec.crosses:
-            stop = start + cross.shape[0] * cross.shape[1]
-            noise[cross] = vector[start:stop].reshape(cross.shape)
-            start = stop
-        if session.spec.crosses:
-            product = self.product(session, self.workers)
-            self._product = product(session.spec, context.index, columns, noise, context.randomness.child("product"))
-            self._product.workers = self.workers
+        product = self.product(session, self.workers) if session.spec.crosses else PartyProduct
+        self._products = SessionProducts(
+            session, product, context.index, columns, vector, context.randomness, self.workers
+        )
 
     @property
     def expected_bytes(self) -> float:
@@ -278,13 +271,13 @@ class FitParty(PartyTask):
         me = session.parties.index(self.name)
         return float(sum(c.shape[0] for c in spec.crosses if me in (c.left, c.right)) * session.rows * word)
 
-    def _running(self) -> PartyProduct:
-        if self._product is None:
+    def _running(self) -> SessionProducts:
+        if self._products is None:
             raise ProtocolError(f"party {self.name} runs no product")
-        return self._product
+        return self._products
 
     def send(self, round: str) -> Iterator[Parcel]:
-        return self._running().send(round)  # Alg. 1, line 11
+        return self._running().send(round)
 
     def receive(self, round: str, sender: str, payload: bytes) -> None:
         self._running().receive(round, sender, payload)
@@ -292,7 +285,7 @@ class FitParty(PartyTask):
     def submit(self, mask: Mask) -> list[bytes]:
         """Own noisy blocks and shares under the mask, in one vector. Alg. 1, lines 8, 13 and 14."""
         session = self._planned()
-        contribution = self._running().contribute() if session.spec.crosses else NOTHING
+        contribution = self._running().contribute()
         bits = session.spec.modulus_bits
         if session.shared_sums(self.name):
             contribution.vector[:] += self._squares.view(np.uint64)
@@ -336,9 +329,9 @@ class FitParty(PartyTask):
             block.values[:] = 0
         self._own = {}
         self._squares.fill(0)
-        if self._product is not None:
-            self._product.wipe()
-        self._product = None
+        if self._products is not None:
+            self._products.wipe()
+        self._products = None
         self._table = None
 
     def ending(self, end: End) -> str:
@@ -393,7 +386,7 @@ class FitServer(ServerTask):
         if not session.spec.crosses:
             return ()
         self._product = server_product(self.agreement.product)(session.spec)
-        return party_product(self.agreement.product).rounds
+        return session.product_rounds
 
     @property
     def expected_bytes(self) -> float:
@@ -424,7 +417,8 @@ class FitServer(ServerTask):
         start = session.cross_start
         values = centred(total, bits)
         if self._product is not None:
-            values[start:] = self._product.open(total[start:], [m.payload for m in ordered])
+            stop = session.chain_start
+            values[start:stop] = self._product.open(total[start:stop], [m.payload for m in ordered])
         provenance = {
             "session": session.identity.hex(),
             "plan_digest": session.digest,

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from math import ceil, sqrt
 
 import numpy as np
 
-from colonnade.crypto.product import ProductNeeds, ProductSizes, ProductSpec
+from colonnade.crypto.product import ChainNeeds, ProductNeeds, ProductSizes, ProductSpec
 from colonnade.foundation.errors import ProductError, StudyError
 from colonnade.foundation.grid import LARGEST_BOUND, Grid, rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Encoding, Law, Role
-from colonnade.mechanism.objective import Task
+from colonnade.mechanism.monomials import parts_of, rounded_parts
+from colonnade.mechanism.objective import Task, monomial
 from colonnade.mechanism.plan import BlockPlan, PrivacyPlan
+from colonnade.protocol.local_columns import LocalPlan
 
 SHARES = ((Fraction(1, 50), Fraction(1, 100)), (Fraction(1, 10), Fraction(1, 10)), (Fraction(1, 2), Fraction(1, 4)))
 """Of the noise's standard deviation, what rounding and the product's own error should move a sum by, and may."""
 BOUNDS = tuple((1 << bits) - 1 for bits in range(3, 12))
 """Grids of numbers: a coarser one than the first would pay more for the correction of squares than it saves."""
+MADE_BOUND = 127
+"""The coarsest grid of products that parties make of their own numbers."""
 SHARE_VARIANCE = 10.0
 """Least variance of a Gaussian share on the integers: 10^9 sums of shares are then within 2^-40 of the exact law."""
 MOST_ROWS = 1 << 31
@@ -36,19 +40,19 @@ def check_rows(rows: int) -> None:
         raise StudyError(f"a session serves at most 2^31={MOST_ROWS} records, got n={rows}")
 
 
-def fit_sizes(plan: PrivacyPlan, rows: int, sizes: Callable[[ProductNeeds], ProductSizes]) -> tuple[Grid, ProductSizes]:
+def fit_sizes(
+    plan: PrivacyPlan, rows: int, sizes: Callable[[ProductNeeds], ProductSizes], local: LocalPlan | None = None
+) -> tuple[Grid, ProductSizes]:
     """The grid, and the sizes of a product that has an error of its own.
 
     Rounding stays under 2% and that error under 1% of the noise's standard deviation. With very many records no word
     holds such fine products; then they may be up to a half and a quarter of it, which is small beside the records.
     """
     levels = max(a.size for a in plan.layout.attributes)
+    made = {} if local is None else {party: len(parts) for party, parts in local.made.items()}
     refusal: ProductError | None = None
-    for rounding, error in SHARES:
-        grid = Grid(grid_bound(plan, rows, rounding))
-        if (rounding, error) != SHARES[0] and rounding_share(plan, rows, grid.bound) > rounding:
-            continue
-        crossed = [item for item in plan.blocks if not item.block.single]
+    for grid, error in _grids(plan, rows, local):
+        crossed = [item for item in plan.blocks if len(item.block.owners) == 2]
         std = min(float(_noise(plan, item, grid.unit).stds().min()) for item in crossed)
         noise = max(_noise_reach(plan, item, grid.unit) for item in crossed)
         own = max((farthest(plan, item, rows, grid.unit) for item in plan.blocks if item.block.single), default=0)
@@ -59,11 +63,12 @@ def fit_sizes(plan: PrivacyPlan, rows: int, sizes: Callable[[ProductNeeds], Prod
                     grid.bound,
                     std,
                     ceil(noise * REPLANNED),
-                    plan.layout.width - 1,
+                    plan.layout.width - 1 + sum(made.values()),
                     levels,
                     share=error,
-                    hints=_coalition_columns(plan),
+                    hints=_coalition_columns(plan, made),
                     own_reach=ceil(own * REPLANNED),
+                    chains=() if local is None else _chain_needs(plan, grid, local),
                 )
             )
         except ProductError as refused:
@@ -72,9 +77,33 @@ def fit_sizes(plan: PrivacyPlan, rows: int, sizes: Callable[[ProductNeeds], Prod
     raise refusal
 
 
-def _coalition_columns(plan: PrivacyPlan) -> int:
+def _grids(plan: PrivacyPlan, rows: int, local: LocalPlan | None) -> Iterator[tuple[Grid, Fraction]]:
+    """Grids in the order in which they are tried, and the share of the noise that the product's error may have."""
+    for rounding, error in SHARES:
+        grid = Grid(grid_bound(plan, rows, rounding))
+        if (rounding, error) == SHARES[0] or rounding_share(plan, rows, grid.bound) <= rounding:
+            yield grid, error
+    if local is not None and local.chains:
+        # Products of many owners are long: a coarse grid, of which the plan warns, is better than none.
+        for bound in reversed([b for b in BOUNDS if b < grid.bound]):
+            yield Grid(bound), SHARES[-1][1]
+
+
+def _chain_needs(plan: PrivacyPlan, grid: Grid, local: LocalPlan) -> tuple[ChainNeeds, ...]:
+    out = []
+    for owners in sorted({len(chain.owners) for chain in local.chains}):
+        unit = grid.bound**owners
+        items = [item for item in plan.blocks if len(item.block.owners) == owners]
+        std = min(float(_noise(plan, item, unit).stds().min()) for item in items)
+        reach = ceil(max(_noise_reach(plan, item, unit) for item in items) * REPLANNED)
+        alike = [chain for chain in local.chains if len(chain.owners) == owners]
+        out.append(ChainNeeds(owners, std, reach, sum((owners - 1) * len({t[:-1] for t in c.terms}) for c in alike)))
+    return tuple(out)
+
+
+def _coalition_columns(plan: PrivacyPlan, made: Mapping[str, int]) -> int:
     """The most columns that the parties who may collude have together; one that looks alone counts too."""
-    widths = [sum(a.size for a in plan.layout.attributes if a.owner == name) for name in plan.names]
+    widths = [sum(a.size for a in plan.layout.attributes if a.owner == name) + made.get(name, 0) for name in plan.names]
     return sum(sorted(widths)[-max(1, plan.collusion) :])
 
 
@@ -88,10 +117,28 @@ def grid_bound(plan: PrivacyPlan, rows: int, share: Fraction = SHARES[0][0]) -> 
         # Shares add up to a discrete Gaussian only if each is wide enough in steps of the product's grid.
         least = min(float(item.scale) / float(np.abs(item.block.weights).max()) for item in plan.blocks)
         summed = sqrt(sqrt(SHARE_VARIANCE * plan.shares) / least)
+    if plan.layout.has_interactions:
+        return _interaction_bound(plan, max(rounding_share(plan, rows, 1) / float(share) * rounded, summed))
     if not rounded:
         return next(b for b in (1, 3, 7, LARGEST_BOUND) if b >= summed or b == LARGEST_BOUND)
     needed = max(rounding_share(plan, rows, 1) / float(share), summed)
     return next(b for b in BOUNDS if b == LARGEST_BOUND or (b >= needed and _keeps_norms(plan, b)))
+
+
+def _interaction_bound(plan: PrivacyPlan, needed: float) -> int:
+    """The grid of a plan with interactions: fine enough, and so coarse that noise on long products can be drawn."""
+    terms = (term for item in plan.blocks for term in item.block.factors)
+    if any(rounded_parts(plan.layout, term, plan.task) for term in terms):
+        # A record moves a product that was rounded by two steps more: with this bound that is little.
+        needed = max(needed, MADE_BOUND)
+    fitting = [b for b in BOUNDS if all(_drawable(plan, item, b) for item in plan.blocks)] or [BOUNDS[0]]
+    return next((b for b in fitting if b >= needed), fitting[-1])
+
+
+def _drawable(plan: PrivacyPlan, item: BlockPlan, bound: int) -> bool:
+    """Whether a block's noise stays far below what the samplers draw."""
+    owners = max(2, len(item.block.owners))
+    return bool(_noise(plan, item, bound**owners).stds().max() < 2.0**42)
 
 
 def rounding_share(plan: PrivacyPlan, rows: int, bound: int) -> float:
@@ -104,6 +151,10 @@ def rounding_share(plan: PrivacyPlan, rows: int, bound: int) -> float:
     for item in plan.blocks:
         alike = item.block.factors[:, -2] == item.block.factors[:, -1]
         variance = float(len(alike)) if item.block.summed else 1.0 if alike.any() else 0.5
+        if plan.layout.has_interactions:
+            # Every factor of a term, and every product that a party makes, is rounded once.
+            degrees = [len(monomial(plan.layout, t)) + len(parts_of(plan.layout, t)) for t in item.block.factors]
+            variance = max(variance, max(degrees) / 4)
         shares.append(sqrt(rows * variance) * float(np.abs(item.block.weights).max()) / plan.noise_std(item))
     return max(shares) / bound
 
@@ -139,20 +190,22 @@ def _record_reach(item: BlockPlan) -> Fraction:
 
 def cross_reach(plan: PrivacyPlan, rows: int, grid: Grid) -> int:
     """No opened integer of a cross-party block is farther from zero, but for a probability of 2^-48."""
-    crossed = [item for item in plan.blocks if not item.block.single]
+    crossed = [item for item in plan.blocks if len(item.block.owners) == 2]
     return max((farthest(plan, item, rows, grid.unit) for item in crossed), default=rows * grid.unit)
 
 
 @proven("no_wrap")
-def require_room(plan: PrivacyPlan, spec: ProductSpec, error: int) -> None:
+def require_room(plan: PrivacyPlan, spec: ProductSpec, error: int, gains: Mapping[int, int]) -> None:
     """Refuse a plan that has a block whose sums, noise and the product's error included, could wrap."""
     limit = 1 << (spec.modulus_bits - 1)
     for item in plan.blocks:
-        unit = spec.bound * spec.bound
+        owners = len(item.block.owners)
+        unit = spec.bound ** max(2, owners)
         reach = farthest(plan, item, spec.rows, unit)
         if not item.block.single:
-            reach = spec.gain * ceil(spec.rows * _record_reach(item)) * unit
-            reach += _noise_reach(plan, item, unit * spec.gain) + error
+            gain = spec.gain if owners == 2 else gains[owners]
+            reach = gain * ceil(spec.rows * _record_reach(item)) * unit
+            reach += _noise_reach(plan, item, unit * gain) + error
         if reach >= limit:
             raise ProductError(
                 f"the sums of block {item.block.name} may reach {reach}, which words of {spec.modulus_bits} bits "

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import sqrt
@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.crypto.backends import BACKENDS
-from colonnade.crypto.product import Backend, Integers, ProductSizes, ProductSpec
+from colonnade.crypto.backends import BACKENDS, chain_bytes, chain_party, require_chains
+from colonnade.crypto.product import Backend, ChainSpec, Columns, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
-from colonnade.foundation.errors import StudyError
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squared_sum, squares, traces
+from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squares, traces
 from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables
-from colonnade.mechanism.moments import Floats, Law, Layout
+from colonnade.mechanism.moments import Floats, Law, Layout, Role
 from colonnade.mechanism.objective import (
     Calibration,
     Pairs,
@@ -42,6 +41,8 @@ from colonnade.mechanism.weights import TableTerms, choose_release, choose_table
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.cheating import Exposure, exposures, most_values
 from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
+from colonnade.protocol.error_blocks import error_blocks
+from colonnade.protocol.local_columns import LocalPlan, encoded_blocks
 from colonnade.protocol.precision import (
     SHARES,
     check_rows,
@@ -51,7 +52,10 @@ from colonnade.protocol.precision import (
     require_room,
     rounding_share,
 )
+from colonnade.protocol.products import party_product
 
+MANY_LEVELS = 100
+"""Levels of a column from which on a plan warns."""
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""
 
@@ -68,6 +72,10 @@ class SessionPlan:
     spec: ProductSpec
     released: str
     """Which release was planned: one of `RELEASES` but "auto", or "errors" where a linear model is evaluated."""
+    local: LocalPlan | None = None
+    """What parties make of their columns, where there are interactions."""
+    chain_gains: Mapping[int, int] = field(default_factory=dict)
+    """For products of each number of owners above two, their gain."""
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -99,6 +107,8 @@ class SessionPlan:
             size = self.plan.blocks[i].block.size
             out[i] = np.arange(start, start + size)
             start += size
+        if self.local is not None:
+            return out | self.local.positions(self.spec.crosses, start)
         place = CrossPlaces(self.plan.layout, self.spec, start)
         for i, item in enumerate(self.plan.blocks):
             if not item.block.single:
@@ -112,10 +122,39 @@ class SessionPlan:
     @cached_property
     def length(self) -> int:
         """Numbers in the submitted vector."""
+        return self.chain_start + (0 if self.chains is None else self.chains.values)
+
+    @cached_property
+    def chain_start(self) -> int:
+        """Where products of more than two owners begin in the submitted vector."""
         return self.cross_start + sum(c.shape[0] * c.shape[1] for c in self.spec.crosses)
+
+    @cached_property
+    def chains(self) -> ChainSpec | None:
+        """The products of more than two owners, if there are any."""
+        if self.local is None or not self.local.chains:
+            return None
+        spec, gains = self.spec, tuple(self.chain_gains[len(chain.owners)] for chain in self.local.chains)
+        return ChainSpec(spec.session, spec.parties, spec.rows, spec.bound, self.local.chains, spec.modulus_bits, gains)
+
+    @property
+    def product_rounds(self) -> tuple[str, ...]:
+        """The rounds of all products of the session, in their order."""
+        rounds = party_product(self.agreement.product).rounds if self.spec.crosses else ()
+        return rounds if self.chains is None else rounds + chain_party(self.agreement.product).rounds(self.chains)
+
+    def made_columns(self, party: str, encoded: Columns, coins: bytes) -> Columns:
+        """A party's columns with what it makes of them behind."""
+        return encoded if self.local is None else self.local.made_columns(party, encoded, self.grid.bound, coins)
+
+    def own_block(self, index: int) -> Block:
+        """A block of one owner in places of its columns, those that it makes among them."""
+        return self.plan.blocks[index].block if self.local is None else self.local.own_block(index)
 
     def unit(self, block: Block) -> int:
         """What one integer of a block is a fraction of."""
+        if (owners := len(block.owners)) > 2:
+            return int(self.grid.bound**owners) * self.chain_gains[owners]
         return self.grid.unit if block.single else self.grid.unit * self.spec.gain
 
     def released_std(self, index: int) -> Floats:
@@ -160,6 +199,8 @@ class SessionPlan:
     def sent(self) -> dict[str, int]:
         """The bytes that each party is expected to send: sealed columns, products and the submission."""
         sizes = [self.backend.sent(self.spec, k) if self.spec.crosses else 0 for k in range(len(self.parties))]
+        if self.chains is not None:
+            sizes = [size + chain_bytes(self.agreement.product, self.chains, k) for k, size in enumerate(sizes)]
         return {name: 8 * self.length + size for name, size in zip(self.parties, sizes, strict=True)}
 
     @property
@@ -269,6 +310,8 @@ class SessionPlan:
             "error_factor": fraction_text(self.plan.error_factor),
             "release": self.released,
         }
+        if self.chain_gains:
+            content["chain_gains"] = {str(owners): gain for owners, gain in sorted(self.chain_gains.items())}
         return canonical_digest(content)
 
     @cached_property
@@ -303,6 +346,7 @@ class SessionPlan:
                 f"delta={self.plan.delta:.3g} is 1/n or more at n={self.rows}: showing one record, drawn at random, to "
                 "everybody would keep that promise too; choose a delta far below 1/n"
             )
+        out += self._heavy_columns() if self.agreement.evaluates is None else []
         if self.agreement.schema.norms and not self.plan.layout.norms:
             out.append("declared norms are not used: they lower the noise of a trace release alone")
         if self.in_the_clear:
@@ -318,6 +362,17 @@ class SessionPlan:
                 'the paper\'s calibration is for reproducing its figures; "exact" adds less noise for the same epsilon'
             )
         return out
+
+    def _heavy_columns(self) -> list[str]:
+        """Columns of so many levels that most of them have few records."""
+        stds = [self.plan.noise_std(i) for i in self.plan.blocks if i.block.role is Role.LABEL and not i.block.summed]
+        return [
+            f"column {a.name.partition('.')[2]} has {a.size} levels, about {self.rows / a.size:.3g} records each, "
+            f"under noise of standard deviation {max(stds):.3g}: rare levels cannot be told apart; group them, or "
+            "declare the common ones with other = true"
+            for a in self.plan.layout.attributes
+            if a.size >= MANY_LEVELS and a.role is Role.FEATURE and stds
+        ]
 
 
 def _named(views: dict[View, float | None]) -> dict[str, float | None]:
@@ -351,12 +406,13 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
 
 def draft_plan(agreement: Agreement, rows: int) -> tuple[str, PrivacyPlan]:
     """What is released, and the scales of its noise before rounding and the product's own error are paid for."""
+    declared = agreement.schema, agreement.label, agreement.task, agreement.calibration
     counted = agreement.evaluates is not None
-    layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, counted=counted)
+    layout = layout_of(*declared, counted=counted, interactions=agreement.interactions)
     released = _release(agreement, layout, rows)
     if released in ("trace", "errors"):
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
-        layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
+        layout = layout_of(*declared, split=False)
     elif released == "pairs":
         layout = divided(layout, _pairs(agreement, layout))
     if agreement.purpose is Purpose.ALL:
@@ -369,20 +425,26 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     check_rows(rows)
     released, plan = draft_plan(agreement, rows)
     layout, blocks = plan.layout, tuple(item.block for item in plan.blocks)
-    owner = layout.attributes[layout.label].owner
-    crosses = crosses_of(layout, blocks, owner if released == "trace" else None)
+    owner, local = layout.attributes[layout.label].owner, None
+    crosses = crosses_of(layout, encoded_blocks(layout, blocks), owner if released == "trace" else None)
     sizes, choose = ProductSizes(), BACKENDS[agreement.product].sizes
+    if layout.has_interactions:
+        local = LocalPlan(layout, blocks)
+        crosses = local.crosses(crosses)
+        if local.chains:
+            require_chains(agreement.product)
+        sizes = ProductSizes(chain_gains={len(chain.owners): 1 for chain in local.chains})
     if choose is not None and crosses:
-        grid, sizes = fit_sizes(plan, rows, choose)
+        grid, sizes = fit_sizes(plan, rows, choose, local)
     else:
         grid = Grid(grid_bound(plan, rows))
     # What rounding and the product's own error cost is known now, and is paid for.
-    final = replace(_terms(agreement, rows), bound=grid.bound, error_factor=sizes.error_factor)
-    plan = _plan(agreement, layout, blocks, final)
+    paid = replace(_terms(agreement, rows), bound=grid.bound, error_factor=sizes.error_factor, errors=sizes.moves)
+    plan = _plan(agreement, layout, blocks, paid)
     reach = sizes.reach or cross_reach(plan, rows, grid)
     spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, sizes.modulus_bits, sizes.gain, reach)
-    require_room(plan, spec, sizes.error)
-    return SessionPlan(agreement, rows, identity, plan, grid, spec, released)
+    require_room(plan, spec, sizes.error, sizes.chain_gains)
+    return SessionPlan(agreement, rows, identity, plan, grid, spec, released, local, sizes.chain_gains)
 
 
 def _terms(agreement: Agreement, rows: int) -> Terms:
@@ -395,7 +457,7 @@ def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
     if agreement.evaluates is not None and agreement.task is Task.LINEAR:
         return "errors"
     # A delta that means nothing is refused by the plan.
-    if agreement.calibration is Calibration.PAPER or not 0 <= agreement.delta < 1:
+    if agreement.calibration is Calibration.PAPER or agreement.interactions or not 0 <= agreement.delta < 1:
         return "full"
     if agreement.release != "auto":
         return agreement.release
@@ -421,13 +483,7 @@ def _blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block,
         objective = exact_objective(layout, label_square=square, pairs=_pairs(agreement, layout))
         return dissect(objective, by_cells=by_cells) + squares(layout)
     if released == "errors":
-        if len(layout.owners) > 1 and not BACKENDS[agreement.product].shared:
-            raise StudyError(
-                f'the errors of a linear model are summed by product = "lattice", got product = "{agreement.product}"'
-            )
-        # The label's holder has its part of the error as the label, and the label itself as its one feature.
-        about = [b for b in traces(layout, label_square=False) if b.owners == (layout.attributes[layout.label].owner,)]
-        return squared_sum(layout, _parts(agreement, layout)) + tuple(about)
+        return error_blocks(agreement, layout)
     return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)
 
 
@@ -436,17 +492,6 @@ def _pairs(agreement: Agreement, layout: Layout) -> Pairs:
     place = {a.name: i for i, a in enumerate(layout.attributes)}
     named = (tuple(place[".".join(agreement.schema.find(name))] for name in pair) for pair in agreement.pairs)
     return frozenset((min(i, j), max(i, j)) for i, j in named)
-
-
-def _parts(agreement: Agreement, layout: Layout) -> dict[str, tuple[int, float]]:
-    """Where each party's part of the error stands, and how far it reaches."""
-    out = {}
-    for i, attribute in enumerate(layout.attributes):
-        if i == layout.label or attribute.owner != layout.attributes[layout.label].owner:
-            name = attribute.name.removeprefix(f"{attribute.owner}.")
-            low, high = agreement.schema.parties[attribute.owner][name].require_bounds()
-            out[attribute.owner] = (layout.starts[i], (high - low) / 2)
-    return out
 
 
 def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:

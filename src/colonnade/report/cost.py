@@ -26,7 +26,6 @@ from colonnade.protocol.messages import (
     Step,
     encode_body,
 )
-from colonnade.protocol.products import party_product
 from colonnade.protocol.session_plan import SessionPlan
 
 # docs/results/alignment.md: base transfers of a partner, and the rest for each id of it and the hub's.
@@ -85,7 +84,7 @@ def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
         hub = party == session.parties[0]
         total += rounds(AlignmentParty.rounds, 2 + 4 * others if hub else 4 + others, "")
     if session.spec.crosses:
-        total += rounds(party_product(session.agreement.product).rounds, others, agreed)
+        total += rounds(session.product_rounds, others, agreed)
     return total
 
 

@@ -187,11 +187,13 @@ def tables_page(tables: Tables, chosen: Sequence[int], seed: int) -> str:
     return environment().get_template("tables.html").render(context)
 
 
-def compared_page(title: str, study: str, n: int, rows: Sequence[Mapping[str, str]], picture: Markup) -> str:
+def compared_page(
+    title: str, study: str, n: int, rows: Sequence[Mapping[str, str]], picture: Markup, note: str = ""
+) -> str:
     """The page of plans or rehearsals side by side."""
     heads = list(dict.fromkeys(key for row in rows for key in row))
     known = {"title": title, "study": study, "n": n, "heads": heads, "rows": rows, "picture": picture}
-    return environment().get_template("compared.html").render(**known, version=version("colonnade"))
+    return environment().get_template("compared.html").render(**known, note=note, version=version("colonnade"))
 
 
 def _dependence(release: Release) -> dict[str, Any]:
@@ -297,7 +299,7 @@ def model_context(public: PublicModel) -> dict[str, Any]:
     """A model's coefficients, largest first."""
     model = public.model
     rows = [
-        CoefficientRow(feature, public.owner(feature)[0], _base(public, feature), value)
+        CoefficientRow(feature, " x ".join(public.owners(feature)), _base(public, feature), value)
         for feature, value in sorted(
             zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1])
         )
@@ -350,6 +352,8 @@ def _interval_picture(found: Intervals) -> Markup:
 
 
 def _base(public: PublicModel, feature: str) -> str:
+    if feature in public.interactions:
+        return f"product of {', '.join(public.interactions[feature])}"
     party, name = public.owner(feature)
     column = public.schema.parties[party][name]
     return f"against {column.base(name)}" if column.has_levels else column.describe(LONGEST_LEVELS)

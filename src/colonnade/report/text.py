@@ -197,8 +197,8 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
     table = tidy_table("feature", "party", "coefficient", "range or base", right=(2,))
     ordered = sorted(zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1]))
     for feature, coefficient in ordered[:shown]:
-        party, owner = public.owner(feature)
-        table.add_row(Text(feature), Text(party), f"{coefficient:+z.4f}", Text(_base(public, party, owner, feature)))
+        party = " x ".join(public.owners(feature))
+        table.add_row(Text(feature), Text(party), f"{coefficient:+z.4f}", Text(_base(public, feature)))
     if len(ordered) > shown:
         table.add_row(Text(f"and {len(ordered) - shown} smaller ones", style="dim"), "", "", "")
     table.add_section()
@@ -220,7 +220,10 @@ def quality_text(model: Model) -> Text:
     return Text("; ".join(parts), style="dim")
 
 
-def _base(public: PublicModel, party: str, name: str, feature: str) -> str:
+def _base(public: PublicModel, feature: str) -> str:
+    if feature in public.interactions:
+        return f"product of {', '.join(public.interactions[feature])}"
+    party, name = public.owner(feature)
     column = public.schema.parties[party][name]
     return column.base(name) if column.has_levels else column.describe(SHOWN)
 

@@ -54,7 +54,7 @@ class PredictionRequest:
         return self.site.read(self.data, self.prediction.columns[self.site.party], self.id)
 
     def part(self, table: Table) -> Floats:
-        return parts_to_open(table, self.public.model)
+        return parts_to_open(table, self.public.model, self.public.interactions)
 
     def csv(self, table: Table, opened: OpenedScores) -> bytes:
         """What the receiver keeps: the same as `predict --study` writes."""

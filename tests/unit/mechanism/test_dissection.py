@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.mechanism.dissection import allocate, dissect, parties_of, require_two_owners, traces
+from colonnade.mechanism.dissection import allocate, dissect, parties_of, require_pairs, traces
 from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Task, exact_objective, paper_objective, polynomial
 from tests.helpers.adversary import layout_from, signed_layout
@@ -73,13 +73,13 @@ def test_a_public_constant_belongs_to_the_other_factor() -> None:
         dissect(polynomial(layout, [(1.0, ("1",))]))
 
 
-def test_three_owners_dissect_and_are_refused() -> None:
+def test_terms_of_a_higher_degree_dissect_and_run_as_interactions_alone() -> None:
     layout = signed_layout([2, 1, 1])
     a, _, b, c = layout.names[1:]
     blocks = dissect(polynomial(layout, [(1.0, (a, b, c)), (1.0, (a, a, b))]))
     assert [b.owners for b in blocks] == [("A", "B"), ("A", "B", "C")]
-    with pytest.raises(PrivacyError, match="a secure product serves terms of degree 2 with at most two owners"):
-        require_two_owners(blocks)
+    with pytest.raises(PrivacyError, match="products of two coordinates, and interactions among these, got terms of"):
+        require_pairs(blocks)
 
 
 def test_traces_are_one_per_party_with_signed_features() -> None:

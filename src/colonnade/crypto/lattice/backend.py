@@ -6,11 +6,14 @@ from math import floor, sqrt
 
 from colonnade.crypto.lattice.parameters import (
     ERROR_VARIANCE,
+    MODULUS_BITS,
     SECRET_LAW,
     SECRET_VARIANCE,
     WIDE_LAW,
     WIDE_VARIANCE,
     N,
+    chain_gain,
+    chain_move,
     choose_parameters,
     error_factor,
     lattice_error,
@@ -25,6 +28,7 @@ from colonnade.crypto.product import (
     ProductSpec,
     ServerProduct,
 )
+from colonnade.foundation.errors import ProductError
 
 # The cost model that `make overhead` fits, in docs/results/overhead.json.
 SECONDS_A_SESSION = 8.97e-3
@@ -55,20 +59,63 @@ def server() -> type[ServerProduct]:
 
 
 def sizes(needs: ProductNeeds) -> ProductSizes:
+    bits = _chain_bits(needs)
     chosen = choose_parameters(
         needs.rows,
         needs.bound,
         needs.noise_std,
         needs.noise_reach,
-        needs.columns,
+        needs.columns + sum(chain.sealed for chain in needs.chains),
         levels=needs.levels,
         share=needs.share,
         hints=needs.hints,
         own_reach=needs.own_reach,
+        least_bits=bits,
     )
-    error = lattice_error(needs.rows, needs.bound)[1]
+    most = max((chain.owners - 1 for chain in needs.chains), default=1)
+    error = lattice_error(needs.rows, needs.bound)[1] * most
     factor = error_factor(chosen, needs.bound, needs.levels)
-    return ProductSizes(chosen.gain, chosen.modulus_bits, chosen.reach, error, factor)
+    gains = _chain_gains(needs, chosen.modulus_bits)
+    if gains is None:
+        raise _too_long(needs)
+    moves = {2: chain_move(2, needs.bound, chosen.gain)}
+    moves |= {owners: chain_move(owners, needs.bound, gain) for owners, gain in gains.items()}
+    return ProductSizes(chosen.gain, chosen.modulus_bits, chosen.reach, error, factor, gains, moves)
+
+
+def _chain_bits(needs: ProductNeeds) -> int:
+    """The shortest words that hold products of more than two owners."""
+    for bits in MODULUS_BITS:
+        if _chain_gains(needs, bits) is not None:
+            return bits
+    raise _too_long(needs)
+
+
+def _chain_gains(needs: ProductNeeds, bits: int) -> dict[int, int] | None:
+    """The gains of products of more than two owners in words of so many bits; None where these are too short."""
+    found = {
+        chain.owners: chain_gain(
+            chain.owners,
+            needs.rows,
+            needs.bound,
+            chain.noise_std,
+            chain.noise_reach,
+            bits,
+            share=needs.share,
+            hints=needs.hints,
+        )
+        for chain in needs.chains
+    }
+    gains = {owners: gain for owners, gain in found.items() if gain is not None}
+    return gains if len(gains) == len(found) else None
+
+
+def _too_long(needs: ProductNeeds) -> ProductError:
+    most = max(chain.owners for chain in needs.chains)
+    return ProductError(
+        f"with n={needs.rows} records and numbers of {needs.bound} steps products of {most} owners do not fit words of "
+        f"{MODULUS_BITS[-1]} bits: fewer records, fewer owners or a smaller epsilon would"
+    )
 
 
 def key_left(modulus_bits: int, information: float, sealed: bool) -> KeyLeft:

@@ -40,6 +40,8 @@ NORM_SLACK = 1.25
 UNIT = 2.0**-53
 LOW_BITS, PAIR_LIMB = 35, 8
 """The longest limb of a_r in a_r s, and the longest that two secrets may share a transform with."""
+LARGEST_NOISE = 2.0**43
+"""Standard deviation of noise on opened words, a quarter of what its samplers draw."""
 LARGEST_MESSAGE = 1 << 30
 """gain * bound, so that what is sealed fits 32 bits."""
 
@@ -108,6 +110,7 @@ def choose_parameters(
     share: Fraction = ERROR_SHARE,
     hints: int | None = None,
     own_reach: int = 0,
+    least_bits: int = MODULUS_BITS[0],
 ) -> Parameters:
     """The smallest modulus that holds the products and the noise, and the largest gain that fits in it.
 
@@ -115,7 +118,7 @@ def choose_parameters(
     product before the gain; `columns` counts all parties' columns, `levels` the largest attribute's. `share` is the
     most that the lattice error's standard deviation may be of the noise's; `hints` counts the columns of those who may
     collude, all columns if it is not given. `own_reach` bounds what parties add to the same words without the gain:
-    sums of one owner, such as traces.
+    sums of one owner, such as traces. `least_bits` is what other sums in the same words need.
     """
     if hint_error_std(columns) < ERROR_STD:
         raise ProductError(f"the lattice product serves fewer columns than this: its hints allow no columns={columns}")
@@ -124,7 +127,7 @@ def choose_parameters(
     least = max(ceil(error_std / (share * Fraction(noise_std))), ceil(levels * TAU / (FACTOR_SLACK * bound)))
     span = rows * bound**2 + noise_reach
     hinted = ""
-    for modulus_bits in MODULUS_BITS:
+    for modulus_bits in range(least_bits, MODULUS_BITS.stop):
         room = (1 << (modulus_bits - 1)) - 1 - error_reach
         if own_reach > room:
             continue
@@ -154,6 +157,44 @@ def error_factor(parameters: Parameters, bound: int, levels: int) -> Fraction:
     Half of it above 1 is enough for one block, or one party's part, but not for blocks of several owners together.
     """
     return 1 + 2 * Fraction(levels * parameters.tau, parameters.gain * bound)
+
+
+@proven("chain_error")
+def chain_move(owners: int, bound: int, gain: int) -> float:
+    """How far the errors of all sealed shares move a term of so many owners where a record changes, in units of it."""
+    return 2.0 * (owners - 1) * TAU / (gain * float(bound) ** (owners - 1))
+
+
+@proven("chain_error")
+def chain_gain(
+    owners: int,
+    rows: int,
+    bound: int,
+    noise_std: float,
+    noise_reach: int,
+    modulus_bits: int,
+    *,
+    share: Fraction = ERROR_SHARE,
+    hints: int = 0,
+) -> int | None:
+    """The largest gain, a power of two, for sums of products of so many owners; None where the words are too short.
+
+    Shares are modulo t = 2^modulus_bits / gain, and t has room for the sums, the noise and the errors of all holders.
+    """
+    std, reach = lattice_error(rows, bound)
+    error_std, error_reach = std * sqrt(owners - 1), reach * (owners - 1)
+    span = rows * bound**owners + noise_reach
+    gain = 1 << max(modulus_bits - 1 - span.bit_length(), 0)
+    if gain * span + error_reach >= 1 << (modulus_bits - 1):
+        gain //= 2
+    while gain > 1 and gain * noise_std > LARGEST_NOISE:
+        gain //= 2
+    least = max(ceil(error_std / (share * Fraction(noise_std))), 1)
+    if gain < least or gain * span + error_reach >= 1 << (modulus_bits - 1):
+        return None
+    if chain_move(owners, bound, gain) > FACTOR_SLACK:
+        return None
+    return gain if security(modulus_bits, hints, error_std / (gain * noise_std)) >= SECURITY_FLOOR else None
 
 
 def fft_error(left_norm: float, right_norm: float, terms: int = 1) -> float:

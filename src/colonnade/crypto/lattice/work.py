@@ -125,6 +125,22 @@ def seal_piece(
         return at.frames.wrap(0, me, place, planes)
 
 
+def seal_words(
+    states: WorkerStates, spec: ProductSpec, me: int, place: ParcelPlace, keys: Any, words: Words, source: bytes
+) -> bytes:
+    """One parcel of sealed words of any size modulo 2^modulus_bits, a row for each record: a s + e plus the words."""
+    at = states.own
+    blank = np.zeros((place.blocks * N, place.columns), np.int16)
+    message = _message(blank, spec, Stream(source), at.scratch)
+    elements = at.kernels.elements(public_elements(spec, place.block, place.blocks), seal_limbs(spec.modulus_bits))
+    planes = Planes.empty((place.columns, place.rows), spec.modulus_bits, at.scratch)
+    at.kernels.seal(planes, keys, place.all_columns, elements, message)
+    sealed = planes.words()
+    sealed[:, : len(words)] += words.T
+    planes.write(slice(None), 0, sealed)
+    return at.frames.wrap(0, me, place, planes)
+
+
 def _message(rows: NDArray[np.int16], spec: ProductSpec, errors: Stream, scratch: Scratch) -> Small:
     """gain x + e, in the order of the rows."""
     short = spec.gain * spec.bound + TAU < 1 << 15

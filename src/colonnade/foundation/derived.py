@@ -1,0 +1,130 @@
+"""Derived columns: numbers that a party computes from its own, by a public expression and with derived bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.foundation.columns import Column, Numbers, Numeric, Storage, register_kind
+from colonnade.foundation.errors import SchemaError
+from colonnade.foundation.expressions import Expression, expression_bounds, parse_expression
+from colonnade.foundation.shown import OPEN, shown
+
+
+@register_kind
+@dataclass(frozen=True)
+class Derived(Numeric):
+    """An expression of other columns of the same party; its bounds follow from theirs."""
+
+    of_columns: str = ""
+    """The expression."""
+
+    kind = "derived"
+    keys = {"of": True, "low": True, "high": True, "bins": False}  # noqa: RUF012 - as the base class declares
+    storage = Storage.NUMBERS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.sources:
+            raise SchemaError(f"an expression must name a column, got {shown(self.of_columns)}")
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> Self:
+        return cls(declared["low"], declared["high"], tuple(declared.get("bins", ())), None, declared["of"])
+
+    def declared(self) -> dict[str, Any]:
+        return {"of": self.of_columns, **super().declared()}
+
+    @classmethod
+    def draft(cls) -> dict[str, Any]:
+        return {"of": OPEN, "low": OPEN, "high": OPEN}
+
+    @cached_property
+    def expression(self) -> Expression:
+        return parse_expression(self.of_columns)
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(dict.fromkeys(self.expression.columns()))
+
+    def require_sources(self, name: str, columns: Mapping[str, Column]) -> None:
+        bounds = derived_bounds(name, self.expression, columns)
+        if bounds != (self.low, self.high):
+            raise SchemaError(
+                f"column {name}: the bounds of {shown(self.of_columns)} are {bounds[0]!r} to {bounds[1]!r}, got "
+                f"low={self.low!r}, high={self.high!r}"
+            )
+
+    def compute(self, values: Mapping[str, NDArray[Any]], columns: Mapping[str, Column]) -> Numbers:
+        """Of values clipped to their bounds, so that its own bounds hold."""
+        clipped = {n: np.clip(np.asarray(values[n], np.float64), *columns[n].require_bounds()) for n in self.sources}
+        rows = len(values[self.sources[0]])
+        return np.ascontiguousarray(np.broadcast_to(self.expression.compute(clipped), (rows,)))
+
+    @property
+    def noun(self) -> str:
+        return "derived, binned" if self.bins else "derived"
+
+    def describe(self, most: int) -> str:
+        return f"{self.of_columns}, {super().describe(most)}"
+
+
+def derived_bounds(name: str, expression: Expression, columns: Mapping[str, Column]) -> tuple[float, float]:
+    """The bounds of an expression of a party's columns, each of which must be a number from its file."""
+    of: dict[str, tuple[float, float]] = {}
+    for source in expression.columns():
+        column = columns.get(source)
+        if column is None or column.sources or column.storage is not Storage.NUMBERS:
+            told = "is none" if column is None else f"is a {column.noun} column"
+            raise SchemaError(
+                f"column {name}: an expression names numbers from the file of its own party, {shown(source)} {told}"
+            )
+        of[source] = column.require_bounds()
+    try:
+        return expression_bounds(expression, of)
+    except SchemaError as error:
+        raise SchemaError(f"column {name}: {error}") from None
+
+
+def derive_columns(declared: Mapping[str, Any], columns: Mapping[str, Column], where: str) -> dict[str, Column]:
+    """The columns of a [party.NAME.derived] section.
+
+    A value is an expression, or a table with `of` and either `bins` (inner cut points) or `knots` (of a linear spline,
+    one column for what lies above each).
+    """
+    found: dict[str, Column] = {}
+    for name, value in declared.items():
+        table = {"of": value} if isinstance(value, str) else value
+        if not isinstance(table, Mapping) or "of" not in table or set(table) - {"of", "bins", "knots"}:
+            raise SchemaError(
+                f'{where} {name} must be an expression, or a table with "of" and "bins" or "knots", got {shown(value)}'
+            )
+        if "bins" in table and "knots" in table:
+            raise SchemaError(f"{where} {name} takes bins or knots, got both")
+        if name in columns:
+            raise SchemaError(f"{where} {name} must not have the name of a declared column")
+        for each, text, bins in _parts(name, table, where):
+            low, high = derived_bounds(each, parse_expression(text), columns)
+            try:
+                found[each] = Derived(low, high, bins, None, text)
+            except SchemaError as error:
+                raise SchemaError(f"column {each}: {error}") from None
+    return found
+
+
+def _parts(name: str, table: Mapping[str, Any], where: str) -> list[tuple[str, str, tuple[float, ...]]]:
+    """A derived column's name, expression and bins; a spline has several."""
+    for key in ("bins", "knots"):
+        if key in table and not (isinstance(table[key], list) and table[key]):
+            raise SchemaError(f"{where} {name}: {key} must be a list of numbers, got {shown(table[key])}")
+    if "knots" not in table:
+        return [(name, table["of"], tuple(table.get("bins", ())))]
+    knots = table["knots"]
+    if not all(isinstance(k, (int, float)) and not isinstance(k, bool) for k in knots):
+        raise SchemaError(f"{where} {name}: knots must be numbers, got {shown(knots)}")
+    return [(f"{name}>{knot:g}", f"hinge({table['of']}, {knot:.17g})", ()) for knot in knots]

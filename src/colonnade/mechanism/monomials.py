@@ -1,0 +1,210 @@
+"""Terms of any degree: which party has which factors, and how far one record moves sums of such products.
+
+A record's signed coordinates may be taken as 1 in one of two neighbours and s in [-1, 1] in the other. Then a product
+of signed coordinates changes by at most 1 - P, P the product of their s, and all products reach that at once; a table
+of products with the levels of an attribute that changes, by 1 + |P| (proofs/monomial_sensitivity.md). What is left is
+the largest value of a polynomial on a box, bounded by splitting the box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.foundation.proof import proven
+from colonnade.mechanism.dissection import Block
+from colonnade.mechanism.moments import Encoding, Floats, Law, Layout, Role
+from colonnade.mechanism.objective import Task, monomial
+
+Powers = NDArray[np.int64]
+
+MOST_VARIABLES = 6
+"""With more signed coordinates the box is not split, and every product counts at its largest."""
+MOST_BOXES = 1 << 13
+CLOSE = 1.01
+"""A bound within this factor of a value that is reached is close enough."""
+SAFETY = 1e-9
+
+
+def parts_of(layout: Layout, term: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """Each owner's factors of a term, owners in the order of their coordinates: its local monomial."""
+    found: dict[str, list[int]] = {}
+    for coordinate in monomial(layout, term):
+        found.setdefault(layout.attributes[layout.attribute_of[coordinate]].owner, []).append(coordinate)
+    return {owner: tuple(coordinates) for owner, coordinates in found.items()}
+
+
+def is_made(part: tuple[int, ...], owners: int) -> bool:
+    """Whether a party makes a column of its own for its part of a term: two factors of one owner are summed as such."""
+    return len(part) > (1 if owners > 1 else 2)
+
+
+def rounded_parts(layout: Layout, term: Sequence[int], task: Task) -> int:
+    """How many of a term's factors are columns that were rounded after they were multiplied."""
+    parts = parts_of(layout, term)
+    made = [part for part in parts.values() if is_made(part, len(parts))]
+    return sum(sum(_is_rounded(layout, c, task) for c in part) > 1 for part in made)
+
+
+def _is_rounded(layout: Layout, coordinate: int, task: Task) -> bool:
+    """Whether a coordinate may lie between grid points; indicators do not."""
+    attribute = layout.attributes[layout.attribute_of[coordinate]]
+    return attribute.kind is Encoding.SIGNED or (attribute.role is Role.LABEL and task is Task.LINEAR)
+
+
+@proven("interactions")
+def product_slack(
+    layout: Layout,
+    rated: Sequence[tuple[Block, float]],
+    task: Task,
+    law: Law,
+    bound: int,
+    errors: Mapping[int, float],
+) -> float:
+    """How far rounded local products, and a secure product's `errors` by owners, move terms beyond the products."""
+    if not layout.has_interactions:
+        return 0.0
+    total = 0.0
+    for block, rate in rated:
+        error = 0.0 if block.single else errors.get(len(block.owners), 0.0)
+        for term, weight in zip(block.factors, block.weights, strict=True):
+            each = rate * abs(float(weight)) * (2.0 * rounded_parts(layout, term, task) / bound + error)
+            total += each if law is Law.LAPLACE else each**2
+    return (total if law is Law.LAPLACE else sqrt(total)) * (1 + 2.0**-40)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Terms with the same signed factors and the same attributes with levels: one row of powers for each group."""
+
+    powers: Powers
+    """Of the signed coordinates that may differ."""
+    tabled: NDArray[np.bool_]
+    """Whether an attribute with levels that may differ is among the factors."""
+    weights: Floats
+    """Largest of the group, to the power of the norm."""
+
+
+@proven("monomial_sensitivity")
+def monomial_sensitivity(
+    layout: Layout, blocks: Sequence[tuple[Block, float]], law: Law, owner: str | None = None
+) -> float:
+    """A bound like `sensitivity`'s that knows interactions as products; infinite where it does not hold."""
+    groups = _groups(layout, blocks, 1 if law is Law.LAPLACE else 2, owner)
+    if groups is None:
+        return inf
+    largest = float((groups.weights * _ceiling(groups, law)).sum())
+    if groups.powers.shape[1] <= MOST_VARIABLES:
+        largest = min(largest, _largest(groups, law))
+    largest *= 1 + SAFETY
+    return largest if law is Law.LAPLACE else float(np.sqrt(largest))
+
+
+def _ceiling(groups: _Groups, law: Law) -> Floats:
+    """The largest of each group by itself: an even product is never negative, and then moves by 1 at most."""
+    even = (groups.powers % 2 == 0).all(axis=1)
+    still = ~groups.powers.any(axis=1) & ~groups.tabled
+    top = np.where(even, np.where(groups.tabled, 2.0, 1.0), 2.0 if law is Law.LAPLACE else 4.0)
+    return np.where(still, 0.0, top)
+
+
+class _Key(NamedTuple):
+    """What the terms of a group have in common."""
+
+    block: int
+    numbers: tuple[int, ...]
+    """Signed coordinates, each as often as it is a factor."""
+    levels: frozenset[int]
+    """Attributes with levels."""
+
+
+def _groups(layout: Layout, blocks: Sequence[tuple[Block, float]], power: int, owner: str | None) -> _Groups | None:
+    """The groups of all blocks; None where a term has two halves of the label as factors, or is summed."""
+    cells: dict[_Key, dict[frozenset[int], float]] = {}
+    for number, (block, rate) in enumerate(blocks):
+        if block.summed:
+            return None
+        if owner is not None and owner not in block.owners:
+            continue
+        for term, weight in zip(block.factors, block.weights, strict=True):
+            factors = monomial(layout, term)
+            signed = [layout.attributes[layout.attribute_of[c]].kind is Encoding.SIGNED for c in factors]
+            levels = [c for c, s in zip(factors, signed, strict=True) if not s]
+            attributes = [int(layout.attribute_of[c]) for c in levels]
+            if layout.label in attributes and attributes.count(layout.label) > 1:
+                return None
+            # An indicator is its own square, and two of one attribute multiply to 0.
+            cell, touched = frozenset(levels), frozenset(attributes)
+            if len(cell) == len(touched):
+                numbers = tuple(c for c, s in zip(factors, signed, strict=True) if s)
+                table = cells.setdefault(_Key(number, numbers, touched), {})
+                table[cell] = table.get(cell, 0.0) + (abs(float(weight)) * rate) ** power
+    moved = np.array([False, *(owner is None or layout.attributes[i].owner == owner for i in layout.attribute_of[1:])])
+    variables = sorted({c for key in cells for c in key.numbers if moved[c]})
+    powers = [[key.numbers.count(v) for v in variables] for key in cells]
+    tabled = [any(moved[layout.starts[i]] for i in key.levels) for key in cells]
+    weights = [max(table.values()) for table in cells.values()]
+    return _Groups(
+        np.array(powers, dtype=np.int64).reshape(len(cells), len(variables)),
+        np.array(tabled, dtype=bool),
+        np.array(weights, dtype=np.float64),
+    )
+
+
+def _value(groups: _Groups, products: Floats, law: Law) -> Floats:
+    """The change of each group where its signed factors multiply to this."""
+    if law is Law.LAPLACE:
+        return np.where(groups.tabled, 1 + np.abs(products), 1 - products)
+    apart = (1 - products) ** 2
+    return np.where(groups.tabled, np.maximum(1 + products**2, apart), apart)
+
+
+def _largest(groups: _Groups, law: Law) -> float:
+    """An upper bound of the sum over groups on [-1, 1]^d, by halving boxes that may hold more than a value reached."""
+    d = groups.powers.shape[1]
+    low, high = -np.ones((1, d)), np.ones((1, d))
+    reached, done = _reached(groups, law), 0.0
+    while True:
+        upper = _upper(groups, low, high, law)
+        reached = max(reached, float(_at(groups, (low + high) / 2, law).max(initial=0.0)))
+        open_ = upper > reached * CLOSE
+        done = max(done, float(upper[~open_].max(initial=0.0)))
+        low, high, upper = low[open_], high[open_], upper[open_]
+        if not len(low) or d == 0 or 2 * len(low) > MOST_BOXES:
+            return max(done, reached, float(upper.max(initial=0.0)))
+        side = np.argmax(high - low, axis=1)
+        middle, rows = (low + high) / 2, np.arange(len(low))
+        left_high, right_low = high.copy(), low.copy()
+        left_high[rows, side] = right_low[rows, side] = middle[rows, side]
+        low, high = np.concatenate([low, right_low]), np.concatenate([left_high, high])
+
+
+def _reached(groups: _Groups, law: Law) -> float:
+    """The largest value at points whose coordinates are -1, 0 or 1."""
+    d = groups.powers.shape[1]
+    points = np.array(np.meshgrid(*[[-1.0, 0.0, 1.0]] * d), dtype=np.float64).reshape(d, -1).T
+    return float(_at(groups, points, law).max(initial=0.0))
+
+
+def _at(groups: _Groups, points: Floats, law: Law) -> Floats:
+    products = np.prod(points[:, None, :] ** groups.powers[None], axis=2)
+    return _value(groups, products, law) @ groups.weights
+
+
+def _upper(groups: _Groups, low: Floats, high: Floats, law: Law) -> Floats:
+    """Of each box: every group at the largest that the range of its product allows."""
+    below, above = np.ones((len(low), len(groups.powers))), np.ones((len(low), len(groups.powers)))
+    for v in range(low.shape[1]):
+        power = groups.powers[:, v]
+        a, b = low[:, v, None] ** power, high[:, v, None] ** power
+        crossing = (low[:, v, None] < 0) & (high[:, v, None] > 0) & (power % 2 == 0) & (power > 0)
+        least, most = np.where(crossing, 0.0, np.minimum(a, b)), np.maximum(a, b)
+        corners = np.stack([below * least, below * most, above * least, above * most])
+        below, above = corners.min(axis=0), corners.max(axis=0)
+    found: Floats = np.maximum(_value(groups, below, law), _value(groups, above, law)) @ groups.weights
+    return found
