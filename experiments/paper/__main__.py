@@ -136,8 +136,9 @@ def _panel(options: argparse.Namespace) -> int:
         rows = panel.run(options.data, options.runs, options.workers)
     header = {
         "title": "The development panel",
-        "command": "python -m experiments.paper panel --write",
-        "releases": f"{options.runs} of ours, {panel.BASELINE_RUNS} of a baseline, over {panel.SPLITS} random splits",
+        "command": f"python -m experiments.paper panel --runs {options.runs}{' --stored' * options.stored} --write",
+        "releases": f"as the column runs says, over {panel.SPLITS} random splits",
+        "not run": ", ".join(key for key in options.data if key not in {row.data for row in rows}) or "nothing",
         "noise": f"exact sums plus the plan's noise, K = {panel.PARTIES}, c = {panel.COLLUSION}",
         "tuning": "DP-GD pays for the choice among its settings out of its own epsilon; no other method is tuned",
         "code": panel.code_digest(panel.OURS),

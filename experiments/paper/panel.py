@@ -296,14 +296,13 @@ def markdown(text: str) -> str:
             gap = f"{float(row['auc_gap']):.4f} ± {float(row['gap_error']):.4f}"
             told.append(f"({gap})" if goal is not None and float(row["auc_gap"]) > goal else gap)
         out.append(f"| {key}{'*' if key in UNREAD else ''} | " + " | ".join(told) + " |")
-    out += ["", "| data | method | privacy | ε | released | AUC | gap | accuracy | gap | log-loss | base rate's |"]
-    out.append("|---" * 11 + "|")
+    heads = ["data", "method", "privacy", "ε", "runs", "released", "AUC", "gap", "accuracy", "gap", "log-loss"]
+    heads.append("base rate's")
+    out += ["", "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for r in rows:
         epsilon = "" if r["privacy"] == NONE else f"{float(r['epsilon']):g}"
-        loss = "" if r["log_loss"] == "nan" else f"{float(r['log_loss']):.4f}"
-        out.append(
-            f"| {r['data']} | {r['method']} | {r['privacy']} | {epsilon} | {r['released']} | {float(r['auc']):.4f} | "
-            f"{float(r['auc_gap']):.4f} | {float(r['accuracy']):.4f} | {float(r['accuracy_gap']):.4f} | {loss} | "
-            f"{float(r['base']):.4f} |"
-        )
+        told = [r["data"], r["method"], r["privacy"], epsilon, r["runs"], r["released"]]
+        for name in ("auc", "auc_gap", "accuracy", "accuracy_gap", "log_loss", "base"):
+            told.append("" if r[name] == "nan" else f"{float(r[name]):.4f}")
+        out.append("| " + " | ".join(told) + " |")
     return "\n".join(out) + "\n"

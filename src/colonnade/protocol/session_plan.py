@@ -387,19 +387,13 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
 
 def draft_plan(agreement: Agreement, rows: int) -> tuple[str, PrivacyPlan]:
     """What is released, and the scales of its noise before rounding and the product's own error are paid for."""
-    layout = layout_of(
-        agreement.schema,
-        agreement.label,
-        agreement.task,
-        agreement.calibration,
-        counted=agreement.evaluates is not None,
-        interactions=agreement.interactions,
-        order=agreement.order,
-    )
+    declared = agreement.schema, agreement.label, agreement.task, agreement.calibration
+    counted = agreement.evaluates is not None
+    layout = layout_of(*declared, counted=counted, interactions=agreement.interactions, order=agreement.order)
     released = choose_released(agreement, layout, rows)
     if released in ("trace", "errors"):
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
-        layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
+        layout = layout_of(*declared, split=False)
     elif released == "pairs":
         layout = divided(layout, named_pairs(agreement, layout))
     if agreement.purpose is Purpose.ALL:

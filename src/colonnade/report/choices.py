@@ -9,7 +9,7 @@ from rich.text import Text
 
 from colonnade.mechanism.forecast import forecast
 from colonnade.mechanism.moments import Encoding, Law, Role
-from colonnade.mechanism.objective import Calibration
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.mechanism.weights import explained_left, release_risks
 from colonnade.protocol.agreement import Agreement
@@ -54,7 +54,7 @@ def choices(session: SessionPlan) -> list[Choice]:
     """The planned release first, then the others."""
     agreement, rows = session.agreement, session.rows
     out = [_choice(session.released, session.plan, agreement, rows)]
-    if agreement.calibration is Calibration.PAPER:
+    if not _chosen(agreement):
         return out
     features = [a for a in session.plan.layout.attributes if a.role is Role.FEATURE]
     numeric = all(a.kind is Encoding.SIGNED for a in features)
@@ -63,6 +63,12 @@ def choices(session: SessionPlan) -> list[Choice]:
             plan = draft_plan(replace(agreement, release=release, pairs=()), rows)[1]
             out.append(_choice(release, plan, agreement, rows))
     return out
+
+
+def _chosen(agreement: Agreement) -> bool:
+    """Whether a plan could choose: the paper, interactions, several classes, tables of all columns leave no choice."""
+    for_label = agreement.purpose is not Purpose.ALL and agreement.evaluates is None and not agreement.interactions
+    return for_label and agreement.calibration is Calibration.EXACT and agreement.task is not Task.MULTINOMIAL
 
 
 def alternatives(session: SessionPlan) -> list[Alternative]:
@@ -102,7 +108,7 @@ def _explained(release: str, plan: PrivacyPlan, agreement: Agreement, rows: int)
     """By the same predicted risk that the plan chooses by; of a trace by the noise on X'y alone."""
     if release == "trace":
         return forecast(plan, rows).explained
-    if release == "pairs" or agreement.calibration is Calibration.PAPER:
+    if release not in ("full", "label") or not _chosen(agreement):
         return None
     epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
     law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
@@ -115,6 +121,8 @@ def why(session: SessionPlan) -> str:
         return "the paper's calibration releases all products"
     if session.agreement.release != "auto":
         return "the study asks for it"
+    if not _chosen(session.agreement):
+        return "the task or the purpose of the study needs it"
     if session.released == "label":
         return "pairs of features would be mostly noise, and without them the label's products have less of it"
     if session.released == "trace":
@@ -137,7 +145,9 @@ def describe_choices(session: SessionPlan) -> dict[str, Any]:
 def choices_text(session: SessionPlan) -> Text:
     """For the plan on a terminal."""
     first, *others = choices(session)
-    out = Text(f"Release {first.release} ({MEANINGS[first.release]}): {why(session)}. It has {_told(first)}")
+    out = Text(
+        f"Release {first.release} ({MEANINGS.get(first.release, first.release)}): {why(session)}. It has {_told(first)}"
+    )
     for other in others:
         out.append(f" Release {other.release} ({MEANINGS[other.release]}) would have {_told(other)}")
     for change in alternatives(session):
