@@ -1,9 +1,10 @@
 """Makes docs/pictures from real runs: the privacy-utility curve of the demo, the report and the studio.
 
-    python docs/make_pictures.py [curve] [pages]
+    python docs/make_pictures.py [curve] [pages] [notebooks]
 
 The curve runs the whole mechanism on the demo's public rows, with the product "plain" and fixed seeds, which is what a
-simulation may do. The pages come from a run of the demo with the lattice product, and need chromium.
+simulation may do. The pages come from a run of the demo with the lattice product, and need chromium; so do the pictures
+of notebooks, which show what these were kept with.
 """
 
 from __future__ import annotations
@@ -232,6 +233,24 @@ def shoot_studio(browser: Any, address: str) -> None:
     side_by_side(shots, PICTURES / "studio-phone.png")
 
 
+def notebooks() -> None:
+    """What a plan and a release's tables show of themselves in the notebooks that are kept."""
+    import json
+
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 820, "height": 700})
+        for name, cell in (("first_study", "plan = "), ("many_questions", "release.tables()")):
+            kept = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+            found = next(c for c in kept["cells"] if "".join(c["source"]).startswith(cell) and c.get("outputs"))
+            html = "".join(found["outputs"][-1]["data"]["text/html"])
+            page.set_content(f'<body style="font: 15px system-ui, sans-serif">{html}</body>')
+            page.screenshot(path=str(PICTURES / f"notebook-{name.replace('_', '-')}.png"))
+        browser.close()
+
+
 def command(folder: Path, *arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "colonnade.cli", *arguments], cwd=folder, check=True, capture_output=True)
 
@@ -247,11 +266,13 @@ def open_studio(folder: Path) -> tuple[subprocess.Popen[str], str]:
 
 def main() -> None:
     PICTURES.mkdir(exist_ok=True)
-    asked = sys.argv[1:] or ["curve", "pages"]
+    asked = sys.argv[1:] or ["curve", "pages", "notebooks"]
     if "curve" in asked:
         curve()
     if "pages" in asked:
         pages()
+    if "notebooks" in asked:
+        notebooks()
 
 
 if __name__ == "__main__":

@@ -32,6 +32,10 @@ Every object prints as text, and shows itself as tables and pictures in a notebo
 `ColonnadeError` whose text is one sentence; nothing is spent then. Three notebooks lie in [notebooks](../notebooks):
 a [first study](../notebooks/first_study.ipynb), [choosing epsilon, bounds and bins](../notebooks/choosing.ipynb), and
 [one release, many questions](../notebooks/many_questions.ipynb).
+
+| a plan in a notebook | a release's tables |
+|---|---|
+| ![A plan in a notebook](pictures/notebook-first-study.png) | ![Tables](pictures/notebook-many-questions.png) |
 """
 OBJECTS = {
     "Study": "The study",

@@ -159,8 +159,9 @@ def every_label(fitted: FittedRelease, truth: Truth) -> float:
 
 
 def every_label_by_rows(train: Codes, truth: Truth, most: int | None = None) -> float:
-    """The same by logistic regressions on the given rows, real or drawn, or on so many of them."""
-    known, train = [], train[:most]
+    """The same by logistic regressions on the given rows, real or drawn, or on so many of them, picked at random."""
+    # Real rows, and those of others, may stand in an order.
+    known, train = [], train[np.random.default_rng(0).permutation(len(train))[:most]]
     hot, unseen = one_hot(train, truth.spans), one_hot(truth.test, truth.spans)
     for k, span in enumerate(truth.spans):
         y, actual = train[:, k], truth.test[:, k]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 import warnings
@@ -167,6 +168,25 @@ def test_integers_truth_values_and_dates() -> None:
     assert again.tables("kids").frame["count"].to_list() == pytest.approx([100] * 4, abs=3)
     with pytest.raises(DataError, match="kids"):
         study(parties=parties(works=(floats, columns))).fit(seed=1, progress=False)
+
+
+def test_a_database_and_columns_that_are_computed(tmp_path: Path) -> None:
+    works, _ = people()
+    with sqlite3.connect(tmp_path / "works.db") as base:
+        base.execute("create table staff (person text, pay real, hours real, way text)")
+        base.executemany("insert into staff values (?, ?, ?, ?)", works.rows())
+    base.close()
+    derived = {"hours2": "hours^2"}
+    address = {"data": f"sqlite:///{tmp_path / 'works.db'}", "query": "select * from staff", "name": "staff"}
+    found = []
+    for given in (address, {"data": works}):
+        own = cn.Party(columns=WORKS, id="person", derived=derived, **given)
+        made = study(parties={"works": own, "town": parties()["town"]})
+        found.append(made.fit(seed=3, progress=False))
+    assert found[0].digest == found[1].digest
+    assert "hours2" in found[0].solve().features and found[0].solve().predict(
+        works.join(people()[1], on="person")
+    ).shape == (N,)
 
 
 def test_one_party_alone_and_one_row() -> None:

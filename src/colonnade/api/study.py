@@ -326,9 +326,9 @@ class Study(Shown):
                 own = out[party].frame
                 name = None if own is None else own.name
                 frame = frame_data(party, given, columns, out[party].id, name)
-                out[party] = replace(out[party], data=None, frame=frame)
+                out[party] = replace(out[party], data=None, frame=frame, addressed=None)
             elif isinstance(given, (str, os.PathLike)):
-                out[party] = replace(out[party], data=local_path(os.fspath(given)), frame=None)
+                out[party] = replace(out[party], data=local_path(os.fspath(given)), frame=None, addressed=None)
             else:
                 raise refuse_other(party, given)
         return out
@@ -393,6 +393,8 @@ class Study(Shown):
         for party, columns in self.study.agreement.schema.parties.items():
             source = self.study.sources[party]
             data = "none" if source.data is None else source.data.name
+            if source.addressed is not None:
+                data = "a database or an object store"
             if source.frame is not None:
                 named = "" if source.frame.name is None else f" “{source.frame.name}”"
                 data = f"data frame{named}"

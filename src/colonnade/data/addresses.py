@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from colonnade.data.frames import select_from
-from colonnade.data.reading import GatheredIds, block_rows, check_block, explain_errors
+from colonnade.data.reading import GatheredIds, block_rows, check_block, explain_errors, filed
 from colonnade.data.sql import frame_of, query_rows
 from colonnade.data.storage import count_missing, none_clipped
 from colonnade.data.store import ColumnStore
@@ -57,7 +57,7 @@ class AddressedData:
             if ids is not None:
                 ids.append(frame)
             try:
-                values, outside = check_block(party, frame.select(list(columns)), columns, rows)
+                values, outside = check_block(party, frame.select(filed(columns)), columns, rows)
             except MissingError as error:
                 raise self._recounted(error, columns[error.column], frames) from None
             store.append(values)
@@ -75,7 +75,7 @@ class AddressedData:
         return MissingError(error.party, error.column, count, error.row)
 
     def _frames(self, party: str, columns: Mapping[str, Column], id_column: str | None) -> Iterator[pl.DataFrame]:
-        wanted = [*columns, *([] if id_column is None else [id_column])]
+        wanted = [*filed(columns), *([] if id_column is None else [id_column])]
         rows = block_rows(len(wanted)) if self.query is None else min(QUERY_ROWS, block_rows(len(wanted)))
         with explain_errors(party, self.address):
             for frame in self._stored(wanted, rows) if self.query is None else self._queried(party, columns, rows):

@@ -21,6 +21,8 @@ the sum over k coordinates says.
 """
 
 
+MANY_LEVELS = 100
+"""Levels of a column from which on a plan warns."""
 NARROW = 0.1
 """The part of its bounds that a numeric column fills in the less happy of the two cases that are told."""
 
@@ -114,3 +116,15 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
         int(np.ceil(noise / spread_y)),
         None if not n else louder / (n * spread_narrow),
     )
+
+
+def heavy_columns(plan: PrivacyPlan, n: int) -> list[str]:
+    """A sentence for each column of so many levels that most of them have few records."""
+    stds = [plan.noise_std(i) for i in plan.blocks if i.block.role is Role.LABEL and not i.block.summed]
+    return [
+        f"column {a.name.partition('.')[2]} has {a.size} levels, about {n / a.size:.3g} records each, "
+        f"under noise of standard deviation {max(stds):.3g}: rare levels cannot be told apart; group them, or "
+        "declare the common ones with other = true"
+        for a in plan.layout.attributes
+        if a.size >= MANY_LEVELS and a.role is Role.FEATURE and stds
+    ]
