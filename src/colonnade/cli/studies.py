@@ -55,6 +55,7 @@ def plan(
     from colonnade.foundation.files import places
     from colonnade.protocol.session_plan import TYPICAL_ROWS
     from colonnade.report.cheating import cheating_table
+    from colonnade.report.choices import choices_text, describe_choices
     from colonnade.report.cost import expected_cost, plan_json
     from colonnade.report.pages import plan_html
     from colonnade.report.purposes import forecast_purposes, purposes_table
@@ -75,7 +76,7 @@ def plan(
         if html is not None:
             page.write(plan_html(session, cost, assumed, spending))
     if json:
-        told = plan_json(session, cost, assumed)
+        told = plan_json(session, cost, assumed) | describe_choices(session)
         print_json({**told, **spending_json(spending), "purposes": [line.describe() for line in purposes]})
         return
     label = checked.agreement.label
@@ -83,6 +84,7 @@ def plan(
     stdout().print(plan_report(session.describe(), label, expected_text, assumed, cheating_table(session)))
     if (foretold := purposes_table(purposes)) is not None:
         stdout().print(foretold, "")
+    stdout().print(choices_text(session))
     stdout().print(_terms(session))
     for note in session.warnings():
         stderr().print(caution(note))
