@@ -1,9 +1,10 @@
 """Makes docs/pictures from real runs: the privacy-utility curve of the demo, the report and the studio.
 
-    python docs/make_pictures.py [curve] [pages]
+    python docs/make_pictures.py [curve] [pages] [notebooks]
 
 The curve runs the whole mechanism on the demo's public rows, with the product "plain" and fixed seeds, which is what a
-simulation may do. The pages come from a run of the demo with the lattice product, and need chromium.
+simulation may do. The pages come from a run of the demo with the lattice product, and need chromium; so do the pictures
+of notebooks, which show what these were kept with.
 """
 
 from __future__ import annotations
@@ -185,17 +186,69 @@ def side_by_side(shots: list[bytes], place: Path) -> None:
 
 
 def shoot_studio(browser: Any, address: str) -> None:
-    """Every page of the studio."""
-    wide = browser.new_page(viewport={"width": 1400, "height": 1000})
+    """Every page of the studio, and its first page on a phone."""
+    wide = browser.new_page(viewport={"width": 1280, "height": 1000})
     wide.set_default_timeout(120_000)
-    wide.goto(address)
-    wide.screenshot(path=str(PICTURES / "studio.png"))
+
+    def shoot(name: str, path: str, ready: str, height: int = 1000) -> None:
+        wide.goto(address + path)
+        wide.wait_for_selector(ready)
+        wide.set_viewport_size({"width": 1280, "height": height})
+        wide.screenshot(path=str(PICTURES / f"{name}.png"))
+        wide.set_viewport_size({"width": 1280, "height": 1000})
+
+    shoot("studio", "", "#curve svg", 1300)
+    wide.click("text=Keep this plan to compare")
+    wide.wait_for_selector(".notice")
+    wide.fill('[name="study.epsilon"]', "-2")
+    wide.fill('[name="p0.c0.high"]', "5")
+    wide.wait_for_selector('[name="p0.c0.low"][aria-invalid]')
+    clip = {"x": 0, "y": 0, "width": 1280, "height": 1450}
+    wide.screenshot(path=str(PICTURES / "studio-mistakes.png"), full_page=True, clip=clip)
+    wide.fill('[name="p0.c0.high"]', "90")
+    wide.fill('[name="study.epsilon"]', "1")
+    wide.wait_for_selector("#epsilon")
     wide.check('input[name="budget"][value="parties"]')
-    for i, offer in enumerate(("0.8", "0.6", "0.3")):
-        wide.fill(f'input[name="p{i}.epsilon"]', offer)
     wide.wait_for_selector("#negotiation")
     wide.locator("#negotiation").scroll_into_view_if_needed()
+    wide.wait_for_selector("#curve svg")
     wide.screenshot(path=str(PICTURES / "studio-negotiation.png"))
+    shoot("studio-compare", "compare", "#compared")
+    shoot("studio-curve", "curve", "svg", 900)
+    wide.goto(address + "run")
+    wide.screenshot(path=str(PICTURES / "studio-run.png"), clip={"x": 0, "y": 0, "width": 1280, "height": 520})
+    wide.click("button.next")
+    wide.wait_for_selector("button.spend")
+    wide.screenshot(path=str(PICTURES / "studio-question.png"), clip={"x": 0, "y": 0, "width": 1280, "height": 480})
+    shoot("studio-releases", "releases", "table", 420)
+    shoot("studio-model", "releases/release-2.json", "#whatif", 1300)
+    shoot("studio-tables", "releases/release-2.json/tables?a=marital_status&b=relationship", "svg")
+    shoot("studio-rows", "releases/release-2.json/rows?count=1000", "#drawn")
+    shoot("studio-ledgers", "ledgers", "meter")
+    shots = []
+    for scheme in ("light", "dark"):
+        phone = browser.new_page(viewport={"width": 390, "height": 1400}, color_scheme=scheme)
+        phone.goto(address + ("" if scheme == "light" else "releases/release-2.json"))
+        shots.append(phone.screenshot())
+    side_by_side(shots, PICTURES / "studio-phone.png")
+
+
+def notebooks() -> None:
+    """What a plan and a release's tables show of themselves in the notebooks that are kept."""
+    import json
+
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 820, "height": 700})
+        for name, cell in (("first_study", "plan = "), ("many_questions", "release.tables()")):
+            kept = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+            found = next(c for c in kept["cells"] if "".join(c["source"]).startswith(cell) and c.get("outputs"))
+            html = "".join(found["outputs"][-1]["data"]["text/html"])
+            page.set_content(f'<body style="font: 15px system-ui, sans-serif">{html}</body>')
+            page.screenshot(path=str(PICTURES / f"notebook-{name.replace('_', '-')}.png"))
+        browser.close()
 
 
 def command(folder: Path, *arguments: str) -> None:
@@ -213,11 +266,13 @@ def open_studio(folder: Path) -> tuple[subprocess.Popen[str], str]:
 
 def main() -> None:
     PICTURES.mkdir(exist_ok=True)
-    asked = sys.argv[1:] or ["curve", "pages"]
+    asked = sys.argv[1:] or ["curve", "pages", "notebooks"]
     if "curve" in asked:
         curve()
     if "pages" in asked:
         pages()
+    if "notebooks" in asked:
+        notebooks()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,10 @@ FOLDERS = ("docs", "proofs", "notebooks", "demo")
 KEPT = {".md", ".png", ".svg", ".csv", ".json", ".toml"}
 LISTED = {"proofs": "Proofs", "docs/results": "Results", "notebooks": "Notebooks"}
 NAVIGATION: dict[str, tuple[str, ...]] = {
-    "Start": ("README.md", "docs/quickstart.md", "docs/faq.md", "docs/alternatives.md", "docs/README.md"),
+    "Start": (
+        *("README.md", "docs/quickstart.md", "docs/first-study*.md", "docs/faq.md", "docs/alternatives.md"),
+        "docs/README.md",
+    ),
     "Guides": tuple(
         f"docs/{name}.md"
         for name in (

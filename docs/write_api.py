@@ -21,10 +21,10 @@ This page is written by `python docs/write_api.py` from the docstrings; a test c
 ```python
 import colonnade as cn
 
-study = cn.Study.read("demo/study.toml")     # or cn.Study(label=..., parties={...: cn.Party(frame, columns={...})})
-print(study.plan(rows=14_000))               # nothing is spent; .compare(epsilon=[0.1, 1]) shows plans side by side
-release = study.fit()                        # policy and ledger of every party honoured
-model = release.solve()                      # from here on everything is free
+study = cn.Study.read("demo/study.toml")  # or cn.Study(label=..., parties={...: cn.Party(frame, columns={...})})
+print(study.plan(rows=14_000))  # nothing is spent; .compare(epsilon=[0.1, 1]) shows plans side by side
+release = study.fit()  # policy and ledger of every party honoured
+model = release.solve()  # from here on everything is free
 print(model.summary())
 ```
 
@@ -32,6 +32,10 @@ Every object prints as text, and shows itself as tables and pictures in a notebo
 `ColonnadeError` whose text is one sentence; nothing is spent then. Three notebooks lie in [notebooks](../notebooks):
 a [first study](../notebooks/first_study.ipynb), [choosing epsilon, bounds and bins](../notebooks/choosing.ipynb), and
 [one release, many questions](../notebooks/many_questions.ipynb).
+
+| a plan in a notebook | a release's tables |
+|---|---|
+| ![A plan in a notebook](pictures/notebook-first-study.png) | ![Tables](pictures/notebook-many-questions.png) |
 """
 OBJECTS = {
     "Study": "The study",
@@ -43,10 +47,10 @@ OBJECTS = {
 SHOWN = {
     "Plan": ("PlanComparison", "StudyRehearsal", "ExpectedRange"),
     "Release": ("ReleasedTables", "SyntheticRows", "PrincipalComponents"),
-    "Model": ("ModelSummary",),
+    "Model": ("ModelSummary", "ModelEvaluation"),
 }
 """What methods give, beside the object that has them."""
-HOMES = ("plan", "views", "model")
+HOMES = ("plan", "views", "model", "evaluation")
 COLUMNS = ("Numeric", "Categorical", "Binary", "Boolean", "Date", "Schema")
 ESTIMATORS = ("VerticalLinearRegression", "VerticalLogisticRegression", "VerticalPoissonRegressor")
 

@@ -200,7 +200,10 @@ class Soak:
             assert not [s for s, kind in last.items() if kind is EntryKind.BOOKED], f"{name} waits for a settlement"
             kept = len(list((self.sites.folder / name / "releases").glob("*.json")))
             rows[name] = (len(released), kept, self.logged(name), self.counted_at(name))
-        rows["server"] = (self.opened, self.opened, self.logged("server"), self.counted_at("server"))
+        events = [json.loads(line) for line in journal.path.read_text().splitlines()]
+        booked = len({entry["session"] for entry in events if entry["event"] == OPENED})
+        kept = len(list((self.sites.folder / "server" / "releases").glob("*.json")))
+        rows["server"] = (booked, kept, self.logged("server"), self.counted_at("server"))
         for name, row in rows.items():
             assert set(row) == {self.opened}, f"{name}: {row}, the coordinator saw {self.opened}"
         return {name: ", ".join(map(str, row)) for name, row in rows.items()}

@@ -24,6 +24,7 @@ from experiments.paper import (
     listing,
     logloss,
     overhead,
+    panel,
     polynomial,
     rehearsal,
     rsquared,
@@ -32,7 +33,7 @@ from experiments.paper import (
 from experiments.paper.document import Document, Row
 from experiments.paper.grid import Extent
 from experiments.paper.methods import METHODS
-from experiments.paper.plots import utility_plot
+from experiments.paper.plots import forecast_plot, utility_plot
 from experiments.paper.runner import Settings, finish
 from experiments.paper.store import DEFAULT, SEED
 
@@ -125,6 +126,27 @@ def _logloss(options: argparse.Namespace) -> int:
     if options.write:
         listing.write(text, logloss.markdown, tables.RESULTS / "logloss.csv")
     print(logloss.markdown(text), end="")
+    return 0
+
+
+def _panel(options: argparse.Namespace) -> int:
+    if options.stored:
+        rows = panel.stored(options.data, options.runs)
+    else:
+        rows = panel.run(options.data, options.runs, options.workers)
+    header = {
+        "title": "The development panel",
+        "command": "python -m experiments.paper panel --write",
+        "releases": f"{options.runs} of ours, {panel.BASELINE_RUNS} of a baseline, over {panel.SPLITS} random splits",
+        "noise": f"exact sums plus the plan's noise, K = {panel.PARTIES}, c = {panel.COLLUSION}",
+        "tuning": "DP-GD pays for the choice among its settings out of its own epsilon; no other method is tuned",
+        "code": panel.code_digest(panel.OURS),
+    }
+    text = listing.csv_text(rows, header)
+    if options.write:
+        listing.write(text, panel.markdown, tables.RESULTS / "panel.csv")
+        forecast_plot(rows, tables.RESULTS / "panel.png")
+    print(panel.markdown(text), end="")
     return 0
 
 
@@ -271,6 +293,14 @@ def _parser() -> argparse.ArgumentParser:
     losses.add_argument("--workers", type=int, default=2, help="processes")
     losses.add_argument("--write", action="store_true", help="write docs/results/logloss.*")
     losses.set_defaults(act=_logloss)
+
+    panels = commands.add_parser("panel", help="the development panel: AUC, accuracy and log-loss beside no noise")
+    panels.add_argument("--data", type=_words, default=panel.DATA, help=f"some of {', '.join(panel.DATA)}")
+    panels.add_argument("--runs", type=int, default=panel.RELEASES, help="releases of ours")
+    panels.add_argument("--workers", type=int, default=2, help="processes")
+    panels.add_argument("--stored", action="store_true", help="run nothing: what an unfinished run has kept")
+    panels.add_argument("--write", action="store_true", help="write docs/results/panel.*")
+    panels.set_defaults(act=_panel)
 
     judged = commands.add_parser("evaluation", help="evaluations across parties against the truth")
     judged.add_argument("--data", type=_words, default=tuple(evaluation.DATA), help="some of the sets")

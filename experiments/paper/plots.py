@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from experiments.paper.document import Row
 from experiments.paper.methods import APPROXIMATE, OURS, PURE
+from experiments.paper.panel import Row as PanelRow
 
 COMPARED = ("FM repaired", "DPSGD", "DPFW-C", "AdaSSP", "diffprivlib")
 LEVELS = ("non-private", "majority", "mean", "w = 0")
@@ -56,5 +57,20 @@ def utility_plot(rows: Sequence[Row], path: Path) -> None:
         # From the non-private error to a little above the better trivial one; the table has what lies beyond.
         low, span = levels["non-private"], min(trivial) - levels["non-private"]
         axes.set_ylim(low - 0.1 * span, low + 1.5 * span)
+    axes.legend(fontsize=7)
+    save(figure, path)
+
+
+def forecast_plot(rows: Sequence[PanelRow], path: Path) -> None:
+    """What plans foretell against what releases kept: the share of the log-loss that a model without noise gains."""
+    figure, axes = plt.subplots(figsize=(6.4, 4.8), layout="constrained")
+    free = {row.data: row.base - row.log_loss for row in rows if row.method == "non-private"}
+    for data in dict.fromkeys(row.data for row in rows):
+        own = [r for r in rows if r.data == data and r.method == OURS]
+        kept = [max((r.base - r.log_loss) / free[data], -0.25) for r in own]
+        axes.plot([r.explained for r in own], kept, "o", markersize=4, label=data)
+    axes.plot([0, 1], [0, 1], color="grey", linewidth=1)
+    axes.set_xlabel("foretold by the plan: share of what could be explained")
+    axes.set_ylabel("kept: share of the log-loss gained without noise")
     axes.legend(fontsize=7)
     save(figure, path)

@@ -225,8 +225,8 @@ def markdown(lines: Sequence[Line], ranges: Sequence[Ranged], command: str) -> s
     out = [
         "# Rehearsals against real fits",
         "",
-        f"Written by `{command}`. Two parties, collusion 1, pure epsilon; product `plain`, which has the same",
-        "noise as `lattice`.",
+        f"Written by `{command}`. Two parties, collusion 1, pure epsilon;",
+        "product `plain`, which has the same noise as `lattice`.",
         "",
         "## On public rows",
         "",

@@ -39,11 +39,16 @@ def coordinates(columns: Columns, layout: Layout) -> Array:
 
 def draw(plan: Moments, z: Array, rng: np.random.Generator) -> Moments:
     """The release of records `z` with the noise that a release of the same plan, `plan`, states."""
+    return noisy(plan, z.T @ z, len(z), rng)
+
+
+def noisy(plan: Moments, exact: Array, n: int, rng: np.random.Generator) -> Moments:
+    """The release of n records whose sums of products are `exact`."""
 
     def noise(shape: tuple[int, ...]) -> Array:
         return rng.laplace(scale=np.sqrt(0.5), size=shape) if plan.law is Law.LAPLACE else rng.standard_normal(shape)
 
-    exact, drawn = z.T @ z, noise(plan.std.shape)
+    drawn = noise(plan.std.shape)
     drawn = np.triu(drawn) + np.triu(drawn, 1).T
     known = np.isfinite(plan.std)
     value = np.where(known, exact + np.where(known, plan.std, 0.0) * drawn, 0.0)
@@ -51,7 +56,7 @@ def draw(plan: Moments, z: Array, rng: np.random.Generator) -> Moments:
         replace(trace, value=float(np.diag(exact)[list(trace.coordinates)].sum() + trace.std * noise((1,))[0]))
         for trace in plan.traces
     )
-    return replace(plan, n=len(z), value=value, traces=traces)
+    return replace(plan, n=n, value=value, traces=traces)
 
 
 def log_loss(score: Array, y: Array) -> float:

@@ -32,6 +32,7 @@ _OURS = (
     "src/colonnade/data/storage.py",
     "src/colonnade/protocol/precision.py",
     "src/colonnade/protocol/session_plan.py",
+    "src/colonnade/protocol/crosses.py",
     "src/colonnade/data/table.py",
 )
 

@@ -199,8 +199,8 @@ def wide_release(text: str, levels: int) -> Release:
     found = [f"{names.of('level')}{k}" for k in range(levels)]
     schema = Schema.of(
         {
+            names.of("agency"): {names.of("y"): {"kind": "binary", "levels": ["no", names.of("yes")]}},
             names.of("bank"): {names.of("town"): {"kind": "categorical", "levels": found}},
-            names.of("works"): {names.of("y"): {"kind": "binary", "levels": ["no", names.of("yes")]}},
         }
     )
     terms = Agreement(
@@ -216,7 +216,7 @@ def wide_release(text: str, levels: int) -> Release:
     y = rng.random(N) < 0.5
     frames = {
         names.of("bank"): pl.DataFrame({names.of("town"): rng.choice(found, N)}),
-        names.of("works"): pl.DataFrame({names.of("y"): np.where(y, names.of("yes"), "no")}),
+        names.of("agency"): pl.DataFrame({names.of("y"): np.where(y, names.of("yes"), "no")}),
     }
     rows = {name: table_from(name, frame, schema.parties[name]) for name, frame in frames.items()}
     return run_unguarded(terms, rows, "none", Randomness(b"wide")).release
@@ -226,7 +226,7 @@ def test_long_words_and_many_levels_leave_the_page_whole(tmp_path: Path) -> None
     """On a phone, on a desk and on paper nothing sticks out, and no list of levels makes the page endless."""
     complaints: list[str] = []
     for name, text in (("long", LONG), ("evil", EVIL)):
-        (tmp_path / f"{name}.html").write_text(release_page(wide_release(text, 12)), encoding="utf-8")
+        (tmp_path / f"{name}.html").write_text(release_page(wide_release(text, 16)), encoding="utf-8")
     (tmp_path / "many.html").write_text(release_page(wide_release("", 400)), encoding="utf-8")
     with browser() as opened:
         page = new_page(opened, complaints)

@@ -234,7 +234,7 @@ def test_export_is_what_was_opened(server: Server) -> None:
     text = server.ask(server.at("/export"), fields_of(server))[1]
     assert tomllib.loads(text) == {
         **(whole := tomllib.loads((server.folder / "study.toml").read_text())),
-        "study": {**whole["study"], "calibration": "exact", "release": "auto"},
+        "study": {**whole["study"], "calibration": "exact", "release": "auto", "purpose": "label"},
     }
 
 

@@ -56,7 +56,8 @@ class Engine:
 
     def get_system_info(self) -> Any:
         self._pass("info")
-        return SimpleNamespace(client_info=[SimpleNamespace(name=name) for name in self.here])
+        heard = time.time() - 3
+        return SimpleNamespace(client_info=[SimpleNamespace(name=name, last_connect_time=heard) for name in self.here])
 
     def submit_job(self, place: str) -> str:
         self._pass("submit")
@@ -88,7 +89,7 @@ class Engine:
         return MonitorReturnCode.TIMEOUT, None
 
     def list_jobs(self, name_prefix: str, reverse: bool) -> list[dict[str, Any]]:
-        assert reverse and name_prefix == "pay"
+        assert reverse and name_prefix in ("pay", "")
         return [{"job_id": job, "status": left.get("status", "FINISHED:COMPLETED")} for job, left in self.jobs.items()]
 
     def download_job_result(self, job: str, place: str) -> str:
@@ -302,3 +303,27 @@ def test_a_release_that_the_server_cannot_keep(tmp_path: Path, monkeypatch: pyte
     assert "the session counts as spent, and every party has the release" in told["sentence"]
     assert str(tmp_path) not in told["sentence"] and str(tmp_path) in (server.folder / "status.json").read_text()
     assert (server.run_folder / RELEASE).is_file() == (blocked == "releases")
+
+
+def test_the_server_is_asked_who_is_connected_and_what_waits(site: Site, engine: Engine) -> None:
+    engine.here = PARTIES[:2]
+    engine.jobs = {"one": left("it ended"), "two": {"status": "SUBMITTED"}}
+    told = coordinator.ask_connected(site, 1.0)
+    heard = told["heard_seconds_ago"]
+    assert heard[PARTIES[2]] is None and all(2 <= heard[name] < 10 for name in PARTIES[:2])
+    assert [(job["job"], job["status"]) for job in told["jobs"]] == [("two", "SUBMITTED")]
+    assert engine.asked[-1] == "close"
+
+
+def test_a_job_that_another_process_began_is_followed_or_fetched(site: Site, engine: Engine) -> None:
+    engine.jobs = {"one": left("opened", b"{}"), "two": left("the session ended at bank (policy)")}
+    engine.list_jobs = lambda: [{"job_id": job, "status": "FINISHED:COMPLETED"} for job in engine.jobs]  # type: ignore[assignment,method-assign,misc]
+    assert coordinator.resume_session(site, "one", 1.0, lambda step, share: None)[0] == b"{}"
+    with pytest.raises(ProtocolError, match="ended at bank"):
+        coordinator.resume_session(site, "two", 1.0, lambda step, share: None)
+    with pytest.raises(ProtocolError, match="knows nothing of job three"):
+        coordinator.resume_session(site, "three", 1.0, lambda step, share: None)
+    engine.list_jobs = lambda: [{"job_id": "one", "status": "RUNNING"}]  # type: ignore[assignment,method-assign,misc]
+    engine.status = "FINISHED:COMPLETED"
+    assert coordinator.resume_session(site, "one", 1.0, lambda step, share: None)[0] == b"{}"
+    assert "submit" not in engine.asked

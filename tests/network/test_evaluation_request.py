@@ -9,11 +9,14 @@ import pytest
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
+from colonnade.audit.premises import Premises
+from colonnade.audit.session import audit_session
 from colonnade.consent.guard import PolicyGuard
 from colonnade.consent.policy import Policy, policy_from
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.provision import Address
 from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.foundation.parts import content_digest
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE
 from colonnade.protocol.guard import Unguarded
@@ -21,6 +24,7 @@ from colonnade.runs import carry_in_process
 from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluation_request
 from colonnade.sites.recipes import EvaluateRecipe
 from colonnade.sites.site import read_site
+from colonnade.transport.evidence import read_key
 from tests.helpers.wires import PARTIES, write_study
 from tests.network.test_prediction_request import edit, model_of
 
@@ -59,11 +63,14 @@ def test_every_site_makes_the_same_terms_of_its_own_files(sites: Path) -> None:
     assert asked[0].evaluation.study.alignment == "psi"
 
 
-def test_a_session_of_the_sites_own_recipes_opens_the_sums(sites: Path, tmp_path: Path) -> None:
-    recipes = {}
+def recipes_of(sites: Path) -> dict[str, EvaluateRecipe]:
     for name in ("server", *PARTIES):
         ask(sites / name)
-        recipes[name] = EvaluateRecipe(read_site(sites / name))
+    return {name: EvaluateRecipe(read_site(sites / name)) for name in ("server", *PARTIES)}
+
+
+def test_a_session_of_the_sites_own_recipes_opens_the_sums(sites: Path, tmp_path: Path) -> None:
+    recipes = recipes_of(sites)
     (tmp_path / "run").mkdir()
     server = recipes["server"].server_task("any", tmp_path / "run")
     for name in PARTIES:
@@ -94,3 +101,22 @@ def test_what_cannot_be_asked(sites: Path) -> None:
         ask(sites / "bank", "too = 1")
     with pytest.raises(StudyError, match=r"\[evaluation\] has no key 'data'"):
         ask(sites / "server", 'data = "x.csv"')
+
+
+def test_an_evaluation_is_audited_by_the_files_that_asked_for_it(sites: Path, tmp_path: Path) -> None:
+    """The same folder asks for a release too: the evidence's terms say which it was."""
+    recipes = recipes_of(sites)
+    (tmp_path / "run").mkdir()
+    server = recipes["server"].server_task("any", tmp_path / "run")
+    tasks = {name: recipes[name].party_task(Unguarded(), HERE) for name in PARTIES}
+    for name in PARTIES:
+        file = recipes[name].source.data
+        tasks[name].data = lambda file=file: bytes.fromhex(content_digest(file))
+        tasks[name].keep = None
+    carry_in_process(server, tasks, Randomness(), evidence={name: sites / name for name in PARTIES})
+    (place,) = (sites / "bank" / "evidence").iterdir()
+    premises = Premises.open(place, site=None, study=None, data=None, key=None)
+    found = audit_session(premises.kept, premises.kept.opening(read_key(premises.key)), premises.task)
+    assert found.passed and found.replayed > 10
+    # Across machines it would have been signed: without a signature nothing is believed.
+    assert not premises.audit([], [], None).passed

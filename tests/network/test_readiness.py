@@ -301,7 +301,7 @@ def test_a_job_without_workers_refuses_at_once(bank: Path, job: Any, more: str, 
 
 def test_the_servers_places_are_tried_before_parties_are_asked(bank: Path) -> None:
     site = read_site(bank, PARTY)
-    server = Site(bank, SERVER, "", site.study, site.content, site.asked)
+    server = Site(bank, SERVER, "", site.study, site.content, site.asked, site.evaluated)
     try_releases(server)
     shutil.rmtree(bank / "releases")
     (bank / "releases").write_text("a file is in the way")

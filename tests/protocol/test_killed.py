@@ -36,7 +36,7 @@ from tests.helpers.conversations import AGREEMENT, NAMES, PLANS
 from tests.helpers.party_process import task_of
 
 VICTIM = NAMES[0]
-QUICK = Patience(join=20.0, silence=1.5, beat=0.2, poll=0.2, farewell=0.5)
+PATIENT = Patience(join=90.0, silence=30.0, beat=0.2, poll=0.2, farewell=0.5)
 Heard = list[Envelope]
 When = Callable[[Path, Heard], bool]
 
@@ -62,7 +62,7 @@ INSTANTS: dict[str, When] = {
 def kill_when(when: When, folder: Path) -> Heard:
     """A session of three, one of them a process that is killed; what was heard of it."""
     agreement = replace(AGREEMENT, product="lattice")
-    relay = Relay(ServerRole(FitServer(agreement, "none", PLANS), Randomness(), accountable=True), QUICK)
+    relay = Relay(ServerRole(FitServer(agreement, "none", PLANS), Randomness(), accountable=True), PATIENT)
     heard: Heard = []
     key = secrets.token_bytes(16)
     with Listener(("127.0.0.1", 0), authkey=key) as listener:
@@ -95,17 +95,18 @@ def kill_when(when: When, folder: Path) -> Heard:
             account = SessionAccount(Remembered())
             role = PartyRole(task_of(name), Randomness(), SharedSigner(name), account=account)
             try:
-                Client(role, lambda data: relay.handle(name, data), QUICK).run()
+                Client(role, lambda data: relay.handle(name, data), PATIENT).run()
             except ColonnadeError:
                 return
 
         threads = [threading.Thread(target=kill), threading.Thread(target=serve, daemon=True)]
-        threads += [threading.Thread(target=relay.run)]
+        # As an engine tells of a dead process.
+        threads += [threading.Thread(target=relay.run, args=(lambda: process.poll() is not None,))]
         threads += [threading.Thread(target=other, args=(name,)) for name in NAMES if name != VICTIM]
         for thread in threads:
             thread.start()
         try:
-            assert process.wait(60) == -signal.SIGKILL, "the process ended before it was killed"
+            assert process.wait(120) == -signal.SIGKILL, "the process ended before it was killed"
         finally:
             process.kill()
         for thread in threads:

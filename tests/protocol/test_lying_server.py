@@ -122,7 +122,7 @@ def site_conversation(folder: Path, lie: Lie) -> tuple[Conversation, dict[str, F
         place = folder / name
         (place / "releases").mkdir(parents=True)
         section = Section({}, "", PolicyError)
-        recipes[name] = FitRecipe(Site(place, PARTY, name, study, section, section))
+        recipes[name] = FitRecipe(Site(place, PARTY, name, study, section, section, section))
         task = recipes[name].party_task(books[name], HERE)  # type: ignore[arg-type]
         task.source, task.planner = (lambda n=name: table(n, False)), PLANS
         roles[name] = PartyRole(task, source)

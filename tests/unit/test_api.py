@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+import warnings
 from datetime import date, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ import colonnade as cn
 from colonnade.consent.ledger import Ledger
 from colonnade.foundation.errors import ColonnadeError, DataError, PolicyError, ReleaseError, SchemaError, StudyError
 from colonnade.model import score_files
+from colonnade.report.progress import NotebookSteps, in_notebook
 
 N = 400
 WORKS: dict[str, Any] = {
@@ -166,6 +170,25 @@ def test_integers_truth_values_and_dates() -> None:
         study(parties=parties(works=(floats, columns))).fit(seed=1, progress=False)
 
 
+def test_a_database_and_columns_that_are_computed(tmp_path: Path) -> None:
+    works, _ = people()
+    with sqlite3.connect(tmp_path / "works.db") as base:
+        base.execute("create table staff (person text, pay real, hours real, way text)")
+        base.executemany("insert into staff values (?, ?, ?, ?)", works.rows())
+    base.close()
+    derived = {"hours2": "hours^2"}
+    address = {"data": f"sqlite:///{tmp_path / 'works.db'}", "query": "select * from staff", "name": "staff"}
+    found = []
+    for given in (address, {"data": works}):
+        own = cn.Party(columns=WORKS, id="person", derived=derived, **given)
+        made = study(parties={"works": own, "town": parties()["town"]})
+        found.append(made.fit(seed=3, progress=False))
+    assert found[0].digest == found[1].digest
+    assert "hours2" in found[0].solve().features and found[0].solve().predict(
+        works.join(people()[1], on="person")
+    ).shape == (N,)
+
+
 def test_one_party_alone_and_one_row() -> None:
     works, _ = people()
     alone = cn.Study(label="pay", parties={"works": cn.Party(works, WORKS)}, epsilon=5.0)
@@ -290,9 +313,26 @@ def test_warnings_come_before_the_spend_and_strict_refuses(tmp_path: Path) -> No
     hopeless = study(epsilon=0.001, product="lattice")
     with pytest.raises(PolicyError, match="strict refuses this plan"):
         hopeless.fit(tmp_path / "r.json", strict=True, progress=False)
-    with pytest.warns(UserWarning, match="trivial"):
-        hopeless.fit(progress=False)
-    assert not (tmp_path / "r.json").exists()
+    with warnings.catch_warnings(), pytest.raises(UserWarning, match="trivial"):
+        warnings.simplefilter("error")
+        hopeless.fit(tmp_path / "r.json", progress=False)
+    assert not (tmp_path / "r.json").exists() and hopeless.opened is None
+    with pytest.warns(UserWarning, match="trivial") as caught:
+        found = hopeless.fit(progress=False)
+    assert hopeless.opened is not None and hopeless.opened.digest == found.digest
+    assert {Path(w.filename).name for w in caught if w.category is UserWarning} == {"test_api.py"}
+
+
+def test_a_release_that_is_paid_for_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = study()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr("colonnade.runs.FittedStudy", fail)
+    with pytest.raises(RuntimeError, match="planted"):
+        made.fit(seed=1, progress=False)
+    assert made.opened is not None and made.opened.n == N
 
 
 def test_plans_are_saved_read_and_compared(tmp_path: Path) -> None:
@@ -426,6 +466,24 @@ def test_scores_across_parties(release: cn.Release) -> None:
     assert found.height == N and found["score"].to_numpy() == pytest.approx(found["predicted"].to_numpy(), abs=0.01)
 
 
+def test_a_model_is_evaluated_in_private(tmp_path: Path, release: cn.Release) -> None:
+    works, town = people()
+    model = release.solve("rich", task="logistic")
+    held_out = {"works": works.head(300), "town": town.head(300)}
+    found = study().evaluate(model, held_out, release=release, epsilon=50.0, out=tmp_path / "e.json", progress=False)
+    wide = works.join(town, on="person").head(300)
+    accuracy = (model.predict(wide) == wide["rich"].to_numpy()).mean()
+    measured = {row["measure"]: row for row in found.frame.to_dicts()}
+    assert measured["accuracy"]["value"] == pytest.approx(accuracy, abs=0.1)
+    assert measured["accuracy"]["value"] > measured["accuracy"]["trivial"] and (tmp_path / "e.json").exists()
+    assert "How good the model is on these 300 records" in repr(found) and "accuracy" in found._repr_html_()
+    for wrong, says in (({"mill": works}, "parties of the study"), ({"works": 3}, "must be a path or a data frame")):
+        with pytest.raises(ColonnadeError, match=says):
+            study().evaluate(model, wrong, progress=False)
+    with pytest.raises(StudyError, match="several classes"):
+        study().evaluate(release.solve("way"), progress=False)
+
+
 def test_rows_and_tables(tmp_path: Path, release: cn.Release) -> None:
     rows = release.synthesize(500, given="rich=yes", seed=3)
     assert set(rows.frame["rich"]) == {"yes"} and len(rows) == 500 and "standard errors" in rows.notes[0]
@@ -491,3 +549,27 @@ def test_schema_errors_are_those_of_the_study() -> None:
     }
     with pytest.raises(SchemaError, match="column pay is declared by two parties, works and town"):
         study(parties=both)
+
+
+def test_bars_in_a_notebook_are_one_display_that_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    handle = SimpleNamespace(update=drawn.append)
+
+    def display(page: str, display_id: bool) -> SimpleNamespace:
+        drawn.append(page)
+        return handle
+
+    shell = SimpleNamespace(kernel=object())
+    module = SimpleNamespace(display=display, HTML=str)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell, display=module))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    monkeypatch.setattr(NotebookSteps, "EVERY", 0.0)
+    assert in_notebook()
+    with NotebookSteps() as steps:
+        steps("read", 0.5)
+        steps("<b>", 0.25)
+        steps("read", 0.7)
+    assert "reading the files" in drawn[0] and "50%" in drawn[0]
+    assert "&lt;b&gt;" in drawn[-1] and drawn[-1].count("took") == 2 and "70%" not in drawn[-1]
+    with pytest.raises(ZeroDivisionError), NotebookSteps() as steps:
+        steps("read", 1 / 0)

@@ -57,6 +57,8 @@ PARAMETERS = {
     "colonnade.Study": "label parties epsilon task name delta collusion product alignment rows terms",
     "colonnade.Study.plan": "self rows",
     "colonnade.Study.fit": "self out force approve ask strict seed workers progress",
+    "colonnade.Study.evaluate": "self model data release epsilon delta rows out force approve ask progress",
+    "colonnade.Study.rehearse": "self public rows releases seed compare",
     "colonnade.Party": "data columns id name policy ledger epsilon split norm more",
     "colonnade.Release.solve": "self label task features given penalty ridge method seed",
     "colonnade.Release.tables": "self a b seed",

@@ -21,6 +21,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_from
 from colonnade.mechanism.release import write_release
 from colonnade.runs import _data_set, fit
+from colonnade.sites.site import read_site
 from colonnade.study import read_study
 from tests.helpers.postgres import running_postgres
 
@@ -130,13 +131,29 @@ def test_every_source_gives_the_same_release(tmp_path: Path, postgres: Any) -> N
         assert release(tmp_path, where) == wanted, where
 
 
-def test_sqlite_gives_the_same_release(tmp_path: Path) -> None:
-    write_files(tmp_path)
-    with sqlite3.connect(tmp_path / "clinic.db") as connection:
+def write_sqlite(folder: Path) -> None:
+    with sqlite3.connect(folder / "clinic.db") as connection:
         connection.execute(CREATE.format(number="text", truth="integer", date="text"))
         texts = [(*r[:2], None if r[2] is None else str(r[2]), *r[3:6], r[6].isoformat(), r[7]) for r in people()]
         connection.executemany(INSERT.format(", ".join("?" * 8)), texts)
     connection.close()
+
+
+def test_a_site_reads_a_query_too(tmp_path: Path) -> None:
+    write_sqlite(tmp_path)
+    (tmp_path / "study.toml").write_text(STUDY.format(where=""))
+    (tmp_path / "site.toml").write_text(f'[site]\nrole = "party"\nparty = "clinic"\n{queried("sqlite:///clinic.db")}\n')
+    site = read_site(tmp_path)
+    table, source = site.table(), site.source
+    assert table.rows == ROWS and table.ids is not None and source.data is None
+    assert source.addressed is not None and site.data_set(source.addressed).name == "clinic"
+    again = site.source_of(source.addressed, None)
+    assert again.addressed == source.addressed and again.id is None
+
+
+def test_sqlite_gives_the_same_release(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    write_sqlite(tmp_path)
     assert release(tmp_path, queried("sqlite:///clinic.db")) == release(tmp_path, 'data = "clinic.csv"')
 
 

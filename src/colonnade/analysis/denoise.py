@@ -21,6 +21,9 @@ from colonnade.analysis.spectra import eigen
 from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments, Role
 
 FITTING_STEPS = 30
+BEHIND = 0.4
+"""Guess: of what a label and the columns that follow it have in common the label shows this share. Between columns that
+were not released together it makes a correlation of r r' / BEHIND, r and r' being theirs with the label."""
 
 
 @dataclass(frozen=True)
@@ -286,9 +289,11 @@ def _released(moments: Moments) -> NDArray[np.bool_]:
 
 
 def _unreleased_blocks(work: _Work, features: list[int], released: NDArray[np.bool_]) -> None:
-    """Independence for every pair of features that the release leaves out, all at once: there may be 320,000.
+    """A guess for every pair of features that the release leaves out, all at once: there may be 320,000.
 
-    Plain independence, not given the label: many features that explain the label well cannot follow it separately.
+    Where squares are known one by one, independence given what lies behind the label: columns that follow it follow
+    each other, and a model that took each as news would be far too certain. Beside a trace, plain independence: many
+    features that explain the label well cannot follow it separately.
     """
     layout = work.moments.layout
     owner = np.array([i for i in features for _ in range(layout.attributes[i].size)], dtype=np.intp)
@@ -298,7 +303,11 @@ def _unreleased_blocks(work: _Work, features: list[int], released: NDArray[np.bo
         return
     grid = np.ix_(at, at)
     margin = work.value[0, at]
-    work.value[grid] = np.where(apart, np.outer(margin, margin) / work.moments.n, work.value[grid])
+    guess = np.outer(margin, margin) / work.moments.n
+    if not work.moments.traces:
+        through = work.through_label[at]
+        guess += np.outer(through, through) / BEHIND
+    work.value[grid] = np.where(apart, guess, work.value[grid])
     work.std[grid] = np.where(apart, np.inf, work.std[grid])
 
 

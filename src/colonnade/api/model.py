@@ -92,7 +92,11 @@ class Model(Shown):
 
     @cached_property
     def _units(self) -> Units:
+        from colonnade.report.summary import products_of
+
         public = self.public
+        if products_of(public):
+            return Units(1.0, 0.0, {})
         name, column, level = public.label
         declared = public.schema.find(public.declared)[1] == name
         own = None if column.bounds is not None and level is None else level
@@ -106,7 +110,7 @@ class Model(Shown):
         A number's is for one unit of it; a level's is against its column's base. They are those of the label in its
         own units (linear), of the log-odds (logistic, multinomial) or of the mean's logarithm (poisson).
         """
-        return self._by_class(lambda row, b: self._units.convert(self.features, row, b)[0])
+        return self._in_units(0)
 
     @property
     def coef_encoded(self) -> Any:
@@ -116,7 +120,14 @@ class Model(Shown):
     @property
     def intercept(self) -> Any:
         """The constant in the units of the data; of several classes one for each."""
-        return self._by_class(lambda row, b: self._units.convert(self.features, row, b)[1])
+        return self._in_units(1)
+
+    def _in_units(self, part: int) -> Any:
+        from colonnade.report.summary import products_of
+
+        if products_of(self.public):
+            raise StudyError("a model with products of columns has coefficients as coded alone: coef_encoded")
+        return self._by_class(lambda row, b: self._units.convert(self.features, row, b)[part])
 
     @property
     def intercept_encoded(self) -> Any:
@@ -299,7 +310,7 @@ class ModelSummary(Shown):
     def _html(self) -> str:
         from colonnade.report.certainty import heading_of
         from colonnade.report.notebook import fragment, heading, html_table, interval_html, paragraph
-        from colonnade.report.summary import UNITS, interval_notes
+        from colonnade.report.summary import interval_notes, units_note
 
         model, public = self._model, self._model.public
         if isinstance(public.model, ClassModel):
@@ -307,7 +318,7 @@ class ModelSummary(Shown):
             rows = [[f, *(f"{by_class[c][f]:+.3g}" for c in model.classes)] for f in model.features]
             heads = ["feature", *model.classes]
             return fragment(heading(f"Chances of the levels of {model.label}"), html_table(heads, rows, range(1, 99)))
-        parts = [model._html(), paragraph(UNITS, "soft")]
+        parts = [model._html(), paragraph(units_note(public), "soft")]
         found = model.intervals
         if found is not None and found.coefficients:
             parts += [heading(heading_of(found)), *interval_html(found, model._units, model.task == "logistic")]

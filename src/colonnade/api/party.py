@@ -24,8 +24,9 @@ class Party(Shown):
 
     Parameters
     ----------
-    data : data frame or path, optional
-        A frame of polars, pandas or Arrow, or a file as a study names it. None: for plans alone.
+    data : data frame, path or address, optional
+        A frame of polars, pandas or Arrow, or a file, a database or an object store as a study names it. None: for
+        plans alone.
     columns : {name: column}
         What is publicly known of each column that takes part: `Numeric(low, high)`, `Categorical(levels)`,
         `Binary(levels)`, or the declared form of a study file, such as {"kind": "numeric", "low": 17, "high": 90}.
@@ -33,8 +34,8 @@ class Party(Shown):
     id : str, optional
         The column that names a person, by which the parties' records are matched.
     name : str, optional
-        What the ledger knows a data frame by, needed where one is kept: frames of the same name are the same data
-        set, whatever rows they have.
+        What the ledger knows the data by, needed for a frame where a ledger is kept: frames of the same name are the
+        same data set, whatever rows they have.
     policy, ledger : path, optional
         The party's own rules, and the file that books what its data has spent. They come together.
     epsilon : float, optional
@@ -44,7 +45,7 @@ class Party(Shown):
     norm : float, optional
         A public bound on the length of its numeric columns, each scaled to [-1, 1].
     **more
-        Further keys of a party in a study file.
+        Further keys of a party in a study file, such as query or derived.
     """
 
     def __init__(
@@ -76,6 +77,8 @@ class Party(Shown):
             if not isinstance(self.data, (str, os.PathLike)):
                 raise refuse_other(party, self.data)
             out["data"] = os.fspath(self.data)
+            if self.name is not None:
+                out["dataset"] = self.name
         if self.id is not None:
             out["id"] = self.id
         for key, value in (("policy", self.policy), ("ledger", self.ledger)):

@@ -57,7 +57,7 @@ class Release(Shown):
     flaws : list of str
         Why its epsilon is no promise, if it is none: a seed, or a product in the clear.
     seconds : dict
-        CPU-independent seconds of each step of the run that made it; empty where it was read from a file.
+        Of each step of the run that made it; empty where it was read from a file.
     sent : dict
         Bytes that each party sent in that run.
     spent : dict

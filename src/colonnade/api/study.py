@@ -11,22 +11,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.api.evaluation import ModelEvaluation
 from colonnade.api.model import Model, PathLike, table_of
 from colonnade.api.party import Party
 from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
 from colonnade.api.release import Release, place_of
 from colonnade.api.shown import Shown
+from colonnade.data.frames import frame_data, is_frame, refuse_other
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.files import places
 from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.parts import local_path
+from colonnade.study import Source, read_study, study_from
 from colonnade.study import Study as CheckedStudy
-from colonnade.study import read_study, study_from
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from colonnade.foundation.randomness import Randomness
+    from colonnade.mechanism.release import Release as OpenedRelease
     from colonnade.protocol.session_plan import SessionPlan
 
 NAME = "study"
@@ -64,6 +67,8 @@ class Study(Shown):
     ----------
     study : colonnade.study.Study
         The checked study.
+    opened : Release or None
+        What the last `fit` released, there as soon as it is open: it is paid for, whatever goes wrong afterwards.
     clipped : {party: {column: int}}
         After `fit`: how many values lay outside of their declared bounds, for each party's own eyes.
     """
@@ -98,6 +103,7 @@ class Study(Shown):
 
     def _start(self, study: CheckedStudy) -> None:
         self.study = study
+        self.opened: Release | None = None
         self.clipped: dict[str, dict[str, int]] = {}
 
     @classmethod
@@ -134,7 +140,8 @@ class Study(Shown):
         if known is None and self.study.alignment == NONE:
             frames = [source.frame for source in self.study.sources.values() if source.frame is not None]
             known = min((frame.frame.height for frame in frames), default=None)
-        return Plan(self.study.session(known or TYPICAL_ROWS), self.study.alignment, known is None)
+        assumed = known is None
+        return Plan(self.study.session(TYPICAL_ROWS if known is None else known), self.study.alignment, assumed)
 
     def rehearse(
         self, public: Any = None, *, rows: int | None = None, releases: int = 20, seed: int = 0, **compare: Any
@@ -162,7 +169,7 @@ class Study(Shown):
         from colonnade.protocol.session_plan import TYPICAL_ROWS
         from colonnade.rehearsal import foretell, match_tables, rehearse_each
 
-        agreement, n = self.study.agreement, rows or self.study.rows
+        agreement, n = self.study.agreement, self.study.rows if rows is None else rows
         if public is None:
             if compare:
                 raise StudyError("other terms are compared on public rows, and none are given")
@@ -222,6 +229,12 @@ class Study(Shown):
         from colonnade.workers import open_workers
 
         watcher = _Watcher(strict)
+        self.opened = None
+
+        def keep(opened: OpenedRelease) -> None:
+            file.write(write_release(opened))
+            self.opened = Release(opened)
+
         kept = None if out is None else place_of(out, force)
         with places(kept) as (file,), open_workers(workers) as crew, _steps(progress) as steps:
             fitted = runs.fit(
@@ -230,7 +243,7 @@ class Study(Shown):
                 approved=list(approve),
                 ask=ask,
                 show=watcher.show,
-                keep=lambda release: file.write(write_release(release)),
+                keep=keep,
                 watch=steps,
                 workers=crew,
             )
@@ -239,6 +252,86 @@ class Study(Shown):
             warn_user(f"the session of {party} stays booked: {reason}")
         outcome = fitted.outcome
         return Release(outcome.release, seconds=outcome.seconds, sent=outcome.traffic.sent, spent=fitted.spent)
+
+    def evaluate(
+        self,
+        model: Model,
+        data: Mapping[str, Any] | None = None,
+        *,
+        release: Release | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rows: int | None = None,
+        out: PathLike | None = None,
+        force: bool = False,
+        approve: Collection[str] = (),
+        ask: Callable[[str], bool] | None = None,
+        progress: bool | None = None,
+    ) -> ModelEvaluation:
+        """Measure how good a model is on held-out people across the parties; it spends epsilon, as `fit` does.
+
+        Nobody sees a score: noisy counts or sums of them are opened. Every party's policy is asked, and its ledger
+        books the spend.
+
+        Parameters
+        ----------
+        model : Model
+            A linear model, or a logistic one of one level.
+        data : {party: data frame or path}, optional
+            Each party's held-out records. A party that is not named brings the study's own, on which a model looks
+            better than it is.
+        release : Release, optional
+            The one that the model comes from: where scores lie is taken from it, which lowers the error.
+        epsilon, delta : float, optional
+            What it may spend; the study's if not given.
+        rows : int, optional
+            Roughly how many records there are: bins are chosen for it.
+        out : str or path, optional
+            Where what was opened is written as soon as it is open.
+        force, approve, ask, progress
+            As in `fit`.
+
+        Returns
+        -------
+        ModelEvaluation
+        """
+        from colonnade import runs
+        from colonnade.evaluation import evaluate_by
+        from colonnade.mechanism.release import write_release
+
+        opened = None if release is None else release.released
+        sources = self._sources_with(data or {})
+        asked = evaluate_by(self.study, model.public, epsilon, delta=delta, release=opened, rows=rows, sources=sources)
+        kept = None if out is None else place_of(out, force)
+        with places(kept) as (file,), _steps(progress) as steps:
+            fitted, measured = runs.evaluate(
+                asked,
+                approved=list(approve),
+                ask=ask,
+                keep=lambda found: file.write(write_release(found)),
+                watch=steps,
+            )
+        for party, reason in fitted.unsettled.items():
+            warn_user(f"the session of {party} stays booked: {reason}")
+        return ModelEvaluation(asked, measured)
+
+    def _sources_with(self, data: Mapping[str, Any]) -> dict[str, Source]:
+        """Each party's source, with other records where they are named."""
+        out = dict(self.study.sources)
+        for party, given in data.items():
+            if party not in out:
+                raise StudyError(f"data names parties of the study, {', '.join(out)}, got {party!r}")
+            columns = self.study.agreement.schema.parties[party]
+            if is_frame(given):
+                own = out[party].frame
+                name = None if own is None else own.name
+                frame = frame_data(party, given, columns, out[party].id, name)
+                out[party] = replace(out[party], data=None, frame=frame, addressed=None)
+            elif isinstance(given, (str, os.PathLike)):
+                out[party] = replace(out[party], data=local_path(os.fspath(given)), frame=None, addressed=None)
+            else:
+                raise refuse_other(party, given)
+        return out
 
     def predict(
         self,
@@ -300,6 +393,8 @@ class Study(Shown):
         for party, columns in self.study.agreement.schema.parties.items():
             source = self.study.sources[party]
             data = "none" if source.data is None else source.data.name
+            if source.addressed is not None:
+                data = "a database or an object store"
             if source.frame is not None:
                 named = "" if source.frame.name is None else f" “{source.frame.name}”"
                 data = f"data frame{named}"

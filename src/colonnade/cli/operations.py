@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from colonnade.cli.options import Json, require_engine
 from colonnade.cli.screen import print_json, stdout
+from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
+
+ASK_SECONDS = 20.0
 
 Folders = Annotated[
     list[Path],
@@ -40,14 +43,37 @@ def doctor(folders: Folders, json: Json = False) -> None:
     raise typer.Exit(1 if faults else 0)
 
 
-def status(folders: Folders, json: Json = False) -> None:
+def status(
+    folders: Folders,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask the server too, by a coordinator's folder: who is connected, what waits.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Show how sites are doing, by their own folders: the process, the session under way or the last, the budget."""
     require_engine()
     from colonnade.flare.checkup import find_folders, standing
     from colonnade.report.operations import standings_table
 
     found = [standing(folder).describe() for folder in find_folders(folders)]
+    told = _ask(find_folders(folders)) if ask else {}
     if json:
-        print_json({"sites": found})
-    else:
-        stdout().print(standings_table(found))
+        print_json({"sites": found, **({"server": told} if ask else {})})
+        return
+    stdout().print(standings_table(found))
+    for name, seconds in told.get("heard_seconds_ago", {}).items():
+        stdout().print(f"{name}: " + ("not connected" if seconds is None else f"heard by the server {seconds:g} s ago"))
+    for job in told.get("jobs", []):
+        stdout().print(f"job {job['job'][:8]} of study {job['study']}: {job['status'].lower()}")
+
+
+def _ask(folders: list[Path]) -> dict[str, Any]:
+    """What the server says to the coordinator; its clock and ours may differ."""
+    from colonnade.flare.coordinator import ask_connected
+    from colonnade.sites.site import COORDINATOR, read_site
+
+    for folder in folders:
+        site = read_site(folder)
+        if site.role == COORDINATOR:
+            return ask_connected(site, ASK_SECONDS)
+    raise StudyError("--ask needs the folder of a coordinator, and none is given")

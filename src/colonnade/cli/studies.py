@@ -55,6 +55,7 @@ def plan(
     from colonnade.foundation.files import places
     from colonnade.protocol.session_plan import TYPICAL_ROWS
     from colonnade.report.cheating import cheating_table
+    from colonnade.report.choices import choices_text, describe_choices
     from colonnade.report.cost import expected_cost, plan_json
     from colonnade.report.pages import plan_html
     from colonnade.report.purposes import forecast_purposes, purposes_table
@@ -75,7 +76,7 @@ def plan(
         if html is not None:
             page.write(plan_html(session, cost, assumed, spending))
     if json:
-        told = plan_json(session, cost, assumed)
+        told = plan_json(session, cost, assumed) | describe_choices(session)
         print_json({**told, **spending_json(spending), "purposes": [line.describe() for line in purposes]})
         return
     label = checked.agreement.label
@@ -83,6 +84,7 @@ def plan(
     stdout().print(plan_report(session.describe(), label, expected_text, assumed, cheating_table(session)))
     if (foretold := purposes_table(purposes)) is not None:
         stdout().print(foretold, "")
+    stdout().print(choices_text(session))
     stdout().print(_terms(session))
     for note in session.warnings():
         stderr().print(caution(note))
@@ -93,7 +95,7 @@ def _print_compared(study: Study, rows: int, assumed: bool, compare: list[str], 
     from colonnade.foundation.files import places
     from colonnade.protocol.variants import compare as compared
     from colonnade.protocol.variants import read_choices
-    from colonnade.report.compared import compared_json, compared_picture, compared_rows, compared_table
+    from colonnade.report.compared import SHOWS_PLANS, compared_json, compared_picture, compared_rows, compared_table
     from colonnade.report.pages import compared_html
 
     agreement = study.agreement
@@ -102,7 +104,7 @@ def _print_compared(study: Study, rows: int, assumed: bool, compare: list[str], 
         if html is not None:
             cells = compared_rows(found)
             picture = partial(compared_picture, found)
-            page.write(compared_html("Plans side by side", agreement.name, rows, cells, picture))
+            page.write(compared_html("Plans side by side", agreement.name, rows, cells, picture, SHOWS_PLANS))
     if json:
         told = {"study": agreement.name, "n": rows, "rows_assumed": assumed, "compared": compared_json(found)}
         print_json(told)
@@ -178,13 +180,14 @@ def _rehearsed(
 def _print_rehearsed(
     study: Study, found: list[tuple[Mapping[str, object], Expectation]], page: Place | None, json: bool
 ) -> None:
-    from colonnade.report.compared import rehearsed_picture, rehearsed_rows, rehearsed_table
+    from colonnade.report.compared import SHOWS_REHEARSAL, rehearsed_picture, rehearsed_rows, rehearsed_table
     from colonnade.report.pages import compared_html
     from colonnade.report.text import caution
 
     name, n = study.agreement.name, found[0][1].n
     if page is not None:
-        page.write(compared_html("Rehearsal", name, n, rehearsed_rows(found), partial(rehearsed_picture, found)))
+        picture = partial(rehearsed_picture, found)
+        page.write(compared_html("Rehearsal", name, n, rehearsed_rows(found), picture, SHOWS_REHEARSAL))
     if json:
         print_json({"study": name, "rehearsed": [{"chosen": dict(c), **e.to()} for c, e in found]})
         return

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from colonnade.data.frames import select_from
-from colonnade.data.reading import GatheredIds, block_rows, check_block, explain_errors
+from colonnade.data.reading import GatheredIds, block_rows, check_block, explain_errors, filed
 from colonnade.data.sql import frame_of, query_rows
 from colonnade.data.storage import count_missing, none_clipped
 from colonnade.data.store import ColumnStore
@@ -20,6 +20,7 @@ from colonnade.foundation.errors import DataError, MissingError, StudyError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.parts import is_parquet
 from colonnade.foundation.schema import Column, Storage
+from colonnade.foundation.shown import shown
 
 DATABASES = ("postgresql", "postgres", "duckdb", "sqlite")
 POSSIBLE = (
@@ -56,7 +57,7 @@ class AddressedData:
             if ids is not None:
                 ids.append(frame)
             try:
-                values, outside = check_block(party, frame.select(list(columns)), columns, rows)
+                values, outside = check_block(party, frame.select(filed(columns)), columns, rows)
             except MissingError as error:
                 raise self._recounted(error, columns[error.column], frames) from None
             store.append(values)
@@ -74,7 +75,7 @@ class AddressedData:
         return MissingError(error.party, error.column, count, error.row)
 
     def _frames(self, party: str, columns: Mapping[str, Column], id_column: str | None) -> Iterator[pl.DataFrame]:
-        wanted = [*columns, *([] if id_column is None else [id_column])]
+        wanted = [*filed(columns), *([] if id_column is None else [id_column])]
         rows = block_rows(len(wanted)) if self.query is None else min(QUERY_ROWS, block_rows(len(wanted)))
         with explain_errors(party, self.address):
             for frame in self._stored(wanted, rows) if self.query is None else self._queried(party, columns, rows):
@@ -114,18 +115,18 @@ def read_address(text: str, query: str | None, dataset: str | None, folder: Path
             "password file"
         )
     if scheme not in (*DATABASES, "s3"):
-        raise StudyError(f"{where} data may be {POSSIBLE}, got {text!r}")
+        raise StudyError(f"{where} data may be {POSSIBLE}, got {shown(text)}")
     require_name(f"{where} data", text, StudyError, 4096)
     if scheme == "s3" and query is not None:
-        raise StudyError(f"{where} query is for a database, and data is {text!r}")
+        raise StudyError(f"{where} query is for a database, and data is {shown(text)}")
     if scheme != "s3" and not (query or "").strip().rstrip(";"):
-        raise StudyError(f'{where} needs query = "select ..." for {text!r}')
+        raise StudyError(f'{where} needs query = "select ..." for {shown(text)}')
     if dataset is None:
         told = "what its ledger knows the rows by: rows that changed are the same data set"
-        raise StudyError(f'{where} needs dataset = "NAME" for {text!r}, {told}')
+        raise StudyError(f'{where} needs dataset = "NAME" for {shown(text)}, {told}')
     file = None
     if scheme in ("duckdb", "sqlite"):
         if not rest.startswith("/") or rest == "/":
-            raise StudyError(f"{where} data must be written as {scheme}:///FILE, got {text!r}")
+            raise StudyError(f"{where} data must be written as {scheme}:///FILE, got {shown(text)}")
         file = folder / rest[1:]
     return AddressedData(text, dataset, None if query is None else query.strip().rstrip(";"), file)

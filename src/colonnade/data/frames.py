@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from colonnade.data.reading import GatheredIds, check_block, explain_errors
+from colonnade.data.reading import GatheredIds, check_block, explain_errors, filed
 from colonnade.data.table import Table
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.schema import Column, Storage
@@ -45,7 +45,7 @@ class FrameData:
             known = GatheredIds(party, id_column)
             known.append(frame)
             ids = known.unique(what)
-        values, clipped = check_block(party, frame.select(list(columns)), columns, 0)
+        values, clipped = check_block(party, frame.select(filed(columns)), columns, 0)
         return Table(party, dict(columns), values, frame.height, ids, clipped)
 
 
@@ -59,7 +59,7 @@ def frame_data(
     party: str, data: Any, columns: Mapping[str, Column], id_column: str | None = None, name: str | None = None
 ) -> FrameData:
     """The declared columns of a polars, pandas or Arrow frame; others are not looked at."""
-    wanted = list(dict.fromkeys([*columns, *([] if id_column is None else [id_column])]))
+    wanted = list(dict.fromkeys([*filed(columns), *([] if id_column is None else [id_column])]))
     return FrameData(_chosen(party, data, wanted), name)
 
 
@@ -96,8 +96,8 @@ def select_from(
 ) -> pl.DataFrame:
     """The columns that are wanted, levels and ids as the texts that a file would have."""
     out = []
-    for name, column in columns.items():
-        series = frame.get_column(name)
+    for name in filed(columns):
+        series, column = frame.get_column(name), columns[name]
         out.append(_as_levels(series, column) if column.storage is Storage.LEVELS else series)
     if id_column is not None:
         ids = _whole(frame.get_column(id_column))

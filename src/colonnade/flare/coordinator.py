@@ -128,6 +128,21 @@ def fetch_release(site: Site, which: str, wait: float) -> tuple[bytes, dict[str,
     return content, account
 
 
+def ask_connected(site: Site, wait: float) -> dict[str, Any]:
+    """What the server says: which parties are connected and when it last heard them, which jobs have not ended."""
+    with _asking(site, wait) as session:
+        seen = {client.name: client.last_connect_time for client in _quietly(session.get_system_info).client_info}
+        jobs = _quietly(lambda: session.list_jobs(name_prefix="", reverse=True))
+    names = site.study.agreement.schema.names
+    heard = {name: None if name not in seen else round(time.time() - float(seen[name] or 0.0), 1) for name in names}
+    under_way = [
+        {"job": str(meta["job_id"]), "study": str(meta.get("job_name", "")), "status": str(meta.get("status", ""))}
+        for meta in jobs
+        if not str(meta.get("status", "")).startswith("FINISHED")
+    ]
+    return {"heard_seconds_ago": heard, "jobs": under_way}
+
+
 @contextmanager
 def _asking(site: Site, wait: float) -> Iterator[Session]:
     """A line to the server for as long as it is asked about sessions that others began."""

@@ -21,6 +21,8 @@ the sum over k coordinates says.
 """
 
 
+MANY_LEVELS = 100
+"""Levels of a column from which on a plan warns."""
 NARROW = 0.1
 """The part of its bounds that a numeric column fills in the less happy of the two cases that are told."""
 
@@ -129,15 +131,11 @@ def order_warning(order: int, plan: PrivacyPlan, lower: PrivacyPlan, n: int) -> 
     return [f"{told}; order 2 is expected to do better" if left_lower >= left else told]
 
 
-MANY_LEVELS = 100
-"""Levels of a column from which on a plan warns."""
-
-
-def heavy_columns(plan: PrivacyPlan, rows: int) -> list[str]:
-    """Warnings of columns with so many levels that most of them have few records."""
+def heavy_columns(plan: PrivacyPlan, n: int) -> list[str]:
+    """A sentence for each column of so many levels that most of them have few records."""
     stds = [plan.noise_std(i) for i in plan.blocks if i.block.role is Role.LABEL and not i.block.summed]
     return [
-        f"column {a.name.partition('.')[2]} has {a.size} levels, about {rows / a.size:.3g} records each, "
+        f"column {a.name.partition('.')[2]} has {a.size} levels, about {n / a.size:.3g} records each, "
         f"under noise of standard deviation {max(stds):.3g}: rare levels cannot be told apart; group them, or "
         "declare the common ones with other = true"
         for a in plan.layout.attributes

@@ -6,7 +6,9 @@ model, per record and attribute pair:
 
     risk = s_y^2 / 2 + sum_j w_j^2 E_r[ s_x^2 D / (s_x^2 + D) ],   D = r^2 v_i v_j,   w_j^2 = R^2 v_y / (d v_j)
 
-The guesses below are the only constants; the test splits of Adult, Dutch and CPS were in view when they were made.
+The same risk, with all of D where a pair is not released, says which release pays. The guesses below are the only
+constants. That of r was made on the development panel (docs/results/panel.md): the root mean square correlation of two
+columns' levels has there a median of .04 and lies between .004 and .4 in four of five pairs.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ Mask = NDArray[np.bool_]
 
 EXPLAINED = 0.1
 """Guess of R^2: a weak model, since errors of X'X matter only as far as it is strong."""
-CORRELATIONS = np.geomspace(0.01, 1.0, 21)
+CORRELATIONS = np.geomspace(0.003, 0.5, 21)
 """Guess of r: every order of magnitude is equally likely."""
 LABEL_VARIANCE = 0.25
 """Variance of a balanced label in [0, 1]."""
@@ -91,20 +93,56 @@ def _risk(variances: Floats, members: Floats, law: Law, ratio: float, scale: flo
         std = np.sqrt(2.0) * scale * (2.0 * p * ratio + tables)
     else:
         std = scale * np.sqrt(0.5 * (2.0 * p * ratio**2 + tables))
-    label = 0.5 * (std / ratio) ** 2
+    risks = _label_risk(variances, std / ratio) + _pair_risk(variances, members, std)
+    return float((risks / variances).sum())
+
+
+def _label_risk(variances: Floats, std: float) -> Floats:
+    label = 0.5 * std**2
     ceiling = LABEL_VARIANCE * variances
-    label = label * ceiling / (label + ceiling)
+    shrunk: Floats = label * ceiling / (label + ceiling)
+    return shrunk
+
+
+def _pair_risk(variances: Floats, members: Floats, std: float) -> Floats:
+    """That of errors of X'X; an infinite `std` stands for pairs that are not released."""
     squares = EXPLAINED * LABEL_VARIANCE / (variances * variances.size)
     # Coordinates with the same variance are alike: average over the distinct ones, weighted by their number.
     kinds, counts = np.unique(variances, return_counts=True)
     weight = EXPLAINED * LABEL_VARIANCE / (kinds * variances.size) * counts
     dependence = CORRELATIONS[:, None, None] ** 2 * variances[None, :, None] * kinds[None, None, :]
-    error = (std**2 * dependence / (std**2 + dependence)).mean(axis=0) @ weight
+    left = dependence if np.isinf(std) else std**2 * dependence / (std**2 + dependence)
+    error = left.mean(axis=0) @ weight
     # An attribute has no unknown products with itself.
     _, place = np.unique(members, return_inverse=True)
     own = np.bincount(place, squares)[place]
-    error = error * (1.0 - own / squares.sum())
-    return float(((label + error) / variances).sum())
+    risk: Floats = error * (1.0 - own / squares.sum())
+    return risk
+
+
+def release_risks(layout: Layout, n: int, law: Law, epsilon: float, delta: float) -> dict[str, float]:
+    """The predicted risk of a "full" release, and of one of the "label" tables and squares alone."""
+    variances, members = _typical(layout)
+    budget = epsilon if law is Law.LAPLACE else float(gaussian_rho(epsilon, delta))
+    scale = 1.0 / (n * budget ** (1.0 if law is Law.LAPLACE else 0.5))
+    full = min(_risk(variances, members, law, float(ratio), scale) for ratio in RATIOS)
+    std = _label_std(layout, law, scale)
+    label = _label_risk(variances, std) + _pair_risk(variances, members, np.inf)
+    return {"full": full, "label": float((label / variances).sum())}
+
+
+def explained_left(risk: float) -> float:
+    """The share that is left of what a weak model would explain without noise."""
+    return 1.0 / (1.0 + risk / (EXPLAINED * LABEL_VARIANCE))
+
+
+def _label_std(layout: Layout, law: Law, scale: float) -> float:
+    """Standard deviation, per record, of label-split sums that are released with nothing but squares beside them."""
+    features = [a for a in layout.attributes if a.role is Role.FEATURE]
+    squares = square_weight(layout) * sum(a.kind is Encoding.SIGNED for a in features)
+    if law is Law.LAPLACE:
+        return float(np.sqrt(2.0) * scale * (2.0 * len(features) + squares))
+    return float(scale * np.sqrt(0.5 * (2.0 * len(features) + square_weight(layout) * squares)))
 
 
 EXPONENTS = (0.0, 1 / 6, 1 / 3, 1 / 2)
@@ -191,15 +229,24 @@ def choose_tables(layout: Layout, terms: TableTerms) -> str:
 
 
 def choose_release(layout: Layout, n: int, law: Law, epsilon: float, delta: float) -> str:
-    """Which release pays: "full" products, or "trace" (X'y and a sum of squares) where X'X would drown.
+    """Which release pays: "full" products, the "label" tables alone, or "trace" (X'y and a sum of squares).
 
     The noise of a full release has spectral norm about 2 std sqrt(d); where that is above the variance of a typical
     coordinate, n/3, the solver could not tell X'X from a multiple of the identity, and not releasing it leaves the
-    whole budget to X'y. Only numeric features have a trace.
+    whole budget to X'y. Only numeric features have a trace; others are left out where their predicted risk says so.
+    Where not even the label tables would tell anything, all products are released: they cost nothing that was there.
     """
     features = [a for a in layout.attributes if a.role is Role.FEATURE]
-    if any(a.kind is Encoding.SIMPLEX for a in features) or len(features) < 2:
+    if len(features) < 2:
         return "full"
+    if any(a.kind is Encoding.SIMPLEX for a in features):
+        variances, _ = _typical(layout)
+        budget = epsilon if law is Law.LAPLACE else float(gaussian_rho(epsilon, delta))
+        std = _label_std(layout, law, 1.0 / (n * budget ** (1.0 if law is Law.LAPLACE else 0.5)))
+        if float((0.5 * std**2 / variances).sum()) >= LABEL_VARIANCE:
+            return "full"
+        risks = release_risks(layout, n, law, epsilon, delta)
+        return "label" if risks["label"] < risks["full"] else "full"
     d = len(features)
     pairs = d * (d + 1) / 2
     if law is Law.LAPLACE:

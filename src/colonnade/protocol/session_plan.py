@@ -17,28 +17,21 @@ import numpy as np
 from colonnade.crypto.backends import BACKENDS, chain_bytes, chain_party, require_chains
 from colonnade.crypto.product import Backend, ChainSpec, Columns, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
-from colonnade.foundation.errors import StudyError
 from colonnade.foundation.grid import Grid
-from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.dissection import Block, allocate, dissect, parties_of, squared_sum, squares, traces
+from colonnade.mechanism.dissection import Block, allocate, parties_of
 from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables, heavy_columns, order_warning
 from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import (
     Calibration,
-    Pairs,
     Purpose,
-    Task,
     by_size,
     divided,
-    exact_objective,
     layout_of,
-    paper_objective,
 )
 from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.table_error import TableForecast
-from colonnade.mechanism.weights import TableTerms, choose_release, choose_tables
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.cheating import Exposure, exposures, most_values
 from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
@@ -53,6 +46,7 @@ from colonnade.protocol.precision import (
     rounding_share,
 )
 from colonnade.protocol.products import party_product
+from colonnade.protocol.released_blocks import choose_released, named_pairs, released_blocks
 
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""
@@ -391,8 +385,8 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
     return computed[key]
 
 
-def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
-    check_rows(rows)
+def draft_plan(agreement: Agreement, rows: int) -> tuple[str, PrivacyPlan]:
+    """What is released, and the scales of its noise before rounding and the product's own error are paid for."""
     layout = layout_of(
         agreement.schema,
         agreement.label,
@@ -402,18 +396,22 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
         interactions=agreement.interactions,
         order=agreement.order,
     )
-    released = _release(agreement, layout, rows)
+    released = choose_released(agreement, layout, rows)
     if released in ("trace", "errors"):
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
         layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration, split=False)
     elif released == "pairs":
-        layout = divided(layout, _pairs(agreement, layout))
+        layout = divided(layout, named_pairs(agreement, layout))
     if agreement.purpose is Purpose.ALL:
         layout = by_size(layout)
-    blocks = _blocks(agreement, layout, released)
-    terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
-    terms = replace(terms, purpose=agreement.purpose)
-    plan = _plan(agreement, layout, blocks, replace(terms, draft=True))
+    blocks = released_blocks(agreement, layout, released)
+    return released, _plan(agreement, layout, blocks, replace(_terms(agreement, rows), draft=True))
+
+
+def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
+    check_rows(rows)
+    released, plan = draft_plan(agreement, rows)
+    layout, blocks = plan.layout, tuple(item.block for item in plan.blocks)
     owner, local = layout.attributes[layout.label].owner, None
     crosses = crosses_of(layout, encoded_blocks(layout, blocks), owner if released == "trace" else None)
     sizes, choose = ProductSizes(), BACKENDS[agreement.product].sizes
@@ -428,7 +426,7 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     else:
         grid = Grid(grid_bound(plan, rows))
     # What rounding and the product's own error cost is known now, and is paid for.
-    paid = replace(terms, bound=grid.bound, error_factor=sizes.error_factor, errors=sizes.moves)
+    paid = replace(_terms(agreement, rows), bound=grid.bound, error_factor=sizes.error_factor, errors=sizes.moves)
     plan = _plan(agreement, layout, blocks, paid)
     reach = sizes.reach or cross_reach(plan, rows, grid)
     spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, sizes.modulus_bits, sizes.gain, reach)
@@ -436,60 +434,9 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     return SessionPlan(agreement, rows, identity, plan, grid, spec, released, local, sizes.chain_gains)
 
 
-def _release(agreement: Agreement, layout: Layout, rows: int) -> str:
-    """All products, or where these would drown in noise the products with the label, and a trace or margins."""
-    if agreement.evaluates is not None and agreement.task is Task.LINEAR:
-        return "errors"
-    if agreement.calibration is Calibration.PAPER or layout.has_interactions:
-        return "full"
-    if agreement.release != "auto":
-        return agreement.release
-    if agreement.task is Task.MULTINOMIAL:
-        return "full"
-    law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
-    epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
-    if agreement.purpose is Purpose.ALL:
-        budget = epsilon if law is Law.LAPLACE else float(gaussian_rho(epsilon, agreement.delta))
-        return choose_tables(layout, TableTerms(law, rows, budget, agreement.collusion))
-    return choose_release(layout, rows, law, epsilon, agreement.delta)
-
-
-def _blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block, ...]:
-    if agreement.calibration is Calibration.PAPER:
-        return dissect(paper_objective(layout, agreement.task))
-    by_cells = agreement.purpose is Purpose.ALL
-    if released == "full":
-        return dissect(exact_objective(layout, label_square=agreement.label_square), by_cells=by_cells)
-    if released in ("label", "pairs"):
-        objective = exact_objective(layout, label_square=agreement.label_square, pairs=_pairs(agreement, layout))
-        return dissect(objective, by_cells=by_cells) + squares(layout)
-    if released == "errors":
-        if len(layout.owners) > 1 and not BACKENDS[agreement.product].shared:
-            raise StudyError(
-                f'the errors of a linear model are summed by product = "lattice", got product = "{agreement.product}"'
-            )
-        # The label's holder has its part of the error as the label, and the label itself as its one feature.
-        about = [b for b in traces(layout, label_square=False) if b.owners == (layout.attributes[layout.label].owner,)]
-        return squared_sum(layout, _parts(agreement, layout)) + tuple(about)
-    return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)
-
-
-def _pairs(agreement: Agreement, layout: Layout) -> Pairs:
-    """The places of the pairs of features that the agreement names."""
-    place = {a.name: i for i, a in enumerate(layout.attributes)}
-    named = (tuple(place[".".join(agreement.schema.find(name))] for name in pair) for pair in agreement.pairs)
-    return frozenset((min(i, j), max(i, j)) for i, j in named)
-
-
-def _parts(agreement: Agreement, layout: Layout) -> dict[str, tuple[int, float]]:
-    """Where each party's part of the error stands, and how far it reaches."""
-    out = {}
-    for i, attribute in enumerate(layout.attributes):
-        if i == layout.label or attribute.owner != layout.attributes[layout.label].owner:
-            name = attribute.name.removeprefix(f"{attribute.owner}.")
-            low, high = agreement.schema.parties[attribute.owner][name].require_bounds()
-            out[attribute.owner] = (layout.starts[i], (high - low) / 2)
-    return out
+def _terms(agreement: Agreement, rows: int) -> Terms:
+    terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
+    return replace(terms, purpose=agreement.purpose)
 
 
 def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from colonnade.rehearsal import Expectation, Quality, Range
 
 MEASURES = {"accuracy": "accuracy", "auc": "AUC", "r2": "R²", "rmse": "RMSE"}
+SHOWS_PLANS = "What noise leaves of what the same columns could explain without it, by the plan's forecast."
+SHOWS_REHEARSAL = "Nine of ten releases lie on the line, the mean at the dot; the diamond is the trivial answer."
 UNITS = "RMSE is in units of the label scaled to [-1, 1]"
 
 

@@ -187,11 +187,13 @@ def tables_page(tables: Tables, chosen: Sequence[int], seed: int) -> str:
     return environment().get_template("tables.html").render(context)
 
 
-def compared_page(title: str, study: str, n: int, rows: Sequence[Mapping[str, str]], picture: Markup) -> str:
+def compared_page(
+    title: str, study: str, n: int, rows: Sequence[Mapping[str, str]], picture: Markup, note: str = ""
+) -> str:
     """The page of plans or rehearsals side by side."""
     heads = list(dict.fromkeys(key for row in rows for key in row))
     known = {"title": title, "study": study, "n": n, "heads": heads, "rows": rows, "picture": picture}
-    return environment().get_template("compared.html").render(**known, version=version("colonnade"))
+    return environment().get_template("compared.html").render(**known, note=note, version=version("colonnade"))
 
 
 def _dependence(release: Release) -> dict[str, Any]:

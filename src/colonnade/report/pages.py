@@ -52,10 +52,10 @@ def tables_html(tables: Tables, chosen: Sequence[int], seed: int) -> bytes:
 
 
 def compared_html(
-    title: str, study: str, n: int, rows: Sequence[Mapping[str, str]], picture: Callable[[], Markup]
+    title: str, study: str, n: int, rows: Sequence[Mapping[str, str]], picture: Callable[[], Markup], note: str = ""
 ) -> bytes:
-    """The bytes of a page that sets plans or rehearsals side by side."""
+    """The bytes of a page that sets plans or rehearsals side by side; `note` says what its picture shows."""
     require("jinja2")
     from colonnade.report.html import compared_page
 
-    return compared_page(title, study, n, rows, picture()).encode()
+    return compared_page(title, study, n, rows, picture(), note).encode()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NO_FILE = "a model file holds no intervals: solve its release again"
 UNITS = "A coefficient is for one unit of a column's own numbers; as coded, a number counts from -1 to 1 in its range."
+CODED = "A number counts from -1 to 1 over its range, and products of columns are products of what they count."
 SHOWN = 40
 """Coefficients that a screen shows."""
 
@@ -30,8 +31,8 @@ class Line:
 
     feature: str
     party: str
-    coefficient: float
-    """In the data's units."""
+    coefficient: float | None
+    """In the data's units; None in a model with products of columns, whose units are not those of one of them."""
     encoded: float
     odds_ratio: float | None
     against: str
@@ -59,16 +60,28 @@ def exponential(value: float) -> float:
 
 def lines(public: PublicModel, units: Units) -> list[Line]:
     """Every coefficient, largest first as encoded."""
-    model = public.model
+    model, products = public.model, products_of(public)
     own, _ = units.convert(model.features, model.coefficients, model.intercept)
     out = []
     for feature, encoded in zip(model.features, model.coefficients, strict=True):
-        party, name = public.owner(feature)
-        column = public.schema.parties[party][name]
-        against = column.base(name) if column.has_levels else column.describe(SHOWN)
-        ratio = exponential(own[feature]) if model.task == "logistic" else None
-        out.append(Line(feature, party, own[feature], encoded, ratio, against))
+        places = [public.owner(factor) for factor in products.get(feature, (feature,))]
+        column = public.schema.parties[places[0][0]][places[0][1]]
+        against = column.base(places[0][1]) if column.has_levels else column.describe(SHOWN)
+        value = None if products else own[feature]
+        ratio = exponential(value) if value is not None and model.task == "logistic" else None
+        party = " x ".join(dict.fromkeys(owner for owner, _ in places))
+        out.append(Line(feature, party, value, encoded, ratio, "" if feature in products else against))
     return sorted(out, key=lambda line: -abs(line.encoded))
+
+
+def units_note(public: PublicModel) -> str:
+    """What a coefficient is for."""
+    return CODED if products_of(public) else UNITS
+
+
+def products_of(public: PublicModel) -> dict[str, tuple[str, ...]]:
+    """The features of a model that are products of columns, with what is multiplied."""
+    return dict(public.interactions)
 
 
 def certainties(found: Intervals, units: Units, logistic: bool) -> Iterator[Certainty]:
@@ -83,14 +96,16 @@ def certainties(found: Intervals, units: Units, logistic: bool) -> Iterator[Cert
 
 def summary_heads(public: PublicModel) -> list[str]:
     """The heads of a summary's columns."""
-    ratio = ["odds ratio"] if public.model.task == "logistic" else []
-    return ["feature", "party", "coefficient", "as coded", *ratio, "against, or range"]
+    ratio = ["odds ratio"] if public.model.task == "logistic" and not products_of(public) else []
+    own = [] if products_of(public) else ["coefficient"]
+    return ["feature", "party", *own, "as coded", *ratio, "against, or range"]
 
 
 def summary_cells(public: PublicModel, line: Line) -> list[str]:
     """A coefficient's cells, in the order of the heads."""
     ratio = [] if line.odds_ratio is None else [f"{line.odds_ratio:.6g}"]
-    return [line.feature, line.party, f"{line.coefficient:+.4g}", f"{line.encoded:+z.4f}", *ratio, line.against]
+    own = [] if line.coefficient is None else [f"{line.coefficient:+.4g}"]
+    return [line.feature, line.party, *own, f"{line.encoded:+z.4f}", *ratio, line.against]
 
 
 def certainty_heads(logistic: bool) -> list[str]:
@@ -124,8 +139,9 @@ def summary_text(public: PublicModel, units: Units, found: Intervals | None, rea
         table.add_row(Text(f"and {len(every) - SHOWN} smaller ones", style="dim"))
     table.add_section()
     _, constant = units.convert(model.features, model.coefficients, model.intercept)
-    table.add_row(Text("intercept"), "", f"{constant:+.4g}", f"{model.intercept:+z.4f}")
-    parts: list[RenderableType] = [table, Text(UNITS, style="dim"), quality_text(model), ""]
+    own = [] if products_of(public) else [f"{constant:+.4g}"]
+    table.add_row(Text("intercept"), "", *own, f"{model.intercept:+z.4f}")
+    parts: list[RenderableType] = [table, Text(units_note(public), style="dim"), quality_text(model), ""]
     if found is not None and found.coefficients:
         parts += [_certainty_table(found, units, model.task == "logistic")]
     notes = [Text(sentence, style="dim") for sentence in interval_notes(found, reason)]

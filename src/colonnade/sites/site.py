@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from colonnade.consent.entries import DataSet
@@ -52,7 +52,7 @@ class Site:
     content: Section
     asked: Section
     """The section [prediction]; `prediction_request` reads it."""
-    evaluated: Section
+    evaluated: Section = field(default_factory=lambda: Section({}, "[evaluation]", StudyError))
     """The section [evaluation]; `evaluation_request` reads it."""
 
     @property

@@ -12,6 +12,7 @@ from colonnade.studio.panel import panel_context
 from colonnade.studio.workspace import Workspace
 
 USUAL = {"[study] calibration": "exact", "[study] release": "auto", "[study] product": "lattice", "[study] delta": "0"}
+USUAL |= {"[study] purpose": "label", "[study] alignment": "psi"}
 """What holds where a study says nothing; the form writes it out."""
 PRESENT, KEPT = "the study as it stands", "the plan that was kept"
 

@@ -17,7 +17,7 @@ Content = dict[str, Any]
 """A study file's parsed form, {"study": ..., "party": ...}, whether or not it is a valid study."""
 
 STUDY_NUMBERS = ("epsilon", "delta", "collusion", "rows")
-STUDY_TEXTS = ("name", "task", "label", "reason", "product", "alignment", "calibration", "release")
+STUDY_TEXTS = ("name", "task", "label", "reason", "product", "alignment", "calibration", "release", "purpose")
 PARTY_TEXTS = ("data", "id", "policy", "ledger", "organisation", "contact")
 PARTY_NUMBERS = ("epsilon", "norm")
 BY_KIND = {kind.kind: tuple(kind.keys) for kind in KINDS}

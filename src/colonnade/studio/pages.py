@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from copy import deepcopy
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -19,6 +20,7 @@ from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.schema import KINDS
 from colonnade.foundation.shown import number_of
 from colonnade.mechanism.release import digest
+from colonnade.protocol.agreement import RELEASES
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import TEMPLATES, Around, environment, page_footer, plan_page, release_page, style
 from colonnade.report.spending import booked_spending, planned_spending
@@ -31,6 +33,7 @@ from colonnade.studio.runs import Run, without_ledger
 from colonnade.studio.workspace import DATA, Workspace, edit_study
 from colonnade.study import LARGEST_STUDY
 
+VERSION = version("colonnade")
 KEPT_RELEASES = 8
 DRAWN_ROWS = 1000
 HERE = Path(__file__).parent / "templates"
@@ -107,17 +110,18 @@ class Studio:
 
     def _page(self, template: str, **context: Any) -> Response:
         notice, self._notice = self._notice, ""
-        page = self._templates.get_template(template)
-        return HTMLResponse(page.render(base=self._base, notice=notice, here=template, **context))
+        return HTMLResponse(self._render(template, notice=notice, **context))
+
+    def _render(self, template: str, **context: Any) -> str:
+        known = {"base": self._base, "here": template, "folder": self._workspace.folder, "version": VERSION}
+        return self._templates.get_template(template).render({**known, **context})
 
     def _part(self, template: str, **context: Any) -> Response:
         page = self._templates.get_template(template)
         return HTMLResponse(page.render(base=self._base, **context))
 
     def _refused(self, sentence: str) -> Response:
-        page = self._templates.get_template("refused.html")
-        text = page.render(base=self._base, notice="", here="refused.html", sentence=sentence)
-        return HTMLResponse(text, 422)
+        return HTMLResponse(self._render("refused.html", notice="", sentence=sentence), 422)
 
     def _to(self, path: str) -> Response:
         return RedirectResponse(self._base + path, 303)
@@ -133,6 +137,7 @@ class Studio:
                 "study.html",
                 form=to_form(self._workspace.content),
                 kinds=list(KINDS.names),
+                releases=RELEASES,
                 opened=self._workspace.opened,
                 studies=self._workspace.files(".toml"),
                 data=self._workspace.files(*DATA),

@@ -153,7 +153,13 @@ class Workspace:
         return out
 
     def release(self, name: str) -> Release:
-        return read_release(read_whole(self.place(name, ".json"), "release"))
+        """A release of the folder that columns can be asked about."""
+        found = read_release(read_whole(self.place(name, ".json"), "release"))
+        if "evaluates" in found.provenance.get("agreement", {}):
+            raise StudyError(
+                f"{name} evaluates a model and has no columns: colonnade evaluate --opened {name} tells it"
+            )
+        return found
 
     def readable_ledgers(self) -> list[Ledger]:
         """The folder's ledgers that are in order."""

@@ -102,7 +102,7 @@ def test_a_run_across_machines_starts_nothing_where_its_release_cannot_lie(
     def start(*_: Any) -> None:
         raise AssertionError("a session was started")
 
-    monkeypatch.setattr(site, "read_site", lambda *_: SimpleNamespace())
+    monkeypatch.setattr(site, "find_site", lambda *_: SimpleNamespace())
     monkeypatch.setattr(coordinator, "run_session", start)
     out = tmp_path / "r.json"
     out.write_bytes(RELEASE)

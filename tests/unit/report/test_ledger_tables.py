@@ -44,8 +44,8 @@ def test_accounts_say_spent_of_cap_and_pending(tmp_path: Path) -> None:
 def test_entries_stand_in_their_order_with_their_cost(tmp_path: Path) -> None:
     ledger = kept(tmp_path / "ledger")
     rows = [line.split() for line in shown(lines_table(ledger.lines())).splitlines() if "income" in line]
-    assert [row[2] for row in rows] == ["booked", "booked", "released"]
-    assert [row[3] for row in rows] == ["a" * 12, "b" * 12, "a" * 12]
+    assert [row[3] for row in rows] == ["booked", "booked", "released"]
+    assert [row[4] for row in rows] == ["a" * 12, "b" * 12, "a" * 12]
     assert all("0.25" in row for row in rows)
 
 

@@ -1,0 +1,75 @@
+"""The plan says what else could be released, why it was not, and what other terms would buy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
+from colonnade.mechanism.objective import Calibration, Task
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.report.choices import alternatives, choices, choices_text, describe_choices
+
+LEVELS = tuple("abcdef")
+
+
+def session_of(epsilon: float = 1.0, rows: int = 30_000, columns: int = 10, **changes: object) -> SessionPlan:
+    """Two parties with categories, a few numbers and a binary label."""
+    names = {f"c{i}": Categorical(LEVELS) for i in range(columns - 3)} | {f"x{i}": Numeric(0, 1) for i in range(3)}
+    first, second = dict(list(names.items())[::2]), dict(list(names.items())[1::2])
+    schema = Schema({"a": {**first, "y": Binary(("n", "y"))}, "b": second})
+    agreement = Agreement("s", schema, "a.y", Task.LOGISTIC, epsilon=epsilon, collusion=1, product="plain")
+    return plan_session(replace(agreement, **changes), rows, bytes(32))
+
+
+def noise(session: SessionPlan) -> float:
+    return choices(session)[0].label_noise
+
+
+def test_pairs_that_are_all_noise_cost_the_label_nothing() -> None:
+    """At a small epsilon the plan leaves pairs out; at a larger one, or with a delta, it releases them."""
+    small = session_of(0.1)
+    assert small.released == "label"
+    full = session_of(0.1, release="full")
+    assert noise(small) < 0.95 * noise(full)
+    assert session_of(1.0).released == session_of(0.1, delta=1e-5).released == session_of(10.0).released == "full"
+
+
+def test_where_nothing_can_be_learned_all_is_released() -> None:
+    assert session_of(0.1, rows=200).released == "full"
+
+
+def test_the_release_is_a_function_of_the_agreement_and_n() -> None:
+    assert session_of(0.1).digest == session_of(0.1).digest
+    assert session_of(0.1).digest != session_of(0.1, release="label").digest
+
+
+@pytest.mark.parametrize("changes", [{}, {"release": "label"}, {"delta": 1e-6}, {"calibration": Calibration.PAPER}])
+def test_every_choice_is_foretold(changes: dict[str, object]) -> None:
+    session = session_of(0.5, **changes)
+    told = describe_choices(session)["release_choice"]
+    assert told["chosen"] == session.released == told["choices"][0]["release"]
+    if "calibration" not in changes:
+        assert {c["release"] for c in told["choices"]} == {"full", "label"}
+        assert all(0 < c["explained"] < 1 for c in told["choices"])
+    assert str(choices_text(session)).startswith(f"Release {session.released} (")
+
+
+def test_the_chosen_release_is_the_one_foretold_best() -> None:
+    for epsilon in (0.05, 0.1, 0.3, 1.0, 3.0):
+        session = session_of(epsilon)
+        found = {c.release: c.explained or 0.0 for c in choices(session)}
+        if found["label"] > 0.2:
+            assert max(found, key=found.__getitem__) == session.released, (epsilon, found)
+
+
+def test_a_tiny_delta_and_no_collusion_are_priced_as_planned() -> None:
+    session = session_of(1.0)
+    delta, collusion = alternatives(session)
+    assert delta.term == "delta = 1e-12" and collusion.term == "collusion = 0"
+    assert delta.ratio == pytest.approx(noise(session_of(1.0, delta=1e-12)) / noise(session), rel=0.05)
+    assert collusion.ratio == pytest.approx(noise(session_of(1.0, collusion=0)) / noise(session), rel=0.05)
+    assert collusion.ratio < 1 and "no guarantee against a party" in collusion.caution
+    assert [a.term for a in alternatives(session_of(1.0, delta=1e-6, collusion=0))] == []
