@@ -79,7 +79,7 @@ def test_the_comparison_finds_words_that_are_too_short(monkeypatch: pytest.Monke
         study = wide_study(6000, 40, 10.0, release="trace", product="forgetful")
         with pytest.raises(ProductError, match=r"\(trace\) may reach .* bits cannot hold"):
             opened(study)
-        monkeypatch.setattr("colonnade.protocol.session_plan.require_room", lambda plan, spec, error: None)
+        monkeypatch.setattr("colonnade.protocol.session_plan.require_room", lambda *given: None)
         assert farthest_value(study, opened(study))[0] > 100
     finally:
         BACKENDS.remove("forgetful")
