@@ -2,7 +2,8 @@
 SHELL := /bin/sh
 BIN := .venv/bin
 READY := .venv/.ready
-WORKERS ?= 2
+# Two cores: tests that wait for browsers, servers and databases leave room for a third worker.
+WORKERS ?= 3
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
