@@ -12,7 +12,6 @@ from itertools import permutations
 
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
-from scipy.optimize import minimize
 
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.moments import Floats, Moments
@@ -77,6 +76,9 @@ def _fourth(moments: Moments, columns: list[int], mean: Floats, second: Floats) 
 
 
 def _minimise(linear: Floats, second: Floats, fourth: Floats, ridge: float) -> Floats:
+    # Loaded where it is needed: a fit of order 2 starts faster without it.
+    from scipy.optimize import minimize
+
     c2, c4 = loss_coefficients()
 
     def value(w: Floats) -> float:
