@@ -286,6 +286,11 @@ def _require_model(public: PublicModel, declared: Schema) -> None:
             f"the model of {public.model.label} has several classes or is of counts: an evaluation is of a linear "
             "model, or of one level, such as solve --label COLUMN=LEVEL"
         )
+    if public.interactions:
+        raise StudyError(
+            f"the model of {public.model.label} has interactions, such as {next(iter(public.interactions))}: an "
+            "evaluation adds up what each party's own columns give; products within a party can be derived columns"
+        )
     if public.model.task == Task.LINEAR.value and (column.has_levels or column.bounds is None):
         raise StudyError(f"a linear model is evaluated where its label is a number without bins, got column {name}")
     if public.model.task == Task.LOGISTIC.value and level is None:

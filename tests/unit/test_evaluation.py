@@ -114,6 +114,9 @@ def test_refusals(made: dict[tuple[str, int], Made], tmp_path: Path) -> None:
     poisson = replace(this.public, model=replace(this.public.model, task="poisson"))
     with pytest.raises(StudyError, match="several classes or is of counts"):
         evaluate_by(this.study(1.0), poisson)
+    crossed = replace(this.public, interactions={"x0:x1": ("x0", "x1")})
+    with pytest.raises(StudyError, match="has interactions, such as x0:x1"):
+        evaluate_by(this.study(1.0), crossed)
     with pytest.raises(StudyError, match="2 to 64 bins, got 1"):
         evaluate_by(this.study(1.0), this.public, bins=1)
     with pytest.raises(ColonnadeError, match="epsilon must be a positive number"):
