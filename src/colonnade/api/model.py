@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 
-class Model(Shown):
+class FrontModel(Shown):
     """A model that was computed from a release, at no cost in privacy.
 
     `release.solve()` makes one; `Model.read` reads one from its file.
@@ -54,7 +54,7 @@ class Model(Shown):
         self._request = request
 
     @classmethod
-    def read(cls, path: PathLike) -> Model:
+    def read(cls, path: PathLike) -> FrontModel:
         """Read a model file; one that was altered is refused.
 
         Parameters
@@ -65,7 +65,7 @@ class Model(Shown):
         return cls(read_model(read_whole(local_path(os.fspath(path)), "model")))
 
     @classmethod
-    def load(cls, path: PathLike) -> Model:
+    def load(cls, path: PathLike) -> FrontModel:
         """The same as `read`."""
         return cls.read(path)
 
@@ -257,7 +257,7 @@ class ModelSummary(Shown):
         One line for each interval, in the data's units; empty numbers where noise drowns the coefficient.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: FrontModel) -> None:
         self._model = model
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from colonnade.api.model import Model, PathLike
+from colonnade.api.model import FrontModel, PathLike
 from colonnade.api.shown import Shown
 from colonnade.api.views import PrincipalComponents, ReleasedTables, SyntheticRows
 from colonnade.foundation.errors import StudyError
@@ -37,7 +37,7 @@ def place_of(path: PathLike, force: bool) -> Place:
     return Place(place, new=not force, force=force)
 
 
-class Release(Shown):
+class FrontRelease(Shown):
     """What a study released. Everything made of it is free: the privacy was paid for once.
 
     `study.fit()` gives one; `Release.read` reads one from its file.
@@ -77,7 +77,7 @@ class Release(Shown):
         self._fits: dict[tuple[Any, ...], FittedRelease] = {}
 
     @classmethod
-    def read(cls, path: PathLike) -> Release:
+    def read(cls, path: PathLike) -> FrontRelease:
         """Read a release file; one that was altered is refused."""
         return cls(read_release(read_whole(local_path(os.fspath(path)), "release")))
 
@@ -131,7 +131,7 @@ class Release(Shown):
         ridge: float | None = None,
         method: str = "default",
         seed: int = 0,
-    ) -> Model:
+    ) -> FrontModel:
         """Compute a model from the release.
 
         Parameters
@@ -160,7 +160,7 @@ class Release(Shown):
         from colonnade.model import publish
 
         wanted = self._request(label, task, features, given, penalty, method, seed)
-        return Model(publish(self.released, wanted.model(ridge)), wanted)
+        return FrontModel(publish(self.released, wanted.model(ridge)), wanted)
 
     def path(
         self,
@@ -171,12 +171,12 @@ class Release(Shown):
         given: str | Sequence[str] | None = None,
         penalty: str = "ridge",
         seed: int = 0,
-    ) -> list[Model]:
+    ) -> list[FrontModel]:
         """One model for each of several strengths of the penalty; takes what `solve` takes."""
         from colonnade.model import publish
 
         wanted = self._request(label, task, features, given, penalty, "default", seed)
-        return [Model(publish(self.released, model)) for model in wanted.path()]
+        return [FrontModel(publish(self.released, model)) for model in wanted.path()]
 
     def _request(
         self, label: str | None, task: str | None, features: Any, given: Any, penalty: str, method: str, seed: int

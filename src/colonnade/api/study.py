@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.api.evaluation import ModelEvaluation
-from colonnade.api.model import Model, PathLike, table_of
+from colonnade.api.model import FrontModel, PathLike, table_of
 from colonnade.api.party import Party
 from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
-from colonnade.api.release import Release, place_of
+from colonnade.api.release import FrontRelease, place_of
 from colonnade.api.shown import Shown
 from colonnade.data.frames import frame_data, is_frame, refuse_other
 from colonnade.foundation.errors import PolicyError, StudyError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NAME = "study"
 
 
-class Study(Shown):
+class FrontStudy(Shown):
     """Several organisations, what is publicly known of their columns, and what is to be computed over them.
 
     Parameters
@@ -103,11 +103,11 @@ class Study(Shown):
 
     def _start(self, study: CheckedStudy) -> None:
         self.study = study
-        self.opened: Release | None = None
+        self.opened: FrontRelease | None = None
         self.clipped: dict[str, dict[str, int]] = {}
 
     @classmethod
-    def read(cls, path: PathLike) -> Study:
+    def read(cls, path: PathLike) -> FrontStudy:
         """Read a study file (TOML); data, policies and ledgers are where it says."""
         out = cls.__new__(cls)
         out._start(read_study(local_path(os.fspath(path))))
@@ -195,7 +195,7 @@ class Study(Shown):
         seed: int | bytes | None = None,
         workers: int | None = None,
         progress: bool | None = None,
-    ) -> Release:
+    ) -> FrontRelease:
         """Run the study with all parties in this process, and spend its epsilon once.
 
         Every party's policy is asked before anything is spent, and its ledger books the spend; a refusal is one
@@ -233,7 +233,7 @@ class Study(Shown):
 
         def keep(opened: OpenedRelease) -> None:
             file.write(write_release(opened))
-            self.opened = Release(opened)
+            self.opened = FrontRelease(opened)
 
         kept = None if out is None else place_of(out, force)
         with places(kept) as (file,), open_workers(workers) as crew, _steps(progress) as steps:
@@ -251,14 +251,14 @@ class Study(Shown):
         for party, reason in fitted.unsettled.items():
             warn_user(f"the session of {party} stays booked: {reason}")
         outcome = fitted.outcome
-        return Release(outcome.release, seconds=outcome.seconds, sent=outcome.traffic.sent, spent=fitted.spent)
+        return FrontRelease(outcome.release, seconds=outcome.seconds, sent=outcome.traffic.sent, spent=fitted.spent)
 
     def evaluate(
         self,
-        model: Model,
+        model: FrontModel,
         data: Mapping[str, Any] | None = None,
         *,
-        release: Release | None = None,
+        release: FrontRelease | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
         rows: int | None = None,
@@ -335,7 +335,7 @@ class Study(Shown):
 
     def predict(
         self,
-        model: Model,
+        model: FrontModel,
         to: str,
         *,
         data: Mapping[str, PathLike] | None = None,

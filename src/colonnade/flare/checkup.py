@@ -255,7 +255,7 @@ def running(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Standing:
+class SiteState:
     """How a site is doing, by its own files."""
 
     site: str
@@ -274,7 +274,7 @@ class Standing:
         return asdict(self)
 
 
-def standing(folder: Path) -> Standing:
+def standing(folder: Path) -> SiteState:
     site = read_site(folder)
     content = look(folder / STATUS)
     busy = unfinished(content) and not dead(int(content.get("pid", 0)))
@@ -284,7 +284,7 @@ def standing(folder: Path) -> Standing:
         source = site.source if site.role == PARTY else None
         accounts = [] if source is None or source.ledger is None else open_ledger(source.ledger).accounts()
         spent = "; ".join(f"{a.spent.epsilon:.6g} of {a.cap.epsilon:.6g}" for a in accounts)
-    return Standing(
+    return SiteState(
         site.name,
         site.role,
         site.study.agreement.name,
