@@ -237,16 +237,11 @@ def test_a_carrier_that_names_one_is_noticed() -> None:
     assert kinds_and_steps_in("from colonnade.protocol.fit import FitParty") == {"FitParty"}
 
 
-FRONT_DOOR = {"Study", "Release", "Model"}
-"""What users meet in `colonnade` wraps the thing of the same name below, and means the same."""
-
-
 def test_a_class_name_means_one_thing() -> None:
     places: dict[str, list[str]] = {}
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            door = PACKAGE / "api" in path.parents and getattr(node, "name", "") in FRONT_DOOR
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not door:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(name_of(path))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 

@@ -79,7 +79,7 @@ class Column(ABC):
 
     def compute(self, values: Mapping[str, NDArray[Any]], columns: Mapping[str, Column]) -> NDArray[Any]:
         """Its stored values from those of its sources."""
-        raise NotImplementedError(f"a {self.kind} column is read from a file")
+        raise SchemaError(f"a {self.kind} column is read from a file, and computed of no others")
 
     @property
     def bounds(self) -> tuple[float, float] | None:
