@@ -47,7 +47,7 @@ OUTCOMES = ("no", "yes")
 
 @dataclass(frozen=True)
 class Part:
-    """Public facts of one party's part: where it lies and how far it spreads; it is centred, then clipped."""
+    """Public facts of one party's part: where it lies, how far it spreads, and how far from there it is let go."""
 
     centre: float
     spread: float
@@ -60,8 +60,9 @@ class Part:
         return (-self.reach, *(float(v) for v in np.linspace(-even, even, bins + 1)[1:-1]), self.reach)
 
     def centred(self, score: Floats) -> Floats:
-        clipped: Floats = np.clip(score - self.centre, -self.reach, self.reach)
-        return clipped
+        """About the centre; the column's bounds clip it, and the party is told how often."""
+        found: Floats = score - self.centre
+        return found
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from colonnade.consent.ledger import Ledger
 from colonnade.evaluation import Evaluation, evaluate_by
 from colonnade.foundation.errors import ColonnadeError, PolicyError, ReleaseError, StudyError
 from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Schema
 from colonnade.study import Source
 from tests.helpers.evaluations import Made, make
 
@@ -132,6 +133,28 @@ def test_without_the_release_it_still_measures(made: dict[tuple[str, int], Made]
     evaluation = evaluate_by(this.study(5.0), this.public, rows=8000)
     _, found = runs.evaluate(evaluation, randomness=Randomness(seed=b"blind"))
     assert found.measures["rmse"].low <= truth["rmse"] <= found.measures["rmse"].high
+
+
+def test_a_party_is_told_how_many_parts_of_scores_are_clipped(made: dict[tuple[str, int], Made]) -> None:
+    this = made["linear", 2]
+    this.people(2000, 41)
+    evaluation = evaluated(this, 2.0, 2000)
+    short = {party: replace(part, reach=part.reach / 3) for party, part in evaluation.parts.items()}
+    columns = {
+        party: {name: replace(c, low=c.low / 3, high=c.high / 3) for name, c in own.items()}
+        for party, own in evaluation.agreement.schema.parties.items()
+    }
+    agreement = replace(evaluation.agreement, schema=Schema(columns))
+    narrow = replace(evaluation, parts=short, study=replace(evaluation.study, agreement=agreement))
+
+    def clipped(each: Evaluation) -> dict[str, int]:
+        seen: dict[str, int] = {}
+        keep = Randomness(seed=b"clip")
+        runs.evaluate(each, randomness=keep, look=lambda t: seen.update({t.party: sum((t.clipped or {}).values())}))
+        return seen
+
+    # A tail beyond four spreads is rare, one beyond a third of that is not.
+    assert max(clipped(evaluation).values()) < 20 < 100 < min(clipped(narrow).values())
 
 
 def test_one_class_is_not_told_where_noise_drowns_it() -> None:

@@ -15,6 +15,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
+    from colonnade.data.table import Table
     from colonnade.evaluation import Evaluation
     from colonnade.mechanism.release import Release
     from colonnade.protocol.session_plan import SessionPlan
@@ -120,6 +121,12 @@ def _run(evaluation: Evaluation, out: Path, force: bool, approved: list[str], js
             with steps.pause():
                 return typer.confirm(f"{question}\nIs it approved?", err=True)
 
+        def look(table: Table) -> None:
+            for column, count in (table.clipped or {}).items():
+                if count:
+                    told = f"{table.party} (for its own eyes): {count} values of {column} were clipped"
+                    steps.print_between(stderr(), told)
+
         def keep(release: Release) -> None:
             file.write(write_release(release))
 
@@ -128,6 +135,7 @@ def _run(evaluation: Evaluation, out: Path, force: bool, approved: list[str], js
             approved=approved,
             ask=ask if sys.stdin.isatty() and not json else None,
             show=show,
+            look=look,
             keep=keep,
             watch=steps,
         )
