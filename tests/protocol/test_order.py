@@ -15,6 +15,8 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task, monomial
 from colonnade.mechanism.release import read_release, write_release
+from colonnade.report.choices import choices_text
+from colonnade.report.purposes import forecast_purposes
 from colonnade.runs import fit
 from colonnade.study import Study, read_study
 
@@ -77,5 +79,7 @@ def test_what_order_four_is_not_for_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_plan_says_what_a_higher_order_costs(tmp_path: Path) -> None:
-    told = study_of(tmp_path, epsilon=0.5).session(ROWS).warnings()
+    session = study_of(tmp_path, epsilon=0.5).session(ROWS)
+    told = session.warnings()
+    assert "all products" in choices_text(session).plain and not forecast_purposes(session)
     assert any("order 4 releases" in w and "order 2 is expected to do better" in w for w in told)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import inf, sqrt
 from typing import NamedTuple
 
@@ -157,11 +158,12 @@ def _groups(layout: Layout, blocks: Sequence[tuple[Block, float]], power: int, o
 
 
 def _value(groups: _Groups, products: Floats, law: Law) -> Floats:
-    """The change of each group where its signed factors multiply to this."""
+    """The change of each group, one in each row, where its signed factors multiply to this."""
+    tabled = groups.tabled[:, None]
     if law is Law.LAPLACE:
-        return np.where(groups.tabled, 1 + np.abs(products), 1 - products)
+        return np.where(tabled, 1 + np.abs(products), 1 - products)
     apart = (1 - products) ** 2
-    return np.where(groups.tabled, np.maximum(1 + products**2, apart), apart)
+    return np.where(tabled, np.maximum(1 + products**2, apart), apart) if tabled.any() else apart
 
 
 def _largest(groups: _Groups, law: Law) -> float:
@@ -187,24 +189,32 @@ def _largest(groups: _Groups, law: Law) -> float:
 def _reached(groups: _Groups, law: Law) -> float:
     """The largest value at points whose coordinates are -1, 0 or 1."""
     d = groups.powers.shape[1]
-    points = np.array(np.meshgrid(*[[-1.0, 0.0, 1.0]] * d), dtype=np.float64).reshape(d, -1).T
+    points = np.array(list(product((-1.0, 0.0, 1.0), repeat=d)), dtype=np.float64).reshape(3**d, d)
     return float(_at(groups, points, law).max(initial=0.0))
 
 
 def _at(groups: _Groups, points: Floats, law: Law) -> Floats:
-    products = np.prod(points[:, None, :] ** groups.powers[None], axis=2)
-    return _value(groups, products, law) @ groups.weights
+    products = np.ones((len(groups.powers), len(points)))
+    for power, values in zip(groups.powers.T, points.T, strict=True):
+        moved = np.flatnonzero(power)
+        products[moved] *= _raised(values, power)[power[moved]]
+    return np.asarray(groups.weights @ _value(groups, products, law))
 
 
 def _upper(groups: _Groups, low: Floats, high: Floats, law: Law) -> Floats:
     """Of each box: every group at the largest that the range of its product allows."""
-    below, above = np.ones((len(low), len(groups.powers))), np.ones((len(low), len(groups.powers)))
-    for v in range(low.shape[1]):
-        power = groups.powers[:, v]
-        a, b = low[:, v, None] ** power, high[:, v, None] ** power
-        crossing = (low[:, v, None] < 0) & (high[:, v, None] > 0) & (power % 2 == 0) & (power > 0)
-        least, most = np.where(crossing, 0.0, np.minimum(a, b)), np.maximum(a, b)
-        corners = np.stack([below * least, below * most, above * least, above * most])
-        below, above = corners.min(axis=0), corners.max(axis=0)
-    found: Floats = np.maximum(_value(groups, below, law), _value(groups, above, law)) @ groups.weights
-    return found
+    below, above = np.ones((2, len(groups.powers), len(low)))
+    for power, left, right in zip(groups.powers.T, low.T, high.T, strict=True):
+        a, b = _raised(left, power), _raised(right, power)
+        least, most = np.minimum(a, b), np.maximum(a, b)
+        least[2::2, (left < 0) & (right > 0)] = 0.0
+        moved = np.flatnonzero(power)
+        least, most, lower, upper = least[power[moved]], most[power[moved]], below[moved], above[moved]
+        ends = [lower * least, lower * most, upper * least, upper * most]
+        below[moved], above[moved] = np.minimum.reduce(ends), np.maximum.reduce(ends)
+    return np.asarray(groups.weights @ np.maximum(_value(groups, below, law), _value(groups, above, law)))
+
+
+def _raised(values: Floats, power: Powers) -> Floats:
+    """Powers 0, 1, ... of these values, up to the largest that is asked for, one in each row."""
+    return np.asarray(values[None] ** np.arange(int(power.max(initial=0)) + 1)[:, None])

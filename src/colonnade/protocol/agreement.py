@@ -122,6 +122,9 @@ class Agreement:
         if self.purpose is Purpose.ALL and (self.calibration is Calibration.PAPER or self.release == "trace"):
             told = "the paper's calibration has" if self.calibration is Calibration.PAPER else 'release = "trace" has'
             raise StudyError(f'purpose = "all" spreads noise over tables of all columns, and {told} none')
+        if self.purpose is Purpose.ALL and (self.interactions or self.order > 2):
+            told = f"order = {self.order}" if self.order > 2 else "interactions"
+            raise StudyError(f'purpose = "all" spreads noise over tables of two columns, got {told}')
         self._check_pairs()
         if (self.epsilon is None) == (not self.offers):
             raise StudyError(
