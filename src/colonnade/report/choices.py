@@ -69,7 +69,8 @@ def _chosen(agreement: Agreement) -> bool:
     """Whether a plan could choose: the paper, products of several columns, classes or tables leave no choice."""
     for_label = agreement.purpose is not Purpose.ALL and agreement.evaluates is None
     of_pairs = not agreement.interactions and agreement.order == 2
-    return for_label and of_pairs and agreement.calibration is Calibration.EXACT and agreement.task is not Task.MULTINOMIAL
+    alike = agreement.calibration is Calibration.EXACT and agreement.task is not Task.MULTINOMIAL
+    return for_label and of_pairs and alike
 
 
 def alternatives(session: SessionPlan) -> list[Alternative]:
