@@ -386,9 +386,8 @@ class FitServer(ServerTask):
     @property
     def rounds(self) -> tuple[str, ...]:
         session = self._planned()
-        if not session.spec.crosses:
-            return ()
-        self._product = server_product(self.agreement.product)(session.spec)
+        if session.spec.crosses:
+            self._product = server_product(self.agreement.product)(session.spec)
         return session.product_rounds
 
     @property
@@ -397,8 +396,8 @@ class FitServer(ServerTask):
         return float(sum(self._planned().sent.values()))
 
     def send(self, round: str) -> Iterator[Parcel]:
-        assert self._product is not None
-        return self._product.send(round)
+        # Products of more than two owners, without any of two, need nothing of the server.
+        return iter(()) if self._product is None else self._product.send(round)
 
     def receive(self, round: str, sender: str, payload: bytes) -> None:
         assert self._product is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,14 +85,23 @@ class LocalPlan:
         known: dict[tuple[int, int], list[Cross]] = {}
         for cross in base:
             known.setdefault((cross.left, cross.right), []).append(cross)
+        for k, l in combinations(range(len(self.layout.owners)), 2):  # noqa: E741 - the paper's k and l
+            if (k, l) not in known and (l, k) not in known:
+                known[self._narrower_first(k, l)] = []
         out: list[Cross] = []
-        for (k, l), found in known.items():  # noqa: E741 - the paper's k and l
+        for (k, l), found in known.items():  # noqa: E741
             wanted: dict[int, set[int]] = {}
             for left, right in self._pairs(self.layout.owners[k], self.layout.owners[l]):
                 if not any(_holds(cross, left, right) for cross in found):
                     wanted.setdefault(left, set()).add(right)
             out += [*found, *_rectangles(k, l, wanted)]
         return tuple(out)
+
+    def _narrower_first(self, k: int, l: int) -> tuple[int, int]:  # noqa: E741
+        """Two parties whose encoded columns meet nowhere else: the one with fewer columns to multiply seals."""
+        pairs = list(self._pairs(self.layout.owners[k], self.layout.owners[l]))
+        widths = [len({pair[side] for pair in pairs}) for side in (0, 1)]
+        return (k, l) if widths[0] <= widths[1] else (l, k)
 
     def _pairs(self, left: str, right: str) -> Iterator[tuple[int, int]]:
         for block, terms in zip(self.blocks, self._terms, strict=True):
