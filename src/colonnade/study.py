@@ -334,7 +334,7 @@ def _named(party: Mapping[str, Any]) -> list[str]:
 def _objective(terms: Section) -> str:
     found = terms.content.get("objective", "")
     if not isinstance(found, str) or ("objective" in terms and not found.strip()):
-        raise StudyError(f"[study] objective must be a polynomial such as \"(y - w * x)^2\", got {shown(found)}")
+        raise StudyError(f'[study] objective must be a polynomial such as "(y - w * x)^2", got {shown(found)}')
     return found
 
 

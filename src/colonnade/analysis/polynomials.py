@@ -1,7 +1,7 @@
 """Polynomials in a model's weights, made of released sums, and their minimum in a ball.
 
-Order 4 of the logistic loss and a declared objective are both such polynomials (the paper's Eq. 1). One of odd or higher
-degree may have no minimum: it is looked for in the ball alone, and the answer says where it lies on the ball's edge.
+Order 4 of the logistic loss and a declared objective are both such polynomials (the paper's Eq. 1). A polynomial may
+have no minimum: it is looked for in the ball alone, and the answer says whether it lies on the ball's edge.
 """
 
 from __future__ import annotations

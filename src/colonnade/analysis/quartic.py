@@ -64,7 +64,7 @@ def quartic_fit(moments: Moments) -> QuarticFit:
     second = (vectors * np.maximum(values, noise)) @ vectors.T
     c2, c4 = loss_coefficients(interval)
     fourth = _of_degree(_means(sums, layout, columns, n), 4)
-    terms = {(i,): float(value) for i, value in enumerate(mean / 2 - right)}
+    terms: dict[tuple[int, ...], float] = {(i,): float(value) for i, value in enumerate(mean / 2 - right)}
     for i, j in combinations_with_replacement(range(len(columns)), 2):
         terms[i, j] = (1 + (i != j)) * c2 * float(second[i, j]) + (i == j) * noise
     terms |= {key: c4 * value for key, value in fourth.items()}
@@ -76,7 +76,7 @@ def quartic_fit(moments: Moments) -> QuarticFit:
 
 def _means(sums: Mapping[tuple[int, ...], float], layout: Layout, columns: list[int], n: int) -> Means:
     """The mean of every product of four of the constant and the features."""
-    out = {}
+    out: dict[tuple[int, ...], float] = {}
     for places in combinations_with_replacement(range(len(columns)), 4):
         term = reduced(layout, monomial(layout, (columns[i] for i in places)))
         out[places] = 0.0 if term is None else sums[term] / n
@@ -91,9 +91,7 @@ def _of_degree(means: Means, degree: int) -> dict[tuple[int, ...], float]:
     }
 
 
-def _second(
-    sums: Mapping[tuple[int, ...], float], layout: Layout, columns: list[int], n: int
-) -> tuple[Floats, Floats]:
+def _second(sums: Mapping[tuple[int, ...], float], layout: Layout, columns: list[int], n: int) -> tuple[Floats, Floats]:
     """The matrix of mean products of two, and its first row."""
     out = np.zeros((len(columns), len(columns)))
     for i, j in combinations_with_replacement(range(len(columns)), 2):

@@ -10,7 +10,7 @@ from colonnade.foundation.errors import SchemaError
 Names = tuple[str, ...]
 """Factors of a product in the order of the alphabet, each as often as it is one."""
 Expansion = Mapping[Names, Fraction]
-MOST_TERMS = 20_000
+MOST_TERMS = 5_000
 MOST_FACTORS = 32
 MOST_BITS = 1 << 13
 """Of a coefficient's numerator or denominator."""
@@ -34,7 +34,9 @@ def added(left: Expansion, right: Expansion, sign: int) -> Expansion:
 
 def multiplied(left: Expansion, right: Expansion) -> Expansion:
     """Every product of a term of the one with a term of the other."""
-    if len(left) * len(right) > 50 * MOST_TERMS:
+    if len(right) == 1 and () in right:
+        return _kept({names: weight * right[()] for names, weight in left.items()})
+    if len(left) * len(right) > 10 * MOST_TERMS:
         raise _too_many(len(left) * len(right))
     out: dict[Names, Fraction] = {}
     for first, weight in left.items():

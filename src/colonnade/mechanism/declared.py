@@ -1,7 +1,7 @@
 """A declared objective: any polynomial in parameters whose coefficients are sums over records of products of columns.
 
 A text such as (y - w0 - w1 * x^3)^2 is written out; each product of columns in it is a term (the paper's Eq. 1), and
-its owners decide its block (Eq. 5). Numbers stand for themselves scaled to [-1, 1], 's=yes' for the indicator of a level.
+its owners decide its block (Eq. 5). A number counts from -1 to 1 over its range; 's=yes' is the indicator of a level.
 """
 
 from __future__ import annotations

@@ -139,13 +139,18 @@ def _forecast_objective(plan: PrivacyPlan, n: int | None) -> Forecast:
     )
 
 
+def degree_of(plan: PrivacyPlan) -> int:
+    """The most coordinates that a released product has."""
+    return max(len(monomial(plan.layout, term)) for item in plan.blocks for term in item.block.factors)
+
+
 def objective_note(plan: PrivacyPlan, n: int) -> str:
     """What a declared objective releases, and its noise beside what is summed."""
-    degree = max(len(monomial(plan.layout, term)) for item in plan.blocks for term in item.block.factors)
     count, owners = sum(item.block.size for item in plan.blocks), max(len(item.block.owners) for item in plan.blocks)
+    noise = _forecast_objective(plan, n).noise_to_signal
     return (
-        f"the objective has {count:,} sums of products of up to {degree} columns and {owners} owners; noise on all of "
-        f"them is {_forecast_objective(plan, n).noise_to_signal:.3g} times what evenly filled columns would give"
+        f"the objective has {count:,} sums of products of up to {degree_of(plan)} columns and {owners} owners; noise "
+        f"on all of them is {noise:.3g} times what evenly filled columns would give"
     )
 
 

@@ -110,7 +110,7 @@ class Layout:
 
     def attribute_at(self, coordinate: int) -> Attribute:
         """The attribute that a coordinate is of."""
-        return self.attributes[self.attribute_of[coordinate]]
+        return self.attributes[int(self.attribute_of[coordinate])]
 
     def is_number(self, coordinate: int) -> bool:
         """Whether a coordinate is a number rather than the indicator of a level."""

@@ -238,9 +238,6 @@ def _budget(epsilon: float, terms: Terms) -> Fraction:
 
 def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms: Terms) -> list[Fraction]:
     """How much less noise each block gets. Sums of squares: each kind of them moves by 1/16 of the label blocks."""
-    if terms.task is Task.POLYNOMIAL:
-        # Terms have weights of their own.
-        return [Fraction(1)] * len(blocks)
     if terms.purpose is Purpose.ALL:
         return table_weights(layout, blocks, TableTerms(terms.law, terms.rows, float(budget), terms.collusion))
     found = label_weight(layout, terms.law, terms.rows, budget, _pair_count(layout, blocks))
@@ -290,9 +287,7 @@ class _Split:
             power = 1 / 2 if terms.law is Law.LAPLACE else 2 / 3
             self.wish = {id(b): (moved * b.size) ** power for b, moved in alone}
         else:
-            heavier = 1.0
-            if terms.task is not Task.POLYNOMIAL:
-                heavier = label_weight(layout, terms.law, terms.rows, self.total, _pair_count(layout, blocks))
+            heavier = label_weight(layout, terms.law, terms.rows, self.total, _pair_count(layout, blocks))
             # sum of cost / budget^2 (1 / budget for rho) is least where budgets go with the cube (square) root of cost.
             power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
             weight = {Role.LABEL: heavier, Role.FEATURE: 1.0}

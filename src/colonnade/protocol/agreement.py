@@ -246,6 +246,13 @@ class Agreement:
         return self.task if self.evaluates is None else self.evaluates.task
 
     @property
+    def told(self) -> str:
+        """What is computed, in a few words."""
+        if self.declared is not None:
+            return f"minimum of the sum of {self.objective}, for parameters of norm up to {self.ball:g}"
+        return f"{self.task.value} regression of {self.label}"
+
+    @property
     def labelled(self) -> str:
         """The column that is explained, as "party.column"."""
         return ".".join(self.schema.find(self.label)) if self.evaluates is None else self.evaluates.label

@@ -23,6 +23,7 @@ from colonnade.mechanism.declared import declared_layout
 from colonnade.mechanism.dissection import Block, allocate, parties_of
 from colonnade.mechanism.forecast import (
     Forecast,
+    degree_of,
     forecast,
     forecast_tables,
     heavy_columns,
@@ -247,9 +248,11 @@ class SessionPlan:
     def describe(self) -> dict[str, Any]:
         """The plan as one JSON object."""
         plan = self.plan
-        asked = {key: getattr(self.agreement, key) for key in ("interval", "ball")}
+        asked = {key: getattr(self.agreement, key) for key in ("interval", "ball", "objective", "parameters")}
+        if plan.layout.has_interactions:
+            asked["degree"] = degree_of(plan)
         return {
-            **{key: value for key, value in asked.items() if value is not None},
+            **{key: list(value) if key == "parameters" else value for key, value in asked.items() if value},
             "study": self.agreement.name,
             "task": plan.task.value,
             "n": self.rows,

@@ -1,4 +1,4 @@
-"""Products of three owners and more in the clear, for simulation and tests only: rows stream to a chain's last owner."""
+"""Products of three owners and more in the clear, for simulation and tests only: rows go to a chain's last owner."""
 
 from __future__ import annotations
 
