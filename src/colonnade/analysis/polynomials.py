@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from colonnade.analysis.sobol import sobol_points
-from colonnade.mechanism.moments import Floats, Moments, Role
+from colonnade.mechanism.moments import Encoding, Floats, Moments
 from colonnade.mechanism.objective import monomial, reduced
 
 STEPS = 300
@@ -138,12 +138,13 @@ def released_sums(moments: Moments) -> dict[tuple[int, ...], float]:
             note(reduced(layout, monomial(layout, (i, j))), float(moments.value[i, j]), float(moments.std[i, j]))
     for item in moments.sums:
         note(reduced(layout, item.factors), item.value, item.std)
-    label = next(i for i, a in enumerate(layout.attributes) if a.role is Role.LABEL)
-    halves = layout.span(label)
     for c in range(1, layout.width):
         key = reduced(layout, monomial(layout, (c,)))
-        if layout.attribute_of[c] != label and key not in out:
-            # Of all levels of the label one counts in every record.
-            std = float(np.sqrt((moments.std[halves, c] ** 2).sum()))
-            note(key, float(moments.value[halves, c].sum()), std)
+        if key not in out:
+            # Of all levels of another column one counts in every record.
+            for i, attribute in enumerate(layout.attributes):
+                if attribute.kind is Encoding.SIMPLEX and i != layout.attribute_of[c]:
+                    levels = layout.span(i)
+                    std = float(np.sqrt((moments.std[levels, c] ** 2).sum()))
+                    note(key, float(moments.value[levels, c].sum()), std)
     return out

@@ -56,7 +56,7 @@ def quartic_fit(moments: Moments) -> QuarticFit:
     sums = released_sums(moments)
     label = layout.span(layout.label)
     right = moments.value[label.stop - 1][columns] / n
-    right[0] = moments.value[0, label.stop - 1] / n if np.isfinite(moments.std[0, label.stop - 1]) else 0.5
+    right[0] = sums.get((label.stop - 1,), n / 2) / n
     second, mean = _second(sums, layout, columns, n)
     own = moments.std[np.ix_(columns[1:], columns[1:])]
     noise = float(np.median(own[(own > 0) & np.isfinite(own)])) / n

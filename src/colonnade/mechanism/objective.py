@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import combinations_with_replacement, product
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -171,31 +171,46 @@ def with_interactions(layout: Layout, schema: Schema, interactions: Sequence[Seq
 
 def with_sums(layout: Layout, order: int) -> Layout:
     """The layout with the sums that a logistic objective of this order needs: products of 3 to `order` features."""
-    features = layout.features
-    count = _count_products(layout, order)
+    count, found = _count_products(layout, order), dict[tuple[int, ...], None]()
     if count <= MOST_TRIED:
-        pairs = combinations_with_replacement((0, *features), 2)
-        known = {reduced(layout, monomial(layout, pair)) for pair in pairs}
-        found: dict[tuple[int, ...], None] = {}
-        for size in range(3, order + 1):
-            for chosen in combinations_with_replacement(features, size):
-                term = reduced(layout, monomial(layout, chosen))
-                if term is not None and term not in known:
-                    found.setdefault(term)
+        known = {reduced(layout, monomial(layout, chosen)) for chosen in _products(layout, 2)}
+        for chosen in _products(layout, order):
+            term = reduced(layout, monomial(layout, chosen))
+            if term is not None and term not in known:
+                found.setdefault(term)
         count = len(found) + len(known - {None, ()})
     if count > MOST_SUMS:
-        raise StudyError(f"order = {order} of {len(features)} features has {count} coefficients, more than {MOST_SUMS}")
-    return with_products(layout, list(found))
+        features = len(layout.features)
+        raise StudyError(f"order = {order} of {features} features has {count} coefficients, more than {MOST_SUMS}")
+    return with_products(layout, sorted(found, key=lambda term: (len(term), term)))
+
+
+def _choices(layout: Layout, order: int) -> list[list[tuple[int, ...]]]:
+    """Of each attribute the products of its features that are not always 0: powers of a number, or one level."""
+    own: dict[int, list[int]] = {}
+    for c in layout.features:
+        own.setdefault(int(layout.attribute_of[c]), []).append(c)
+    powers = range(1, order + 1)
+    numbers = (layout.attributes[i].kind is Encoding.SIGNED for i in own)
+    return [
+        [(), *(((features[0],) * k for k in powers) if number else ((c,) for c in features))]
+        for features, number in zip(own.values(), numbers, strict=True)
+    ]
+
+
+def _products(layout: Layout, order: int) -> list[tuple[int, ...]]:
+    """All products of up to `order` features that are not always 0."""
+    out: list[tuple[int, ...]] = [()]
+    for choices in _choices(layout, order):
+        out = [done + more for done in out for more in choices if len(done) + len(more) <= order]
+    return out
 
 
 def _count_products(layout: Layout, order: int) -> int:
-    """How many different products of 1 to `order` features there are, products of interactions taken as new."""
+    """How many these are, without the empty one."""
     ways = [1] + [0] * order
-    sizes = Counter(int(layout.attribute_of[c]) for c in layout.features)
-    for attribute, size in sizes.items():
-        signed = layout.attributes[attribute].kind is Encoding.SIGNED
-        # A number comes as any power, of an attribute with levels one of them or none.
-        own = [1] * (order + 1) if signed else [1, size] + [0] * (order - 1)
+    for choices in _choices(layout, order):
+        own = Counter(map(len, choices))
         ways = [sum(ways[j] * own[k - j] for j in range(k + 1)) for k in range(order + 1)]
     return sum(ways[1:])
 
