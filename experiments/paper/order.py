@@ -150,8 +150,11 @@ def _likeliest(design: Floats, y: NDArray[np.bool_]) -> Floats:
     return np.asarray(w)
 
 
-def study(kept: Path | None) -> list[tuple[Setting, Found]]:
-    """All rows; those that `kept` has from an earlier run are taken from there, and new ones are added to it."""
+def study(kept: Path | None, stored: bool = False) -> list[tuple[Setting, Found]]:
+    """All rows; those that `kept` has from an earlier run are taken from there, and new ones are added to it.
+
+    With `stored` nothing is run: rows that were not finished are left out.
+    """
     known: dict[str, Found] = {}
     if kept is not None and kept.exists():
         for line in kept.read_text(encoding="utf-8").splitlines():
@@ -160,6 +163,8 @@ def study(kept: Path | None) -> list[tuple[Setting, Found]]:
     out = []
     for setting in settings():
         key = json.dumps(asdict(setting))
+        if key not in known and stored:
+            continue
         if key not in known:
             known[key] = run(setting)
             sys.stderr.write(f"{setting} {known[key]}, {_memory()} MB\n")
@@ -175,9 +180,9 @@ def _memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def markdown(kept: Path | None = None) -> str:
+def markdown(kept: Path | None = None, stored: bool = False) -> str:
     """The table."""
-    rows = study(kept)
+    rows = study(kept, stored)
     _, y = _draw(4, FRESH, 2)
     share = float(np.mean(y))
     larger = max(share, 1 - share)
@@ -217,7 +222,7 @@ def _summary(rows: list[tuple[Setting, Found]]) -> list[str]:
     pairs = [
         (loss, losses[Setting(s.parties, s.d, s.n, s.product, s.interactions, 2, s.epsilon)])
         for s, loss in losses.items()
-        if s.order == 4
+        if s.order == 4 and Setting(s.parties, s.d, s.n, s.product, s.interactions, 2, s.epsilon) in losses
     ]
     better = sum(four < two for four, two in pairs)
     return [f"Order 4 has the smaller log-loss in {better} of the {len(pairs)} pairs of rows."]

@@ -129,8 +129,7 @@ def test_declared_objectives_are_searched_in_all_scopes(name: str, law: Law) -> 
         mine = [(b, r) for b, r in blocks if owner is None or owner in b.owners]
         reached, *_ = Multiplier(found, mine, law, owner, np.random.default_rng(4)).climb(3)
         assert reached <= claimed * ROUNDING
-        # Terms of several levels of one column count as if a record could have them all.
-        assert claimed <= (1.6 if name == "levels" else 1.5) * reached, (name, owner, claimed / reached)
+        assert claimed <= 1.5 * reached, (name, owner, claimed / reached)
     paper = dissect(declared_terms(found, declared, None))
     reached, *_ = Multiplier(found, [(b, 1.0) for b in paper], Law.LAPLACE, None, np.random.default_rng(5)).climb(2)
     assert reached <= float(paper_sensitivity(paper)) * ROUNDING

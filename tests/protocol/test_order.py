@@ -115,7 +115,8 @@ def test_order_four_takes_interactions_and_levels(tmp_path: Path) -> None:
         assert item.value == pytest.approx(wanted, abs=3.0)
         # No level twice, and no two levels of one column: the one is known, the other is 0.
         assert sum(moments.layout.names[c].startswith("s=") for c in item.factors) <= 1
-    found = dict(zip(("", *(moments.layout.names[c] for c in moments.layout.features)), quartic_fit(moments).weights))
+    names = ["", *(moments.layout.names[c] for c in moments.layout.features)]
+    found = dict(zip(names, quartic_fit(moments).weights, strict=True))
     assert found["x:u"] == pytest.approx(2.0, abs=0.35) and found["s=high"] == pytest.approx(1.0, abs=0.3)
     assert abs(found["s=middle"]) < 0.3 and abs(found["x"]) < 0.2
 

@@ -72,8 +72,11 @@ class Minimum:
     on_edge: bool
 
 
-def minimise(polynomial: Polynomial, radius: float, metric: Floats, starts: Sequence[Floats] = ()) -> Minimum:
-    """The least of all minima that descents from several starts find where w' metric w is at most radius^2."""
+def minimise(polynomial: Polynomial, radius: float, metric: Floats, starts: Sequence[Floats] | None = None) -> Minimum:
+    """The least of all minima that descents find where w' metric w is at most radius^2.
+
+    They begin at `starts`, or at points that fill the ball.
+    """
     # Loaded where it is needed: a fit of order 2 starts faster without it.
     from scipy.optimize import minimize
 
@@ -86,7 +89,7 @@ def minimise(polynomial: Polynomial, radius: float, metric: Floats, starts: Sequ
     }
     options = {"maxiter": STEPS, "ftol": 1e-13}
     best = Minimum(np.zeros(len(metric)), unit.value(np.zeros(len(metric))), False)
-    for start in (*starts, *_starts(radius, metric)):
+    for start in _starts(radius, metric) if starts is None else starts:
         found = minimize(
             unit.value, _within(start, radius, metric), jac=unit.slope, constraints=[inside], method="SLSQP",
             options=options,

@@ -69,7 +69,8 @@ def quartic_fit(moments: Moments) -> QuarticFit:
         terms[i, j] = (1 + (i != j)) * c2 * float(second[i, j]) + (i == j) * noise
     terms |= {key: c4 * value for key, value in fourth.items()}
     start = -np.linalg.solve(2 * c2 * second + 2 * noise * np.eye(len(columns)), mean / 2 - right)
-    found = minimise(Polynomial.of(terms, len(columns)), radius, second, [start])
+    # Noise on fourth moments makes minima far out that are not the loss's: only the one near the quadratic's counts.
+    found = minimise(Polynomial.of(terms, len(columns)), radius, second, [np.zeros(len(columns)), start])
     outside = Polynomial.of(fourth, len(columns)).value(found.weights) / interval**4
     return QuarticFit(found.weights, min(max(outside, 0.0), 1.0), interval, found.on_edge)
 

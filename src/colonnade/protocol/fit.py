@@ -30,7 +30,7 @@ from colonnade.mechanism.release import Release, ReleasedBlock, read_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.coins import hashed
-from colonnade.protocol.gram import gram_of
+from colonnade.protocol.gram import gram_of, with_sums_of
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import (
     Mask,
@@ -243,10 +243,10 @@ class FitParty(PartyTask):
         noise_source = context.randomness.child("noise")
         single, shared = session.own(self.name), session.shared_sums(self.name)
         if single or shared:
-            gram = gram_of(columns, session.grid.bound)
-            # Squares of encoded columns are corrected for their rounding.
-            own_gram = gram_of(encoded, session.grid.bound)
-            gram[: len(own_gram), : len(own_gram)] = own_gram
+            # Squares of encoded columns are corrected for their rounding; of made columns sums alone are released.
+            gram = gram_of(encoded, session.grid.bound)
+            if columns is not encoded:
+                gram = with_sums_of(gram, columns, session.grid.bound)
             offset = session.columns_of(self.name).start
             self._squares = np.zeros(session.length - session.cross_start, dtype=np.int64)
             for i in shared:
