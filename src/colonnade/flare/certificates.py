@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from colonnade.foundation.errors import PolicyError
 from colonnade.sites.site import STARTUP
 
 PROBE_SECONDS = 10.0
+VERDICT_SECONDS = (0.2, 1.0)
+"""How long a server's verdict on a certificate is waited for, at least and at most: five times its handshake."""
 
 
 def check_certificate(folder: Path, name: str, basename: str = "client") -> None:
@@ -95,6 +98,7 @@ def probe(folder: Path, name: str, address: Address, server: str) -> bool:
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(start / "rootCA.pem"))
     context.check_hostname = False
     context.load_cert_chain(start / "client.crt", start / "client.key")
+    begun = time.monotonic()
     try:
         plain = socket.create_connection((address.host, address.port), timeout=PROBE_SECONDS)
     except OSError:
@@ -109,7 +113,8 @@ def probe(folder: Path, name: str, address: Address, server: str) -> bool:
                 if (since := revoked_since(shown, read_revoked(folder))) is not None:
                     raise PolicyError(f"the server shows a certificate that was revoked on {since:%Y-%m-%d}")
                 # The server's verdict on our certificate comes after its part of the handshake.
-                connection.settimeout(1.0)
+                least, most = VERDICT_SECONDS
+                connection.settimeout(min(most, max(least, 5 * (time.monotonic() - begun))))
                 connection.recv(1)
         except ssl.SSLCertVerificationError:
             raise PolicyError("the server's certificate is not from the authority of this study") from None
