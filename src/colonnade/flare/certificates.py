@@ -31,8 +31,20 @@ def check_certificate(folder: Path, name: str, basename: str = "client") -> None
     for file in (f"{basename}.crt", f"{basename}.key", "rootCA.pem"):
         if not (start / file).is_file():
             raise PolicyError(f"{name} has no certificate: {STARTUP}/{file} is missing")
+    own = read_certificate(folder, name, f"{basename}.crt")
     try:
-        own = x509.load_pem_x509_certificate((start / f"{basename}.crt").read_bytes())
+        key = load_pem_private_key((start / f"{basename}.key").read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise PolicyError(f"the key of {name} cannot be read: {STARTUP}/{basename}.key") from None
+    if key.public_key() != own.public_key():
+        raise PolicyError(f"the key of {name} is not that of its certificate: {STARTUP}/{basename}.key")
+
+
+def read_certificate(folder: Path, name: str, file: str) -> x509.Certificate:
+    """One of the folder's certificates, wherever its key may be: in date, by the folder's authority, for the name."""
+    start = folder / STARTUP
+    try:
+        own = x509.load_pem_x509_certificate((start / file).read_bytes())
         root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
     except ValueError:
         raise PolicyError(f"the certificate of {name} cannot be read") from None
@@ -47,12 +59,7 @@ def check_certificate(folder: Path, name: str, basename: str = "client") -> None
         raise PolicyError(f"the certificate of {name} ended on {own.not_valid_after_utc:%Y-%m-%d}")
     if (since := revoked_since(own, read_revoked(folder))) is not None:
         raise PolicyError(f"the certificate of {name} was revoked on {since:%Y-%m-%d}")
-    try:
-        key = load_pem_private_key((start / f"{basename}.key").read_bytes(), None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise PolicyError(f"the key of {name} cannot be read: {STARTUP}/{basename}.key") from None
-    if key.public_key() != own.public_key():
-        raise PolicyError(f"the key of {name} is not that of its certificate: {STARTUP}/{basename}.key")
+    return own
 
 
 def server_address(folder: Path) -> tuple[Address, str]:

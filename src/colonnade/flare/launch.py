@@ -23,6 +23,7 @@ from colonnade.flare.monitor import Monitor, parse_address, serve_monitor
 from colonnade.flare.process import StopSignals, alone, dead
 from colonnade.flare.provision import CLASSES, Address
 from colonnade.flare.revocation import refuse_revoked
+from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.status import close_status, look, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.sites.site import LOCAL, SERVER, STATUS, Site
@@ -65,6 +66,9 @@ def take_part(site: Site, tell: Tell, say: Say) -> int:
     with alone(site.folder):
         check_local(site.folder)
         check_certificate(site.folder, site.party)
+        if site.signing_agent is not None:
+            # A party that cannot sign would be let into no session.
+            CertificateSigner(site.folder, site.party, site.signing_agent)
         address, server = server_address(site.folder)
         if not probe(site.folder, site.party, address, server):
             say(f"cannot reach {address.host}:{address.port}, trying again")
