@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -10,6 +11,7 @@ import re
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +34,8 @@ Tell = Callable[[dict[str, Any]], None]
 """Called with what the status file says, whenever it says something new."""
 Say = Callable[[str], None]
 LOOK_SECONDS = 0.1
+TIDY_SECONDS = 5.0
+"""FLARE leaves each message that it passes on in a cycle of references; few and large, they wait long for Python."""
 OUTCOME_WAIT = "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT"
 LOCAL_FILES = ("resources.json", "authorization.json", "log_config.json", "comm_config.json")
 JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -194,7 +198,11 @@ def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:
     """Tell what is new in a status file, until it is enough; a job that died without a last word is given one."""
     last: tuple[Any, ...] = ()
     content: dict[str, Any] = {}
+    tidied = time.monotonic()
     while not quiet.wait(LOOK_SECONDS):
+        if unfinished(content) and time.monotonic() > tidied + TIDY_SECONDS:
+            gc.collect()
+            tidied = time.monotonic()
         try:
             seen = os.stat(path).st_mtime_ns, os.stat(path).st_ino
         except OSError:
@@ -214,4 +222,5 @@ def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:
                 log.info("session %s (job %s): %s", content.get("session"), content.get("job"), content.get("sentence"))
             tell(content)
             if content.get("done"):
+                gc.collect()
                 last = os.stat(path).st_mtime_ns, os.stat(path).st_ino
