@@ -11,11 +11,13 @@ import pytest
 
 from colonnade.analysis.solve import solve
 from colonnade.consent.policy import policy_from
+from colonnade.crypto.chains.last import LastStep
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Purpose, Task, monomial
 from colonnade.mechanism.release import Release, read_release, write_release
 from colonnade.model import prediction_of, publish, read_model, score_files, write_model
+from colonnade.protocol.cheating import chain_exposures, value_bits
 from colonnade.protocol.session_plan import plan_session
 from colonnade.report.choices import choices_text
 from colonnade.report.purposes import forecast_purposes
@@ -203,6 +205,25 @@ def test_a_plan_of_interactions_says_what_it_is_good_for(tmp_path: Path) -> None
     assert "full" in choices_text(session).plain
     with pytest.raises(StudyError, match="tables of two columns, got interactions"):
         replace(session.agreement, purpose=Purpose.ALL)
+
+
+def test_sealed_shares_count_as_columns(tmp_path: Path) -> None:
+    study = study_of(tmp_path, 3, '[["p0.x0", "p1.x1", "p2.x2"]]', product="lattice", epsilon=10.0)
+    session = study.session(1000)
+    assert session.chains is not None and session.backend.key_left is not None
+    last, left = LastStep(session.chains), session.backend.key_left
+    noise = session.cross_noise.part(session.chain_start - session.cross_start)
+    bits = value_bits(noise, session.spec.modulus_bits, alone=False)
+    found = {(e.partner, e.cheaters): e for e in chain_exposures(session.chains, noise, 1, left) if e.sealed}
+    owner = session.parties[session.chains.chains[0].owners[-1]]
+    holders = [session.parties[k] for k in session.chains.chains[0].holders]
+    assert {(holder, (owner,)) for holder in holders} == set(found)
+    # All sums of the share that has most of them, each at all the bits that it could tell.
+    told = [sum(bits[v] for c, v in zip(last.product.crosses, last.values, strict=True) if c.left_start == k)
+            for k in range(len(last.held[session.chains.chains[0].holders[0]]))]  # fmt: skip
+    assert found[holders[0], (owner,)].information == pytest.approx(max(told) / len(holders))
+    worst = {(e.partner, e.cheaters, e.sealed): e.key.bits for e in session.exposures}
+    assert all(worst[holder, (owner,), True] <= e.key.bits for (holder, _), e in found.items())
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

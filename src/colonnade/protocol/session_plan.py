@@ -42,7 +42,7 @@ from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, p
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.table_error import TableForecast
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.cheating import Exposure, exposures, most_values
+from colonnade.protocol.cheating import Exposure, chain_exposures, exposures, most_values, worst_of
 from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
 from colonnade.protocol.local_columns import LocalPlan, encoded_blocks
 from colonnade.protocol.precision import (
@@ -217,10 +217,14 @@ class SessionPlan:
     @cached_property
     def exposures(self) -> tuple[Exposure, ...]:
         """What each party could read of each partner's keys if it did not follow the protocol."""
-        left = self.backend.key_left
-        if left is None or not self.spec.crosses:
+        left, collusion = self.backend.key_left, self.plan.collusion
+        if left is None:
             return ()
-        return exposures(self.spec, self.cross_noise, self.plan.collusion, left)
+        at = self.chain_start - self.cross_start
+        found = () if not self.spec.crosses else exposures(self.spec, self.cross_noise.part(0, at), collusion, left)
+        if self.chains is not None:
+            found += chain_exposures(self.chains, self.cross_noise.part(at), collusion, left)
+        return worst_of(found)
 
     def leave_bits(self, exposure: Exposure, bits: int) -> str:
         """What would leave that many bits of a partner's keys, in one sentence."""
