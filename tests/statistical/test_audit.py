@@ -149,11 +149,12 @@ def test_no_claim_is_made_where_none_would_hold() -> None:
 
 def test_bare_noise_has_as_many_shares_as_asked() -> None:
     session = plan_session(lean(3, 1), 20, bytes(32))
-    noise = bare_noise(session, [2, 3], 20_000, Randomness(b"bare"))
+    noise = bare_noise(session, [("p0",), ()], 20_000, Randomness(b"bare"))
     crossed = slice(session.cross_start, None)
-    two, three = (noise[k][:, crossed].std(axis=0) for k in (2, 3))
+    two, three = (noise[known][:, crossed].std(axis=0) for known in (("p0",), ()))
     assert np.allclose(three / two, np.sqrt(3 / 2), rtol=0.06)
-    assert np.array_equal(noise[2][:, : session.cross_start], noise[3][:, : session.cross_start])
+    own = slice(0, session.cross_start)
+    assert np.array_equal(noise[("p0",)][:, own], noise[()][:, own])
 
 
 def test_broken_and_tight_by_definition() -> None:
