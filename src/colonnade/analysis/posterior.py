@@ -68,7 +68,7 @@ class NoisyEquations:
     @property
     def separate(self) -> bool:
         """Whether nothing ties the weights together: C is diagonal and known."""
-        return not self.gram_noise.any() and np.count_nonzero(self.gram) <= np.count_nonzero(np.diag(self.gram))
+        return not self.gram_noise.any() and bool(np.count_nonzero(self.gram) <= np.count_nonzero(np.diag(self.gram)))
 
 
 @proven("trivial_bound")
