@@ -52,7 +52,8 @@ def _utility(options: argparse.Namespace) -> int:
         extent = Extent(options.epsilon, grid.QUICK.parties, options.collusion)
     data = tuple(options.data or (key + catalogue.SMALL * (options.quick and "synth" in key) for key in catalogue.KEYS))
     _recall(options)
-    document = tables.utility(data, extent, _settings(options), "python -m experiments.paper utility --write")
+    command = f"python -m experiments.paper utility --runs {options.runs} --write"
+    document = tables.utility(data, extent, _settings(options), command)
     if options.write:
         document.write(tables.RESULTS / "utility.csv")
         (tables.RESULTS / "floors.md").write_text(floors.markdown(document), encoding="utf-8")

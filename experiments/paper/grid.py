@@ -23,6 +23,8 @@ WIDE_EPSILON = 1.0
 """The epsilon of Table 2; a fit at d = 800 takes so long that the utility study leaves out the others."""
 WIDE_PARTIES = (2, 4)
 """K of the rows at d = 800 that allow a collusion, for the same reason; pure epsilon, of no use there, has K = 1."""
+WIDE_RUNS, APPROXIMATE_RUNS = 4, 5
+"""Splits of the rows at d = 800, and of (epsilon, 1/n) elsewhere, whose noise is small beside the spread of splits."""
 LATTICE_PARTIES = 4
 """K of the one row per table that is run again with the product "lattice", and of the paper's mechanism in ours."""
 
@@ -74,6 +76,15 @@ def utility(data: Sequence[str], extent: Extent) -> list[Cell]:
         own = replace(extent, epsilons=(WIDE_EPSILON,)) if alone else extent
         out += [*references(key), *ours(key, own)]
     return out
+
+
+def fewer_runs(cell: Cell, runs: int) -> int:
+    """How many of the splits a cell of the utility study is run on; what there is without noise on all."""
+    if cell.method != OURS:
+        return runs
+    if cell.data in catalogue.SYNTHETIC:
+        return min(runs, WIDE_RUNS)
+    return min(runs, APPROXIMATE_RUNS) if cell.privacy == APPROXIMATE else runs
 
 
 def rows_of(data: str, extent: Extent) -> list[Cell]:
