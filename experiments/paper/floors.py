@@ -79,7 +79,8 @@ def markdown(document: Document) -> str:
         "# Utility against its floors",
         "",
         f"Made by `{document.header['command']}` from utility.csv. Accuracy must be at",
-        "least the floor, an error over its reference at most; a value that is not stands in brackets. The last column is",
+        "least the floor, an error over its reference at most; a value that is not stands in brackets. "
+        "The last column is",
         "the mean over K: with c = 0 the noise has the same law for every K.",
         "",
     ]

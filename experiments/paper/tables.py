@@ -146,8 +146,10 @@ def utility(data: tuple[str, ...], extent: Extent, settings: Settings, command: 
     ]
     head = header(UTILITY_TITLE, command, data, extent, settings)
     head["draws"] = (
-        f"pure epsilon {settings.runs} for each K, so {settings.runs * len(extent.parties)} of one law at c = 0; "
-        f"(epsilon, 1/n) {min(settings.runs, grid.APPROXIMATE_RUNS)}, d = 800 {min(settings.runs, grid.WIDE_RUNS)}"
+        f"pure epsilon at c = 0 {settings.runs} for each K, so {settings.runs * len(extent.parties)} of one law; "
+        f"at c = 1 {min(settings.runs, grid.COLLUDING_RUNS)}; "
+        f"(epsilon, 1/n) {min(settings.runs, grid.APPROXIMATE_RUNS)}; "
+        f"d = 800 {min(settings.runs, grid.WIDE_RUNS)}"
     )
     return Document(head, tuple(rows))
 

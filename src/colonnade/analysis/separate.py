@@ -68,11 +68,11 @@ def _cases(equations: Separate) -> Iterator[_Case]:
     squares = np.maximum(equations.squares, 0.0)
     noise = np.maximum(equations.noise, 1e-300)
     other = np.maximum(equations.sampling * squares, LEAST * noise)
-    absent, _ = _likelihood(equations.right, other, noise, equations.law)
+    absent, _ = log_likelihood(equations.right, other, noise, equations.law)
     for part in PARTS:
         spreads = SPREADS[part * SPREADS**2 * float(squares.sum()) <= equations.explainable]
         prior = np.concatenate([[0.0], spreads])[:, None] ** 2 * squares**2
-        present, pull = _likelihood(equations.right, other + prior, noise, equations.law)
+        present, pull = log_likelihood(equations.right, other + prior, noise, equations.law)
         if part < 1:
             both = np.logaddexp(np.log(part) + present, np.log1p(-part) + absent)
             chance = np.exp(np.log(part) + present - both)
@@ -94,7 +94,7 @@ def _cases(equations: Separate) -> Iterator[_Case]:
         )
 
 
-def _likelihood(x: Floats, variance: Floats, noise: Floats, law: Law) -> tuple[Floats, Floats]:
+def log_likelihood(x: Floats, variance: Floats, noise: Floats, law: Law) -> tuple[Floats, Floats]:
     """Log-density of a normal number of that variance plus noise, and minus its slope."""
     if law is Law.GAUSSIAN:
         total = variance + noise

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from colonnade.mechanism.forecast import forecast
+from colonnade.mechanism.forecast import best_columns, forecast
 from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import PrivacyPlan
@@ -72,7 +72,7 @@ def _chosen(agreement: Agreement) -> bool:
 
 
 def alternatives(session: SessionPlan) -> list[Alternative]:
-    """What a tiny delta, and no collusion, would buy."""
+    """What a tiny delta, and no collusion, would buy; and fewer columns, where noise drowns many of them."""
     agreement, noise = session.agreement, _label_noise(session.plan)
     changed: list[tuple[str, Agreement, str]] = []
     if agreement.delta == 0 and agreement.calibration is Calibration.EXACT:
@@ -92,7 +92,20 @@ def alternatives(session: SessionPlan) -> list[Alternative]:
         # The predicted risk knows nothing of collusion.
         explained = found.explained if other.collusion == agreement.collusion else None
         out.append(Alternative(term, release, found.label_noise, ratio, explained, caution))
-    return out
+    return [*out, *_fewer_columns(session)]
+
+
+def _fewer_columns(session: SessionPlan) -> list[Alternative]:
+    """Laplace noise on X'y grows with the number of columns: half of them, chosen well, may tell more than all."""
+    ratio, columns = session.forecast.noise_to_signal, len(session.plan.layout.features)
+    if session.released != "trace" or session.plan.law is not Law.LAPLACE or ratio is None:
+        return []
+    chosen, explained = best_columns(columns, ratio)
+    if chosen >= columns:
+        return []
+    part = chosen / columns
+    term = f"{chosen} of the {columns} columns, those that are thought to tell most,"
+    return [Alternative(term, session.released, part * _label_noise(session.plan), part, explained)]
 
 
 def _choice(release: str, plan: PrivacyPlan, agreement: Agreement, rows: int) -> Choice:
