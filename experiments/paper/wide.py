@@ -128,10 +128,17 @@ def agreement(d: int, epsilon: float, delta: float, release: str = "auto") -> Ag
 
 
 def measure(
-    d: int, n: int, columns: int, epsilon: float, approximate: bool, draws: int, rng: np.random.Generator
+    d: int,
+    n: int,
+    columns: int,
+    epsilon: float,
+    approximate: bool,
+    draws: int,
+    rng: np.random.Generator,
+    release: str = "auto",
 ) -> Row:
     """A line of the table."""
-    session = plan_session(agreement(columns, epsilon, 1 / n if approximate else 0.0), n, bytes(32))
+    session = plan_session(agreement(columns, epsilon, 1 / n if approximate else 0.0, release), n, bytes(32))
     plan = template(session)
     errors = []
     for _ in range(draws):
@@ -192,7 +199,7 @@ def _laplace_left(signal: float, sampling: float) -> float:
 
 
 def run(widths: tuple[int, ...] = WIDTHS, rows: tuple[int, ...] = ROWS, draws: int = DRAWS) -> Iterator[Row]:
-    """All lines; in pure epsilon also with as many columns as the plan's forecast says are best."""
+    """All lines; in pure epsilon also with as many columns as the plan advises, and a trace where it plans none."""
     for d in widths:
         for n in rows:
             for epsilon, approximate in PRIVACIES:
@@ -200,7 +207,9 @@ def run(widths: tuple[int, ...] = WIDTHS, rows: tuple[int, ...] = ROWS, draws: i
                 row = measure(d, n, d, epsilon, approximate, draws, rng)
                 sys.stderr.write(f"{row}\n")
                 yield row
-                if not approximate and row.released == "trace" and (fewer := best_columns(d, row.ratio)[0]) < d:
+                if row.released != "trace":
+                    yield measure(d, n, d, epsilon, approximate, draws, rng, "trace")
+                elif not approximate and (fewer := best_columns(d, row.ratio)[0]) < d:
                     yield measure(d, n, fewer, epsilon, approximate, draws, rng)
 
 
@@ -212,7 +221,8 @@ def markdown(text: str) -> str:
         "Squared error over that of w = 0, so that 1 is the trivial model. *Oracle*: the same noise on X'y, with X'X",
         "and the law of the weights known. *Forecast*: by the plan, before anything is spent, if columns fill their",
         "bounds evenly and explain all of a label of this spread. Fewer columns than d are the first ones; what the",
-        "others would tell is noise in the label.",
+        "others would tell is noise in the label. The plan cannot know that these columns are independent: where X'X can",
+        "be told from its noise it releases that, and the line below says what a trace would have left.",
         "",
         "| d | n | privacy | ε | released | columns | ours | oracle | not private | forecast |",
         "|---" * 10 + "|",
