@@ -158,7 +158,7 @@ def _wide(options: argparse.Namespace) -> int:
         "title": "Wide numeric data in one release",
         "command": "python -m experiments.paper wide --write",
         "data": "uniform features, all true weights normal, the label's standard deviation a quarter of its bounds",
-        "draws": f"{options.runs} of data and noise, mean ± population standard deviation; one party, c = 0",
+        "draws": "of data and noise, mean ± population standard deviation; one party, c = 0",
         "norm": "records are declared to be as long as the generator lets expect; what shortening does is left out",
         "privacy": "neighbours replace one record, n is public; (epsilon, 1/n) has delta = 1/n",
         "code": panel.code_digest(panel.OURS),

@@ -35,6 +35,10 @@ ROWS = (20_000, 80_000, 1_000_000)
 PRIVACIES = ((1.0, False), (10.0, False), (1.0, True))
 """Epsilon, and whether delta is 1/n."""
 DRAWS = 5
+FULL_DRAWS = 2
+"""Draws where all products are released: their spread is small, and so many pairs take their time."""
+FEW = 200
+"""Columns up to which there are lines of the most records: then the plan would release all products of more."""
 LABEL = 1 / 16
 """Variance of the label: a quarter of its bounds is a standard deviation."""
 UNEXPLAINED = LABEL * NOISE_SHARE / (1 + NOISE_SHARE)
@@ -59,6 +63,7 @@ class Row:
     not_private: float
     forecast: float
     """Error over that of w = 0 by the plan's own forecast."""
+    draws: int
     ratio: float
     """Noise against signal on X'y by the plan's forecast, for a label of this spread."""
 
@@ -141,6 +146,7 @@ def measure(
     session = plan_session(agreement(columns, epsilon, 1 / n if approximate else 0.0, release), n, bytes(32))
     plan = template(session)
     errors = []
+    draws = draws if session.released == "trace" else min(draws, FULL_DRAWS)
     for _ in range(draws):
         sums = draw_sums(d, n, columns, rng)
         release = noisy(plan, moments_of(plan.layout, n, sums), n, rng)
@@ -164,6 +170,7 @@ def measure(
         oracle(plan, d, n, columns),
         UNEXPLAINED / LABEL * (1 + d / max(n - d - 1, 1)),
         1 - columns / d * explained,
+        draws,
         ratio,
     )
 
@@ -201,7 +208,7 @@ def _laplace_left(signal: float, sampling: float) -> float:
 def run(widths: tuple[int, ...] = WIDTHS, rows: tuple[int, ...] = ROWS, draws: int = DRAWS) -> Iterator[Row]:
     """All lines; in pure epsilon also with as many columns as the plan advises, and a trace where it plans none."""
     for d in widths:
-        for n in rows:
+        for n in rows if d <= FEW else rows[:-1] or rows:
             for epsilon, approximate in PRIVACIES:
                 rng = np.random.default_rng([d, n, round(10 * epsilon), approximate])
                 row = measure(d, n, d, epsilon, approximate, draws, rng)
@@ -221,17 +228,18 @@ def markdown(text: str) -> str:
         "Squared error over that of w = 0, so that 1 is the trivial model. *Oracle*: the same noise on X'y, with X'X",
         "and the law of the weights known. *Forecast*: by the plan, before anything is spent, if columns fill their",
         "bounds evenly and explain all of a label of this spread. Fewer columns than d are the first ones; what the",
-        "others would tell is noise in the label. The plan cannot know that these columns are independent: where X'X can",
+        "others would tell is noise in the label. The plan cannot know that these columns are independent: "
+        "where X'X can",
         "be told from its noise it releases that, and the line below says what a trace would have left.",
         "",
-        "| d | n | privacy | ε | released | columns | ours | oracle | not private | forecast |",
-        "|---" * 10 + "|",
+        "| d | n | privacy | ε | released | columns | draws | ours | oracle | not private | forecast |",
+        "|---" * 11 + "|",
     ]
     for row in rows:
         ours = f"{float(row['ours']):.4f} ± {float(row['std']):.4f}"
         out.append(
             f"| {row['d']} | {int(row['n']):,} | {row['privacy']} | {row['epsilon']} | {row['released']} | "
-            f"{row['columns']} | {ours} | {float(row['oracle']):.4f} | {float(row['not_private']):.4f} | "
+            f"{row['columns']} | {row['draws']} | {ours} | {float(row['oracle']):.4f} | {float(row['not_private']):.4f} | "
             f"{float(row['forecast']):.4f} |"
         )
     return "\n".join(out) + "\n"

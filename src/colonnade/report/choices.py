@@ -18,6 +18,8 @@ from colonnade.report.text import share_text
 
 TINY_DELTA = 1e-12
 """So small a delta that nobody would call it a risk: one chance in a million million."""
+NEAR = 1.2
+"""Forecasts that differ by less say little of which release is better; that of the label alone is steadier."""
 MEANINGS = {
     "full": "all products",
     "label": "products with the label, margins and squares",
@@ -140,7 +142,15 @@ def why(session: SessionPlan) -> str:
         return "pairs of features would be mostly noise, and without them the label's products have less of it"
     if session.released == "trace":
         return "X'X would drown in noise, and without it X'y has less"
-    return "the pairs of features are foretold to help more than their noise costs, or nothing would be left either way"
+    told = "the pairs of features are foretold to help more than their noise costs, or nothing would be left either way"
+    return f'{told}; release = "label" is foretold to leave nearly as much, and varies less' if _near(session) else told
+
+
+def _near(session: SessionPlan) -> bool:
+    """Whether label tables alone are foretold to leave nearly as much as all products, which are then mostly noise."""
+    found = {c.release: c.explained for c in choices(session)}
+    full, label = found.get("full"), found.get("label")
+    return full is not None and label is not None and label > full / NEAR
 
 
 def describe_choices(session: SessionPlan) -> dict[str, Any]:

@@ -75,6 +75,13 @@ def test_a_tiny_delta_and_no_collusion_are_priced_as_planned() -> None:
     assert [a.term for a in alternatives(session_of(1.0, delta=1e-6, collusion=0))] == []
 
 
+def test_where_forecasts_are_near_the_steadier_release_is_named() -> None:
+    near, far = session_of(0.18), session_of(3.0)
+    assert near.released == far.released == "full"
+    assert 'release = "label" is foretold to leave nearly as much' in str(choices_text(near))
+    assert "nearly as much" not in describe_choices(far)["release_choice"]["why"]
+
+
 def wide(columns: int, **changes: object) -> SessionPlan:
     """One party with many numbers and a numeric label."""
     schema = Schema({"a": {f"x{i}": Numeric(-1, 1) for i in range(columns)} | {"y": Numeric(-1, 1)}})
