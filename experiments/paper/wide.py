@@ -239,7 +239,7 @@ def markdown(text: str) -> str:
         ours = f"{float(row['ours']):.4f} ± {float(row['std']):.4f}"
         out.append(
             f"| {row['d']} | {int(row['n']):,} | {row['privacy']} | {row['epsilon']} | {row['released']} | "
-            f"{row['columns']} | {row['draws']} | {ours} | {float(row['oracle']):.4f} | {float(row['not_private']):.4f} | "
-            f"{float(row['forecast']):.4f} |"
+            f"{row['columns']} | {row['draws']} | {ours} | {float(row['oracle']):.4f} | "
+            f"{float(row['not_private']):.4f} | {float(row['forecast']):.4f} |"
         )
     return "\n".join(out) + "\n"
