@@ -24,9 +24,9 @@ from colonnade.data.store import read_rows
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import PrivacyError, ReleaseError, StudyError
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
+from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.moments import Floats, Layout, Moments, Role
 from colonnade.mechanism.objective import Purpose, Task
-from colonnade.mechanism.plan import check_epsilon
 from colonnade.mechanism.release import Release, digest
 from colonnade.model import PublicModel, partial_scores, write_model
 from colonnade.protocol.agreement import Agreement, Evaluated

@@ -16,8 +16,9 @@ from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Column, Schema, column_from, derive_columns
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
+from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions
-from colonnade.mechanism.plan import Offer, Terms, check_epsilon
+from colonnade.mechanism.plan import Offer, Terms
 from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reason_of
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 

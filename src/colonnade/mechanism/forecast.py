@@ -60,6 +60,18 @@ def _left(ratio: float | None) -> float | None:
     return None if ratio is None else 1 / (1 + ratio**2)
 
 
+def best_columns(columns: int, ratio: float) -> tuple[int, float]:
+    """Of how many columns products with the label should be released in pure epsilon, and the share that is then left.
+
+    `ratio` is noise against signal with all of them. If columns tell alike, a part f of them has noise f times as large
+    and carries f of the signal, which leaves f / (1 + f^2 ratio^2): most at f = 1 / ratio. Gaussian noise grows with
+    the root of f alone, and all columns are best.
+    """
+    part = min(1.0, max(1 / columns, 1 / ratio)) if ratio > 0 else 1.0
+    chosen = max(1, round(columns * part))
+    return chosen, chosen / columns / (1 + (chosen / columns * ratio) ** 2)
+
+
 def forecast_tables(plan: PrivacyPlan, n: int) -> TableForecast | None:
     """Expected distance of tables of two columns; None where fewer than two columns have levels."""
     layout = plan.layout

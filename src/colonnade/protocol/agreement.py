@@ -11,8 +11,9 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.schema import Schema
+from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.objective import Calibration, Purpose, Task
-from colonnade.mechanism.plan import Offer, check_epsilon
+from colonnade.mechanism.plan import Offer
 
 RELEASES = ("auto", "full", "label", "pairs", "trace")
 """All products; those with the label and squares; these and some pairs; those with the label and sums of squares."""

@@ -53,7 +53,7 @@ def fit_sizes(
     refusal: ProductError | None = None
     for grid, error in _grids(plan, rows, local):
         crossed = [item for item in plan.blocks if len(item.block.owners) == 2]
-        std = min(float(_noise(plan, item, grid.unit).stds().min()) for item in crossed)
+        std = _least_share(plan) * min(float(_noise(plan, item, grid.unit).stds().min()) for item in crossed)
         # Noise of a fraction of a unit is given the gain's many units later on.
         noise = max(1, *(_noise_reach(plan, item, grid.unit) for item in crossed))
         own = max((farthest(plan, item, rows, grid.unit) for item in plan.blocks if item.block.single), default=0)
@@ -95,7 +95,7 @@ def _chain_needs(plan: PrivacyPlan, grid: Grid, local: LocalPlan) -> tuple[Chain
     for owners in sorted({len(chain.owners) for chain in local.chains}):
         unit = grid.bound**owners
         items = [item for item in plan.blocks if len(item.block.owners) == owners]
-        std = min(float(_noise(plan, item, unit).stds().min()) for item in items)
+        std = _least_share(plan) * min(float(_noise(plan, item, unit).stds().min()) for item in items)
         reach = ceil(max(1, *(_noise_reach(plan, item, unit) for item in items)) * REPLANNED)
         alike = [chain for chain in local.chains if len(chain.owners) == owners]
         out.append(ChainNeeds(owners, std, reach, sum((owners - 1) * len({t[:-1] for t in c.terms}) for c in alike)))
@@ -117,7 +117,7 @@ def grid_bound(plan: PrivacyPlan, rows: int, share: Fraction = SHARES[0][0]) -> 
     if plan.law is Law.GAUSSIAN:
         # Shares add up to a discrete Gaussian only if each is wide enough in steps of the product's grid.
         least = min(float(item.scale) / float(np.abs(item.block.weights).max()) for item in plan.blocks)
-        summed = sqrt(sqrt(SHARE_VARIANCE * plan.shares) / least)
+        summed = sqrt(sqrt(SHARE_VARIANCE * plan.shares) / (least * _least_share(plan)))
     if plan.layout.has_interactions:
         return _interaction_bound(plan, max(rounding_share(plan, rows, 1) / float(share) * rounded, summed))
     if not rounded:
@@ -164,6 +164,11 @@ def _keeps_norms(plan: PrivacyPlan, bound: int) -> bool:
     """Whether rounding lengthens no record of a declared norm by more than a fiftieth."""
     width = plan.layout.width
     return all(rounded_norm(norm, width, bound) <= 1.02 * norm for _, norm in plan.layout.norms)
+
+
+def _least_share(plan: PrivacyPlan) -> float:
+    """Which part of its scale the narrowest share of cross-party noise has."""
+    return float(min(plan.share(party) for party in plan.names))
 
 
 def _noise(plan: PrivacyPlan, item: BlockPlan, unit: int) -> IntegerNoise:

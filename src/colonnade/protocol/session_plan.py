@@ -159,21 +159,21 @@ class SessionPlan:
 
     def _released_std(self, index: int) -> Floats:
         block = self.plan.blocks[index].block
-        shares = 1.0 if block.single else len(self.parties) / self.plan.shares
+        shares = 1.0 if block.single else self.plan.crossed
         return self.noise(index).stds() * sqrt(shares) / self.unit(block)
 
-    def noise(self, index: int) -> IntegerNoise:
+    def noise(self, index: int, part: Fraction = Fraction(1)) -> IntegerNoise:
+        """The law of a block's noise, or of a share that has this part of its scale."""
         item = self.plan.blocks[index]
-        return IntegerNoise.of(item.block, item.scale, self.plan.law, self.unit(item.block))
+        return IntegerNoise.of(item.block, item.scale * part, self.plan.law, self.unit(item.block))
 
-    @cached_property
-    def cross_noise(self) -> IntegerNoise:
-        """The law of the noise on all products of two parties, as they stand in the submitted vector."""
+    def cross_noise(self, part: Fraction) -> IntegerNoise:
+        """The law of the noise on all products of two parties, as they stand in the submitted vector, at that scale."""
         places: dict[Fraction, list[Integers]] = {}
         for i, item in enumerate(self.plan.blocks):
             if not item.block.single:
                 where = self.positions[i] - self.cross_start
-                for spread, which in self.noise(i).spreads:
+                for spread, which in self.noise(i, part).spreads:
                     places.setdefault(spread, []).append(where[which])
         spreads = tuple((spread, np.concatenate(parts)) for spread, parts in places.items())
         return IntegerNoise(self.plan.law, spreads, self.length - self.cross_start)
@@ -211,7 +211,8 @@ class SessionPlan:
         left = self.backend.key_left
         if left is None or not self.spec.crosses:
             return ()
-        return exposures(self.spec, self.cross_noise, self.plan.collusion, left)
+        narrowest = min(self.plan.share(party) for party in self.parties)
+        return exposures(self.spec, self.cross_noise(narrowest), self.plan.collusion, left)
 
     def leave_bits(self, exposure: Exposure, bits: int) -> str:
         """What would leave that many bits of a partner's keys, in one sentence."""
@@ -274,6 +275,7 @@ class SessionPlan:
             ],
             "grid": {"bound": self.grid.bound, "modulus_bits": self.spec.modulus_bits, "gain": self.spec.gain},
             "error_factor": fraction_text(plan.error_factor),
+            **({"narrowed": _texts(plan.narrowed)} if plan.narrowed else {}),
             "forecast": {
                 "noise_to_signal": self.forecast.noise_to_signal,
                 "explained": self.forecast.explained,
@@ -302,6 +304,8 @@ class SessionPlan:
             "error_factor": fraction_text(self.plan.error_factor),
             "release": self.released,
         }
+        if self.plan.narrowed:
+            content["narrowed"] = _texts(self.plan.narrowed)
         if self.chain_gains:
             content["chain_gains"] = {str(owners): gain for owners, gain in sorted(self.chain_gains.items())}
         return canonical_digest(content)
@@ -354,6 +358,10 @@ class SessionPlan:
                 'the paper\'s calibration is for reproducing its figures; "exact" adds less noise for the same epsilon'
             )
         return out
+
+
+def _texts(parts: Mapping[str, Fraction]) -> dict[str, str]:
+    return {party: fraction_text(part) for party, part in sorted(parts.items())}
 
 
 def _named(views: dict[View, float | None]) -> dict[str, float | None]:
