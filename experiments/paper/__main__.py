@@ -23,6 +23,7 @@ from experiments.paper import (
     grid,
     listing,
     logloss,
+    order,
     overhead,
     panel,
     polynomial,
@@ -185,7 +186,10 @@ def _rehearsal(options: argparse.Namespace) -> int:
 
 
 def _polynomial(options: argparse.Namespace) -> int:
-    for name, made in (("order.md", polynomial.order_markdown), ("polynomial.md", polynomial.markdown)):
+    for name, made in (
+        ("order.md", lambda: order.markdown(options.kept, options.stored)),
+        ("polynomial.md", polynomial.markdown),
+    ):
         text = made()
         if options.write:
             (tables.RESULTS / name).write_text(text, encoding="utf-8")
@@ -336,6 +340,8 @@ def _parser() -> argparse.ArgumentParser:
     judged.set_defaults(act=_evaluation)
     products = commands.add_parser("polynomial", help="models with and without interactions of several owners")
     products.add_argument("--write", action="store_true", help="write docs/results/polynomial.md and order.md")
+    products.add_argument("--kept", type=Path, help="file of finished rows: an interrupted run goes on from there")
+    products.add_argument("--stored", action="store_true", help="run nothing of order.md: rows that --kept has")
     products.set_defaults(act=_polynomial)
     shares = commands.add_parser("rsquared", help="R² as stated against R² on the records")
     shares.add_argument("--data", type=_words, default=tuple(rsquared.DATA), help=f"some of {', '.join(rsquared.DATA)}")

@@ -30,6 +30,8 @@ class Released:
             raise ReleaseError(
                 "a release calibrated as in the paper has no margins: tables and rows need the exact one"
             )
+        if "objective" in self.release.plan:
+            raise ReleaseError("a release of a declared objective has the sums of that objective, and no tables")
         if any(block.summed for block in self.release.blocks):
             raise ReleaseError("this is a trace release: it holds sums of squares in place of tables of two columns")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.models import Question, answer, check_question
+from colonnade.analysis.objectives import declared_model
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import Model, ridge_path, solve
 from colonnade.analysis.synthesis import FittedRelease, fit_release
@@ -35,8 +36,16 @@ class ModelRequest:
     """Gives the release's maximum-entropy model, where it is kept; else it is fitted when it is needed."""
 
     def __post_init__(self) -> None:
-        if not self.from_moments and self.method != "default":
+        if str(self.release.plan["task"]) == Task.POLYNOMIAL.value:
+            self._require_declared()
+        elif not self.from_moments and self.method != "default":
             raise StudyError(f"method {self.method} goes with linear and logistic models of all records and a ridge")
+
+    def _require_declared(self) -> None:
+        """A release of a declared objective answers that objective alone."""
+        asked = (self.task in (None, Task.POLYNOMIAL.value), self.label is None, self.features is None, not self.given)
+        if not all(asked) or self.penalty != "ridge" or self.method != "default":
+            raise StudyError("a release of a declared objective has the minimum of that objective, and no other model")
 
     @property
     def fitting_task(self) -> str:
@@ -57,6 +66,8 @@ class ModelRequest:
 
     def model(self, strength: float | None) -> Model:
         """The model with this strength of the penalty; None: chosen from the noise."""
+        if self.fitting_task == Task.POLYNOMIAL.value:
+            return declared_model(self.release)
         if not self.from_moments:
             return self._answers([strength])[0]
         return solve(
@@ -82,6 +93,8 @@ class ModelRequest:
 
     def path(self) -> list[Model]:
         """One model for each of several strengths of the penalty."""
+        if self.fitting_task == Task.POLYNOMIAL.value:
+            return [self.model(None)]
         if not self.from_moments:
             return self._answers(PATH_PENALTIES)
         moments, task = self.release.moments(), Task(self.fitting_task)

@@ -23,7 +23,7 @@ from colonnade.analysis.explained import Refit, explained
 from colonnade.analysis.logistic import SHAPES, LogOdds, cautious, discriminant, log_odds
 from colonnade.analysis.plausible import plausible_records, with_target
 from colonnade.analysis.posterior import Fit, NoisyEquations, equivalent_ridge, posterior, ridge_weights, widened
-from colonnade.analysis.quartic import INTERVAL, quartic_fit
+from colonnade.analysis.quartic import quartic_fit
 from colonnade.analysis.shrinkage import bounded_mean
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments
@@ -62,6 +62,8 @@ class Model:
 
     def predict(self, encoded: Floats) -> Floats:
         """Label clipped to its public range, or probability of the positive class."""
+        if self.task == Task.POLYNOMIAL.value:
+            raise StudyError("a declared objective has parameters and no scores")
         value = self.decision(encoded)
         result: Floats = np.clip(value, -1.0, 1.0) if self.task == Task.LINEAR.value else expit(value)
         return result
@@ -97,7 +99,9 @@ def _quartic(moments: Moments) -> Model:
     found, layout = quartic_fit(moments), moments.layout
     names = tuple(layout.names[c] for c in layout.features)
     weights = tuple(float(w) for w in found.weights)
-    told = f"quartic on scores of ±{INTERVAL:g}, at most {100 * found.outside:.2g}% of records outside"
+    told = f"quartic on scores of ±{found.interval:g}, at most {100 * found.outside:.2g}% of records outside"
+    if found.on_edge:
+        told += ", minimum on the edge of the ball"
     label = target_of(layout, Task.LOGISTIC, None).name
     nan = float("nan")
     return Model(Task.LOGISTIC.value, label, names, weights[1:], weights[0], told, nan, float(len(names)), nan)

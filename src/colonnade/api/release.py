@@ -282,7 +282,8 @@ class FrontRelease(Shown):
         from colonnade.report.notebook import warning as warned
 
         plan, label = self.released.plan, str(self.released.provenance["agreement"]["label"])
-        told = f"{plan['task']} regression of {label} over {self.n:,} records, release {plan['released']}"
+        told = f"{plan.get('objective') or plan['task'] + ' regression of ' + label}"
+        told += f" over {self.n:,} records, release {plan['released']}"
         return fragment(
             heading(f"Release of “{plan['study']}”"),
             paragraph(told),

@@ -386,7 +386,7 @@ class FrontStudy(Shown):
         law = "pure" if not agreement.delta else f"delta {agreement.delta:g}"
         matched = {NONE: "records row by row", PSI: "ids matched in private"}.get(study.alignment, study.alignment)
         return [
-            f"{agreement.task.value} regression of {agreement.label}; {epsilon}, {law}",
+            f"{agreement.told}; {epsilon}, {law}",
             f"product {agreement.product}, collusion {agreement.collusion}, release {agreement.release}; {matched}",
         ]
 

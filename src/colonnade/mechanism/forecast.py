@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import prod, sqrt
 
 import numpy as np
 
 from colonnade.mechanism.moments import Encoding, Role
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.mechanism.table_error import TableForecast, forecast_distance
 
@@ -98,6 +99,8 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
     Second moments are taken as 1/3 for a signed coordinate and 1/m for one of m levels. `filled` says of attributes by
     name which part of their bounds they fill, if not all.
     """
+    if plan.task is Task.POLYNOMIAL:
+        return _forecast_objective(plan, n)
     layout = plan.layout
     spread, narrow = np.ones(layout.width), np.ones(layout.width)
     for i, attribute in enumerate(layout.attributes):
@@ -127,6 +130,39 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
         None if not n else noise / (n * spread_y),
         int(np.ceil(noise / spread_y)),
         None if not n else louder / (n * spread_narrow),
+    )
+
+
+def _forecast_objective(plan: PrivacyPlan, n: int | None) -> Forecast:
+    """Noise on all terms of a declared objective together, against their own root mean square times n."""
+    noise, signal, narrow = 0.0, 0.0, 0.0
+    for item in plan.blocks:
+        noise += item.block.size * plan.noise_std(item) ** 2
+        for term, weight in zip(item.block.factors, item.block.weights, strict=True):
+            factors = Counter(monomial(plan.layout, term))
+            numbers = {c: k for c, k in factors.items() if plan.layout.is_number(c)}
+            mean = float(weight) ** 2 * prod(1 / (2 * k + 1) for k in numbers.values())
+            mean /= prod(plan.layout.attribute_at(c).size for c in factors if c not in numbers)
+            signal += mean
+            narrow += mean * NARROW ** (2 * sum(numbers.values()))
+    loud, largest, least = sqrt(noise), sqrt(signal), sqrt(narrow)
+    return Forecast(
+        None if not n else loud / (n * largest), int(np.ceil(loud / largest)), None if not n else loud / (n * least)
+    )
+
+
+def degree_of(plan: PrivacyPlan) -> int:
+    """The most coordinates that a released product has."""
+    return max(len(monomial(plan.layout, term)) for item in plan.blocks for term in item.block.factors)
+
+
+def objective_note(plan: PrivacyPlan, n: int) -> str:
+    """What a declared objective releases, and its noise beside what is summed."""
+    count, owners = sum(item.block.size for item in plan.blocks), max(len(item.block.owners) for item in plan.blocks)
+    noise = _forecast_objective(plan, n).noise_to_signal
+    return (
+        f"the objective has {count:,} sums of products of up to {degree_of(plan)} columns and {owners} owners; noise "
+        f"on all of them is {noise:.3g} times what evenly filled columns would give"
     )
 
 

@@ -52,6 +52,9 @@ def label_weight(
     `budget` is epsilon for Laplace and rho for Gaussian; without it or `rows` the noise is taken as small. `pairs` says
     how many pairs of feature attributes are released; without it all are.
     """
+    if layout.any_terms:
+        # Each term of a declared objective has a weight of its own.
+        return 1.0
     variances, members = _typical(layout)
     if members.size == 0 or len(np.unique(members)) < 2:
         return 1.0
