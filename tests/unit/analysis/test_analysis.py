@@ -16,6 +16,7 @@ from colonnade.analysis.independence import dependence, dependence_tree, every_d
 from colonnade.analysis.models import ClassModel, Question, answer, check_question
 from colonnade.analysis.numbers import within_bins
 from colonnade.analysis.released import Released
+from colonnade.analysis.solve import solve
 from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release, synthesize
 from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
@@ -156,6 +157,34 @@ def test_rows_have_the_tables_and_no_impossible_pair() -> None:
     assert drawn["age"].min() >= 0 and drawn["age"].max() <= 60 and drawn["height"].is_between(-1, 1).all()
     assert abs(drawn["height"].mean() - frame()["height"].mean()) < 0.05
     assert any("standard errors" in note for note in rows.notes()) and "height" in rows.unbinned
+
+
+def test_rows_have_the_label_of_the_releases_own_model() -> None:
+    schema = {"a": {"age": SCHEMA["a"]["age"], "colour": SCHEMA["a"]["colour"]}, "c": SCHEMA["c"]}
+    agreement = Agreement("noisy", Schema(schema), "c.rich", Task.LOGISTIC, 0.05, collusion=1, product="plain")
+    tables = {p: table_from(p, frame().select(list(columns)), columns) for p, columns in schema.items()}
+    found = Released(run_unguarded(agreement, tables, "none", Randomness(seed=b"noisy")).release)
+    own, label = solve(found.moments, Task.LOGISTIC), found.layout.label
+    names, starts = found.layout.names[1:], [s - 1 for s in found.layout.starts]
+    full = np.zeros(len(names))
+    full[[names.index(name) for name in own.features]] = own.coefficients
+    fit = fit_release(Tables.of(found))
+    rows = draw_levels(fit, 40_000, seeded(3, "rows"))
+    others = [k for k in range(3) if k != label]
+    odds = own.intercept + sum(full[starts[k] + rows[:, k]] for k in others)
+    chance = 1 / (1 + np.exp(-odds))
+    for k in others:
+        for level in range(len(found.levels(k))):
+            at = rows[:, k] == level
+            told, drawn = chance[at].mean(), (rows[at, label] == 1).mean()
+            assert abs(told - drawn) < 0.02, (k, level)
+    share = fit.target.margin[fit.target.spans[label]][1]
+    assert abs((rows[:, label] == 1).mean() - share) < 0.002
+    given = draw_levels(fit, 40_000, seeded(4, "rows"), {label: 1})
+    chosen = rows[rows[:, label] == 1]
+    for k in others:
+        first, second = (np.bincount(drawn[:, k], minlength=3) / len(drawn) for drawn in (given, chosen))
+        assert np.abs(first - second).max() < 0.02
 
 
 def test_conditions_are_kept_and_impossible_ones_refused() -> None:
