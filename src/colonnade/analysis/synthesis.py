@@ -111,6 +111,7 @@ def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, 
     released = tables.released
     if len(released.tabular) < 2:
         raise ReleaseError("rows need two columns with levels or bins: this release has fewer, and numbers alone")
+    released.require_pairs("rows of it would have independent columns")
     target = _target(tables, impossible)
     model = fit_maxent(target, seeded(seed, "maxent"))
     law = label_law(released, target, model)
@@ -120,6 +121,7 @@ def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, 
 
 def require_dependence(tables: Tables) -> None:
     """Refuse rows that are not expected to be better than independent columns with exact margins."""
+    tables.released.require_pairs("rows of it would have independent columns")
     expected, independent = expected_distance(tables)
     if expected > NO_BETTER * independent:
         raise ReleaseError(
@@ -282,7 +284,8 @@ def _relative(law: LabelLaw, model: PairModel, levels: Levels, fixed: Mapping[in
     own = model.conditional(law.column, levels)[:, fixed[law.column]]
     wanted = expit(law.odds(levels) * (1.0 if fixed[law.column] == 1 else -1.0))
     ratio = wanted / np.maximum(own, 1e-12)
-    return np.clip(ratio / ratio.mean(), 1.0 / HEAVIEST, HEAVIEST)
+    result: Floats = np.clip(ratio / ratio.mean(), 1.0 / HEAVIEST, HEAVIEST)
+    return result
 
 
 def _raked(target: TargetTables, levels: Levels, law: LabelLaw | None) -> Floats:

@@ -17,13 +17,13 @@ from colonnade.analysis.models import ClassModel, Question, answer, check_questi
 from colonnade.analysis.numbers import within_bins
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import solve
-from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release, synthesize
+from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release, require_dependence, synthesize
 from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
 from colonnade.foundation.errors import ColonnadeError, ReleaseError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.protocol.agreement import Agreement
 from colonnade.runs import run_unguarded
 
@@ -291,6 +291,36 @@ def test_releases_without_tables_are_refused() -> None:
     )
     with pytest.raises(ReleaseError, match="has no margins"):
         Released(run_unguarded(paper, data, "none", Randomness(seed=b"t")).release)
+
+
+def test_margins_alone_give_counts_and_the_trivial_model() -> None:
+    schema = {p: {c: v for c, v in columns.items() if c != "height"} for p, columns in SCHEMA.items()}
+    data = {p: table_from(p, frame().select(list(columns)), columns) for p, columns in schema.items()}
+    agreement = Agreement(
+        "m",
+        Schema(schema),
+        "c.rich",
+        Task.LOGISTIC,
+        1.0,
+        collusion=1,
+        product="plain",
+        purpose=Purpose.ALL,
+        release="margins",
+    )
+    found = Released(run_unguarded(agreement, data, "none", Randomness(seed=b"m")).release)
+    tables = Tables.of(found)
+    margin = tables.margin(found.find("colour"))
+    true = np.array([(frame()["colour"] == level).sum() for level in margin.levels])
+    assert np.all(margin.low <= true) and np.all(true <= margin.high) and (margin.high - margin.low).max() < 100
+    model, share = solve(found.moments, Task.LOGISTIC), float((frame()["rich"] == "yes").mean())
+    assert not any(model.coefficients) and model.freedom == 0
+    assert abs(1 / (1 + np.exp(-model.intercept)) - share) < 0.02
+    assert every_dependence(tables) == []
+    with pytest.raises(ReleaseError, match="no table of colour and age"):
+        tables.cross(found.find("colour"), found.find("age"))
+    for ask in (fit_release, require_dependence, lambda t: components(t.released)):
+        with pytest.raises(ReleaseError, match="holds margins alone"):
+            ask(tables)  # type: ignore[operator]
 
 
 def test_numbers_alone_have_sparse_and_count_models() -> None:
