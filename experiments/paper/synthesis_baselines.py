@@ -95,7 +95,11 @@ def lines(data: str) -> list[dict[str, object]]:
         found, over = [r for r in own if "over" not in r], [r["over"] for r in own if "over" in r]
         note = f"over {max(over)} CPU s" if over else "" if len(found) == method.seeds else "not started in the time"
         line: dict[str, object] = {"data": data, "method": method.name, "seeds": len(found)}
-        line |= {name: float(np.mean([r[name] for r in found])) for name in (found[0] if found else {}) if name in TOLD}
+        line |= {
+            name: float(np.mean([r[name] for r in found if name in r]))
+            for name in TOLD
+            if any(name in r for r in found)
+        }
         out.append({**line, "not finished": note})
     return out
 

@@ -170,6 +170,8 @@ def test_rows_have_the_label_of_the_releases_own_model() -> None:
     full[[names.index(name) for name in own.features]] = own.coefficients
     fit = fit_release(Tables.of(found))
     rows = draw_levels(fit, 40_000, seeded(3, "rows"))
+    again = fit_release(Tables.of(Released(found.release)))
+    assert np.array_equal(rows, draw_levels(again, 40_000, seeded(3, "rows")))
     others = [k for k in range(3) if k != label]
     odds = own.intercept + sum(full[starts[k] + rows[:, k]] for k in others)
     chance = 1 / (1 + np.exp(-odds))
