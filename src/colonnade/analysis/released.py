@@ -87,6 +87,11 @@ class Released:
         """Whether the whole table of two attributes was released."""
         return bool(np.isfinite(self.moments.std[self.layout.span(i), self.layout.span(j)]).all())
 
+    def require_pairs(self, told: str) -> None:
+        """Refuse a release of margins alone; `told` says why."""
+        if self.release.plan.get("released") == "margins":
+            raise ReleaseError(f"this release holds margins alone: {told}")
+
     def short(self, i: int) -> str:
         """An attribute's column, without its party."""
         attribute = self.layout.attributes[i]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from colonnade.analysis.denoise import Estimate, complete, denoise
 from colonnade.analysis.equations import (
@@ -136,6 +136,8 @@ def _solve(
     chosen = chosen_attributes(layout, target, features)
     centred = intercept and known_means(estimate, [*coordinates_of(layout, chosen), target.coordinate])
     columns = coordinates_of(layout, chosen, dropped=not centred)
+    if centred and not np.isfinite(estimate.std[target.coordinate, columns]).any():
+        return _trivial(layout, estimate, target, task, chosen, method)
     system = equations(moments, estimate, columns, target, centred)
     if method == "default":
         system = possible(system, _largest_variance(estimate, target, centred))
@@ -179,6 +181,19 @@ def _solve(
     share, interval = (float("nan"), None) if stated is None else (stated.value, (stated.low, stated.high))
     penalty, freedom = float(ridge), float(fit.freedom)
     return Model(task.value, target.name, names, coefficients, constant, method, penalty, freedom, share, interval)
+
+
+def _trivial(
+    layout: Layout, estimate: Estimate, target: Target, task: Task, chosen: Sequence[int], method: str
+) -> Model:
+    """The model of margins alone: the label's mean or share, whatever the features are."""
+    if task is Task.LINEAR:
+        constant = target.shift + target.scale * float(estimate.margin[target.coordinate]) / estimate.n
+    else:
+        constant = float(logit(released_share(estimate, target)))
+    names, coefficients, _ = _dropped(layout, chosen, np.zeros(layout.width))
+    nan = float("nan")
+    return Model(task.value, target.name, names, coefficients, constant, method, float("inf"), 0.0, nan)
 
 
 def _log_odds(

@@ -36,7 +36,8 @@ class Forecast:
     """
 
     noise_to_signal: float | None
-    """Above 1 the noise on X'y is as large as the largest possible signal; None when n is not known."""
+    """Above 1 the noise on X'y is as large as the largest possible signal; None when n is not known, or margins
+    alone are released."""
     rows_needed: int
     """The n at which the ratio is 1."""
     narrow: float | None = None
@@ -85,12 +86,15 @@ def forecast_tables(plan: PrivacyPlan, n: int) -> TableForecast | None:
     if len(tables) < 2 or plan.calibration is Calibration.PAPER:
         return None
     std = np.full((len(layout.attributes), len(layout.attributes)), np.inf)
+    alone = np.full(len(layout.attributes), np.inf)
     for item in plan.blocks:
         if not item.block.summed:
             left, right = layout.pairs_of(item.block.factors)
-            std[left, right] = std[right, left] = plan.noise_std(item) / float(np.abs(item.block.weights).max()) / n
+            noise = plan.noise_std(item) / float(np.abs(item.block.weights).max()) / n
+            std[left, right] = std[right, left] = noise
+            alone[layout.alone_of(item.block.factors)] = noise
     sizes = np.array([layout.attributes[i].size for i in tables], dtype=np.int64)
-    return forecast_distance(sizes, std[np.ix_(tables, tables)])
+    return forecast_distance(sizes, std[np.ix_(tables, tables)], alone[tables])
 
 
 def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | None = None) -> Forecast:
@@ -123,6 +127,8 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
         # Class-split halves are two noisy numbers for one product with y in [-1, 1]: their difference.
         np.add.at(variance, feature, std**2)
     used = list(layout.features)
+    if not any(layout.pairs_of(item.block.factors)[0].size for item in plan.blocks):
+        return Forecast(None, 0)
     noise, louder = (sqrt(float((variance[used] / s[used]).sum())) for s in (spread, narrow))
     spread_y = LABEL_SPREAD[plan.task] if plan.calibration is Calibration.EXACT or plan.task is Task.LINEAR else 1.0
     spread_narrow = spread_y * (NARROW if plan.task is Task.LINEAR else 1.0)

@@ -343,7 +343,13 @@ class SessionPlan:
                 f"{self.forecast.rows_needed} rows, a larger epsilon or fewer columns would"
             )
         tables = self.table_forecast
-        if self.agreement.purpose is Purpose.ALL and tables is not None and tables.worse:
+        if self.released == "margins":
+            out.append(
+                f"at n={self.rows} tables of two columns would be no nearer to the rows' own than those of independent "
+                "columns: margins alone are released, of which no model and no rows can be made; a larger epsilon, a "
+                'delta, fewer columns or coarser bins would help, and purpose = "label" gives the label\'s model'
+            )
+        elif self.agreement.purpose is Purpose.ALL and tables is not None and tables.worse:
             out.append(
                 f"tables of two columns are expected to be {tables.expected:.3f} from the rows' own (total variation) "
                 f"at n={self.rows}, and {tables.independent:.3f} if columns were taken as independent: rows would be "

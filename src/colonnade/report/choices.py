@@ -24,6 +24,7 @@ MEANINGS = {
     "full": "all products",
     "label": "products with the label, margins and squares",
     "pairs": "products with the label and the listed pairs",
+    "margins": "how many records have each level, column by column",
     "trace": "products with the label and sums of squares",
 }
 
@@ -142,6 +143,8 @@ def why(session: SessionPlan) -> str:
         return "the paper's calibration releases all products"
     if session.agreement.release != "auto":
         return "the study asks for it"
+    if session.released == "margins":
+        return "tables of two columns would be no nearer to the rows' own than those of independent columns"
     if not _chosen(session.agreement):
         return "the task or the purpose of the study needs it"
     if session.released == "label":
@@ -189,7 +192,8 @@ def choices_text(session: SessionPlan) -> Text:
 
 
 def _told(choice: Choice) -> str:
-    noise = f"noise of {choice.label_noise:.4g} on a product with the label"
+    where = "a count of the label" if choice.release == "margins" else "a product with the label"
+    noise = f"noise of {choice.label_noise:.4g} on {where}"
     if choice.explained is None:
         return f"{noise}."
     return f"{noise}, {share_text(choice.explained)} left of what a weak model would explain."
