@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from colonnade.analysis.denoise import Estimate
@@ -23,7 +24,7 @@ from colonnade.mechanism.moments import Attribute, Encoding, Floats, Layout
 Sample = tuple[Floats, Floats]
 """Records of full width, and their weights, of sum 1."""
 STEPS = 60
-SETTLED = 1e-6
+SETTLED = 1e-12
 SHORTEST = 1e-6
 NEGLIGIBLE = 1e-9
 
@@ -58,20 +59,38 @@ def line_through(
     """The nearest function that takes `numbers` as such: its layout and weights, the constant first.
 
     `full` has a weight for each coordinate of the estimate's layout, used those of `attributes`. With a `sample` the
-    functions are log-odds.
+    functions are log-odds; the other weights then stay as they are, for so few records could not tell them apart.
     """
     layout, at = _uncut(estimate.layout, numbers), [0]
     means = _bin_map(estimate, layout, numbers)
     for i in attributes:
         at += range(layout.span(i).start, layout.span(i).stop)
-    used = means[:, at]
     found = np.zeros(layout.width)
     if sample is None:
-        found[at] = _least_squares(estimate, full, used)
-    else:
-        records, weights = sample
-        found[at] = _nearest(records @ used, weights, expit(records @ full))
+        found[at] = _least_squares(estimate, full, means[:, at])
+        return layout, found
+    records, weights = sample
+    trusted = weights * np.prod([_trust(estimate, i)[_codes(estimate, i, records)] for i in numbers], axis=0)
+    free = [0, *(layout.starts[i] for i in numbers)]
+    kept = [k for k in at if k not in free]
+    found[kept] = means[:, kept].T @ full
+    others = records @ (means[:, kept] @ found[kept])
+    found[free] = _nearest(records @ means[:, free], trusted / trusted.sum(), expit(records @ full), others)
     return layout, found
+
+
+def _codes(estimate: Estimate, attribute: int, records: Floats) -> NDArray[np.intp]:
+    """The bin of each record."""
+    codes: NDArray[np.intp] = records[:, estimate.layout.span(attribute)].argmax(axis=1)
+    return codes
+
+
+def _trust(estimate: Estimate, attribute: int) -> Floats:
+    """For each bin the share of its released count that is not noise: few records far out must not turn the line."""
+    span = estimate.layout.span(attribute)
+    square, noise = np.maximum(estimate.margin[span], 0.0) ** 2, estimate.std[0, span] ** 2
+    trust: Floats = np.maximum(square / np.maximum(square + noise, 1e-300), NEGLIGIBLE)
+    return trust
 
 
 def _uncut(layout: Layout, numbers: Mapping[int, Column]) -> Layout:
@@ -113,28 +132,28 @@ def _least_squares(estimate: Estimate, full: Floats, used: Floats) -> Floats:
     return result
 
 
-def _nearest(records: Floats, weights: Floats, chance: Floats) -> Floats:
-    """The log-odds of least Kullback-Leibler distance from given chances, by Newton steps that never raise it."""
+def _nearest(records: Floats, weights: Floats, chance: Floats, others: Floats) -> Floats:
+    """Weights whose log-odds, added to `others`, are of least Kullback-Leibler distance from given chances.
+
+    Newton steps that never raise it.
+    """
     b = np.zeros(records.shape[1])
-    b[0] = float(logit(np.clip(weights @ chance, 1e-6, 1.0 - 1e-6)))
+    b[0] = float(logit(np.clip(weights @ chance, 1e-6, 1.0 - 1e-6)) - weights @ others)
 
     def distance(b: Floats) -> float:
-        score = records @ b
+        score = others + records @ b
         return float(weights @ (np.logaddexp(0.0, score) - chance * score))
 
     value = distance(b)
     for _ in range(STEPS):
-        own = expit(records @ b)
+        own = expit(others + records @ b)
         curved = (records * (weights * own * (1.0 - own))[:, None]).T @ records
-        # Levels of a column sum to the constant: one direction is free.
-        curved += NEGLIGIBLE * np.eye(len(b))
-        step = np.linalg.solve(curved, records.T @ (weights * (chance - own)))
+        # A number whose bins are all empty but one has no slope.
+        step = np.linalg.solve(curved + NEGLIGIBLE * np.eye(len(b)), records.T @ (weights * (chance - own)))
         part = 1.0
         while (tried := distance(b + part * step)) > value and part > SHORTEST:
             part *= 0.5
-        if part <= SHORTEST:
+        if part <= SHORTEST or value - tried < SETTLED:
             break
-        b, gained, value = b + part * step, value - tried, tried
-        if gained < SETTLED * SETTLED:
-            break
+        b, value = b + part * step, tried
     return b
