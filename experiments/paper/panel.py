@@ -289,11 +289,11 @@ def stored(data: Sequence[str], draws: int, path: Path = STORE) -> list[Row]:
     return [row for key in whole for row in _rows(key, draws, store)]
 
 
-def run(data: Sequence[str], draws: int, workers: int, path: Path = STORE) -> list[Row]:
+def run(data: Sequence[str], draws: int, workers: int, path: Path = STORE, *, baselines: bool = True) -> list[Row]:
     """Every cell, run now or taken from the store."""
     store, jobs = Store(path), []
     present = [key for key in data if missing(key) is None]
-    for late in (False, True):
+    for late in (False, True) if baselines else (False,):
         for key in present:
             wanted = [(cell, i) for cell, runs in cells(key, draws) for i in range(runs)]
             todo = [(cell, i) for cell, i in wanted if store.get(_name(cell, i)) is None]
@@ -308,16 +308,17 @@ def run(data: Sequence[str], draws: int, workers: int, path: Path = STORE) -> li
 
 
 def kept(rows: Sequence[Row], text: str) -> list[Row]:
-    """The rows, and those of baselines in an earlier csv that they lack, where the data set was run again."""
+    """The rows, and those of an earlier csv that they lack: baselines, and data sets that were not run again."""
     known = {(r.data, r.method, r.privacy, r.epsilon) for r in rows}
-    order = list(dict.fromkeys(r.data for r in rows))
+    again = {r.data for r in rows}
     found = list(rows)
     for old in read(text)[1]:
         key = (old["data"], old["method"], old["privacy"], float(old["epsilon"]))
-        if old["method"] in BASELINES and old["data"] in order and key not in known:
+        if key not in known and (old["method"] in BASELINES or old["data"] not in again):
             texts = {"data", "method", "privacy", "released"}
             values = {k: v if k in texts else int(v) if k == "runs" else float(v) for k, v in old.items()}
             found.append(Row(**values))  # type: ignore[arg-type]
+    order = list(DATA)
     place = {m: i for i, m in enumerate(("base rate", NON_PRIVATE, ORACLE, BINNED, OURS, *BASELINES))}
     return sorted(found, key=lambda r: (order.index(r.data), r.epsilon, r.privacy == APPROXIMATE, place[r.method]))
 
@@ -363,7 +364,7 @@ def markdown(text: str) -> str:
     out.append("|---" * (1 + len(columns)) + "|")
     out.append("| goal | " + " | ".join(f"{GOALS[c]:g}" if c in GOALS else "" for c in columns) + " |")
     found = {(r["data"], r["method"], r["privacy"], float(r["epsilon"])): r for r in rows}
-    for key in dict.fromkeys(r["data"] for r in rows if r["method"] == BINNED):
+    for key in dict.fromkeys(r["data"] for r in rows):
         told = [_against(found, key, cell) for cell in columns]
         out.append(f"| {key}{'*' if key in UNREAD else ''} | " + " | ".join(told) + " |")
     out += ["", *_losses(found, columns), "", *_positives(found, columns), ""]
@@ -386,21 +387,26 @@ Cells = Sequence[tuple[str, float]]
 
 def _against(found: Found, key: str, cell: tuple[str, float]) -> str:
     """Our gap and the oracle's."""
-    own, best = found[(key, BINNED, *cell)], found.get((key, ORACLE, *cell))
+    own, best = _own(found, key, cell), found.get((key, ORACLE, *cell))
     gap, goal = float(own["auc_gap"]), GOALS.get(cell)
     told = f"{gap:.4f} ± {float(own['gap_error']):.4f}"
     ceiling = float("nan") if best is None else float(best["auc_gap"])
     if goal is not None and gap > goal and not ceiling > goal:
         told = f"({told})"
-    return f"{told} / {ceiling:.4f}"
+    return told if best is None else f"{told} / {ceiling:.4f}"
+
+
+def _own(found: Found, key: str, cell: tuple[str, float]) -> Mapping[str, str]:
+    """Ours as the plan cuts numbers; where that was not run, with the columns as declared."""
+    return found.get((key, BINNED, *cell)) or found[(key, OURS, *cell)]
 
 
 def _losses(found: Found, columns: Cells) -> list[str]:
     """Log-loss as a share of the base rate's."""
     out = ["| log-loss over the base rate's | " + " | ".join(f"{p} {e:g}" for p, e in columns) + " |"]
     out.append("|---" * (1 + len(columns)) + "|")
-    for key in dict.fromkeys(data for data, method, *_ in found if method == BINNED):
-        rows = [found[(key, BINNED, *cell)] for cell in columns]
+    for key in dict.fromkeys(data for data, *_ in found):
+        rows = [_own(found, key, cell) for cell in columns]
         shares = [f"{float(r['log_loss']) / float(r['base']):.4f}" for r in rows]
         out.append(f"| {key} | " + " | ".join(shares) + " |")
     return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -148,3 +150,29 @@ def test_moved_records_have_the_covariance_that_was_released() -> None:
     moved = records @ logistic._transport(sample, wanted)
     assert moved.T @ moved / 500 == pytest.approx(wanted)
     assert logistic._transport(sample, sample) == pytest.approx(np.eye(3))
+
+
+def test_log_odds_that_are_mostly_noise_are_no_worse_than_the_share() -> None:
+    """Many columns that say nothing, and much noise on their products with the label."""
+    rng = np.random.default_rng(5)
+    records = rng.choice([-1.0, 1.0], (N, 40))
+    target = (rng.random(N) < 0.2).astype(float)
+    share = float(target.mean())
+    base = -share * np.log(share) - (1 - share) * np.log(1 - share)
+    losses = []
+    for seed in range(3):
+        equations = equations_of(records, target)
+        right = equations.right + 0.05 * np.random.default_rng(seed).standard_normal(40)
+        equations = replace(equations, right=right, right_noise=np.full(40, 0.05**2))
+        odds = log_odds(equations, posterior(equations, SHAPES), share, records, np.full(N, 1 / N), N)
+        score = odds.intercept + (records - records.mean(axis=0)) @ odds.fit.weights
+        losses.append(float(np.mean(np.logaddexp(0.0, score) - target * score)))
+    assert np.mean(losses) < 1.003 * base
+
+
+def test_log_odds_that_are_clear_are_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = records_of(0)
+    target = drawn(records, np.array([1.5, -1.0, 2.5]), -0.5)
+    found = fitted(records, target, 0.002)
+    monkeypatch.setattr(logistic, "_believed", lambda *_: 1.0)
+    assert fitted(records, target, 0.002).fit.weights == pytest.approx(found.fit.weights, rel=1e-12)
