@@ -152,22 +152,20 @@ def test_moved_records_have_the_covariance_that_was_released() -> None:
     assert logistic._transport(sample, sample) == pytest.approx(np.eye(3))
 
 
-def test_log_odds_that_are_mostly_noise_are_no_worse_than_the_share() -> None:
-    """Many columns that say nothing, and much noise on their products with the label."""
+def test_log_odds_that_are_mostly_noise_are_shrunk_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns that say next to nothing, and much noise on their products with the label."""
     rng = np.random.default_rng(5)
     records = rng.choice([-1.0, 1.0], (N, 40))
-    target = (rng.random(N) < 0.2).astype(float)
-    share = float(target.mean())
-    base = -share * np.log(share) - (1 - share) * np.log(1 - share)
-    losses = []
-    for seed in range(3):
-        equations = equations_of(records, target)
-        right = equations.right + 0.05 * np.random.default_rng(seed).standard_normal(40)
-        equations = replace(equations, right=right, right_noise=np.full(40, 0.05**2))
-        odds = log_odds(equations, posterior(equations, SHAPES), share, records, np.full(N, 1 / N), N)
-        score = odds.intercept + (records - records.mean(axis=0)) @ odds.fit.weights
-        losses.append(float(np.mean(np.logaddexp(0.0, score) - target * score)))
-    assert np.mean(losses) < 1.003 * base
+    target = drawn(records, 0.1 * rng.standard_normal(40), -1.4)
+    share, equations = float(target.mean()), equations_of(records, target)
+    right = equations.right + 0.03 * np.random.default_rng(0).standard_normal(40)
+    equations = replace(equations, right=right, right_noise=np.full(40, 0.03**2))
+    start, even = posterior(equations, SHAPES), np.full(N, 1 / N)
+    shrunk = log_odds(equations, start, share, records, even, N).fit.weights
+    monkeypatch.setattr(logistic, "_believed", lambda *_: 1.0)
+    whole = log_odds(equations, start, share, records, even, N).fit.weights
+    assert np.linalg.norm(whole) > 0
+    assert shrunk == pytest.approx(logistic.FAINTEST * whole, rel=1e-6)
 
 
 def test_log_odds_that_are_clear_are_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
