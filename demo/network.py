@@ -39,6 +39,9 @@ class Deployment:
         self.study, self.folder = study, folder
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
         self.environment |= {"OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+        # Each session starts a process at each site: as at an installed package, they need not compile it again.
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        self.environment["PYTHONPYCACHEPREFIX"] = str(folder.with_name(f"{folder.name}-bytecode"))
         if seed is not None:
             self.environment["COLONNADE_SEED"] = seed
         self.seeded = seed is not None

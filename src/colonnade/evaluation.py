@@ -43,6 +43,8 @@ NARROWEST = 4.0
 """No part of an error is let reach less than the widest over this."""
 TYPICAL_ROWS = 10_000
 OUTCOMES = ("no", "yes")
+EVALUATED, KEPT_NAME = " evaluated by ", 120
+"""An evaluation is called by so much of its study's name, and by its model."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,7 @@ def evaluate_by(
     model = hashlib.sha256(write_model(public)).hexdigest()
     agreement = replace(
         terms,
-        name=f"{terms.name[:120]} evaluated by {model[:16]}",
+        name=f"{terms.name[:KEPT_NAME]}{EVALUATED}{model[:16]}",
         schema=Schema(columns),
         label=f"{holder}.{label}",
         task=task,

@@ -424,8 +424,9 @@ def test_paths_are_quoted_for_the_engine() -> None:
         JobProcessArgs.WORKSPACE: ("-m", "/two words/it's"),
         JobProcessArgs.OPTIONS: ("--set", " uid=bank print_conf=True"),
     }
-    for launcher in (PartyLauncher(), ServerLauncher()):
+    for side, launcher in (("party", PartyLauncher()), ("server", ServerLauncher())):
         context = FLContext()
         context.set_prop(key=FLContextKey.JOB_PROCESS_ARGS, value=given, private=True, sticky=False)
         words = shlex.split(launcher.get_command({}, context), True)
-        assert words == [sys.executable, "-m", "some.module", "-m", "/two words/it's", "--set", "uid=bank", words[-1]]
+        ours = ["-m", "colonnade.flare.job_process", side]
+        assert words == [sys.executable, *ours, "-m", "/two words/it's", "--set", "uid=bank", words[-1]]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import LedgerError, NoDataError, PolicyError, SiteError, StudyError
 from colonnade.foundation.randomness import Randomness
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.codes import Code
 from colonnade.protocol.fit import FitServer, ending
 from colonnade.protocol.messages import (
@@ -26,7 +29,7 @@ from colonnade.protocol.messages import (
     body_of,
     encode_body,
 )
-from colonnade.protocol.party import refusal
+from colonnade.protocol.party import PartyRole, refusal
 from colonnade.protocol.server import ServerRole
 from colonnade.study import Study
 from colonnade.transport.client import send_refusal
@@ -44,7 +47,20 @@ from colonnade.transport.wire import (
     decode_request,
     encode,
 )
-from tests.helpers.wires import PARTIES, QUICK, Wire, guard, message_in, run, sends, write_study
+from tests.helpers.accounts import Remembered, SharedSigner
+from tests.helpers.wires import (
+    PARTIES,
+    QUICK,
+    Wire,
+    converse,
+    guard,
+    message_in,
+    party_task,
+    run,
+    sends,
+    unmatched,
+    write_study,
+)
 
 
 @pytest.fixture
@@ -60,6 +76,22 @@ def test_a_study_that_differs_is_told_as_such(study: Study, tmp_path: Path) -> N
     assert "its study file states other terms than the server's; nothing is spent" in out.sentence("town")
     for name in ("works", "bank"):
         assert out.sentence(name).startswith("the session ended at town (study-differs)"), out.sentence(name)
+
+
+def test_nobody_waits_behind_the_end(study: Study, tmp_path: Path) -> None:
+    """A party that says that the last message has come is let go at once, not after a turn of waiting."""
+    short = unmatched(study, tmp_path)
+    server = ServerRole(FitServer(short.agreement, short.alignment), Randomness(), accountable=True)
+
+    def role_of(name: str) -> PartyRole:
+        task = party_task(short, name, guard(tmp_path, name))
+        return PartyRole(task, Randomness(), SharedSigner(name), account=SessionAccount(Remembered()))
+
+    begun = time.monotonic()
+    parties = {name: partial(role_of, name) for name in PARTIES}
+    out = converse(server, parties, patience=replace(QUICK, poll=20.0, silence=60.0, farewell=30.0))
+    assert not out.errors and server.opened
+    assert time.monotonic() - begun < 15.0
 
 
 def test_nobody_in_common(study: Study, tmp_path: Path) -> None:

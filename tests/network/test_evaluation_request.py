@@ -23,7 +23,7 @@ from colonnade.protocol.guard import Unguarded
 from colonnade.runs import carry_in_process
 from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluation_request
 from colonnade.sites.recipes import EvaluateRecipe
-from colonnade.sites.site import read_site
+from colonnade.sites.site import find_site, read_site
 from colonnade.transport.evidence import read_key
 from tests.helpers.wires import PARTIES, write_study
 from tests.network.test_prediction_request import edit, model_of
@@ -120,3 +120,22 @@ def test_an_evaluation_is_audited_by_the_files_that_asked_for_it(sites: Path, tm
     assert found.passed and found.replayed > 10
     # Across machines it would have been signed: without a signature nothing is believed.
     assert not premises.audit([], [], None).passed
+
+
+def test_a_job_is_of_the_study_that_it_names(sites: Path, tmp_path: Path) -> None:
+    """Not of the folder's first, where there are several."""
+    other = tmp_path / "other.toml"
+    other.write_text((sites / "bank" / "study.toml").read_text().replace('name = "pay"', 'name = "other"'))
+    for name in ("coordinator", "server"):
+        place = sites / name / "studies" / "other"
+        place.mkdir(parents=True)
+        shutil.copy(other, place / "study.toml")
+        shutil.copy(sites / name / "site.toml", place)
+        ask(place)
+        ask(sites / name)
+    job = read_evaluation_request(find_site(sites / "coordinator", "other")).evaluation.study.agreement.name
+    assert job.startswith("other ")
+    for named, study in ((job, "other"), ("pay" + job.removeprefix("other"), "pay"), ("", "pay")):
+        assert EvaluateRecipe.open_site(sites / "server", named, "server").study.agreement.name == study
+    with pytest.raises(StudyError, match="has no study 'third': it has pay, other"):
+        EvaluateRecipe.open_site(sites / "server", "third" + job.removeprefix("other"), "server")

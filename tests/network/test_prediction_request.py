@@ -24,7 +24,7 @@ from colonnade.model import PublicModel, write_model
 from colonnade.protocol.codes import Code, code_of
 from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
 from colonnade.sites.recipes import PredictRecipe
-from colonnade.sites.site import SEED, read_site
+from colonnade.sites.site import SEED, find_site, read_site
 from colonnade.study import Study, read_study
 from tests.helpers.wires import PARTIES, write_study
 
@@ -198,3 +198,22 @@ def test_job_has_two_class_names_and_goes_to_those_who_take_part(sites: Path, tm
     assert [e["executor"] for e in client["executors"]] == [{"path": SCORE_PARTY_CLASS, "args": {}}]
     assert not server["components"] and not client["components"]
     assert {f.suffix for f in place.rglob("*") if f.is_file()} == {".json"}
+
+
+def test_a_job_is_of_the_study_that_it_names(sites: Path, tmp_path: Path) -> None:
+    """Not of the folder's first, where there are several."""
+    other = tmp_path / "other.toml"
+    other.write_text((sites / "bank" / "study.toml").read_text().replace('name = "pay"', 'name = "other"'))
+    for name in ("coordinator", "server"):
+        place = sites / name / "studies" / "other"
+        place.mkdir(parents=True)
+        shutil.copy(other, place / "study.toml")
+        shutil.copy(sites / name / "site.toml", place)
+        ask(place)
+        ask(sites / name)
+    job = read_prediction_request(find_site(sites / "coordinator", "other")).job
+    assert job.startswith("other ")
+    for named, study in ((job, "other"), ("pay" + job.removeprefix("other"), "pay"), ("", "pay")):
+        assert PredictRecipe.open_site(sites / "server", named, "server").study.agreement.name == study
+    with pytest.raises(StudyError, match="has no study 'third': it has pay, other"):
+        PredictRecipe.open_site(sites / "server", "third" + job.removeprefix("other"), "server")

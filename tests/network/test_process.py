@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,6 +181,31 @@ def test_dead_job_is_given_a_last_word(tmp_path: Path, role: str, step: str, mea
         job.wait()
     assert told[1]["done"] and told[1]["sentence"] == f"the session's process ended at step {step}; {meaning}"
     assert look(path) == told[1] and len(told) == 2
+
+
+def test_what_the_engine_leaves_in_cycles_is_let_go(tmp_path: Path) -> None:
+    """Python alone lets hundreds of megabytes of passed messages wait: there are few of them, and each is large."""
+
+    class Passed:
+        def __init__(self) -> None:
+            self.cycle = self
+
+    status, quiet, told = StatusFile(tmp_path / "status.json", "job", FIT), threading.Event(), list[dict[str, Any]]()
+    gc.disable()
+    follower = threading.Thread(target=follow, args=(status.path, told.append, quiet, "server"))
+    follower.start()
+    try:
+        left = weakref.ref(Passed())
+        assert left() is not None
+        status.end("the release was opened", True)
+        deadline = time.monotonic() + 10
+        while left() is not None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert left() is None and told[-1]["done"]
+    finally:
+        quiet.set()
+        follower.join()
+        gc.enable()
 
 
 def test_prediction_that_died_is_for_its_receiver_to_tell(tmp_path: Path) -> None:

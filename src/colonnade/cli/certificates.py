@@ -35,20 +35,32 @@ def _write(path: Path, content: bytes) -> None:
 
 
 @app.command(short_help="Make a key here, and a request for its certificate.")
-def request(folder: Folder, out: Out = None, json: Json = False) -> None:
+def request(
+    folder: Folder,
+    signing: Annotated[
+        str | None,
+        typer.Option(
+            "--signing",
+            metavar="COMMENT",
+            help="For the key of this comment in the agent that site.toml names: the party signs by it.",
+        ),
+    ] = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
     """Make a new key in the folder, where it stays, and write a request for its certificate, for the authority."""
     require_engine()
-    from colonnade.flare.renewal import bearer, request_certificate
+    from colonnade.flare.renewal import bearer, request_certificate, request_signing
     from colonnade.sites.site import read_site
 
     site = read_site(folder)
-    content, fingerprint = request_certificate(site)
+    content, fingerprint = request_certificate(site) if signing is None else request_signing(site, signing)
     path = out or Path(f"{site.name}.csr")
     _write(path, content)
     if json:
         print_json({"request": str(path), "name": bearer(site)[0], "fingerprint": fingerprint})
         return
-    typer.echo(f"The request is in {path}; send it to whoever keeps authority/. The key stays in the folder.")
+    typer.echo(f"The request is in {path}; send it to whoever keeps authority/. The key stays where it is.")
     typer.echo(f"Its fingerprint, to be compared by telephone: {fingerprint}")
 
 

@@ -182,9 +182,9 @@ def run(
         raise typer.BadParameter("--predict and --evaluate ask for two sessions: give one of them")
     try:
         if evaluate:
-            _run_evaluation(folder, Path("evaluation.json") if out is None else out, force, wait, json)
+            _run_evaluation(folder, Path("evaluation.json") if out is None else out, force, wait, json, study)
         elif predict:
-            _run_prediction(folder, wait, json)
+            _run_prediction(folder, wait, json, study)
         else:
             _run_session(folder, Path("release.json") if out is None else out, force, wait, json, fetch, study)
     except StoppedError as error:
@@ -215,16 +215,16 @@ def _run_session(folder: Path, out: Path, force: bool, wait: float, json: bool, 
     typer.echo(f"The session was opened with n={release.n}; the release is in {out}: colonnade report {out}")
 
 
-def _run_evaluation(folder: Path, out: Path, force: bool, wait: float, json: bool) -> None:
+def _run_evaluation(folder: Path, out: Path, force: bool, wait: float, json: bool, study: str) -> None:
     from colonnade.flare.coordinator import run_session
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import read_release
     from colonnade.report.evaluation import measured_json, measured_report
     from colonnade.report.progress import Steps
     from colonnade.sites.evaluation_request import read_evaluation_request
-    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, read_site
+    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, find_site
 
-    asked = read_evaluation_request(read_site(folder, COORDINATOR))
+    asked = read_evaluation_request(find_site(folder, study, COORDINATOR))
     with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
         content, account = run_session(asked.site, wait, steps, asked)
         opened = read_release(content)
@@ -242,14 +242,14 @@ def _run_evaluation(folder: Path, out: Path, force: bool, wait: float, json: boo
     typer.echo(f"What was opened is in {file.path or out}.")
 
 
-def _run_prediction(folder: Path, wait: float, json: bool) -> None:
+def _run_prediction(folder: Path, wait: float, json: bool, study: str) -> None:
     from colonnade.flare.coordinator import run_prediction
     from colonnade.report.progress import Steps
     from colonnade.report.text import caution, opened_scores_text
     from colonnade.sites.prediction_request import read_prediction_request
-    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, read_site
+    from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, find_site
 
-    asked = read_prediction_request(read_site(folder, COORDINATOR))
+    asked = read_prediction_request(find_site(folder, study, COORDINATOR))
     with Steps(stderr()) as steps:
         account = run_prediction(asked, wait, lambda step, share: steps(SCORING.get(step, step), share))
     stderr().print(caution(opened_scores_text(asked.prediction, account["rows"])))

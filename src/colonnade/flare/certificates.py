@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from colonnade.foundation.errors import PolicyError
 from colonnade.sites.site import STARTUP
 
 PROBE_SECONDS = 10.0
+VERDICT_SECONDS = (0.2, 1.0)
+"""How long a server's verdict on a certificate is waited for, at least and at most: five times its handshake."""
 
 
 def check_certificate(folder: Path, name: str, basename: str = "client") -> None:
@@ -28,8 +31,20 @@ def check_certificate(folder: Path, name: str, basename: str = "client") -> None
     for file in (f"{basename}.crt", f"{basename}.key", "rootCA.pem"):
         if not (start / file).is_file():
             raise PolicyError(f"{name} has no certificate: {STARTUP}/{file} is missing")
+    own = read_certificate(folder, name, f"{basename}.crt")
     try:
-        own = x509.load_pem_x509_certificate((start / f"{basename}.crt").read_bytes())
+        key = load_pem_private_key((start / f"{basename}.key").read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise PolicyError(f"the key of {name} cannot be read: {STARTUP}/{basename}.key") from None
+    if key.public_key() != own.public_key():
+        raise PolicyError(f"the key of {name} is not that of its certificate: {STARTUP}/{basename}.key")
+
+
+def read_certificate(folder: Path, name: str, file: str) -> x509.Certificate:
+    """One of the folder's certificates, wherever its key may be: in date, by the folder's authority, for the name."""
+    start = folder / STARTUP
+    try:
+        own = x509.load_pem_x509_certificate((start / file).read_bytes())
         root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
     except ValueError:
         raise PolicyError(f"the certificate of {name} cannot be read") from None
@@ -44,12 +59,7 @@ def check_certificate(folder: Path, name: str, basename: str = "client") -> None
         raise PolicyError(f"the certificate of {name} ended on {own.not_valid_after_utc:%Y-%m-%d}")
     if (since := revoked_since(own, read_revoked(folder))) is not None:
         raise PolicyError(f"the certificate of {name} was revoked on {since:%Y-%m-%d}")
-    try:
-        key = load_pem_private_key((start / f"{basename}.key").read_bytes(), None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise PolicyError(f"the key of {name} cannot be read: {STARTUP}/{basename}.key") from None
-    if key.public_key() != own.public_key():
-        raise PolicyError(f"the key of {name} is not that of its certificate: {STARTUP}/{basename}.key")
+    return own
 
 
 def server_address(folder: Path) -> tuple[Address, str]:
@@ -95,6 +105,7 @@ def probe(folder: Path, name: str, address: Address, server: str) -> bool:
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(start / "rootCA.pem"))
     context.check_hostname = False
     context.load_cert_chain(start / "client.crt", start / "client.key")
+    begun = time.monotonic()
     try:
         plain = socket.create_connection((address.host, address.port), timeout=PROBE_SECONDS)
     except OSError:
@@ -109,7 +120,8 @@ def probe(folder: Path, name: str, address: Address, server: str) -> bool:
                 if (since := revoked_since(shown, read_revoked(folder))) is not None:
                     raise PolicyError(f"the server shows a certificate that was revoked on {since:%Y-%m-%d}")
                 # The server's verdict on our certificate comes after its part of the handshake.
-                connection.settimeout(1.0)
+                least, most = VERDICT_SECONDS
+                connection.settimeout(min(most, max(least, 5 * (time.monotonic() - begun))))
                 connection.recv(1)
         except ssl.SSLCertVerificationError:
             raise PolicyError("the server's certificate is not from the authority of this study") from None

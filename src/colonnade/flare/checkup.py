@@ -25,6 +25,7 @@ from colonnade.flare.launch import check_local, check_port
 from colonnade.flare.monitor import LEAST_FREE
 from colonnade.flare.process import RUNNING, dead
 from colonnade.flare.renewal import bearer
+from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.status import look, unfinished
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError, SiteError, StudyError
@@ -35,6 +36,7 @@ from colonnade.sites.site import COORDINATOR, PARTY, SERVER, SITE, STARTUP, STAT
 FLARE = (2, 9)
 SOON = timedelta(days=30)
 """A certificate that ends within so long should be renewed."""
+TRIAL = b"colonnade doctor"
 CLOCK_SLACK = timedelta(minutes=5)
 
 
@@ -135,6 +137,15 @@ def look_at_key(site: Site) -> str:
     return "for its owner's eyes alone"
 
 
+def look_at_signing(site: Site) -> str:
+    """The agent is asked for a signature: it may be locked, or the token may be gone."""
+    if site.signing_agent is None:
+        return "by the key of its certificate"
+    signer = CertificateSigner(site.folder, site.party, site.signing_agent)
+    signer.check(site.party, TRIAL, signer.sign(TRIAL))
+    return f"by a key that the agent at {site.signing_agent} holds"
+
+
 def look_at_clock(site: Site) -> str:
     """No clock is asked: this one must lie after all that was written here, and in the certificate's time."""
     now = datetime.now(UTC)
@@ -228,6 +239,7 @@ LOOKS: dict[str, dict[str, Look]] = {
         "version": look_at_version,
         "certificate": look_at_certificate,
         "key": look_at_key,
+        "signing": look_at_signing,
         "clock": look_at_clock,
         "disk": look_at_disk,
         "data": look_at_data,

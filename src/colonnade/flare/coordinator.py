@@ -35,7 +35,9 @@ from colonnade.sites.recipes import RELEASE
 from colonnade.sites.site import OUTCOME, SERVER, Site
 
 Watch = Callable[[str, float], None]
-POLL_SECONDS = 1.0
+POLL_SECONDS = 0.5
+TASK_SECONDS = 0.5
+"""A party's process asks so often whether the session begins, or is over."""
 STOP_SECONDS = 30.0
 """How long a session that is told to stop may take to say how it ended."""
 LEAST_SECONDS = 15.0
@@ -225,7 +227,12 @@ def write_job(place: Path, job: Job) -> None:
         "deploy_map": {"app": [SERVER, *job.parties]},
     }
     empty: dict[str, Any] = {"components": [], "task_data_filters": [], "task_result_filters": []}
-    server = {"format_version": 2, "workflows": [{"id": "session", "path": job.server, "args": {}}], **empty}
+    server = {
+        "format_version": 2,
+        "server": {"task_request_interval": TASK_SECONDS},
+        "workflows": [{"id": "session", "path": job.server, "args": {}}],
+        **empty,
+    }
     client = {
         "format_version": 2,
         "executors": [{"tasks": ["*"], "executor": {"path": job.party, "args": {}}}],
@@ -315,6 +322,8 @@ def _follow(
         if not last and str(meta.get("status")) != "RUNNING":
             # A job that does not run yet answers late, and not at all.
             return time.monotonic() < deadline
+        if last.get("done"):
+            return True
         try:
             said = session.do_app_command(job, COMMAND, {})
         except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -10,6 +11,7 @@ import re
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from colonnade.flare.monitor import Monitor, parse_address, serve_monitor
 from colonnade.flare.process import StopSignals, alone, dead
 from colonnade.flare.provision import CLASSES, Address
 from colonnade.flare.revocation import refuse_revoked
+from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.status import close_status, look, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.sites.site import LOCAL, SERVER, STATUS, Site
@@ -31,6 +34,8 @@ Tell = Callable[[dict[str, Any]], None]
 """Called with what the status file says, whenever it says something new."""
 Say = Callable[[str], None]
 LOOK_SECONDS = 0.1
+TIDY_SECONDS = 5.0
+"""FLARE leaves each message that it passes on in a cycle of references; few and large, they wait long for Python."""
 OUTCOME_WAIT = "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT"
 LOCAL_FILES = ("resources.json", "authorization.json", "log_config.json", "comm_config.json")
 JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -65,6 +70,9 @@ def take_part(site: Site, tell: Tell, say: Say) -> int:
     with alone(site.folder):
         check_local(site.folder)
         check_certificate(site.folder, site.party)
+        if site.signing_agent is not None:
+            # A party that cannot sign would be let into no session.
+            CertificateSigner(site.folder, site.party, site.signing_agent)
         address, server = server_address(site.folder)
         if not probe(site.folder, site.party, address, server):
             say(f"cannot reach {address.host}:{address.port}, trying again")
@@ -190,7 +198,11 @@ def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:
     """Tell what is new in a status file, until it is enough; a job that died without a last word is given one."""
     last: tuple[Any, ...] = ()
     content: dict[str, Any] = {}
+    tidied = time.monotonic()
     while not quiet.wait(LOOK_SECONDS):
+        if unfinished(content) and time.monotonic() > tidied + TIDY_SECONDS:
+            gc.collect()
+            tidied = time.monotonic()
         try:
             seen = os.stat(path).st_mtime_ns, os.stat(path).st_ino
         except OSError:
@@ -210,4 +222,5 @@ def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:
                 log.info("session %s (job %s): %s", content.get("session"), content.get("job"), content.get("sentence"))
             tell(content)
             if content.get("done"):
+                gc.collect()
                 last = os.stat(path).st_mtime_ns, os.stat(path).st_ino

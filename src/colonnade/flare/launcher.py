@@ -11,13 +11,17 @@ from nvflare.apis.job_launcher_spec import JobProcessArgs
 from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
 from nvflare.app_common.job_launcher.server_process_launcher import ServerProcessJobLauncher
 
-SEVERAL = (JobProcessArgs.OPTIONS,)
+from colonnade.sites.site import PARTY, SERVER
+
+SEVERAL = (JobProcessArgs.OPTIONS, JobProcessArgs.EXE_MODULE)
 """Values that are several words, all of them ours."""
 
 
-def quote(fl_ctx: Any) -> None:
-    """Quote each word of a job's command line."""
-    given = fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS)
+def quote(fl_ctx: Any, side: str) -> None:
+    """Quote each word of a job's command line, which runs our process of this side."""
+    given = dict(fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS))
+    option, _ = given[JobProcessArgs.EXE_MODULE]
+    given[JobProcessArgs.EXE_MODULE] = (option, f"colonnade.flare.job_process {side}")
     words = {
         name: (option, value if name in SEVERAL or value is None else shlex.quote(str(value)))
         for name, (option, value) in given.items()
@@ -31,11 +35,11 @@ def quoted_python(command: str) -> str:
 
 class PartyLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
     def get_command(self, job_meta: Any, fl_ctx: Any) -> str:
-        quote(fl_ctx)
+        quote(fl_ctx, PARTY)
         return quoted_python(str(super().get_command(job_meta, fl_ctx)))
 
 
 class ServerLauncher(ServerProcessJobLauncher):  # type: ignore[misc]
     def get_command(self, job_meta: Any, fl_ctx: Any) -> str:
-        quote(fl_ctx)
+        quote(fl_ctx, SERVER)
         return quoted_python(str(super().get_command(job_meta, fl_ctx)))

@@ -82,7 +82,7 @@ class PartyJob(Executor):  # type: ignore[misc]
                     recipe = self.recipe(site)
                     own, randomness = site.guard()
                     guard = watched(recipe.prepare(own), parent, status)
-                    signer = CertificateSigner(folder, site.party)
+                    signer = CertificateSigner(folder, site.party, read_site(folder).signing_agent)
                     workers = opened.enter_context(site.open_workers())
                     task = recipe.party_task(guard, workers)
                     # What a simulation draws anybody can draw again: there is nothing to commit to.

@@ -16,18 +16,19 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from cryptography.x509.oid import NameOID
 from nvflare.lighter.utils import Identity, generate_cert, generate_keys, serialize_pri_key, x509_name
 
+from colonnade.flare.agent import SIGNING_CERTIFICATE, find_key, key_of, named_agent
 from colonnade.flare.certificates import own_address
 from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
 from colonnade.flare.revocation import REVOKED
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.files import places
-from colonnade.sites.site import COORDINATOR, SERVER, STARTUP, Site
+from colonnade.sites.site import COORDINATOR, SERVER, SITE, STARTUP, Site
 
 NEXT_KEY = "next.key"
 PAST = "past"
@@ -35,6 +36,7 @@ ISSUED, TAKEN_BACK = "issued.jsonl", "revoked.jsonl"
 LIST_DAYS = 3650
 VALID_DAYS = 360
 SMALLEST_RSA = 2048
+RequestedKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,16 @@ def request_certificate(site: Site) -> tuple[bytes, str]:
     return asked.public_bytes(Encoding.PEM), fingerprint(key.public_key())
 
 
+def request_signing(site: Site, comment: str) -> tuple[bytes, str]:
+    """A signing request for a key that the site's agent holds, and the key's fingerprint."""
+    if site.signing_agent is None:
+        raise PolicyError(f"{site.folder.name}/{SITE} must name a signing_agent, and names none")
+    key = find_key(named_agent(site.folder, site.signing_agent), comment)
+    digest = None if isinstance(key, ed25519.Ed25519PrivateKey) else SHA256()
+    asked = x509.CertificateSigningRequestBuilder().subject_name(x509_name(bearer(site)[0])).sign(key, digest)
+    return asked.public_bytes(Encoding.PEM), fingerprint(key.public_key())
+
+
 def _read_key(path: Path) -> Any:
     try:
         return load_pem_private_key(path.read_bytes(), None)
@@ -106,7 +118,7 @@ def request_fingerprint(content: bytes) -> str:
     return fingerprint(_read_request(content)[0])
 
 
-def _read_request(content: bytes) -> tuple[rsa.RSAPublicKey, str]:
+def _read_request(content: bytes) -> tuple[RequestedKey, str]:
     """A request's key and name; it must be signed by the key."""
     try:
         asked = x509.load_pem_x509_csr(content)
@@ -117,8 +129,10 @@ def _read_request(content: bytes) -> tuple[rsa.RSAPublicKey, str]:
         raise StudyError("the request cannot be read: it must be a signing request in PEM") from None
     if not sound:
         raise PolicyError("the request is not signed by the key that it names")
-    if not isinstance(key, rsa.RSAPublicKey) or key.key_size < SMALLEST_RSA:
-        raise PolicyError(f"a request's key must be RSA of {SMALLEST_RSA} bits or more")
+    if not isinstance(key, RequestedKey) or (isinstance(key, rsa.RSAPublicKey) and key.key_size < SMALLEST_RSA):
+        raise PolicyError(f"a request's key must be RSA of {SMALLEST_RSA} bits or more, P-256 or Ed25519")
+    if isinstance(key, ec.EllipticCurvePublicKey) and not isinstance(key.curve, ec.SECP256R1):
+        raise PolicyError(f"a request's elliptic curve must be P-256, got {key.curve.name}")
     return key, names[0] if len(names) == 1 else ""
 
 
@@ -176,18 +190,28 @@ def install_certificate(site: Site, content: bytes) -> datetime:
         raise PolicyError(f"the new certificate is for {', '.join(names) or 'nobody'}, this folder is {name}'s")
     # An earlier try may have ended after the key was put in place.
     waiting = start / NEXT_KEY
-    key = _read_key(waiting if waiting.exists() else start / f"{basename}.key")
-    if key.public_key() != new.public_key():
-        raise PolicyError("the new certificate is not for the key that waits here: colonnade cert request asks again")
-    old = start / f"{basename}.crt"
-    if old.exists():
-        before = x509.load_pem_x509_certificate(old.read_bytes())
-        (start / PAST).mkdir(exist_ok=True)
-        _put(start / PAST / f"{before.serial_number:x}.crt", old.read_bytes())
+    kept = waiting if waiting.exists() else start / f"{basename}.key"
+    if not kept.exists() or _read_key(kept).public_key() != new.public_key():
+        if site.signing_agent is None:
+            raise PolicyError(
+                "the new certificate is not for the key that waits here: colonnade cert request asks again"
+            )
+        key_of(named_agent(site.folder, site.signing_agent), new.public_key())
+        _replace_certificate(start / SIGNING_CERTIFICATE, content)
+        return new.not_valid_after_utc
     if waiting.exists():
         os.replace(waiting, start / f"{basename}.key")
-    _put(old, content)
+    _replace_certificate(start / f"{basename}.crt", content)
     return new.not_valid_after_utc
+
+
+def _replace_certificate(place: Path, content: bytes) -> None:
+    """The old one is kept: what it signed stays."""
+    if place.exists():
+        before = x509.load_pem_x509_certificate(place.read_bytes())
+        (place.parent / PAST).mkdir(exist_ok=True)
+        _put(place.parent / PAST / f"{before.serial_number:x}.crt", place.read_bytes())
+    _put(place, content)
 
 
 def revoke_certificate(authority: Path, content: bytes, reason: str = "") -> tuple[str, bytes]:

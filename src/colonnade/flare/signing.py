@@ -11,10 +11,11 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from colonnade.flare.certificates import check_certificate
+from colonnade.flare.agent import SIGNING_CERTIFICATE, key_of, named_agent
+from colonnade.flare.certificates import check_certificate, read_certificate
 from colonnade.flare.revocation import read_revoked, revoked_since
 from colonnade.foundation.errors import PolicyError, SignatureError
 from colonnade.sites.site import STARTUP
@@ -101,26 +102,32 @@ def read_authority(path: Path) -> x509.Certificate:
         raise PolicyError(f"{path} must hold the certificate of an authority (PEM)") from None
 
 
+def _key_in_file(folder: Path, name: str) -> tuple[object, x509.Certificate]:
+    check_certificate(folder, name)
+    key = load_pem_private_key((folder / STARTUP / "client.key").read_bytes(), None)
+    return key, read_certificate(folder, name, "client.crt")
+
+
+def agent_key(folder: Path, name: str, agent: str) -> tuple[PrivateKey, x509.Certificate]:
+    """The key that an agent holds for the folder's signing certificate."""
+    if not (folder / STARTUP / SIGNING_CERTIFICATE).is_file():
+        raise PolicyError(
+            f"{name} signs by an agent, and has no certificate for that: colonnade cert request --signing asks for one"
+        )
+    own = read_certificate(folder, name, SIGNING_CERTIFICATE)
+    return key_of(named_agent(folder, agent), own.public_key()), own
+
+
 class CertificateSigner(CertificateChecker):
     """Signs for one site; checks peers by the authority in its own folder. The key stays in here."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        check_certificate(folder, name)
-        start = folder / STARTUP
+    def __init__(self, folder: Path, name: str, agent: str | None = None) -> None:
+        """By the key of the connection's certificate; or by one that an agent holds, with a certificate of its own."""
         # As of now: a session is not broken by a list that comes while it runs.
-        super().__init__(
-            x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes()), revoked=read_revoked(folder)
-        )
-        own = x509.load_pem_x509_certificate((start / "client.crt").read_bytes())
-        try:
-            key = load_pem_private_key((start / "client.key").read_bytes(), None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise PolicyError(f"the key of {name} cannot be read") from None
+        super().__init__(read_authority(folder / STARTUP / "rootCA.pem"), revoked=read_revoked(folder))
+        key, own = _key_in_file(folder, name) if agent is None else agent_key(folder, name, agent)
         if not isinstance(key, PrivateKey):
             raise PolicyError(f"the key of {name} must be RSA, elliptic-curve or Ed25519, got another kind")
-        form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-        if key.public_key().public_bytes(*form) != own.public_key().public_bytes(*form):
-            raise PolicyError(f"the key of {name} is not that of its certificate")
         self._name, self._key, self._own = name, key, own.public_bytes(Encoding.DER)
 
     def sign(self, statement: bytes) -> bytes:

@@ -184,8 +184,15 @@ def table_weights(layout: Layout, blocks: Sequence[Block], terms: TableTerms) ->
     return [Fraction(float(w)).limit_denominator(64) for w in table_weight(cells, power)]
 
 
+def has_tables(layout: Layout) -> bool:
+    """Whether two columns or more have levels."""
+    return sum(a.kind is Encoding.SIMPLEX for a in layout.attributes) >= 2
+
+
 def table_exponent(layout: Layout, released: Mask, terms: TableTerms) -> float:
     """The power of a table's cells that its weight goes with, of least expected distance over all tables."""
+    if not has_tables(layout):
+        return EXPONENTS[0]
     return min(EXPONENTS, key=lambda power: forecast_released(layout, released, terms, power).expected)
 
 
@@ -219,7 +226,7 @@ def choose_tables(layout: Layout, terms: TableTerms) -> str:
     star = np.zeros((size, size), dtype=bool)
     star[layout.label] = star[:, layout.label] = True
     star[layout.label, layout.label] = False
-    if sum(a.kind is Encoding.SIMPLEX for a in layout.attributes) < 2:
+    if not has_tables(layout):
         return "full"
     found = {}
     for name, released in (("full", every), ("label", star)):

@@ -15,6 +15,9 @@ from colonnade.protocol.predict import OpenedScores, prediction_digest
 from colonnade.protocol.prediction import Prediction
 from colonnade.sites.site import PARTY, SITE, Site
 
+SCORED = " scores "
+"""Between the study's name and the prediction's terms, in the name of a job."""
+
 
 @dataclass(frozen=True)
 class PredictionRequest:
@@ -31,7 +34,7 @@ class PredictionRequest:
     @property
     def job(self) -> str:
         """The name of the job: by it a coordinator says which prediction it means, and chooses nothing."""
-        return f"{self.site.study.agreement.name} scores {self.terms}"
+        return f"{self.site.study.agreement.name}{SCORED}{self.terms}"
 
     @property
     def data(self) -> Path | AddressedData:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.data.table import Table
+from colonnade.evaluation import EVALUATED, KEPT_NAME
 from colonnade.foundation.errors import SiteError, StudyError
 from colonnade.foundation.files import Place, keep_release, places
 from colonnade.foundation.workers import Workers
@@ -25,9 +26,9 @@ from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, Pred
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluation_request
-from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
+from colonnade.sites.prediction_request import SCORED, PredictionRequest, read_prediction_request
 from colonnade.sites.readiness import clipping, try_folder, try_releases
-from colonnade.sites.site import SCORES, Site, find_site, read_site
+from colonnade.sites.site import SCORES, Site, find_site, read_sites
 from colonnade.study import Source, Study
 
 RELEASE = "release.json"
@@ -53,6 +54,8 @@ class Recipe(ABC):
     kind: ClassVar[SessionKind]
     task: ClassVar[str]
     """What the engine calls it."""
+    mark: ClassVar[str] = ""
+    """What comes behind the study's name in the name of a job."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -63,8 +66,13 @@ class Recipe(ABC):
 
     @classmethod
     def open_site(cls, folder: Path, job: str, role: str) -> Site:
-        """This organisation's side, by its own files; of a job no more than its name is known."""
-        return read_site(folder, role)
+        """This organisation's side, by its own files; of a job no more than its name is known, which says its study."""
+        named = job.rpartition(cls.mark)[0] if cls.mark else job
+        for site in read_sites(folder, role) if cls.mark and named else ():
+            # An evaluation's own name has only so much of the study's.
+            if site.study.agreement.name[:KEPT_NAME] == named[:KEPT_NAME]:
+                return site
+        return find_site(folder, named, role)
 
     @abstractmethod
     def server_task(self, job: str, run: Path) -> ServerTask:
@@ -102,10 +110,6 @@ class FitRecipe(Recipe):
     """A release: every site that takes part keeps it."""
 
     kind, task = FIT, "session"
-
-    @classmethod
-    def open_site(cls, folder: Path, job: str, role: str) -> Site:
-        return find_site(folder, job, role)
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -186,10 +190,7 @@ class EvaluateRecipe(FitRecipe):
     """A release of a model's scores on the records that each party's own files name."""
 
     task = "evaluation"
-
-    @classmethod
-    def open_site(cls, folder: Path, job: str, role: str) -> Site:
-        return read_site(folder, role)
+    mark = EVALUATED
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -219,7 +220,7 @@ class EvaluateRecipe(FitRecipe):
 class PredictRecipe(Recipe):
     """Scores: one party opens them, and they are its own."""
 
-    kind, task = PREDICT, "prediction"
+    kind, task, mark = PREDICT, "prediction", SCORED
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

@@ -33,7 +33,7 @@ SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
 LARGEST_SITE = 1 << 20
 SITE_KEYS = (
     *("role", "party", "data", "query", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
-    *("workers", "cluster", "device", "evidence_key", "metrics"),
+    *("workers", "cluster", "device", "evidence_key", "metrics", "signing_agent"),
 )
 PREDICTION_KEYS = ("model", "to", "data", "id")
 EVALUATION_KEYS = ("model", "epsilon", "delta", "release", "rows", "data", "id")
@@ -82,6 +82,11 @@ class Site:
         """The file with the key of the secrets there; one that lies beside them protects nothing."""
         named = self.content.text("evidence_key") if "evidence_key" in self.content else "evidence.key"
         return self.folder / local_path(named)
+
+    @property
+    def signing_agent(self) -> str | None:
+        """The SSH agent that holds the key this party signs by, if its own file names one."""
+        return self.content.text("signing_agent") if "signing_agent" in self.content else None
 
     @property
     def aligned(self) -> bool:

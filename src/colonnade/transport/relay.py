@@ -68,6 +68,7 @@ class Relay:
         self._waiting = self._urgent = 0
         self._stop: Callable[[], bool] = lambda: False
         self._stopped: float | None = None
+        self._ended = False
         self._deadline = time.monotonic() + self._patience.join
 
     # Answers, in the threads of whoever asks.
@@ -147,7 +148,8 @@ class Relay:
             if mail is not None:
                 return Mail(*mail)
             self._changed.notify_all()
-            if time.monotonic() >= deadline:
+            # Behind the end nothing comes any more: whoever says that the last message arrived goes home.
+            if self._ended or time.monotonic() >= deadline:
                 return Wait()
             self._changed.wait(max(0.0, deadline - time.monotonic()))
 
@@ -174,6 +176,9 @@ class Relay:
             self._post(self.role.fault("", error))
             raise
         finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
             self._say_farewell()
         self._show()
 
