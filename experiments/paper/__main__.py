@@ -136,16 +136,23 @@ def _panel(options: argparse.Namespace) -> int:
     if options.stored:
         rows = panel.stored(options.data, options.runs)
     else:
-        rows = panel.run(options.data, options.runs, options.workers)
+        rows = panel.run(options.data, options.runs, options.workers, baselines=not options.ours)
+    again = ", ".join(dict.fromkeys(row.data for row in rows))
     header = {
         "title": "The development panel",
-        "command": f"python -m experiments.paper panel --runs {options.runs}{' --stored' * options.stored} --write",
+        "command": f"python -m experiments.paper panel --runs {options.runs}{' --stored' * options.stored}"
+        f"{' --keep' * options.keep} --write",
         "releases": f"as the column runs says, over {panel.SPLITS} random splits",
         "not run": ", ".join(key for key in options.data if key not in {row.data for row in rows}) or "nothing",
         "noise": f"exact sums plus the plan's noise, K = {panel.PARTIES}, c = {panel.COLLUSION}",
         "tuning": "DP-GD pays for the choice among its settings out of its own epsilon; no other method is tuned",
         "code": panel.code_digest(panel.OURS),
     }
+    if options.keep:
+        rows = panel.kept(rows, (tables.RESULTS / "panel.csv").read_text(encoding="utf-8"))
+        header["kept"] = f"run again: {again}; other rows, and baselines that this run lacks, are of the run before it"
+        missing = [key for key in options.data if key not in {row.data for row in rows}]
+        header["not run"] = ", ".join(missing) or "nothing"
     text = listing.csv_text(rows, header)
     if options.write:
         listing.write(text, panel.markdown, tables.RESULTS / "panel.csv")
@@ -323,6 +330,8 @@ def _parser() -> argparse.ArgumentParser:
     panels.add_argument("--runs", type=int, default=panel.RELEASES, help="releases of ours")
     panels.add_argument("--workers", type=int, default=2, help="processes")
     panels.add_argument("--stored", action="store_true", help="run nothing: what an unfinished run has kept")
+    panels.add_argument("--ours", action="store_true", help="no baselines")
+    panels.add_argument("--keep", action="store_true", help="baselines that were not run again as the page has them")
     panels.add_argument("--write", action="store_true", help="write docs/results/panel.*")
     panels.set_defaults(act=_panel)
 

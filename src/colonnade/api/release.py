@@ -131,6 +131,7 @@ class FrontRelease(Shown):
         ridge: float | None = None,
         method: str = "default",
         seed: int = 0,
+        numbers: str | Sequence[str] | None = None,
     ) -> FrontModel:
         """Compute a model from the release.
 
@@ -152,6 +153,9 @@ class FrontRelease(Shown):
             How the noisy moments are solved.
         seed : int
             The same seed gives the same answer.
+        numbers : sequence of str, optional
+            Columns that were released by their bins and that the model takes as numbers; as the study says if not
+            given, and none if empty.
 
         Returns
         -------
@@ -159,7 +163,7 @@ class FrontRelease(Shown):
         """
         from colonnade.model import publish
 
-        wanted = self._request(label, task, features, given, penalty, method, seed)
+        wanted = self._request(label, task, features, given, penalty, method, seed, numbers)
         return FrontModel(publish(self.released, wanted.model(ridge)), wanted)
 
     def path(
@@ -171,15 +175,24 @@ class FrontRelease(Shown):
         given: str | Sequence[str] | None = None,
         penalty: str = "ridge",
         seed: int = 0,
+        numbers: str | Sequence[str] | None = None,
     ) -> list[FrontModel]:
         """One model for each of several strengths of the penalty; takes what `solve` takes."""
         from colonnade.model import publish
 
-        wanted = self._request(label, task, features, given, penalty, "default", seed)
+        wanted = self._request(label, task, features, given, penalty, "default", seed, numbers)
         return [FrontModel(publish(self.released, model)) for model in wanted.path()]
 
     def _request(
-        self, label: str | None, task: str | None, features: Any, given: Any, penalty: str, method: str, seed: int
+        self,
+        label: str | None,
+        task: str | None,
+        features: Any,
+        given: Any,
+        penalty: str,
+        method: str,
+        seed: int,
+        numbers: Any = None,
     ) -> ModelRequest:
         from colonnade.analysis.models import PENALTIES, TASKS
         from colonnade.analysis.request import ModelRequest
@@ -187,9 +200,9 @@ class FrontRelease(Shown):
         for name, value, known in (("task", task, TASKS), ("penalty", penalty, PENALTIES)):
             if value is not None and value not in known:
                 raise StudyError(f"{name} must be one of {', '.join(known)}, got {name}={value!r}")
-        columns = None if features is None else listed(features)
+        columns, taken = (None if names is None else listed(names) for names in (features, numbers))
         fit = partial(self._fitted, seed)
-        return ModelRequest(self.released, task, label, columns, listed(given), penalty, method, seed, fit)
+        return ModelRequest(self.released, task, label, columns, listed(given), penalty, method, seed, taken, fit)
 
     def _fitted(self, seed: int, impossible: Sequence[tuple[str, str]] = ()) -> FittedRelease:
         """The maximum-entropy model of the release, fitted once: rows and models of several kinds are made of it."""

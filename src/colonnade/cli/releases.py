@@ -229,6 +229,14 @@ def solve(
     features: Annotated[
         str | None, typer.Option("--features", metavar="A,B,...", help="Columns to use; all if not given.")
     ] = None,
+    numbers: Annotated[
+        str | None,
+        typer.Option(
+            "--numbers",
+            metavar="A,B,...",
+            help="Columns released by their bins to take as numbers; as the study says if not given, none if empty.",
+        ),
+    ] = None,
     given: Given = None,
     penalty: Annotated[
         PenaltyName, typer.Option("--penalty", metavar="ridge|lasso|elastic-net", help="What keeps weights small.")
@@ -263,7 +271,9 @@ def solve(
         raise typer.BadParameter("--path goes without --ridge, --method and --out")
     opened = open_release(release)
     columns = None if features is None else tuple(f.strip() for f in features.split(","))
-    wanted = ModelRequest(opened, task and task.value, label, columns, tuple(given or ()), penalty.value, method, seed)
+    taken = None if numbers is None else tuple(f.strip() for f in numbers.split(",") if f.strip())
+    terms = penalty.value, method, seed, taken
+    wanted = ModelRequest(opened, task and task.value, label, columns, tuple(given or ()), *terms)
     if path:
         models = [publish(opened, m) for m in wanted.path()]
         if json:
