@@ -242,8 +242,11 @@ class FrontRelease(Shown):
         given: str | Sequence[str] | None = None,
         impossible: Sequence[tuple[str, str]] = (),
         seed: int = 0,
+        anyway: bool = False,
     ) -> SyntheticRows:
         """Draw rows that have the release's tables. Standard errors must not be computed from them.
+
+        Raises ReleaseError where rows are expected to be no better than independent columns.
 
         Parameters
         ----------
@@ -255,13 +258,15 @@ class FrontRelease(Shown):
             Pairs of levels that no record has, besides those that the study declares.
         seed : int
             The same seed gives the same rows.
+        anyway : bool
+            Draw rows even if independent columns are expected to be as good.
         """
-        from colonnade.analysis.synthesis import synthesize
+        from colonnade.analysis.synthesis import draw_rows
 
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise StudyError(f"rows must be a whole number from 1 up, got rows={rows!r}")
         conditions = self._tables.released.conditions(listed(given))
-        found = synthesize(self._fitted(seed, impossible), rows, conditions, seed)
+        found = draw_rows(self._tables, partial(self._fitted, seed, impossible), rows, conditions, seed, anyway)
         notes = [*found.notes(), *self.flaws]
         if given:
             notes.insert(1, f"Only records with {', '.join(listed(given))}.")
