@@ -18,9 +18,10 @@ from colonnade.crypto.backends import BACKENDS, chain_bytes, chain_party, requir
 from colonnade.crypto.product import Backend, ChainSpec, Columns, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
+from colonnade.foundation.shown import rounded
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block, allocate, parties_of
-from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables, heavy_columns, order_warning
+from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables, heavy_columns, mean_noise, order_warning
 from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import (
     Calibration,
@@ -50,6 +51,8 @@ from colonnade.protocol.released_blocks import choose_released, named_pairs, rel
 
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""
+LOUD_MEAN = 0.01
+"""Noise on the label's mean, as a share of the label's bounds, above which a plan warns."""
 
 
 @dataclass(frozen=True)
@@ -311,15 +314,36 @@ class SessionPlan:
         """The digest under the session id of zeros: what a person can approve before there is a session."""
         return self.digest if not any(self.identity) else replace(self, identity=bytes(32)).digest
 
+    @cached_property
+    def label_noise(self) -> float | None:
+        """Standard deviation of the noise on a numeric label's mean, as a share of the label's bounds."""
+        return mean_noise(self.plan, self.rows)
+
+    @property
+    def label_noise_text(self) -> str:
+        """The same in the label's own units, for a person; empty where it is not known."""
+        if self.label_noise is None:
+            return ""
+        party, name = self.agreement.schema.find(self.agreement.label)
+        column = self.agreement.schema.parties[party][name]
+        low, high = column.require_bounds()
+        noise, days = rounded(self.label_noise * (high - low)), " days" if column.dated else ""
+        return (
+            f"noise alone moves the mean of {name} by about {noise}{days} (its bounds are {column.write(low)} to "
+            f"{column.write(high)}): if {name} varies less than that, it needs narrower bounds"
+        )
+
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
         out = []
         if self.forecast.hopeless and self.agreement.evaluates is None:
             out.append(
                 f"the noise on the products with the label is {self.forecast.noise_to_signal:.3g} times the largest "
-                f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; about "
-                f"{self.forecast.rows_needed} rows, a larger epsilon or fewer columns would"
+                f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; "
+                f"{_rows_needed(self.forecast)}, and a larger epsilon or fewer columns would help, too"
             )
+        if (self.label_noise or 0.0) > LOUD_MEAN and self.agreement.evaluates is None:
+            out.append(self.label_noise_text)
         tables = self.table_forecast
         if self.agreement.purpose is Purpose.ALL and tables is not None and tables.worse:
             out.append(
@@ -354,6 +378,14 @@ class SessionPlan:
                 'the paper\'s calibration is for reproducing its figures; "exact" adds less noise for the same epsilon'
             )
         return out
+
+
+def _rows_needed(expected: Forecast) -> str:
+    """At how many records noise and signal are equal, and under which condition."""
+    told = f"noise and signal are equal at about {expected.rows_needed:,} rows if every column fills its bounds evenly"
+    if expected.rows_needed_narrow in (None, expected.rows_needed):
+        return told
+    return f"{told}, and at about {expected.rows_needed_narrow:,} if numbers fill a tenth of them"
 
 
 def _named(views: dict[View, float | None]) -> dict[str, float | None]:
