@@ -36,11 +36,14 @@ class Forecast:
     """
 
     noise_to_signal: float | None
-    """Above 1 the noise on X'y is as large as the largest possible signal; None when n is not known."""
+    """Above 1 the noise on X'y is as large as the largest possible signal; None when n is not known, or margins
+    alone are released."""
     rows_needed: int
     """The n at which the ratio is 1."""
     narrow: float | None = None
     """The same ratio if every numeric column, the label too, fills a tenth of its bounds."""
+    rows_needed_narrow: int | None = None
+    """The n at which that ratio is 1."""
 
     @property
     def explained(self) -> float | None:
@@ -61,6 +64,18 @@ def _left(ratio: float | None) -> float | None:
     return None if ratio is None else 1 / (1 + ratio**2)
 
 
+def best_columns(columns: int, ratio: float) -> tuple[int, float]:
+    """Of how many columns products with the label should be released in pure epsilon, and the share that is then left.
+
+    `ratio` is noise against signal with all of them. If columns tell alike, a part f of them has noise f times as large
+    and carries f of the signal, which leaves f / (1 + f^2 ratio^2): most at f = 1 / ratio. Gaussian noise grows with
+    the root of f alone, and all columns are best.
+    """
+    part = min(1.0, max(1 / columns, 1 / ratio)) if ratio > 0 else 1.0
+    chosen = max(1, round(columns * part))
+    return chosen, chosen / columns / (1 + (chosen / columns * ratio) ** 2)
+
+
 def forecast_tables(plan: PrivacyPlan, n: int) -> TableForecast | None:
     """Expected distance of tables of two columns; None where fewer than two columns have levels."""
     layout = plan.layout
@@ -73,12 +88,15 @@ def forecast_tables(plan: PrivacyPlan, n: int) -> TableForecast | None:
     if len(tables) < 2 or plan.calibration is Calibration.PAPER:
         return None
     std = np.full((len(layout.attributes), len(layout.attributes)), np.inf)
+    alone = np.full(len(layout.attributes), np.inf)
     for item in plan.blocks:
         if not item.block.summed:
             left, right = layout.pairs_of(item.block.factors)
-            std[left, right] = std[right, left] = plan.noise_std(item) / float(np.abs(item.block.weights).max()) / n
+            noise = plan.noise_std(item) / float(np.abs(item.block.weights).max()) / n
+            std[left, right] = std[right, left] = noise
+            alone[layout.alone_of(item.block.factors)] = noise
     sizes = np.array([layout.attributes[i].size for i in tables], dtype=np.int64)
-    return forecast_distance(sizes, std[np.ix_(tables, tables)])
+    return forecast_distance(sizes, std[np.ix_(tables, tables)], alone[tables])
 
 
 def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | None = None) -> Forecast:
@@ -111,6 +129,8 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
         # Class-split halves are two noisy numbers for one product with y in [-1, 1]: their difference.
         np.add.at(variance, feature, std**2)
     used = list(layout.features)
+    if not any(layout.pairs_of(item.block.factors)[0].size for item in plan.blocks):
+        return Forecast(None, 0)
     noise, louder = (sqrt(float((variance[used] / s[used]).sum())) for s in (spread, narrow))
     spread_y = LABEL_SPREAD[plan.task] if plan.calibration is Calibration.EXACT or plan.task is Task.LINEAR else 1.0
     spread_narrow = spread_y * (NARROW if plan.task is Task.LINEAR else 1.0)
@@ -118,6 +138,7 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
         None if not n else noise / (n * spread_y),
         int(np.ceil(noise / spread_y)),
         None if not n else louder / (n * spread_narrow),
+        int(np.ceil(louder / spread_narrow)),
     )
 
 
@@ -152,6 +173,24 @@ def objective_note(plan: PrivacyPlan, n: int) -> str:
         f"the objective has {count:,} sums of products of up to {degree_of(plan)} columns and {owners} owners; noise "
         f"on all of them is {noise:.3g} times what evenly filled columns would give"
     )
+
+
+def mean_noise(plan: PrivacyPlan, n: int) -> float | None:
+    """Standard deviation of the noise on a numeric label's mean, as a share of its bounds; None where it is not known.
+
+    Of the halves (1-y)/2 and (1+y)/2 the second one's sum is released, and the first one's follows.
+    """
+    layout, attribute = plan.layout, plan.layout.attributes[plan.layout.label]
+    if plan.task is not Task.LINEAR:
+        return None
+    at = layout.span(layout.label).stop - 1
+    for item in plan.blocks:
+        factors = item.block.factors
+        hit = (factors[:, -2] == 0) & (factors[:, -1] == at) & (not item.block.summed)
+        if hit.any():
+            std = plan.noise_std(item) / abs(float(item.block.weights[hit][0]))
+            return std / n if attribute.kind is Encoding.SIMPLEX else 0.5 * std / n
+    return None
 
 
 def order_warning(order: int, plan: PrivacyPlan, lower: PrivacyPlan, n: int) -> list[str]:

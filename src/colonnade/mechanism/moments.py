@@ -122,6 +122,11 @@ class Layout:
         whole = pair[(pair >= 0).all(axis=1)]
         return whole[:, 0], whole[:, 1]
 
+    def alone_of(self, factors: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The attributes whose coordinates are summed by themselves."""
+        pair = self.attribute_of[factors[:, -2:]]
+        return np.unique(pair[(pair[:, 0] < 0) & (pair[:, 1] >= 0), 1])
+
     @cached_property
     def owners(self) -> tuple[str, ...]:
         """The owners, in the order of their coordinates."""

@@ -316,6 +316,12 @@ def exact_objective(
     return Objective(layout, factors, np.ones(len(factors)))
 
 
+def margins_objective(layout: Layout) -> Objective:
+    """The sum of every coordinate by itself: how many records have each level."""
+    factors = np.array([[0, c] for c in range(1, layout.width)], dtype=np.int64)
+    return Objective(layout, factors, np.ones(len(factors)))
+
+
 def divided(layout: Layout, pairs: Pairs) -> Layout:
     """The layout with attributes counted as alike only where they stand in pairs with the same others.
 

@@ -12,11 +12,12 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.schema import Schema
+from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.declared import DeclaredObjective, declared_layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task
-from colonnade.mechanism.plan import Offer, check_epsilon
+from colonnade.mechanism.plan import Offer
 
-RELEASES = ("auto", "full", "label", "pairs", "trace")
+RELEASES = ("auto", "full", "label", "pairs", "margins", "trace")
 """All products; those with the label and squares; these and some pairs; those with the label and sums of squares."""
 ORDERS = (2, 4)
 LARGEST_RADIUS = 1e6
@@ -139,6 +140,7 @@ class Agreement:
             told = "interactions" if self.interactions else "products of more"
             raise StudyError(f'purpose = "all" spreads noise over tables of two columns, got {told}')
         self._check_pairs()
+        self._check_margins()
         if (self.epsilon is None) == (not self.offers):
             raise StudyError(
                 "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
@@ -170,6 +172,17 @@ class Agreement:
             if found in seen:
                 raise StudyError(f"a pair is listed once, got {list(pair)!r} twice")
             seen.add(found)
+
+    def _check_margins(self) -> None:
+        """Margins alone serve no model, and a number has none."""
+        if self.release != "margins":
+            return
+        if self.purpose is not Purpose.ALL or self.task is Task.LINEAR or self.evaluates is not None:
+            raise StudyError('release = "margins" counts the levels of columns, and needs purpose = "all"')
+        for columns in self.schema.parties.values():
+            for name, column in columns.items():
+                if not column.has_levels:
+                    raise StudyError(f'release = "margins" counts levels, and column {name} is a number without bins')
 
     def _check_impossible(self, pair: tuple[str, str]) -> None:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):

@@ -259,7 +259,8 @@ class FitParty(PartyTask):
                 self._own[i] = perturb(exact, own)
                 exact.values.fill(0)
         vector = np.zeros(session.length - session.cross_start, dtype=np.int64)  # Alg. 1, line 10
-        vector[:] = session.cross_noise.draw(session.plan.shares, noise_source)  # Alg. 1, line 12
+        share = session.cross_noise(session.plan.share(self.name))
+        vector[:] = share.draw(session.plan.shares, noise_source)  # Alg. 1, line 12
         if context.accountable:
             self._bindings = drawn[0], hashed("noise", *drawn[1:], vector.tobytes())
         product = self.product(session, self.workers) if session.spec.crosses else PartyProduct

@@ -26,13 +26,10 @@ from colonnade.mechanism.forecast import (
     degree_of,
     forecast,
     forecast_tables,
-    heavy_columns,
-    objective_note,
-    order_warning,
+    mean_noise,
 )
-from colonnade.mechanism.moments import Floats, Law, Layout
+from colonnade.mechanism.moments import Floats, Layout
 from colonnade.mechanism.objective import (
-    Calibration,
     Purpose,
     by_size,
     divided,
@@ -42,17 +39,16 @@ from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, p
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.table_error import TableForecast
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.cautions import label_noise_text, warnings_of
 from colonnade.protocol.cheating import Exposure, chain_exposures, exposures, most_values, worst_of
 from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
 from colonnade.protocol.local_columns import LocalPlan, encoded_blocks
 from colonnade.protocol.precision import (
-    SHARES,
     check_rows,
     cross_reach,
     fit_sizes,
     grid_bound,
     require_room,
-    rounding_share,
 )
 from colonnade.protocol.products import party_product
 from colonnade.protocol.released_blocks import choose_released, named_pairs, released_blocks
@@ -168,21 +164,21 @@ class SessionPlan:
 
     def _released_std(self, index: int) -> Floats:
         block = self.plan.blocks[index].block
-        shares = 1.0 if block.single else len(self.parties) / self.plan.shares
+        shares = 1.0 if block.single else self.plan.crossed
         return self.noise(index).stds() * sqrt(shares) / self.unit(block)
 
-    def noise(self, index: int) -> IntegerNoise:
+    def noise(self, index: int, part: Fraction = Fraction(1)) -> IntegerNoise:
+        """The law of a block's noise, or of a share that has this part of its scale."""
         item = self.plan.blocks[index]
-        return IntegerNoise.of(item.block, item.scale, self.plan.law, self.unit(item.block))
+        return IntegerNoise.of(item.block, item.scale * part, self.plan.law, self.unit(item.block))
 
-    @cached_property
-    def cross_noise(self) -> IntegerNoise:
-        """The law of the noise on all products of two parties, as they stand in the submitted vector."""
+    def cross_noise(self, part: Fraction) -> IntegerNoise:
+        """The law of the noise on all products of two parties, as they stand in the submitted vector, at that scale."""
         places: dict[Fraction, list[Integers]] = {}
         for i, item in enumerate(self.plan.blocks):
             if not item.block.single:
                 where = self.positions[i] - self.cross_start
-                for spread, which in self.noise(i).spreads:
+                for spread, which in self.noise(i, part).spreads:
                     places.setdefault(spread, []).append(where[which])
         spreads = tuple((spread, np.concatenate(parts)) for spread, parts in places.items())
         return IntegerNoise(self.plan.law, spreads, self.length - self.cross_start)
@@ -220,10 +216,10 @@ class SessionPlan:
         left, collusion = self.backend.key_left, self.plan.collusion
         if left is None:
             return ()
-        at = self.chain_start - self.cross_start
-        found = () if not self.spec.crosses else exposures(self.spec, self.cross_noise.part(0, at), collusion, left)
+        noise, at = self.cross_noise(min(map(self.plan.share, self.parties))), self.chain_start - self.cross_start
+        found = () if not self.spec.crosses else exposures(self.spec, noise.part(0, at), collusion, left)
         if self.chains is not None:
-            found += chain_exposures(self.chains, self.cross_noise.part(at), collusion, left)
+            found += chain_exposures(self.chains, noise.part(at), collusion, left)
         return worst_of(found)
 
     def leave_bits(self, exposure: Exposure, bits: int) -> str:
@@ -291,6 +287,7 @@ class SessionPlan:
             ],
             "grid": {"bound": self.grid.bound, "modulus_bits": self.spec.modulus_bits, "gain": self.spec.gain},
             "error_factor": fraction_text(plan.error_factor),
+            **({"narrowed": _texts(plan.narrowed)} if plan.narrowed else {}),
             "forecast": {
                 "noise_to_signal": self.forecast.noise_to_signal,
                 "explained": self.forecast.explained,
@@ -319,6 +316,8 @@ class SessionPlan:
             "error_factor": fraction_text(self.plan.error_factor),
             "release": self.released,
         }
+        if self.plan.narrowed:
+            content["narrowed"] = _texts(self.plan.narrowed)
         if self.chain_gains:
             content["chain_gains"] = {str(owners): gain for owners, gain in sorted(self.chain_gains.items())}
         return canonical_digest(content)
@@ -328,52 +327,23 @@ class SessionPlan:
         """The digest under the session id of zeros: what a person can approve before there is a session."""
         return self.digest if not any(self.identity) else replace(self, identity=bytes(32)).digest
 
+    @cached_property
+    def label_noise(self) -> float | None:
+        """Standard deviation of the noise on a numeric label's mean, as a share of the label's bounds."""
+        return mean_noise(self.plan, self.rows)
+
+    @property
+    def label_noise_text(self) -> str:
+        """The same in the label's own units, for a person; empty where it is not known."""
+        return label_noise_text(self)
+
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
-        out = []
-        if self.agreement.declared is not None:
-            out.append(objective_note(self.plan, self.rows))
-        elif self.forecast.hopeless and self.agreement.evaluates is None:
-            out.append(
-                f"the noise on the products with the label is {self.forecast.noise_to_signal:.3g} times the largest "
-                f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; about "
-                f"{self.forecast.rows_needed} rows, a larger epsilon or fewer columns would"
-            )
-        tables = self.table_forecast
-        if self.agreement.purpose is Purpose.ALL and tables is not None and tables.worse:
-            out.append(
-                f"tables of two columns are expected to be {tables.expected:.3f} from the rows' own (total variation) "
-                f"at n={self.rows}, and {tables.independent:.3f} if columns were taken as independent: rows would be "
-                "worse than independent columns; a larger epsilon, a delta, fewer columns or coarser bins would help"
-            )
-        rounding = rounding_share(self.plan, self.rows, self.grid.bound)
-        if self.grid.bound > 1 and rounding > 2 * SHARES[0][0]:
-            out.append(
-                f"with n={self.rows} numbers are rounded to {self.grid.bound} steps on each side of zero, which adds "
-                f"up to {rounding:.2g} times the noise's standard deviation to a released sum, without bias"
-            )
-        if self.agreement.order > 2:
-            lower = plan_session(replace(self.agreement, order=2), self.rows, self.identity).plan
-            out += order_warning(self.agreement.order, self.plan, lower, self.rows)
-        if self.plan.delta >= 1 / self.rows:
-            out.append(
-                f"delta={self.plan.delta:.3g} is 1/n or more at n={self.rows}: showing one record, drawn at random, to "
-                "everybody would keep that promise too; choose a delta far below 1/n"
-            )
-        modelled = self.agreement.evaluates is None and self.agreement.declared is None
-        out += heavy_columns(self.plan, self.rows) if modelled else []
-        if self.agreement.schema.norms and not self.plan.layout.norms:
-            out.append("declared norms are not used: they lower the noise of a trace release alone")
-        if self.in_the_clear:
-            out.append(f'product "{self.agreement.product}" shows columns in the clear: it is for simulation only')
-        shared = any(not i.block.single for i in self.plan.blocks)
-        if self.plan.collusion == 0 and self.plan.law is Law.LAPLACE and shared:
-            out.append("with collusion = 0 there is no guarantee against a party, which knows its share of the noise")
-        if self.plan.calibration is Calibration.PAPER:
-            out.append(
-                'the paper\'s calibration is for reproducing its figures; "exact" adds less noise for the same epsilon'
-            )
-        return out
+        return warnings_of(self, lambda: plan_session(replace(self.agreement, order=2), self.rows, self.identity).plan)
+
+
+def _texts(parts: Mapping[str, Fraction]) -> dict[str, str]:
+    return {party: fraction_text(part) for party, part in sorted(parts.items())}
 
 
 def _named(views: dict[View, float | None]) -> dict[str, float | None]:
