@@ -13,9 +13,10 @@ from itertools import combinations, pairwise
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from colonnade.analysis.bins import within_bins
 from colonnade.analysis.draws import seeded, uniform
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
-from colonnade.analysis.numbers import Drawn, as_written, draw_numbers, within_bins
+from colonnade.analysis.numbers import Drawn, as_written, draw_numbers
 from colonnade.analysis.released import Cell, Released
 from colonnade.analysis.tables import Tables, margin_variance, with_margins
 from colonnade.analysis.walk import Levels, Walk
