@@ -83,7 +83,7 @@ def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
         # The hub speaks four times with each partner, who speaks once with each of its own; both with the server.
         hub = party == session.parties[0]
         total += rounds(AlignmentParty.rounds, 2 + 4 * others if hub else 4 + others, "")
-    if session.spec.crosses:
+    if session.product_rounds:
         total += rounds(session.product_rounds, others, agreed)
     return total
 
