@@ -22,7 +22,7 @@ from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column
-from colonnade.mechanism.moments import Encoding, Floats
+from colonnade.mechanism.moments import Encoding, Floats, Layout
 
 TASKS = ("linear", "logistic", "multinomial", "poisson")
 PENALTIES = ("ridge", "lasso", "elastic-net")
@@ -98,7 +98,36 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
         moments = moments + np.outer(weights @ records[:, at] - value[0, at], means)
     noise = label.noise(tables, at)
     w, b = fit_moments(records[:, at], weights, moments, means, label.law, _penalty(released, question, noise))
-    return _model(released, question, label, at, w, b)
+    moved = held_coordinates(released.layout, at, given)
+    for k, to in moved.items():
+        # Of a product that is another feature here the weight goes there; one that is 0 has none.
+        if to is not None:
+            w[at.index(to)] += w[at.index(k)]
+    kept = [n for n, k in enumerate(at) if k not in moved]
+    return _model(released, question, label, [at[n] for n in kept], w[kept], b)
+
+
+def held_coordinates(layout: Layout, at: Sequence[int], given: Mapping[int, int]) -> dict[int, int | None]:
+    """Products that conditions make 0 (None), or equal to another feature: that one."""
+    fixed = {layout.starts[i] + j: j == level for i, level in given.items() for j in range(layout.attributes[i].size)}
+    single = {layout.factors[k]: k for k in at}
+    out: dict[int, int | None] = {}
+    for k in at:
+        factors = layout.factors[k]
+        rest = tuple(c for c in factors if c not in fixed)
+        if not all(fixed.get(c, True) for c in factors):
+            out[k] = None
+        elif rest != factors and rest in single:
+            out[k] = single[rest]
+    return out
+
+
+def held_features(released: Released, question: Question) -> list[str]:
+    """The products that `held_coordinates` finds among the features of a question, each with what it is."""
+    given, layout = released.conditions(question.given), released.layout
+    chosen = _chosen(released, question, _Label.of(released, question).attribute, given)
+    found = held_coordinates(layout, _coordinates(released, chosen), given)
+    return [f"{layout.names[k]} is {'0' if to is None else layout.names[to]}" for k, to in found.items()]
 
 
 def _records(fitted: FittedRelease, given: Mapping[int, int], seed: int) -> tuple[Floats, Floats]:
@@ -235,7 +264,7 @@ def _model(released: Released, question: Question, label: _Label, at: Sequence[i
     names = tuple(released.layout.names[k] for k in at)
     method = question.penalty + (f", given {', '.join(question.given)}" if question.given else "")
     strength = float("nan") if question.strength is None else question.strength
-    kept = float((np.abs(w).max(axis=1) > 1e-9).sum())
+    kept = float((np.abs(w).max(axis=1, initial=0.0) > 1e-9).sum())
     if not label.classes:
         coefficients, intercept = tuple(float(v) for v in w[:, 0]), float(b[0])
         return Model(question.task, label.name, names, coefficients, intercept, method, strength, kept, float("nan"))

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from colonnade.api.model import FrontModel, PathLike
-from colonnade.api.shown import Shown
+from colonnade.api.shown import Shown, warn_user
 from colonnade.api.views import PrincipalComponents, ReleasedTables, SyntheticRows
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import Place, places, read_whole
@@ -142,7 +142,7 @@ class FrontRelease(Shown):
         task : {"linear", "logistic", "multinomial", "poisson"}, optional
             The study's if not given; multinomial for a label of several levels.
         features : sequence of str, optional
-            Columns to use; all if not given.
+            Columns to use; all if not given, but for those that are computed from the label.
         given : str or sequence of str, optional
             Only records with these levels, such as "sex=Female".
         penalty : {"ridge", "lasso", "elastic-net"}
@@ -164,7 +164,10 @@ class FrontRelease(Shown):
         from colonnade.model import publish
 
         wanted = self._request(label, task, features, given, penalty, method, seed, numbers)
-        return FrontModel(publish(self.released, wanted.model(ridge)), wanted)
+        model = FrontModel(publish(self.released, wanted.model(ridge)), wanted)
+        for note in model.notes:
+            warn_user(note)
+        return model
 
     def path(
         self,
@@ -181,6 +184,8 @@ class FrontRelease(Shown):
         from colonnade.model import publish
 
         wanted = self._request(label, task, features, given, penalty, "default", seed, numbers)
+        for note in wanted.notes:
+            warn_user(note)
         return [FrontModel(publish(self.released, model)) for model in wanted.path()]
 
     def _request(

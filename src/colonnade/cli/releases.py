@@ -275,9 +275,11 @@ def solve(
     if path:
         models = [publish(opened, m) for m in wanted.path()]
         if json:
-            study = opened.plan["study"]
-            print_json({"study": study, "task": models[0].model.task, "path": [model_json(m) for m in models]})
+            known = {"study": opened.plan["study"], "task": models[0].model.task, "notes": wanted.notes}
+            print_json({**known, "path": [model_json(m) for m in models]})
         else:
+            for note in wanted.notes:
+                stderr().print(caution(note))
             stdout().print(path_table(models, penalty.value))
         return
     with places(out) as (file,):
@@ -287,12 +289,12 @@ def solve(
     if json:
         known = {"study": opened.plan["study"], "n": opened.n, **model_json(public)}
         found = {} if sure is None else intervals_json(sure)
-        print_json({**known, **found, "model": None if out is None else str(out)})
+        print_json({**known, **found, "notes": wanted.notes, "model": None if out is None else str(out)})
         return
     stdout().print(model_report(public))
     if sure is not None:
         stdout().print(intervals_report(sure))
-    for note in flaws(opened.provenance):
+    for note in [*wanted.notes, *flaws(opened.provenance)]:
         stderr().print(caution(note))
     if out is not None:
         stdout().print(f"Model written to {out}.")

@@ -42,6 +42,8 @@ class Forecast:
     """The n at which the ratio is 1."""
     narrow: float | None = None
     """The same ratio if every numeric column, the label too, fills a tenth of its bounds."""
+    rows_needed_narrow: int | None = None
+    """The n at which that ratio is 1."""
 
     @property
     def explained(self) -> float | None:
@@ -136,6 +138,7 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
         None if not n else noise / (n * spread_y),
         int(np.ceil(noise / spread_y)),
         None if not n else louder / (n * spread_narrow),
+        int(np.ceil(louder / spread_narrow)),
     )
 
 
@@ -170,6 +173,24 @@ def objective_note(plan: PrivacyPlan, n: int) -> str:
         f"the objective has {count:,} sums of products of up to {degree_of(plan)} columns and {owners} owners; noise "
         f"on all of them is {noise:.3g} times what evenly filled columns would give"
     )
+
+
+def mean_noise(plan: PrivacyPlan, n: int) -> float | None:
+    """Standard deviation of the noise on a numeric label's mean, as a share of its bounds; None where it is not known.
+
+    Of the halves (1-y)/2 and (1+y)/2 the second one's sum is released, and the first one's follows.
+    """
+    layout, attribute = plan.layout, plan.layout.attributes[plan.layout.label]
+    if plan.task is not Task.LINEAR:
+        return None
+    at = layout.span(layout.label).stop - 1
+    for item in plan.blocks:
+        factors = item.block.factors
+        hit = (factors[:, -2] == 0) & (factors[:, -1] == at) & (not item.block.summed)
+        if hit.any():
+            std = plan.noise_std(item) / abs(float(item.block.weights[hit][0]))
+            return std / n if attribute.kind is Encoding.SIMPLEX else 0.5 * std / n
+    return None
 
 
 def order_warning(order: int, plan: PrivacyPlan, lower: PrivacyPlan, n: int) -> list[str]:

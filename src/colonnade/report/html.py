@@ -123,7 +123,7 @@ def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False, around: A
     around = around or Around()
     agreement, plan = session.agreement, session.describe()
     shown = plan_context(plan, agreement)
-    verdict = outlook(session.warnings(), plan["forecast"])
+    verdict = outlook(session.warnings(), plan["forecast"], session.label_noise_text)
     if not session.in_the_clear:
         verdict = promise(plan, shown["views"], odds_text(worst_epsilon(plan)), False) + verdict
     context = {

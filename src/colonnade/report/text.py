@@ -163,8 +163,9 @@ def plan_report(
     cost: RenderableType | None = None,
     assumed: bool = False,
     cheating: RenderableType | None = None,
+    mean: str = "",
 ) -> RenderableType:
-    """A whole plan; `cheating` is what it says of parties that do not follow the protocol."""
+    """A whole plan; `cheating` is what it says of parties that break the protocol, `mean` of the label's mean."""
     parts: list[RenderableType] = [
         heading(plan, label, assumed),
         "",
@@ -176,6 +177,7 @@ def plan_report(
         "",
         *([] if cheating is None else [cheating, ""]),
         forecast_text(plan),
+        *([Text(sentence(mean))] if mean else []),
     ]
     return Group(*parts, *([] if cost is None else [cost]), "")
 
@@ -293,6 +295,11 @@ def flaws(provenance: Mapping[str, Any]) -> list[str]:
         name = provenance.get("agreement", {}).get("product", "plain")
         out.append(f'product "{name}" showed columns in the clear: no epsilon holds against the server or a party')
     return out
+
+
+def sentence(note: str) -> str:
+    """A note as a sentence of a text."""
+    return f"{note[:1].upper()}{note[1:]}."
 
 
 def caution(note: str) -> Text:
