@@ -54,7 +54,8 @@ def fit_sizes(
     for grid, error in _grids(plan, rows, local):
         crossed = [item for item in plan.blocks if len(item.block.owners) == 2]
         std = _least_share(plan) * min(float(_noise(plan, item, grid.unit).stds().min()) for item in crossed)
-        noise = max(_noise_reach(plan, item, grid.unit) for item in crossed)
+        # Noise of a fraction of a unit is given the gain's many units later on.
+        noise = max(1, *(_noise_reach(plan, item, grid.unit) for item in crossed))
         own = max((farthest(plan, item, rows, grid.unit) for item in plan.blocks if item.block.single), default=0)
         try:
             return grid, sizes(
@@ -95,7 +96,7 @@ def _chain_needs(plan: PrivacyPlan, grid: Grid, local: LocalPlan) -> tuple[Chain
         unit = grid.bound**owners
         items = [item for item in plan.blocks if len(item.block.owners) == owners]
         std = _least_share(plan) * min(float(_noise(plan, item, unit).stds().min()) for item in items)
-        reach = ceil(max(_noise_reach(plan, item, unit) for item in items) * REPLANNED)
+        reach = ceil(max(1, *(_noise_reach(plan, item, unit) for item in items)) * REPLANNED)
         alike = [chain for chain in local.chains if len(chain.owners) == owners]
         out.append(ChainNeeds(owners, std, reach, sum((owners - 1) * len({t[:-1] for t in c.terms}) for c in alike)))
     return tuple(out)
@@ -206,13 +207,12 @@ def require_room(plan: PrivacyPlan, spec: ProductSpec, error: int, gains: Mappin
     for item in plan.blocks:
         owners = len(item.block.owners)
         unit = spec.bound ** max(2, owners)
-        reach = farthest(plan, item, spec.rows, unit)
-        if not item.block.single:
-            gain = spec.gain if owners == 2 else gains[owners]
-            reach = gain * ceil(spec.rows * _record_reach(item)) * unit
-            reach += _noise_reach(plan, item, unit * gain) + error
+        gain = 1 if item.block.single else spec.gain if owners == 2 else gains[owners]
+        noise = _noise_reach(plan, item, unit * gain)
+        reach = gain * ceil(spec.rows * _record_reach(item)) * unit + noise + (0 if item.block.single else error)
         if reach >= limit:
+            more = "a larger epsilon" if 2 * noise > reach else "fewer records"
             raise ProductError(
                 f"the sums of block {item.block.name} may reach {reach}, which words of {spec.modulus_bits} bits "
-                "cannot hold: fewer records, fewer columns or a larger epsilon would fit"
+                f"cannot hold: {more} would fit"
             )
