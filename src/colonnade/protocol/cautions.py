@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from colonnade.foundation.grid import Grid
 from colonnade.foundation.shown import rounded
 from colonnade.mechanism.forecast import Forecast, heavy_columns, objective_note, order_warning
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Calibration, Purpose
 from colonnade.mechanism.plan import PrivacyPlan
+from colonnade.mechanism.table_error import TableForecast
+from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.precision import SHARES, rounding_share
-
-if TYPE_CHECKING:
-    from colonnade.protocol.session_plan import SessionPlan
 
 LOUD_MEAN = 0.01
 """Noise on the label's mean, as a share of the label's bounds, above which a plan warns."""
 
 
-def label_noise_text(session: SessionPlan) -> str:
+class Planned(Protocol):
+    """What is read of a session; `session_plan.SessionPlan` is one."""
+
+    @property
+    def agreement(self) -> Agreement: ...
+    @property
+    def plan(self) -> PrivacyPlan: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def grid(self) -> Grid: ...
+    @property
+    def forecast(self) -> Forecast: ...
+    @property
+    def table_forecast(self) -> TableForecast | None: ...
+    @property
+    def label_noise(self) -> float | None: ...
+    @property
+    def released(self) -> str: ...
+    @property
+    def in_the_clear(self) -> bool: ...
+
+
+def label_noise_text(session: Planned) -> str:
     """The noise on a numeric label's mean in the label's own units; empty where it is not known."""
     if session.label_noise is None:
         return ""
@@ -33,7 +56,7 @@ def label_noise_text(session: SessionPlan) -> str:
     )
 
 
-def warnings_of(session: SessionPlan, lower: Callable[[], PrivacyPlan]) -> list[str]:
+def warnings_of(session: Planned, lower: Callable[[], PrivacyPlan]) -> list[str]:
     """One sentence each; `lower` plans the same study with the order 2."""
     out = []
     if session.agreement.declared is not None:
