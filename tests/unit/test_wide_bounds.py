@@ -100,4 +100,4 @@ def test_rows_that_are_needed_come_with_their_condition(tmp_path: Path) -> None:
     (note,) = [w for w in told["warnings"] if "beat the trivial one" in w]
     assert f"equal at about {told['forecast']['rows_needed']:,} rows if every column fills its bounds evenly" in note
     assert "if numbers fill a tenth of them" in note
-    assert told["label_noise"] in told["warnings"]
+    assert told["label_mean_noise"] in told["warnings"]

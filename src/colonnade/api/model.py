@@ -101,7 +101,7 @@ class FrontModel(Shown):
         from colonnade.report.summary import products_of
 
         public = self.public
-        if products_of(public):
+        if products_of(public) or public.is_declared:
             return Units(1.0, 0.0, {})
         name, column, level = public.label
         declared = public.schema.find(public.declared)[1] == name

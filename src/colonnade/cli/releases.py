@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -165,8 +166,7 @@ def synthesize(
 ) -> None:
     """Draw rows that have a release's tables, for looking and for programs that need rows. It costs no privacy."""
     from colonnade.analysis.released import Released
-    from colonnade.analysis.synthesis import fit_release, require_dependence
-    from colonnade.analysis.synthesis import synthesize as drawn
+    from colonnade.analysis.synthesis import draw_rows, fit_release
     from colonnade.analysis.tables import Tables
     from colonnade.foundation.files import places
     from colonnade.report.rows import rows_file
@@ -180,9 +180,7 @@ def synthesize(
     zeros = released.impossible([pair.split(",") for pair in impossible or []])
     with places(out) as (file,):
         tables = Tables.of(released)
-        if not anyway:
-            require_dependence(tables)
-        found = drawn(fit_release(tables, seed, zeros), rows, conditions, seed)
+        found = draw_rows(tables, partial(fit_release, tables, seed, zeros), rows, conditions, seed, anyway)
         notes = [*found.notes(), *flaws(opened.provenance)]
         if given:
             notes.insert(1, f"Only records with {', '.join(given)}.")
@@ -229,6 +227,14 @@ def solve(
     features: Annotated[
         str | None, typer.Option("--features", metavar="A,B,...", help="Columns to use; all if not given.")
     ] = None,
+    numbers: Annotated[
+        str | None,
+        typer.Option(
+            "--numbers",
+            metavar="A,B,...",
+            help="Columns released by their bins to take as numbers; as the study says if not given, none if empty.",
+        ),
+    ] = None,
     given: Given = None,
     penalty: Annotated[
         PenaltyName, typer.Option("--penalty", metavar="ridge|lasso|elastic-net", help="What keeps weights small.")
@@ -263,7 +269,9 @@ def solve(
         raise typer.BadParameter("--path goes without --ridge, --method and --out")
     opened = open_release(release)
     columns = None if features is None else tuple(f.strip() for f in features.split(","))
-    wanted = ModelRequest(opened, task and task.value, label, columns, tuple(given or ()), penalty.value, method, seed)
+    taken = None if numbers is None else tuple(f.strip() for f in numbers.split(",") if f.strip())
+    terms = penalty.value, method, seed, taken
+    wanted = ModelRequest(opened, task and task.value, label, columns, tuple(given or ()), *terms)
     if path:
         models = [publish(opened, m) for m in wanted.path()]
         if json:

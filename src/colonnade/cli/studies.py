@@ -53,6 +53,7 @@ def plan(
 ) -> None:
     """Show what a study would release, to whom, with how much noise. No data is touched and nothing is spent."""
     from colonnade.foundation.files import places
+    from colonnade.mechanism.cuts import describe_cuts
     from colonnade.protocol.session_plan import TYPICAL_ROWS
     from colonnade.report.cheating import cheating_table
     from colonnade.report.choices import choices_text, describe_choices
@@ -77,6 +78,8 @@ def plan(
             page.write(plan_html(session, cost, assumed, spending))
     if json:
         told = plan_json(session, cost, assumed) | describe_choices(session)
+        if checked.cuts is not None:
+            told["numeric"] = [vars(cut) for cut in checked.cuts]
         print_json({**told, **spending_json(spending), "purposes": [line.describe() for line in purposes]})
         return
     label = checked.agreement.label
@@ -86,6 +89,8 @@ def plan(
     if (foretold := purposes_table(purposes)) is not None:
         stdout().print(foretold, "")
     stdout().print(choices_text(session))
+    if checked.cuts is not None:
+        stdout().print(describe_cuts(checked.cuts), highlight=False)
     stdout().print(_terms(session))
     for note in session.warnings():
         stderr().print(caution(note))

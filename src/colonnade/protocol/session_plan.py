@@ -15,13 +15,23 @@ from typing import Any
 import numpy as np
 
 from colonnade.crypto.backends import BACKENDS, chain_bytes, chain_party, require_chains
-from colonnade.crypto.product import Backend, ChainSpec, Columns, Integers, ProductSizes, ProductSpec
+from colonnade.crypto.product import Backend, ChainSpec, Columns, Cross, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
-from colonnade.foundation.shown import rounded
 from colonnade.mechanism.blocks import IntegerNoise
+from colonnade.mechanism.declared import declared_layout
 from colonnade.mechanism.dissection import Block, allocate, parties_of
-from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables, heavy_columns, mean_noise, order_warning
+from colonnade.mechanism.forecast import (
+    Forecast,
+    degree_of,
+    forecast,
+    forecast_tables,
+    heavy_columns,
+    mean_noise,
+    mean_noise_text,
+    objective_note,
+    order_warning,
+)
 from colonnade.mechanism.moments import Floats, Law, Layout
 from colonnade.mechanism.objective import (
     Calibration,
@@ -34,7 +44,7 @@ from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, p
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.table_error import TableForecast
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.cheating import Exposure, exposures, most_values
+from colonnade.protocol.cheating import Exposure, chain_exposures, exposures, most_values, worst_of
 from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
 from colonnade.protocol.local_columns import LocalPlan, encoded_blocks
 from colonnade.protocol.precision import (
@@ -162,21 +172,21 @@ class SessionPlan:
 
     def _released_std(self, index: int) -> Floats:
         block = self.plan.blocks[index].block
-        shares = 1.0 if block.single else len(self.parties) / self.plan.shares
+        shares = 1.0 if block.single else self.plan.crossed
         return self.noise(index).stds() * sqrt(shares) / self.unit(block)
 
-    def noise(self, index: int) -> IntegerNoise:
+    def noise(self, index: int, part: Fraction = Fraction(1)) -> IntegerNoise:
+        """The law of a block's noise, or of a share that has this part of its scale."""
         item = self.plan.blocks[index]
-        return IntegerNoise.of(item.block, item.scale, self.plan.law, self.unit(item.block))
+        return IntegerNoise.of(item.block, item.scale * part, self.plan.law, self.unit(item.block))
 
-    @cached_property
-    def cross_noise(self) -> IntegerNoise:
-        """The law of the noise on all products of two parties, as they stand in the submitted vector."""
+    def cross_noise(self, part: Fraction) -> IntegerNoise:
+        """The law of the noise on all products of two parties, as they stand in the submitted vector, at that scale."""
         places: dict[Fraction, list[Integers]] = {}
         for i, item in enumerate(self.plan.blocks):
             if not item.block.single:
                 where = self.positions[i] - self.cross_start
-                for spread, which in self.noise(i).spreads:
+                for spread, which in self.noise(i, part).spreads:
                     places.setdefault(spread, []).append(where[which])
         spreads = tuple((spread, np.concatenate(parts)) for spread, parts in places.items())
         return IntegerNoise(self.plan.law, spreads, self.length - self.cross_start)
@@ -211,10 +221,14 @@ class SessionPlan:
     @cached_property
     def exposures(self) -> tuple[Exposure, ...]:
         """What each party could read of each partner's keys if it did not follow the protocol."""
-        left = self.backend.key_left
-        if left is None or not self.spec.crosses:
+        left, collusion = self.backend.key_left, self.plan.collusion
+        if left is None:
             return ()
-        return exposures(self.spec, self.cross_noise, self.plan.collusion, left)
+        noise, at = self.cross_noise(min(map(self.plan.share, self.parties))), self.chain_start - self.cross_start
+        found = () if not self.spec.crosses else exposures(self.spec, noise.part(0, at), collusion, left)
+        if self.chains is not None:
+            found += chain_exposures(self.chains, noise.part(at), collusion, left)
+        return worst_of(found)
 
     def leave_bits(self, exposure: Exposure, bits: int) -> str:
         """What would leave that many bits of a partner's keys, in one sentence."""
@@ -242,7 +256,11 @@ class SessionPlan:
     def describe(self) -> dict[str, Any]:
         """The plan as one JSON object."""
         plan = self.plan
+        asked = {key: getattr(self.agreement, key) for key in ("interval", "ball", "objective", "parameters")}
+        if plan.layout.has_interactions:
+            asked["degree"] = degree_of(plan)
         return {
+            **{key: list(value) if key == "parameters" else value for key, value in asked.items() if value},
             "study": self.agreement.name,
             "task": plan.task.value,
             "n": self.rows,
@@ -277,6 +295,7 @@ class SessionPlan:
             ],
             "grid": {"bound": self.grid.bound, "modulus_bits": self.spec.modulus_bits, "gain": self.spec.gain},
             "error_factor": fraction_text(plan.error_factor),
+            **({"narrowed": _texts(plan.narrowed)} if plan.narrowed else {}),
             "forecast": {
                 "noise_to_signal": self.forecast.noise_to_signal,
                 "explained": self.forecast.explained,
@@ -305,6 +324,8 @@ class SessionPlan:
             "error_factor": fraction_text(self.plan.error_factor),
             "release": self.released,
         }
+        if self.plan.narrowed:
+            content["narrowed"] = _texts(self.plan.narrowed)
         if self.chain_gains:
             content["chain_gains"] = {str(owners): gain for owners, gain in sorted(self.chain_gains.items())}
         return canonical_digest(content)
@@ -325,27 +346,29 @@ class SessionPlan:
         if self.label_noise is None:
             return ""
         party, name = self.agreement.schema.find(self.agreement.label)
-        column = self.agreement.schema.parties[party][name]
-        low, high = column.require_bounds()
-        noise, days = rounded(self.label_noise * (high - low)), " days" if column.dated else ""
-        return (
-            f"noise alone moves the mean of {name} by about {noise}{days} (its bounds are {column.write(low)} to "
-            f"{column.write(high)}): if {name} varies less than that, it needs narrower bounds"
-        )
+        return mean_noise_text(self.label_noise, name, self.agreement.schema.parties[party][name])
 
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
         out = []
-        if self.forecast.hopeless and self.agreement.evaluates is None:
+        if self.agreement.declared is not None:
+            out.append(objective_note(self.plan, self.rows))
+        elif self.forecast.hopeless and self.agreement.evaluates is None:
             out.append(
                 f"the noise on the products with the label is {self.forecast.noise_to_signal:.3g} times the largest "
                 f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; "
-                f"{_rows_needed(self.forecast)}, and a larger epsilon or fewer columns would help, too"
+                f"{self.forecast.rows_text}, and a larger epsilon or fewer columns would help, too"
             )
         if (self.label_noise or 0.0) > LOUD_MEAN and self.agreement.evaluates is None:
             out.append(self.label_noise_text)
         tables = self.table_forecast
-        if self.agreement.purpose is Purpose.ALL and tables is not None and tables.worse:
+        if self.released == "margins":
+            out.append(
+                f"at n={self.rows} tables of two columns would be no nearer to the rows' own than those of independent "
+                "columns: margins alone are released, of which no model and no rows can be made; a larger epsilon, a "
+                'delta, fewer columns or coarser bins would help, and purpose = "label" gives the label\'s model'
+            )
+        elif self.agreement.purpose is Purpose.ALL and tables is not None and tables.worse:
             out.append(
                 f"tables of two columns are expected to be {tables.expected:.3f} from the rows' own (total variation) "
                 f"at n={self.rows}, and {tables.independent:.3f} if columns were taken as independent: rows would be "
@@ -365,7 +388,8 @@ class SessionPlan:
                 f"delta={self.plan.delta:.3g} is 1/n or more at n={self.rows}: showing one record, drawn at random, to "
                 "everybody would keep that promise too; choose a delta far below 1/n"
             )
-        out += heavy_columns(self.plan, self.rows) if self.agreement.evaluates is None else []
+        modelled = self.agreement.evaluates is None and self.agreement.declared is None
+        out += heavy_columns(self.plan, self.rows) if modelled else []
         if self.agreement.schema.norms and not self.plan.layout.norms:
             out.append("declared norms are not used: they lower the noise of a trace release alone")
         if self.in_the_clear:
@@ -380,12 +404,8 @@ class SessionPlan:
         return out
 
 
-def _rows_needed(expected: Forecast) -> str:
-    """At how many records noise and signal are equal, and under which condition."""
-    told = f"noise and signal are equal at about {expected.rows_needed:,} rows if every column fills its bounds evenly"
-    if expected.rows_needed_narrow in (None, expected.rows_needed):
-        return told
-    return f"{told}, and at about {expected.rows_needed_narrow:,} if numbers fill a tenth of them"
+def _texts(parts: Mapping[str, Fraction]) -> dict[str, str]:
+    return {party: fraction_text(part) for party, part in sorted(parts.items())}
 
 
 def _named(views: dict[View, float | None]) -> dict[str, float | None]:
@@ -421,7 +441,10 @@ def draft_plan(agreement: Agreement, rows: int) -> tuple[str, PrivacyPlan]:
     """What is released, and the scales of its noise before rounding and the product's own error are paid for."""
     declared = agreement.schema, agreement.label, agreement.task, agreement.calibration
     counted = agreement.evaluates is not None
-    layout = layout_of(*declared, counted=counted, interactions=agreement.interactions, order=agreement.order)
+    if agreement.declared is not None:
+        layout = declared_layout(agreement.schema, agreement.label, agreement.declared)
+    else:
+        layout = layout_of(*declared, counted=counted, interactions=agreement.interactions, order=agreement.order)
     released = choose_released(agreement, layout, rows)
     if released in ("trace", "errors"):
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
@@ -439,15 +462,18 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     released, plan = draft_plan(agreement, rows)
     layout, blocks = plan.layout, tuple(item.block for item in plan.blocks)
     owner, local = layout.attributes[layout.label].owner, None
-    crosses = crosses_of(layout, encoded_blocks(layout, blocks), owner if released == "trace" else None)
     sizes, choose = ProductSizes(), BACKENDS[agreement.product].sizes
+    if layout.any_terms:
+        crosses: tuple[Cross, ...] = ()
+    else:
+        crosses = crosses_of(layout, encoded_blocks(layout, blocks), owner if released == "trace" else None)
     if layout.has_interactions:
         local = LocalPlan(layout, blocks)
         crosses = local.crosses(crosses)
         if local.chains:
             require_chains(agreement.product)
         sizes = ProductSizes(chain_gains={len(chain.owners): 1 for chain in local.chains})
-    if choose is not None and crosses:
+    if choose is not None and (crosses or (local is not None and local.chains)):
         grid, sizes = fit_sizes(plan, rows, choose, local)
     else:
         grid = Grid(grid_bound(plan, rows))

@@ -14,7 +14,7 @@ from colonnade.analysis.independence import dependence
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.released import Released
 from colonnade.analysis.request import ModelRequest
-from colonnade.analysis.synthesis import FittedRelease, Synthetic, fit_release, synthesize
+from colonnade.analysis.synthesis import FittedRelease, Synthetic, draw_rows, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
 from colonnade.foundation.errors import ReleaseError, StudyError
@@ -133,7 +133,7 @@ class Explorer:
         """So many rows that have the release's tables."""
         if not 1 <= count <= MOST_ROWS:
             raise StudyError(f"the studio draws between 1 and {MOST_ROWS} rows, got {count}")
-        return synthesize(self.fitted, count, {}, SEED)
+        return draw_rows(self.tables, lambda: self.fitted, count, {}, SEED)
 
     def rows_file(self, count: int, csv: bool) -> bytes:
         """The drawn rows as `colonnade synthesize` writes them."""
