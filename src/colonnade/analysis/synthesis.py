@@ -6,7 +6,7 @@ noise those have: standard errors belong to the tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
@@ -14,10 +14,11 @@ import numpy as np
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
+from colonnade.analysis.bins import NARROWEST, is_whole, within_bins
 from colonnade.analysis.draws import seeded, uniform
 from colonnade.analysis.label_law import LabelLaw, label_law, with_label
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
-from colonnade.analysis.numbers import Drawn, as_written, draw_numbers, within_bins
+from colonnade.analysis.numbers import Drawn, as_written, derive_drawn, draw_numbers
 from colonnade.analysis.released import Cell, Released
 from colonnade.analysis.tables import Tables, margin_variance, with_margins
 from colonnade.analysis.walk import Levels, Walk
@@ -83,13 +84,19 @@ class Synthetic:
     """The same for rows whose columns are independent and have exact margins."""
     certificate: Certificate
     unbinned: tuple[str, ...]
+    rows: int
+    at_best: float
+    """The expected total variation of as many rows as one likes: what the noise alone makes of it."""
+    whole: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def notes(self) -> list[str]:
         """What a reader of the rows has to know."""
         fit, out = self.certificate, [WARNING]
         out.append(
-            f"Expected total variation of a table of two columns: {self.expected:.3f} "
-            f"(independent columns with exact margins: {self.independent:.3f})."
+            f"Expected total variation of a table of two columns: {distance_text(self.expected)} "
+            f"(independent columns with exact margins: {distance_text(self.independent)})."
         )
         told = "has converged" if fit.converged else "has NOT converged"
         out.append(
@@ -101,9 +108,27 @@ class Synthetic:
                 f"{', '.join(self.unbinned)}: released without bins, so these numbers have the released means, "
                 "variances and correlations, and an assumed shape."
             )
+        if self.whole:
+            out.append(
+                f"{', '.join(self.whole)}: drawn as whole numbers, since bounds and cuts are whole and at least "
+                f"{NARROWEST:g} apart; values that are not whole would be half a unit lower on average."
+            )
+        if self.derived:
+            out.append(f"{', '.join(self.derived)}: computed in each row from the columns that it is derived from.")
+        if self.left_out:
+            out.append(f"{', '.join(self.left_out)}: left out, since rows would contradict what it is derived from.")
+        return [*out, *self._worse()]
+
+    def _worse(self) -> list[str]:
+        """Why independent columns would be no worse, where that is so: the noise, or too few rows."""
+        if self.at_best >= self.independent:
+            return ["These rows are expected to be WORSE than independent columns would be: the noise is too large."]
         if self.expected >= self.independent:
-            out.append("These rows are expected to be WORSE than independent columns would be: the noise is too large.")
-        return out
+            return [
+                f"{self.rows:,} rows are too few to show how columns depend: chance alone moves their tables more than "
+                f"independence would. Many rows of this release are expected to be {distance_text(self.at_best)} away."
+            ]
+        return []
 
 
 def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, Cell]] = ()) -> FittedRelease:
@@ -126,9 +151,28 @@ def require_dependence(tables: Tables) -> None:
     if expected > NO_BETTER * independent:
         raise ReleaseError(
             f"rows of this release would be no better than independent columns: its tables of two columns are expected "
-            f"to be {expected:.3f} from those of the records (total variation), and {independent:.3f} if columns were "
-            "taken as independent"
+            f"to be {distance_text(expected)} from those of the records (total variation), and "
+            f"{distance_text(independent)} if columns were taken as independent"
         )
+
+
+def draw_rows(
+    tables: Tables,
+    fit: Callable[[], FittedRelease],
+    rows: int,
+    given: Mapping[int, int] | None = None,
+    seed: int = 0,
+    anyway: bool = False,
+) -> Synthetic:
+    """Rows of a release that are worth having, or any rows; refuses before the model is fitted."""
+    if not anyway:
+        require_dependence(tables)
+    return synthesize(fit(), rows, given, seed)
+
+
+def distance_text(distance: float) -> str:
+    """A total variation to three places; one that says nothing in words."""
+    return f"{distance:.3f}" if distance < 1.0 else "no better than 1"
 
 
 def draw_levels(
@@ -185,17 +229,34 @@ def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None
     drawn |= draw_numbers(fitted.tables, fitted.columns, levels, randomness)
     order = [(p, c) for p, columns in released.schema.parties.items() for c in columns]
     index = {(a.owner, released.short(i)): i for i, a in enumerate(released.layout.attributes)}
-    values = {name: drawn[index[party, name]] for party, name in order if (party, name) in index}
-    unbinned = tuple(released.short(i) for i in released.numbers if not released.layout.attributes[i].products)
+    written = {name: drawn[index[party, name]] for party, name in order if (party, name) in index}
+    held = [released.short(i) for i in given or ()]
+    values, derived, left_out = derive_drawn(released.schema, written, held)
+    apart = {*derived, *left_out}
+    names = {i: released.short(i) for i, a in enumerate(released.layout.attributes) if not a.products}
+    unbinned = tuple(names[i] for i in released.numbers if i in names and names[i] not in apart)
+    columns = released.columns
+    whole = [i for i in fitted.columns if not columns[i].dated and columns[i].edges and is_whole(columns[i])]
     expected, independent = expected_distance(fitted.tables, rows)
-    return Synthetic(values, expected, independent, fitted.certificate, unbinned)
+    return Synthetic(
+        values,
+        expected,
+        independent,
+        fitted.certificate,
+        unbinned,
+        rows,
+        expected_distance(fitted.tables)[0],
+        tuple(names[i] for i in whole if names[i] not in apart),
+        derived,
+        left_out,
+    )
 
 
 def expected_distance(tables: Tables, rows: int | None = None) -> tuple[float, float]:
     """Expected total variation of the denoised tables (and of rows drawn from them); that of independent columns.
 
-    Both are means over all pairs of columns. Of a pair whose table was not released nothing is known but the margins:
-    its dependence is taken as that of the others.
+    Both are means over all pairs of columns, each at most 1. Of a pair whose table was not released nothing is known
+    but the margins: its dependence is taken as that of the others.
     """
     released, layout, n = tables.released, tables.released.layout, tables.released.n
     shares = tables.estimate.value / n
@@ -214,15 +275,15 @@ def expected_distance(tables: Tables, rows: int | None = None) -> tuple[float, f
         left = np.minimum(tables.estimate.std[at] / n, np.sqrt(np.maximum(cell, 1.0 / n)))
         found.append(_distance(left**2 + margins + drawn))
         away = cell - np.outer(down, across)
-        apart.append(0.5 * np.sqrt(away**2 + (2 / np.pi) * left**2).sum())
+        apart.append(min(0.5 * float(np.sqrt(away**2 + (2 / np.pi) * left**2).sum()), 1.0))
     dependence = float(np.mean(apart)) if apart else 0.0
-    found += [float(np.hypot(dependence, error)) for error in unknown]
+    found += [min(float(np.hypot(dependence, error)), 1.0) for error in unknown]
     return float(np.mean(found)), dependence
 
 
 def _distance(variance: Floats) -> float:
-    """Expected total variation of a table whose cells have Gaussian errors of these variances."""
-    return float(0.5 * np.sqrt(2 / np.pi) * np.sqrt(variance).sum())
+    """Expected total variation, at most 1, of a table whose cells have Gaussian errors of these variances."""
+    return min(float(0.5 * np.sqrt(2 / np.pi) * np.sqrt(variance).sum()), 1.0)
 
 
 def _target(tables: Tables, impossible: Sequence[tuple[Cell, Cell]]) -> TargetTables:

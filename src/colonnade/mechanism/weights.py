@@ -13,7 +13,7 @@ columns' levels has there a median of .04 and lies between .004 and .4 in four o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -52,6 +52,9 @@ def label_weight(
     `budget` is epsilon for Laplace and rho for Gaussian; without it or `rows` the noise is taken as small. `pairs` says
     how many pairs of feature attributes are released; without it all are.
     """
+    if layout.any_terms:
+        # Each term of a declared objective has a weight of its own.
+        return 1.0
     variances, members = _typical(layout)
     if members.size == 0 or len(np.unique(members)) < 2:
         return 1.0
@@ -72,6 +75,43 @@ def _typical(layout: Layout) -> tuple[Floats, Floats]:
             variances += [own] * attribute.size
             members += [float(i)] * attribute.size
     return np.array(variances), np.array(members)
+
+
+def pair_count(layout: Layout, blocks: Sequence[Block]) -> int | None:
+    """How many pairs of feature attributes are released; None where it is all of them or none, as in a trace."""
+    if not any(b.squares for b in blocks) and not layout.classes:
+        return None
+    found: set[int] = set()
+    for block in blocks:
+        if block.role is Role.FEATURE and not block.squares:
+            pair = layout.attribute_of[block.factors[:, -2:]]
+            found.update(np.unique(pair.min(axis=1) * len(layout.attributes) + pair.max(axis=1)).tolist())
+    return len(found)
+
+
+def block_weights(
+    layout: Layout, blocks: Sequence[Block], label: float, moved: Callable[[Sequence[Block], Sequence[float]], float]
+) -> list[Fraction]:
+    """How much less noise each block gets where a label is modelled and its own get `label`.
+
+    Sums of squares: each kind of them moves by 1/16 of the label blocks.
+    """
+    heavier = Fraction(label).limit_denominator(64)
+    labels = [b for b in blocks if b.role is Role.LABEL and not b.summed]
+    if not labels:
+        return [Fraction(1)] * len(blocks)
+    coarse: dict[Role, Fraction] = {}
+    for role in Role:
+        alike = [b for b in blocks if b.summed and b.role is role]
+        if alike:
+            whole = moved(labels, [float(heavier)] * len(labels))
+            summed = moved(alike, [1.0] * len(alike))
+            coarse[role] = Fraction(whole / (16 * summed)).limit_denominator(2**16)
+    square = Fraction(square_weight(layout)).limit_denominator(64) * heavier
+    return [
+        coarse[b.role] if b.summed else square if b.squares else heavier if b.role is Role.LABEL else Fraction(1)
+        for b in blocks
+    ]
 
 
 def square_weight(layout: Layout) -> float:

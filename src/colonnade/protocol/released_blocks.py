@@ -5,6 +5,7 @@ from __future__ import annotations
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.accounting import gaussian_rho
+from colonnade.mechanism.declared import declared_terms
 from colonnade.mechanism.dissection import Block, dissect, squared_sum, squares, traces
 from colonnade.mechanism.moments import Law, Layout
 from colonnade.mechanism.objective import (
@@ -42,6 +43,10 @@ def choose_released(agreement: Agreement, layout: Layout, rows: int) -> str:
 
 def released_blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block, ...]:
     """The blocks of what is released."""
+    if agreement.declared is not None:
+        paper = agreement.calibration is Calibration.PAPER
+        law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
+        return dissect(declared_terms(layout, agreement.declared, None if paper else law))
     if agreement.calibration is Calibration.PAPER:
         return dissect(paper_objective(layout, agreement.task))
     by_cells = agreement.purpose is Purpose.ALL
