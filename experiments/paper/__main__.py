@@ -23,12 +23,14 @@ from experiments.paper import (
     grid,
     listing,
     logloss,
+    order,
     overhead,
     panel,
     polynomial,
     rehearsal,
     rsquared,
     tables,
+    wide,
 )
 from experiments.paper.document import Document, Row
 from experiments.paper.grid import Extent
@@ -52,7 +54,8 @@ def _utility(options: argparse.Namespace) -> int:
         extent = Extent(options.epsilon, grid.QUICK.parties, options.collusion)
     data = tuple(options.data or (key + catalogue.SMALL * (options.quick and "synth" in key) for key in catalogue.KEYS))
     _recall(options)
-    document = tables.utility(data, extent, _settings(options), "python -m experiments.paper utility --write")
+    command = f"python -m experiments.paper utility --runs {options.runs} --write"
+    document = tables.utility(data, extent, _settings(options), command)
     if options.write:
         document.write(tables.RESULTS / "utility.csv")
         (tables.RESULTS / "floors.md").write_text(floors.markdown(document), encoding="utf-8")
@@ -133,21 +136,45 @@ def _panel(options: argparse.Namespace) -> int:
     if options.stored:
         rows = panel.stored(options.data, options.runs)
     else:
-        rows = panel.run(options.data, options.runs, options.workers)
+        rows = panel.run(options.data, options.runs, options.workers, baselines=not options.ours)
+    again = ", ".join(dict.fromkeys(row.data for row in rows))
     header = {
         "title": "The development panel",
-        "command": f"python -m experiments.paper panel --runs {options.runs}{' --stored' * options.stored} --write",
+        "command": f"python -m experiments.paper panel --runs {options.runs}{' --stored' * options.stored}"
+        f"{' --keep' * options.keep} --write",
         "releases": f"as the column runs says, over {panel.SPLITS} random splits",
         "not run": ", ".join(key for key in options.data if key not in {row.data for row in rows}) or "nothing",
         "noise": f"exact sums plus the plan's noise, K = {panel.PARTIES}, c = {panel.COLLUSION}",
         "tuning": "DP-GD pays for the choice among its settings out of its own epsilon; no other method is tuned",
         "code": panel.code_digest(panel.OURS),
     }
+    if options.keep:
+        rows = panel.kept(rows, (tables.RESULTS / "panel.csv").read_text(encoding="utf-8"))
+        header["kept"] = f"run again: {again}; other rows, and baselines that this run lacks, are of the run before it"
+        missing = [key for key in options.data if key not in {row.data for row in rows}]
+        header["not run"] = ", ".join(missing) or "nothing"
     text = listing.csv_text(rows, header)
     if options.write:
         listing.write(text, panel.markdown, tables.RESULTS / "panel.csv")
         forecast_plot(rows, tables.RESULTS / "panel.png")
     print(panel.markdown(text), end="")
+    return 0
+
+
+def _wide(options: argparse.Namespace) -> int:
+    header = {
+        "title": "Wide numeric data in one release",
+        "command": "python -m experiments.paper wide --write",
+        "data": "uniform features, all true weights normal, the label's standard deviation a quarter of its bounds",
+        "draws": "of data and noise, mean ± population standard deviation; one party, c = 0",
+        "norm": "records are declared to be as long as the generator lets expect; what shortening does is left out",
+        "privacy": "neighbours replace one record, n is public; (epsilon, 1/n) has delta = 1/n",
+        "code": panel.code_digest(panel.OURS),
+    }
+    text = listing.csv_text(list(wide.run(options.columns, options.rows, options.runs)), header)
+    if options.write:
+        listing.write(text, wide.markdown, tables.RESULTS / "wide.csv")
+    print(wide.markdown(text), end="")
     return 0
 
 
@@ -166,7 +193,10 @@ def _rehearsal(options: argparse.Namespace) -> int:
 
 
 def _polynomial(options: argparse.Namespace) -> int:
-    for name, made in (("order.md", polynomial.order_markdown), ("polynomial.md", polynomial.markdown)):
+    for name, made in (
+        ("order.md", lambda: order.markdown(options.kept, options.stored)),
+        ("polynomial.md", polynomial.markdown),
+    ):
         text = made()
         if options.write:
             (tables.RESULTS / name).write_text(text, encoding="utf-8")
@@ -300,8 +330,17 @@ def _parser() -> argparse.ArgumentParser:
     panels.add_argument("--runs", type=int, default=panel.RELEASES, help="releases of ours")
     panels.add_argument("--workers", type=int, default=2, help="processes")
     panels.add_argument("--stored", action="store_true", help="run nothing: what an unfinished run has kept")
+    panels.add_argument("--ours", action="store_true", help="no baselines")
+    panels.add_argument("--keep", action="store_true", help="baselines that were not run again as the page has them")
     panels.add_argument("--write", action="store_true", help="write docs/results/panel.*")
     panels.set_defaults(act=_panel)
+
+    widths = commands.add_parser("wide", help="many numeric columns: what a release of them leaves, and what could be")
+    widths.add_argument("--columns", type=_whole, default=wide.WIDTHS)
+    widths.add_argument("--rows", type=_whole, default=wide.ROWS)
+    widths.add_argument("--runs", type=int, default=wide.DRAWS, help="draws of data and noise")
+    widths.add_argument("--write", action="store_true", help="write docs/results/wide.*")
+    widths.set_defaults(act=_wide)
 
     judged = commands.add_parser("evaluation", help="evaluations across parties against the truth")
     judged.add_argument("--data", type=_words, default=tuple(evaluation.DATA), help="some of the sets")
@@ -310,6 +349,8 @@ def _parser() -> argparse.ArgumentParser:
     judged.set_defaults(act=_evaluation)
     products = commands.add_parser("polynomial", help="models with and without interactions of several owners")
     products.add_argument("--write", action="store_true", help="write docs/results/polynomial.md and order.md")
+    products.add_argument("--kept", type=Path, help="file of finished rows: an interrupted run goes on from there")
+    products.add_argument("--stored", action="store_true", help="run nothing of order.md: rows that --kept has")
     products.set_defaults(act=_polynomial)
     shares = commands.add_parser("rsquared", help="R² as stated against R² on the records")
     shares.add_argument("--data", type=_words, default=tuple(rsquared.DATA), help=f"some of {', '.join(rsquared.DATA)}")

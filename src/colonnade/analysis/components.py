@@ -28,6 +28,7 @@ class Components:
 
 def components(released: Released, label: bool = False) -> Components:
     """PCA of a release's features, with the label where asked for."""
+    released.require_pairs("nothing in it tells how columns go together")
     layout, estimate = released.layout, denoise(released.moments)
     at = [
         k

@@ -11,19 +11,14 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 import numpy as np
+from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
+from colonnade.analysis.bins import NARROWEST, is_whole, within_bins
 from colonnade.analysis.draws import seeded, uniform
+from colonnade.analysis.label_law import LabelLaw, label_law, with_label
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
-from colonnade.analysis.numbers import (
-    NARROWEST,
-    Drawn,
-    as_written,
-    derive_drawn,
-    draw_numbers,
-    is_whole,
-    within_bins,
-)
+from colonnade.analysis.numbers import Drawn, as_written, derive_drawn, draw_numbers
 from colonnade.analysis.released import Cell, Released
 from colonnade.analysis.tables import Tables, margin_variance, with_margins
 from colonnade.analysis.walk import Levels, Walk
@@ -70,6 +65,8 @@ class FittedRelease:
     certificate: Certificate
     columns: tuple[int, ...]
     """The attribute that each column of the model stands for."""
+    label: LabelLaw | None = None
+    """By which rows get their label, where the release has a model of it."""
 
     @property
     def released(self) -> Released:
@@ -139,13 +136,17 @@ def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, 
     released = tables.released
     if len(released.tabular) < 2:
         raise ReleaseError("rows need two columns with levels or bins: this release has fewer, and numbers alone")
+    released.require_pairs("rows of it would have independent columns")
     target = _target(tables, impossible)
     model = fit_maxent(target, seeded(seed, "maxent"))
-    return FittedRelease(tables, target, model, _certificate(tables, target, model), released.tabular)
+    law = label_law(released, target, model)
+    model = model if law is None else with_label(model, law)
+    return FittedRelease(tables, target, model, _certificate(tables, target, model), released.tabular, law)
 
 
 def require_dependence(tables: Tables) -> None:
     """Refuse rows that are not expected to be better than independent columns with exact margins."""
+    tables.released.require_pairs("rows of it would have independent columns")
     expected, independent = expected_distance(tables)
     if expected > NO_BETTER * independent:
         raise ReleaseError(
@@ -202,8 +203,13 @@ def _draw(fitted: FittedRelease, rows: int, randomness: Randomness, given: Mappi
         for _ in range(2):
             walk.sweep(randomness, fixed, tables=False)
         pool.append(walk.levels.copy())
-    levels = np.concatenate(pool)
-    weights = np.full(len(levels), 1.0 / len(levels)) if fixed else _raked(fitted.target, levels)
+    levels, law = np.concatenate(pool), fitted.label
+    if law is not None and law.column not in fixed:
+        levels = law.draw(levels, randomness)
+    if fixed:
+        weights = np.ones(len(levels)) if law is None else _relative(law, model, levels, fixed)
+    else:
+        weights = _raked(fitted.target, levels, law)
     chosen = levels[_resample(weights, rows, randomness)]
     return chosen[np.argsort(uniform(randomness, rows), kind="stable")]
 
@@ -332,15 +338,29 @@ def _require_possible(fitted: FittedRelease, fixed: Mapping[int, int]) -> None:
                 raise ReleaseError(f"no record has {both}, by this release: the condition has probability 0")
 
 
-def _raked(target: TargetTables, levels: Levels) -> Floats:
-    """Weights of drawn records under which they have the target's tables, as far as moderate weights can."""
+def _relative(law: LabelLaw, model: PairModel, levels: Levels, fixed: Mapping[int, int]) -> Floats:
+    """Weights of records drawn with a given label by the model, where the label has a law of its own."""
+    if law.column not in fixed:
+        return np.ones(len(levels))
+    own = model.conditional(law.column, levels)[:, fixed[law.column]]
+    wanted = expit(law.odds(levels) * (1.0 if fixed[law.column] == 1 else -1.0))
+    ratio = wanted / np.maximum(own, 1e-12)
+    result: Floats = np.clip(ratio / ratio.mean(), 1.0 / HEAVIEST, HEAVIEST)
+    return result
+
+
+def _raked(target: TargetTables, levels: Levels, law: LabelLaw | None) -> Floats:
+    """Weights of drawn records under which they have the target's tables, as far as moderate weights can.
+
+    A label that has a law of its own keeps it: of its tables the margins alone are met.
+    """
     weights = np.full(len(levels), 1.0 / len(levels))
     small = 1.0 / len(levels)
     for _ in range(RAKING_SWEEPS):
         for x, first in enumerate(target.spans):
             for y in range(x + 1, len(target.spans)):
                 second = target.spans[y]
-                if target.wanted[first, second].any():
+                if target.wanted[first, second].any() and (law is None or law.column not in (x, y)):
                     size = second.stop - second.start
                     cell = levels[:, x] * size + levels[:, y]
                     table = target.pairs[first, second].ravel()

@@ -54,6 +54,7 @@ class VerticalLinearRegression(RegressorMixin, Vertical):  # type: ignore[misc]
         them, a categorical one has an indicator for each level but a dropped one.
     spent_ : {"fits", "epsilon", "delta"} of all fits of this object so far; on the same records epsilons add up. The
         second fit warns once, unless `consent` names a ledger, which counts by itself.
+    clipped_ : {party: {column: how many of its values lay outside its bounds}}, for the party's own eyes.
     plan_ : what was promised, as `colonnade plan --json` prints it.
     release_ : the noisy moments; everything else was computed from them.
     model_ : the model in encoded units.
