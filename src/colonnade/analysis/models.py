@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from colonnade.analysis.bins import bin_means
 from colonnade.analysis.draws import seeded
 from colonnade.analysis.glm import LogPartition, Penalty, bernoulli, categories, fit_moments, gaussian, poisson
-from colonnade.analysis.numbers import bin_means, encode_levels, fill_numbers
+from colonnade.analysis.numbers import encode_levels, fill_numbers
 from colonnade.analysis.plausible import plausible_records
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import Model

@@ -26,15 +26,10 @@ from colonnade.mechanism.forecast import (
     degree_of,
     forecast,
     forecast_tables,
-    heavy_columns,
     mean_noise,
-    mean_noise_text,
-    objective_note,
-    order_warning,
 )
-from colonnade.mechanism.moments import Floats, Law, Layout
+from colonnade.mechanism.moments import Floats, Layout
 from colonnade.mechanism.objective import (
-    Calibration,
     Purpose,
     by_size,
     divided,
@@ -44,25 +39,22 @@ from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, p
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.table_error import TableForecast
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.cautions import label_noise_text, warnings_of
 from colonnade.protocol.cheating import Exposure, chain_exposures, exposures, most_values, worst_of
 from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
 from colonnade.protocol.local_columns import LocalPlan, encoded_blocks
 from colonnade.protocol.precision import (
-    SHARES,
     check_rows,
     cross_reach,
     fit_sizes,
     grid_bound,
     require_room,
-    rounding_share,
 )
 from colonnade.protocol.products import party_product
 from colonnade.protocol.released_blocks import choose_released, named_pairs, released_blocks
 
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""
-LOUD_MEAN = 0.01
-"""Noise on the label's mean, as a share of the label's bounds, above which a plan warns."""
 
 
 @dataclass(frozen=True)
@@ -343,65 +335,11 @@ class SessionPlan:
     @property
     def label_noise_text(self) -> str:
         """The same in the label's own units, for a person; empty where it is not known."""
-        if self.label_noise is None:
-            return ""
-        party, name = self.agreement.schema.find(self.agreement.label)
-        return mean_noise_text(self.label_noise, name, self.agreement.schema.parties[party][name])
+        return label_noise_text(self)
 
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
-        out = []
-        if self.agreement.declared is not None:
-            out.append(objective_note(self.plan, self.rows))
-        elif self.forecast.hopeless and self.agreement.evaluates is None:
-            out.append(
-                f"the noise on the products with the label is {self.forecast.noise_to_signal:.3g} times the largest "
-                f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; "
-                f"{self.forecast.rows_text}, and a larger epsilon or fewer columns would help, too"
-            )
-        if (self.label_noise or 0.0) > LOUD_MEAN and self.agreement.evaluates is None:
-            out.append(self.label_noise_text)
-        tables = self.table_forecast
-        if self.released == "margins":
-            out.append(
-                f"at n={self.rows} tables of two columns would be no nearer to the rows' own than those of independent "
-                "columns: margins alone are released, of which no model and no rows can be made; a larger epsilon, a "
-                'delta, fewer columns or coarser bins would help, and purpose = "label" gives the label\'s model'
-            )
-        elif self.agreement.purpose is Purpose.ALL and tables is not None and tables.worse:
-            out.append(
-                f"tables of two columns are expected to be {tables.expected:.3f} from the rows' own (total variation) "
-                f"at n={self.rows}, and {tables.independent:.3f} if columns were taken as independent: rows would be "
-                "worse than independent columns; a larger epsilon, a delta, fewer columns or coarser bins would help"
-            )
-        rounding = rounding_share(self.plan, self.rows, self.grid.bound)
-        if self.grid.bound > 1 and rounding > 2 * SHARES[0][0]:
-            out.append(
-                f"with n={self.rows} numbers are rounded to {self.grid.bound} steps on each side of zero, which adds "
-                f"up to {rounding:.2g} times the noise's standard deviation to a released sum, without bias"
-            )
-        if self.agreement.order > 2:
-            lower = plan_session(replace(self.agreement, order=2), self.rows, self.identity).plan
-            out += order_warning(self.agreement.order, self.plan, lower, self.rows)
-        if self.plan.delta >= 1 / self.rows:
-            out.append(
-                f"delta={self.plan.delta:.3g} is 1/n or more at n={self.rows}: showing one record, drawn at random, to "
-                "everybody would keep that promise too; choose a delta far below 1/n"
-            )
-        modelled = self.agreement.evaluates is None and self.agreement.declared is None
-        out += heavy_columns(self.plan, self.rows) if modelled else []
-        if self.agreement.schema.norms and not self.plan.layout.norms:
-            out.append("declared norms are not used: they lower the noise of a trace release alone")
-        if self.in_the_clear:
-            out.append(f'product "{self.agreement.product}" shows columns in the clear: it is for simulation only')
-        shared = any(not i.block.single for i in self.plan.blocks)
-        if self.plan.collusion == 0 and self.plan.law is Law.LAPLACE and shared:
-            out.append("with collusion = 0 there is no guarantee against a party, which knows its share of the noise")
-        if self.plan.calibration is Calibration.PAPER:
-            out.append(
-                'the paper\'s calibration is for reproducing its figures; "exact" adds less noise for the same epsilon'
-            )
-        return out
+        return warnings_of(self, lambda: plan_session(replace(self.agreement, order=2), self.rows, self.identity).plan)
 
 
 def _texts(parts: Mapping[str, Fraction]) -> dict[str, str]:
