@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 import colonnade as cn
 from colonnade.cli import app
 from colonnade.mechanism.forecast import mean_noise
-from colonnade.protocol.session_plan import LOUD_MEAN, SessionPlan
+from colonnade.protocol.cautions import LOUD_MEAN
+from colonnade.protocol.session_plan import SessionPlan
 
 N = 2000
 
