@@ -44,19 +44,33 @@ FLOORS: tuple[Floor, ...] = (
 def _value(floor: Floor, row: Row, rows: Sequence[Row]) -> float | None:
     if not floor.over or row.mean is None:
         return row.mean
-    reference = next((r.mean for r in rows if r.data == floor.data and r.method == floor.over), None)
+    reference = _reference(floor.data, floor.over, row, rows)
     return None if not reference else row.mean / reference
+
+
+def _reference(data: str, method: str, row: Row, rows: Sequence[Row]) -> float | None:
+    """The mean of another method over the splits of a row, which may be the first of them alone."""
+    found = next((r for r in rows if (r.data, r.method) == (data, method)), None)
+    return None if found is None else fmean(found.scores[: row.runs]) if found.scores else found.mean
+
+
+def _without_noise(floor: Floor, collusion: int, rows: Sequence[Row]) -> str:
+    """What there is without privacy on the same splits."""
+    own = next((r for r in rows if _is_floors(floor, r) and r.collusion == collusion), None)
+    value = None if own is None else _reference(floor.data, "non-private", own, rows)
+    over = _reference(floor.data, floor.over, own, rows) if own is not None and floor.over else 1.0
+    return "" if value is None or not over else f"{value / over:.4f}"
+
+
+def _is_floors(floor: Floor, row: Row) -> bool:
+    return (row.data, row.method, row.privacy, row.epsilon) == (floor.data, OURS, floor.privacy, floor.epsilon)
 
 
 def standing(document: Document) -> Iterator[tuple[Floor, int, list[tuple[int, float]]]]:
     """For each floor and collusion the values that our rows have, by K."""
     rows = [row for row in document.rows if row.source == RUN]
     for floor in FLOORS:
-        own = [
-            r
-            for r in rows
-            if (r.data, r.method, r.privacy, r.epsilon) == (floor.data, OURS, floor.privacy, floor.epsilon)
-        ]
+        own = [r for r in rows if _is_floors(floor, r)]
         for collusion in sorted({r.collusion for r in own}):
             values = [(r.parties, _value(floor, r, rows)) for r in own if r.collusion == collusion]
             yield floor, collusion, [(k, v) for k, v in values if v is not None]
@@ -75,21 +89,27 @@ def _asked(floor: Floor, collusion: int) -> float:
 def markdown(document: Document) -> str:
     """Where we stand, for every floor, K and collusion, and in the mean over K."""
     parties = sorted({row.parties for row in document.rows if row.method == OURS})
+    rows = [row for row in document.rows if row.source == RUN]
     out = [
         "# Utility against its floors",
         "",
-        f"Made by `{document.header['command']}` from utility.csv. Accuracy must be at",
-        "least the floor, an error over its reference at most; a value that is not stands in brackets. "
-        "The last column is",
-        "the mean over K: with c = 0 the noise has the same law for every K.",
+        f"Made from utility.csv, of `{document.header['command']}`.",
+        "",
+        "Accuracy must be at least the floor, an error over its reference at most; a value that is not stands in",
+        "brackets. Of the last columns one is the mean over K (with c = 0 the noise has the same law for every K), one",
+        "what there is without privacy on the same splits. Lines of c = 1 and of (epsilon, 1/n) have fewer splits, see",
+        "utility.md.",
         "",
     ]
-    out.append("| data | privacy | ε | floor | c | " + " | ".join(f"K = {k}" for k in parties) + " | all |")
-    out.append("|---" * (6 + len(parties)) + "|")
+    out.append(
+        "| data | privacy | ε | floor | c | " + " | ".join(f"K = {k}" for k in parties) + " | all | no privacy |"
+    )
+    out.append("|---" * (7 + len(parties)) + "|")
     for floor, collusion, values in standing(document):
         found = dict(values)
         cells = [_told(floor, collusion, found[k]) if k in found else "" for k in parties]
         cells.append(_told(floor, collusion, fmean(found.values())) if found else "")
+        cells.append(_without_noise(floor, collusion, rows))
         what = f"{_asked(floor, collusion):g}" + (f" of {floor.over}" if floor.over else "")
         place = f"| {floor.data} | {floor.privacy} | {floor.epsilon:g} | {what} | {collusion} | "
         out.append(place + " | ".join(cells) + " |")

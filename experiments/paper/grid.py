@@ -25,7 +25,7 @@ WIDE_PARTIES = (2, 4)
 """K of the rows at d = 800 that allow a collusion, for the same reason; pure epsilon, of no use there, has K = 1."""
 UTILITY_WIDE_PARTIES = (1, 2)
 """K of all rows at d = 800 in the utility study; Table 2 has more."""
-WIDE_RUNS, COLLUDING_RUNS, APPROXIMATE_RUNS = 4, 6, 3
+WIDE_RUNS, COLLUDING_RUNS, APPROXIMATE_RUNS = 2, 6, 3
 """Splits of the rows at d = 800, and elsewhere of those with c = 1, and of (epsilon, 1/n), whose noise is small."""
 LATTICE_PARTIES = 4
 """K of the one row per table that is run again with the product "lattice", and of the paper's mechanism in ours."""
@@ -83,10 +83,10 @@ def utility(data: Sequence[str], extent: Extent) -> list[Cell]:
 
 def fewer_runs(cell: Cell, runs: int) -> int:
     """How many of the splits a cell of the utility study is run on; what there is without noise on all."""
-    if cell.method != OURS:
-        return runs
     if cell.data in catalogue.SYNTHETIC:
         return min(runs, WIDE_RUNS)
+    if cell.method != OURS:
+        return runs
     if cell.privacy == APPROXIMATE:
         return min(runs, APPROXIMATE_RUNS)
     return min(runs, COLLUDING_RUNS) if cell.collusion else runs

@@ -213,7 +213,9 @@ def markdown(kept: Path | None = None, stored: bool = False) -> str:
             f"{size} | {s.epsilon:g} | {s.order} | {found.count} | {found.accuracy:.4f} | {found.loss:.4f} | {told} | "
             f"{found.outside:.1%} |"
         )
-    return "\n".join([*lines, "", *_summary(rows)]) + "\n"
+    missing = len(list(settings())) - len(rows)
+    left = [f"{missing} of {missing + len(rows)} rows were not run when this was written."] if missing else []
+    return "\n".join([*lines, "", *_summary(rows), *left]) + "\n"
 
 
 def _summary(rows: list[tuple[Setting, Found]]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -93,7 +94,8 @@ def lines(data: str) -> list[dict[str, object]]:
     for method in SYNTHESIZERS:
         own = [r for r in stored() if (r["data"], r["method"]) == (data, method.name)]
         found, over = [r for r in own if "over" not in r], [r["over"] for r in own if "over" in r]
-        note = f"over {max(over)} CPU s" if over else "" if len(found) == method.seeds else "not started in the time"
+        told = f"{len(found)} of {method.seeds} seeds in the time" if found else "not started in the time"
+        note = f"over {max(over)} CPU s" if over else "" if len(found) == method.seeds else told
         line: dict[str, object] = {"data": data, "method": method.name, "seeds": len(found)}
         line |= {
             name: float(np.mean([r[name] for r in found if name in r]))
@@ -140,7 +142,7 @@ def _fit(method: Synthesizer, source: Path, target: Path, delta: float, seed: in
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5)),
     )
-    if done.returncode > 0:
+    if done.returncode not in (0, -signal.SIGXCPU, -signal.SIGKILL):
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     return done.returncode == 0
 

@@ -29,7 +29,8 @@ Lines = Sequence[Mapping[str, object]]
 
 OWN = "Rows have the label of the release's own model."
 EARLIER = """
-Run before rows had the label of the release's own model: LR and boosting are as without it (see the next section).
+Run before rows had the label of the release's own model: LR and boosting are as without it ("The label of drawn
+rows").
 """
 LABEL = f"""
 Purpose "label", the default: the tables with the label get less noise than the others. {OWN}
@@ -53,8 +54,8 @@ a record under zCDP. It is given the smaller rho at which *replacing* one costs 
 doubles, and that of its choices by the exponential mechanism is four times as large (AIM 2.2 times in all, MST 8/3).
 Lines with add/remove are at epsilon 1 as the package means it. Its noise does not come from a seed. Its defaults (80
 MB, 1000 iterations, tables of two columns, 16 rounds for each column) are those of AIM's authors. All labels: by
-logistic regressions on the drawn rows, on all of them. A run that took longer than its CPU seconds, or that was not
-started, is named.
+logistic regressions on the drawn rows, on all of them; empty where a run was not scored so. A run that took longer than
+its CPU seconds, or that was not started, is named.
 
 """
 OURS_EARLIER = """Lines of ours are of an earlier run: before rows had the label of the release's own model, and all

@@ -230,7 +230,8 @@ def markdown(text: str) -> str:
         "bounds evenly and explain all of a label of this spread. Fewer columns than d are the first ones; what the",
         "others would tell is noise in the label. The plan cannot know that these columns are independent: "
         "where X'X can",
-        "be told from its noise it releases that, and the line below says what a trace would have left.",
+        "be told from its noise it releases that, and the line below says what a trace would have left. Weights are",
+        "drawn anew each time, and the oracle's figure is an expectation: a few draws may lie on either side of it.",
         "",
         "| d | n | privacy | ε | released | columns | draws | ours | oracle | not private | forecast |",
         "|---" * 11 + "|",

@@ -19,6 +19,7 @@ from colonnade.consent.policy import policy_from
 from colonnade.foundation.errors import ColonnadeError, PolicyError, ReleaseError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Calibration, Task, monomial
+from colonnade.mechanism.plan import Offer, View
 from colonnade.mechanism.release import read_release, write_release
 from colonnade.model import publish, read_model, write_model
 from colonnade.protocol.agreement import Agreement
@@ -218,6 +219,10 @@ def test_both_calibrations_both_laws_and_offers_have_a_plan(tmp_path: Path) -> N
     for change in ({"calibration": Calibration.PAPER}, {"delta": 1e-6}):
         session = replace(base, agreement=replace(base.agreement, **change)).session(10_000)  # type: ignore[arg-type]
         assert session.plan.epsilon <= 1 + 1e-9 and session.plan.task is Task.POLYNOMIAL
+    offers = {"p0": Offer(1.0), "p1": Offer(0.5)}
+    stated = replace(base, agreement=replace(base.agreement, epsilon=None, offers=offers)).session(10_000).plan
+    for name, offer in offers.items():
+        assert offer.total / 2 < (stated.parties[name][View.COALITION] or 9.0) <= offer.total * (1 + 1e-9)
     paper = replace(base, agreement=replace(base.agreement, calibration=Calibration.PAPER)).session(10_000).plan
     total = sum(float(np.abs(i.block.weights).sum()) for i in paper.blocks)
     assert all(float(i.scale) == pytest.approx(2 * total, rel=0.01) for i in paper.blocks)

@@ -130,7 +130,7 @@ WITH_NUMBER = replace(
 @pytest.mark.parametrize(
     ("agreement", "told"),
     [
-        (lambda: replace(census((3, 3, 2), 0.0), release="margins"), 'needs purpose = "all"'),
+        (lambda: replace(census((3, 3, 2), 0.0), release="margins"), 'needs task = "logistic" and purpose = "all"'),
         (lambda: replace(WITH_NUMBER, purpose=Purpose.ALL, release="margins"), "column x is a number without bins"),
     ],
 )

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from colonnade.analysis.bins import bin_means
 from colonnade.analysis.denoise import Estimate
-from colonnade.analysis.numbers import bin_means
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column, Schema
 from colonnade.mechanism.moments import Attribute, Encoding, Floats, Layout

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from colonnade.analysis.bins import bin_means
 from colonnade.analysis.draws import seeded
 from colonnade.analysis.glm import LogPartition, Penalty, bernoulli, categories, fit_moments, gaussian, poisson
-from colonnade.analysis.numbers import bin_means, encode_levels, fill_numbers
+from colonnade.analysis.numbers import encode_levels, fill_numbers
 from colonnade.analysis.plausible import plausible_records
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import Model
@@ -27,6 +28,10 @@ from colonnade.mechanism.moments import Encoding, Floats, Layout
 TASKS = ("linear", "logistic", "multinomial", "poisson")
 PENALTIES = ("ridge", "lasso", "elastic-net")
 RECORDS = 8192
+MOST_SCORES = 1 << 20
+"""Records of a model times its classes; where there are many classes, fewer records stand for the features' law."""
+MOST_CLASSES = 1000
+"""Levels of a multinomial model's label: 400 take about 20 CPU seconds, and time grows with their number."""
 NOISE_TO_RIDGE = 1.0
 """A ridge is this many standard deviations of the noise on a product of label and feature, per record."""
 
@@ -75,11 +80,11 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
     if label.attribute in given:
         raise StudyError(f"a condition on the label {question.label} leaves nothing to learn")
     chosen = _chosen(released, question, label.attribute, given)
-    at = _coordinates(released, chosen)
+    at, count = _coordinates(released, chosen), min(RECORDS, MOST_SCORES // max(len(label.classes), 1))
     if fitted is None and len(released.tabular) < 2 and not given:
         # Without tables there is no maximum-entropy model: numbers have their moments, and records that fit them.
         tables = Tables.of(released)
-        records, weights = plausible_records(tables.estimate, chosen, RECORDS)
+        records, weights = plausible_records(tables.estimate, chosen, count)
     else:
         if fitted is None:
             fitted = fit_release(Tables.of(released), seed, released.impossible())
@@ -87,7 +92,7 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
         everything = len(chosen) == len(fitted.columns) - 1 and not released.numbers
         if label.classes and everything and question.penalty == "ridge" and question.strength is None:
             return _model(released, question, label, at, *_read_off(fitted, label.attribute, at))
-        records, weights = _records(fitted, given, seed)
+        records, weights = _records(fitted, count, given, seed)
     if given:
         y = label.products(tables, records)
         moments, means = records[:, at].T @ y / len(y), y.mean(axis=0)
@@ -130,10 +135,10 @@ def held_features(released: Released, question: Question) -> list[str]:
     return [f"{layout.names[k]} is {'0' if to is None else layout.names[to]}" for k, to in found.items()]
 
 
-def _records(fitted: FittedRelease, given: Mapping[int, int], seed: int) -> tuple[Floats, Floats]:
+def _records(fitted: FittedRelease, count: int, given: Mapping[int, int], seed: int) -> tuple[Floats, Floats]:
     """Encoded records of the maximum-entropy model under conditions, and their weights, which are equal."""
     randomness = seeded(seed, "records of a model")
-    levels = draw_levels(fitted, RECORDS, randomness, given)
+    levels = draw_levels(fitted, count, randomness, given)
     records = encode_levels(fitted.tables, fitted.columns, levels)
     fill_numbers(fitted.tables, fitted.columns, records, randomness)
     return records, np.full(len(records), 1.0 / len(records))
@@ -177,6 +182,11 @@ class _Label:
         if task == "multinomial":
             if level is not None or i not in released.tabular:
                 raise StudyError(f"a multinomial model needs a column with levels or bins as label, got {text}")
+            if attribute.size > MOST_CLASSES:
+                raise StudyError(
+                    f"a multinomial model takes a label of at most {MOST_CLASSES:,} levels, got {text} with "
+                    f"{attribute.size:,}"
+                )
             return cls(text, i, categories, np.eye(attribute.size), 0.0, released.levels(i))
         if task == "logistic":
             if i not in released.tabular or (level is None and attribute.size != 2):

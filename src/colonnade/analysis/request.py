@@ -45,7 +45,7 @@ class ModelRequest:
     """Gives the release's maximum-entropy model, where it is kept; else it is fitted when it is needed."""
 
     def __post_init__(self) -> None:
-        if str(self.release.plan["task"]) == Task.POLYNOMIAL.value:
+        if self._declared:
             self._require_declared()
         elif not self.from_moments and self.method != "default":
             raise StudyError(f"method {self.method} goes with linear and logistic models of all records and a ridge")
@@ -58,10 +58,21 @@ class ModelRequest:
                 if name in names_of(self.release.layout, i):
                     raise StudyError(f"a feature must not tell the label by how it is computed, got {name}, {why}")
 
+    def _require_declared(self) -> None:
+        """A release of a declared objective answers that objective alone."""
+        asked = (self.task in (None, Task.POLYNOMIAL.value), self.label is None, self.features is None, not self.given)
+        if not all(asked) or self.penalty != "ridge" or self.method != "default":
+            raise StudyError("a release of a declared objective has the minimum of that objective, and no other model")
+
+    @property
+    def _declared(self) -> bool:
+        """Whether the release is of a declared objective, and has no label."""
+        return str(self.release.plan["task"]) == Task.POLYNOMIAL.value
+
     @cached_property
     def left_out(self) -> dict[int, str]:
         """Attributes that no model of this label may use, as one of the two is computed from the other, and why."""
-        return tied_attributes(self.release, self.label)
+        return {} if self._declared else tied_attributes(self.release, self.label)
 
     @cached_property
     def usable(self) -> tuple[str, ...] | None:
@@ -80,6 +91,8 @@ class ModelRequest:
     def notes(self) -> list[str]:
         """What a reader of the model has to know of its features."""
         out = []
+        if self._declared:
+            return []
         if self.features is None and self.left_out:
             told = ", ".join(f"{names_of(self.release.layout, i)[-1]} ({why})" for i, why in self.left_out.items())
             out.append(f"not used as features: {told}")
@@ -88,12 +101,6 @@ class ModelRequest:
             if held := held_features(released, self._questions(released, [None])[0]):
                 out.append(f"given {', '.join(self.given)}, {', '.join(held)}: left out of the model")
         return [*out, *faint_means(self.release, self.label, self.usable)]
-
-    def _require_declared(self) -> None:
-        """A release of a declared objective answers that objective alone."""
-        asked = (self.task in (None, Task.POLYNOMIAL.value), self.label is None, self.features is None, not self.given)
-        if not all(asked) or self.penalty != "ridge" or self.method != "default":
-            raise StudyError("a release of a declared objective has the minimum of that objective, and no other model")
 
     @property
     def fitting_task(self) -> str:

@@ -142,7 +142,7 @@ def _solve(
     chosen = chosen_attributes(layout, target, features)
     centred = intercept and known_means(estimate, [*coordinates_of(layout, chosen), target.coordinate])
     columns = coordinates_of(layout, chosen, dropped=not centred)
-    if centred and not np.isfinite(estimate.std[target.coordinate, columns]).any():
+    if centred and not np.isfinite(estimate.std[target.coordinate, columns]).any() and not _has_pairs(moments):
         return _trivial(layout, estimate, target, task, chosen, method)
     system = equations(moments, estimate, columns, target, centred)
     if method == "default":
@@ -195,6 +195,12 @@ def _solve(
     share, interval = (float("nan"), None) if stated is None else (stated.value, (stated.low, stated.high))
     penalty, freedom = float(ridge), float(fit.freedom)
     return Model(task.value, target.name, names, coefficients, constant, method, penalty, freedom, share, interval)
+
+
+def _has_pairs(moments: Moments) -> bool:
+    """Whether anything was released about two attributes together."""
+    attribute = moments.layout.attribute_of[1:]
+    return bool(np.isfinite(moments.std[1:, 1:])[attribute[:, None] != attribute].any())
 
 
 def _trivial(

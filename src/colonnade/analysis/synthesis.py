@@ -14,18 +14,11 @@ import numpy as np
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
+from colonnade.analysis.bins import NARROWEST, is_whole, within_bins
 from colonnade.analysis.draws import seeded, uniform
 from colonnade.analysis.label_law import LabelLaw, label_law, with_label
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
-from colonnade.analysis.numbers import (
-    NARROWEST,
-    Drawn,
-    as_written,
-    derive_drawn,
-    draw_numbers,
-    is_whole,
-    within_bins,
-)
+from colonnade.analysis.numbers import Drawn, as_written, derive_drawn, draw_numbers
 from colonnade.analysis.released import Cell, Released
 from colonnade.analysis.tables import Tables, margin_variance, with_margins
 from colonnade.analysis.walk import Levels, Walk

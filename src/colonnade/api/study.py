@@ -44,7 +44,7 @@ class FrontStudy(Shown):
         The organisations, in the order in which they stand in the release.
     epsilon : float, optional
         Of a whole record. None: every party states its own.
-    task : {"linear", "logistic", "multinomial"}, optional
+    task : {"linear", "logistic", "multinomial", "polynomial"}, optional
         By default logistic for a label of two levels, multinomial for one of several, and linear for a number.
     name : str
         What policies and ledgers know the study by.
@@ -59,7 +59,8 @@ class FrontStudy(Shown):
     rows : int, optional
         The number of common records, where it is known before the run.
     **terms
-        Further keys of [study] in a study file, such as release, label_square or impossible.
+        Further keys of [study] in a study file, such as release, label_square or impossible; objective, parameters
+        and ball of the task polynomial.
 
     Attributes
     ----------

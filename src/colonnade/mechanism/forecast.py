@@ -9,6 +9,8 @@ from math import prod, sqrt
 
 import numpy as np
 
+from colonnade.foundation.columns import Column
+from colonnade.foundation.shown import rounded
 from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import PrivacyPlan
@@ -54,6 +56,14 @@ class Forecast:
     def explained_narrow(self) -> float | None:
         """The same share if every numeric column fills a tenth of its bounds."""
         return _left(self.narrow)
+
+    @property
+    def rows_text(self) -> str:
+        """At how many records noise and signal are equal, and under which condition."""
+        told = f"noise and signal are equal at about {self.rows_needed:,} rows if every column fills its bounds evenly"
+        if self.rows_needed_narrow in (None, self.rows_needed):
+            return told
+        return f"{told}, and at about {self.rows_needed_narrow:,} if numbers fill a tenth of them"
 
     @property
     def hopeless(self) -> bool:
@@ -142,6 +152,34 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
     )
 
 
+def mean_noise(plan: PrivacyPlan, n: int) -> float | None:
+    """Standard deviation of the noise on a numeric label's mean, as a share of its bounds; None where it is not known.
+
+    Of the halves (1-y)/2 and (1+y)/2 the second one's sum is released, and the first one's follows.
+    """
+    if plan.task is not Task.LINEAR:
+        return None
+    layout, attribute = plan.layout, plan.layout.attributes[plan.layout.label]
+    at = layout.span(layout.label).stop - 1
+    for item in plan.blocks:
+        factors = item.block.factors
+        hit = (factors[:, -2] == 0) & (factors[:, -1] == at) & (not item.block.summed)
+        if hit.any():
+            std = plan.noise_std(item) / abs(float(item.block.weights[hit][0]))
+            return std / n if attribute.kind is Encoding.SIMPLEX else 0.5 * std / n
+    return None
+
+
+def mean_noise_text(share: float, name: str, column: Column) -> str:
+    """The noise on a label's mean in the label's own units, for a person."""
+    low, high = column.require_bounds()
+    days = " days" if column.dated else ""
+    return (
+        f"noise alone moves the mean of {name} by about {rounded(share * (high - low))}{days} (its bounds are "
+        f"{column.write(low)} to {column.write(high)}): if {name} varies less than that, it needs narrower bounds"
+    )
+
+
 def _forecast_objective(plan: PrivacyPlan, n: int | None) -> Forecast:
     """Noise on all terms of a declared objective together, against their own root mean square times n."""
     noise, signal, narrow = 0.0, 0.0, 0.0
@@ -175,24 +213,6 @@ def objective_note(plan: PrivacyPlan, n: int) -> str:
     )
 
 
-def mean_noise(plan: PrivacyPlan, n: int) -> float | None:
-    """Standard deviation of the noise on a numeric label's mean, as a share of its bounds; None where it is not known.
-
-    Of the halves (1-y)/2 and (1+y)/2 the second one's sum is released, and the first one's follows.
-    """
-    layout, attribute = plan.layout, plan.layout.attributes[plan.layout.label]
-    if plan.task is not Task.LINEAR:
-        return None
-    at = layout.span(layout.label).stop - 1
-    for item in plan.blocks:
-        factors = item.block.factors
-        hit = (factors[:, -2] == 0) & (factors[:, -1] == at) & (not item.block.summed)
-        if hit.any():
-            std = plan.noise_std(item) / abs(float(item.block.weights[hit][0]))
-            return std / n if attribute.kind is Encoding.SIMPLEX else 0.5 * std / n
-    return None
-
-
 def order_warning(order: int, plan: PrivacyPlan, lower: PrivacyPlan, n: int) -> list[str]:
     """What a higher order costs in coefficients and noise, and whether a lower one is expected to do better."""
     count, less = (sum(item.block.size for item in p.blocks) for p in (plan, lower))
@@ -202,7 +222,7 @@ def order_warning(order: int, plan: PrivacyPlan, lower: PrivacyPlan, n: int) -> 
         f"order {order} releases {count:,} numbers with products of up to {owners} owners, order 2 {less:,}: the noise "
         f"leaves {100 * left:.3g}% of what a model could explain, with order 2 {100 * left_lower:.3g}%"
     )
-    # The solver refits the logistic link on moments of order 2: docs/results/order.md has no row where 4 does better.
+    # The solver refits the logistic link on moments of order 2: docs/results/order.md has few rows where 4 does better.
     return [f"{told}; order 2 is expected to do better" if left_lower >= left else told]
 
 

@@ -177,8 +177,8 @@ class Agreement:
         """Margins alone serve no model, and a number has none."""
         if self.release != "margins":
             return
-        if self.purpose is not Purpose.ALL or self.task is Task.LINEAR or self.evaluates is not None:
-            raise StudyError('release = "margins" counts the levels of columns, and needs purpose = "all"')
+        if self.purpose is not Purpose.ALL or self.task is not Task.LOGISTIC or self.evaluates is not None:
+            raise StudyError('release = "margins" counts levels, and needs task = "logistic" and purpose = "all"')
         for columns in self.schema.parties.values():
             for name, column in columns.items():
                 if not column.has_levels:

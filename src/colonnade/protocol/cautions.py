@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from colonnade.foundation.shown import rounded
-from colonnade.mechanism.forecast import Forecast, heavy_columns, objective_note, order_warning
+from colonnade.foundation.grid import Grid
+from colonnade.mechanism.forecast import Forecast, heavy_columns, mean_noise_text, objective_note, order_warning
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Calibration, Purpose
 from colonnade.mechanism.plan import PrivacyPlan
+from colonnade.mechanism.table_error import TableForecast
+from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.precision import SHARES, rounding_share
-
-if TYPE_CHECKING:
-    from colonnade.protocol.session_plan import SessionPlan
 
 LOUD_MEAN = 0.01
 """Noise on the label's mean, as a share of the label's bounds, above which a plan warns."""
 
 
-def label_noise_text(session: SessionPlan) -> str:
+class Planned(Protocol):
+    """What is read of a session; `session_plan.SessionPlan` is one."""
+
+    @property
+    def agreement(self) -> Agreement: ...
+    @property
+    def plan(self) -> PrivacyPlan: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def grid(self) -> Grid: ...
+    @property
+    def forecast(self) -> Forecast: ...
+    @property
+    def table_forecast(self) -> TableForecast | None: ...
+    @property
+    def label_noise(self) -> float | None: ...
+    @property
+    def released(self) -> str: ...
+    @property
+    def in_the_clear(self) -> bool: ...
+
+
+def label_noise_text(session: Planned) -> str:
     """The noise on a numeric label's mean in the label's own units; empty where it is not known."""
     if session.label_noise is None:
         return ""
     party, name = session.agreement.schema.find(session.agreement.label)
-    column = session.agreement.schema.parties[party][name]
-    low, high = column.require_bounds()
-    noise, days = rounded(session.label_noise * (high - low)), " days" if column.dated else ""
-    return (
-        f"noise alone moves the mean of {name} by about {noise}{days} (its bounds are {column.write(low)} to "
-        f"{column.write(high)}): if {name} varies less than that, it needs narrower bounds"
-    )
+    return mean_noise_text(session.label_noise, name, session.agreement.schema.parties[party][name])
 
 
-def warnings_of(session: SessionPlan, lower: Callable[[], PrivacyPlan]) -> list[str]:
+def warnings_of(session: Planned, lower: Callable[[], PrivacyPlan]) -> list[str]:
     """One sentence each; `lower` plans the same study with the order 2."""
     out = []
     if session.agreement.declared is not None:
@@ -42,7 +58,7 @@ def warnings_of(session: SessionPlan, lower: Callable[[], PrivacyPlan]) -> list[
         out.append(
             f"the noise on the products with the label is {session.forecast.noise_to_signal:.3g} times the largest "
             f"possible signal at n={session.rows}: the model is not expected to beat the trivial one; "
-            f"{_rows_needed(session.forecast)}, and a larger epsilon or fewer columns would help, too"
+            f"{session.forecast.rows_text}, and a larger epsilon or fewer columns would help, too"
         )
     if (session.label_noise or 0.0) > LOUD_MEAN and session.agreement.evaluates is None:
         out.append(label_noise_text(session))
@@ -86,11 +102,3 @@ def warnings_of(session: SessionPlan, lower: Callable[[], PrivacyPlan]) -> list[
             'the paper\'s calibration is for reproducing its figures; "exact" adds less noise for the same epsilon'
         )
     return out
-
-
-def _rows_needed(expected: Forecast) -> str:
-    """At how many records noise and signal are equal, and under which condition."""
-    told = f"noise and signal are equal at about {expected.rows_needed:,} rows if every column fills its bounds evenly"
-    if expected.rows_needed_narrow in (None, expected.rows_needed):
-        return told
-    return f"{told}, and at about {expected.rows_needed_narrow:,} if numbers fill a tenth of them"

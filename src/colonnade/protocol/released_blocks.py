@@ -37,7 +37,7 @@ def choose_released(agreement: Agreement, layout: Layout, rows: int) -> str:
     if agreement.purpose is Purpose.ALL:
         budget = epsilon if law is Law.LAPLACE else float(gaussian_rho(epsilon, agreement.delta))
         terms = TableTerms(law, rows, budget, agreement.collusion)
-        return choose_tables(layout, terms, counted=agreement.task is not Task.LINEAR)
+        return choose_tables(layout, terms, counted=agreement.task is Task.LOGISTIC)
     return choose_release(layout, rows, law, epsilon, agreement.delta)
 
 

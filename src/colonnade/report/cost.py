@@ -96,6 +96,6 @@ def plan_json(session: SessionPlan, cost: Cost, assumed: bool) -> dict[str, Any]
         "expected": {"sent": cost.sent, "seconds": cost.seconds},
         "if_a_party_cheats": [exposure.describe() for exposure in session.exposures],
         "terms_digest": session.terms,
-        "label_noise": session.label_noise_text or None,
+        "label_mean_noise": session.label_noise_text or None,
         "warnings": session.warnings(),
     }

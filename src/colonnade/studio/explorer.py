@@ -24,6 +24,7 @@ from colonnade.model import PublicModel, partial_scores, predict, publish
 from colonnade.report.html import certainty_context, model_context
 from colonnade.report.pictures import heat_map, margin_picture
 from colonnade.report.rows import rows_file
+from colonnade.report.tables import dependence_line
 from colonnade.report.text import flaws
 
 MOST_ROWS = 100_000
@@ -126,7 +127,8 @@ class Explorer:
         j = released.find_table(second)
         cross = tables.cross(i, j)
         found = dependence(tables, i, j, SEED)
-        shown = {"crosses": [{"cross": cross, "found": found, "picture": heat_map(cross)}]}
+        told = dependence_line(found).plain
+        shown = {"crosses": [{"cross": cross, "found": found, "told": told, "picture": heat_map(cross)}]}
         return {"names": names, "first": first, "second": second, **shown}
 
     def drawn(self, count: int) -> Synthetic:

@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 
 from colonnade.analysis import maxent
+from colonnade.analysis.bins import within_bins
 from colonnade.analysis.bounded import count_intervals
 from colonnade.analysis.components import components
 from colonnade.analysis.draws import counts, noise, seeded
 from colonnade.analysis.independence import dependence, dependence_tree, every_dependence
 from colonnade.analysis.models import ClassModel, Question, answer, check_question
-from colonnade.analysis.numbers import within_bins
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import solve
 from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release, require_dependence, synthesize

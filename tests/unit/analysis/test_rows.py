@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from colonnade.analysis.numbers import is_whole, within_bins
+from colonnade.analysis.bins import is_whole, within_bins
 from colonnade.analysis.released import Released
 from colonnade.analysis.synthesis import (
     FittedRelease,

@@ -13,7 +13,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.protocol.session_plan import plan_session
 from colonnade.runs import run_unguarded
 from experiments.data.synthetic import synthetic_arrays
-from experiments.paper import listing, wide
+from experiments.paper import listing, wide, wide800
 
 
 @pytest.mark.parametrize("release", ["trace", "full"])
@@ -71,3 +71,12 @@ def test_the_page_has_a_line_for_each_row() -> None:
     text = listing.csv_text(rows, {"title": "T", "command": "x"})
     page = wide.markdown(text)
     assert page.count("| 30 | 2,000 |") == len(rows) and "| pure | 1 | trace |" in page
+
+
+def test_the_papers_records_in_small() -> None:
+    rows = list(wide800.measure(1.0, 3, 4000, 20))
+    assert [(row.parties, row.collusion) for row in rows] == list(wide800.SETTINGS)
+    assert rows[0].noise == pytest.approx(rows[1].noise, rel=0.01) and rows[2].noise > 1.1 * rows[1].noise
+    assert all(row.not_private < row.ours < 0.5 for row in rows)
+    page = wide800.markdown(listing.csv_text(rows, {"title": "T", "command": "x"}))
+    assert page.count("| 1 | 2 | 1 |") == 1
