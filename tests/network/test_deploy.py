@@ -412,6 +412,16 @@ def test_template_admits_the_study_whatever_its_collusion(tmp_path: Path, collus
     assert ("collusion = 0" in told, bare) == (collusion == 0, collusion == 0)
 
 
+def test_a_template_agrees_to_its_study_whatever_n_is(tmp_path: Path) -> None:
+    """The packaged demo has 3,500 records in common: there the employer's part is larger than at 1,000 or 10,000."""
+    study = read_study(Path(__file__).parents[2] / "src" / "colonnade" / "demo" / "study.toml")
+    for party in study.agreement.schema.names:
+        (tmp_path / "policy.toml").write_text(policy_file(study, party))
+        policy = read_policy(tmp_path / "policy.toml")
+        for n in (1000, 3500, 10_000, 14_146, 1_000_000):
+            policy.check(study.session(n), party)
+
+
 def test_paths_are_quoted_for_the_engine() -> None:
     from nvflare.apis.fl_constant import FLContextKey
     from nvflare.apis.fl_context import FLContext

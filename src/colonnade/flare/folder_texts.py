@@ -10,7 +10,7 @@ from colonnade.foundation.shown import OPEN
 from colonnade.foundation.toml import toml_section, toml_value
 from colonnade.mechanism.composition import charge_of
 from colonnade.mechanism.plan import View
-from colonnade.protocol.session_plan import TYPICAL_ROWS, SessionPlan
+from colonnade.protocol.session_plan import SessionPlan
 from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
 from colonnade.study import Study
 
@@ -55,6 +55,8 @@ Certificates end after 360 days; `colonnade cert request` asks for a new one. `c
 Colonnade's pages, docs/administrator.md has firewalls, renewal, backup and upgrades, docs/when-it-breaks.md the rest.
 """
 SMALLEST_ROWS = 1000
+DOUBLINGS = 10
+"""Plans of up to a million records are looked at."""
 START = {SERVER: "colonnade server start", PARTY: "colonnade party start", COORDINATOR: "colonnade run"}
 
 
@@ -172,7 +174,8 @@ def _views(sessions: list[SessionPlan], party: str) -> list[str]:
 
 def _sessions(study: Study) -> list[SessionPlan]:
     """Plans of the study for n as large as it says, or may be."""
-    sizes = (study.rows,) if study.rows is not None else (TYPICAL_ROWS // 10, TYPICAL_ROWS, 100 * TYPICAL_ROWS)
+    # A party's part goes up and down with n, and by leaps: few sizes would miss the most that it can be.
+    sizes = (study.rows,) if study.rows is not None else tuple(SMALLEST_ROWS << k for k in range(DOUBLINGS + 1))
     sessions = []
     for n in sizes:
         # Not every n has a plan.
