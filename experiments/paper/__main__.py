@@ -23,6 +23,7 @@ from experiments.paper import (
     grid,
     listing,
     logloss,
+    order,
     overhead,
     panel,
     polynomial,
@@ -137,16 +138,23 @@ def _panel(options: argparse.Namespace) -> int:
     if options.stored:
         rows = panel.stored(options.data, options.runs)
     else:
-        rows = panel.run(options.data, options.runs, options.workers)
+        rows = panel.run(options.data, options.runs, options.workers, baselines=not options.ours)
+    again = ", ".join(dict.fromkeys(row.data for row in rows))
     header = {
         "title": "The development panel",
-        "command": f"python -m experiments.paper panel --runs {options.runs}{' --stored' * options.stored} --write",
+        "command": f"python -m experiments.paper panel --runs {options.runs}{' --stored' * options.stored}"
+        f"{' --keep' * options.keep} --write",
         "releases": f"as the column runs says, over {panel.SPLITS} random splits",
         "not run": ", ".join(key for key in options.data if key not in {row.data for row in rows}) or "nothing",
         "noise": f"exact sums plus the plan's noise, K = {panel.PARTIES}, c = {panel.COLLUSION}",
         "tuning": "DP-GD pays for the choice among its settings out of its own epsilon; no other method is tuned",
         "code": panel.code_digest(panel.OURS),
     }
+    if options.keep:
+        rows = panel.kept(rows, (tables.RESULTS / "panel.csv").read_text(encoding="utf-8"))
+        header["kept"] = f"run again: {again}; other rows, and baselines that this run lacks, are of the run before it"
+        missing = [key for key in options.data if key not in {row.data for row in rows}]
+        header["not run"] = ", ".join(missing) or "nothing"
     text = listing.csv_text(rows, header)
     if options.write:
         listing.write(text, panel.markdown, tables.RESULTS / "panel.csv")
@@ -199,7 +207,10 @@ def _rehearsal(options: argparse.Namespace) -> int:
 
 
 def _polynomial(options: argparse.Namespace) -> int:
-    for name, made in (("order.md", polynomial.order_markdown), ("polynomial.md", polynomial.markdown)):
+    for name, made in (
+        ("order.md", lambda: order.markdown(options.kept, options.stored)),
+        ("polynomial.md", polynomial.markdown),
+    ):
         text = made()
         if options.write:
             (tables.RESULTS / name).write_text(text, encoding="utf-8")
@@ -333,6 +344,8 @@ def _parser() -> argparse.ArgumentParser:
     panels.add_argument("--runs", type=int, default=panel.RELEASES, help="releases of ours")
     panels.add_argument("--workers", type=int, default=2, help="processes")
     panels.add_argument("--stored", action="store_true", help="run nothing: what an unfinished run has kept")
+    panels.add_argument("--ours", action="store_true", help="no baselines")
+    panels.add_argument("--keep", action="store_true", help="baselines that were not run again as the page has them")
     panels.add_argument("--write", action="store_true", help="write docs/results/panel.*")
     panels.set_defaults(act=_panel)
 
@@ -351,6 +364,8 @@ def _parser() -> argparse.ArgumentParser:
     judged.set_defaults(act=_evaluation)
     products = commands.add_parser("polynomial", help="models with and without interactions of several owners")
     products.add_argument("--write", action="store_true", help="write docs/results/polynomial.md and order.md")
+    products.add_argument("--kept", type=Path, help="file of finished rows: an interrupted run goes on from there")
+    products.add_argument("--stored", action="store_true", help="run nothing of order.md: rows that --kept has")
     products.set_defaults(act=_polynomial)
     shares = commands.add_parser("rsquared", help="R² as stated against R² on the records")
     shares.add_argument("--data", type=_words, default=tuple(rsquared.DATA), help=f"some of {', '.join(rsquared.DATA)}")

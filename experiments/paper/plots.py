@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from experiments.paper.document import Row
 from experiments.paper.methods import APPROXIMATE, OURS, PURE
+from experiments.paper.panel import BINNED
 from experiments.paper.panel import Row as PanelRow
 
 COMPARED = ("FM repaired", "DPSGD", "DPFW-C", "AdaSSP", "diffprivlib")
@@ -66,7 +67,7 @@ def forecast_plot(rows: Sequence[PanelRow], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(6.4, 4.8), layout="constrained")
     free = {row.data: row.base - row.log_loss for row in rows if row.method == "non-private"}
     for data in dict.fromkeys(row.data for row in rows):
-        own = [r for r in rows if r.data == data and r.method == OURS]
+        own = [r for r in rows if r.data == data and r.method == BINNED]
         kept = [max((r.base - r.log_loss) / free[data], -0.25) for r in own]
         axes.plot([r.explained for r in own], kept, "o", markersize=4, label=data)
     axes.plot([0, 1], [0, 1], color="grey", linewidth=1)

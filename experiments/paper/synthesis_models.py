@@ -9,9 +9,9 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 from sklearn.metrics import mean_poisson_deviance
 
+from colonnade.analysis.bins import bin_means
 from colonnade.analysis.components import components
 from colonnade.analysis.models import ClassModel, Question, answer
-from colonnade.analysis.numbers import bin_means
 from colonnade.analysis.released import Released
 from colonnade.analysis.synthesis import fit_release
 from colonnade.analysis.tables import Tables

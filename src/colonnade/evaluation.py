@@ -322,7 +322,8 @@ def _require_model(public: PublicModel, declared: Schema) -> None:
         raise StudyError(f"a logistic model is evaluated where its label is one level, got column {name}")
     for party, columns in {**public.needs()}.items():
         for other, kind in columns.items():
-            if declared.parties.get(party, {}).get(other) != kind:
+            found = declared.parties.get(party, {}).get(other)
+            if found != kind and (found is None or found.uncut != kind):
                 raise ReleaseError(
                     f"the model takes column {other} of party {party} otherwise than the study declares it"
                 )
@@ -386,6 +387,9 @@ def _by_release(
     place = {name: i for i, name in enumerate(layout.names)}
     for feature, weight in zip(public.model.features, public.model.coefficients, strict=True):
         if public.owner(feature)[0] == party:
+            if feature not in place:
+                # A number that was released by its bins.
+                return centre, variance
             vector[place[feature]] = weight
     if error is not None:
         label = layout.span(layout.label)

@@ -46,12 +46,21 @@ class PublicModel:
     """For each feature that is a product, the coordinates that are multiplied."""
 
     def owners(self, feature: str) -> tuple[str, ...]:
-        """The parties that a feature's values come from: several for an interaction."""
+        """The parties that a feature's values come from: several for an interaction, none for a parameter."""
+        if self.is_declared:
+            return ()
         factors = self.interactions.get(feature, (feature,))
         return tuple(dict.fromkeys(self.owner(factor)[0] for factor in factors))
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether these are the parameters of a declared objective, which is no function of a record."""
+        return self.model.task == Task.POLYNOMIAL.value
+
     def owner(self, feature: str) -> tuple[str, str]:
         """The party and the column that a feature's coordinate comes from."""
+        if self.is_declared:
+            raise StudyError("a declared objective has parameters and no scores: it cannot be applied to records")
         for party, columns in self.schema.parties.items():
             for name, column in columns.items():
                 if feature in column.coordinates(name):
@@ -85,7 +94,7 @@ def publish(release: Release, model: Model) -> PublicModel:
     public = PublicModel(
         _with_whole_label(release, model),
         str(agreement["name"]),
-        Schema.of(agreement["schema"]),
+        as_taken(Schema.of(agreement["schema"]), model.features),
         str(agreement["label"]),
         digest(release.to()),
         {f: c for f, c in interactions_of(release.layout).items() if f in model.features},
@@ -94,6 +103,15 @@ def publish(release: Release, model: Model) -> PublicModel:
     if model.task == Task.LOGISTIC.value and level is None:
         raise StudyError(f"the label of a logistic regression must be binary or a level, got column {name}")
     return public
+
+
+def as_taken(schema: Schema, features: Sequence[str]) -> Schema:
+    """The schema with those numbers uncut that were released by their bins, and stand in the model themselves."""
+    taken = {
+        party: {name: column.uncut if name in features else column for name, column in columns.items()}
+        for party, columns in schema.parties.items()
+    }
+    return replace(schema, parties=taken)
 
 
 def interactions_of(layout: Layout) -> dict[str, tuple[str, ...]]:
@@ -338,7 +356,7 @@ def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Predi
             raise ReleaseError(f"the model has columns of party {party}, which the study does not have")
         for name, column in columns.items():
             found = declared.parties[party].get(name)
-            if found != column:
+            if found != column and (found is None or found.uncut != column):
                 told = "no such column" if found is None else f"it as {column_to(found)}"
                 raise ReleaseError(
                     f"the model takes column {name} of party {party} as {column_to(column)}, the study declares {told}"

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from colonnade.analysis.draws import seeded, uniform
+from colonnade.analysis.lines import cut_numbers
 from colonnade.analysis.solve import Model, solve
 from colonnade.data.invented import Signal, invent_tables
 from colonnade.data.store import read_rows
@@ -109,6 +110,7 @@ def rehearse(
 
     `clear_splits` of the splits are also solved without noise.
     """
+    _require_regression(agreement)
     have = _common_rows(tables)
     n = have if rows is None else rows
     session = plan_session(agreement, n, bytes(32))
@@ -138,6 +140,11 @@ def rehearse(
         for name, values in found.items()
     }
     return Expectation(n, have, releases, measures, tuple(corner_notes(agreement, tables)))
+
+
+def _require_regression(agreement: Agreement) -> None:
+    if agreement.declared is not None:
+        raise StudyError("a rehearsal tests scores of a regression, and a declared objective has none")
 
 
 def rehearse_each(
@@ -202,6 +209,7 @@ def foretell(agreement: Agreement, rows: int, *, share: float | None = None, rel
 
     `share` of positive records is a public fact that the schema does not have; without it several are tried.
     """
+    _require_regression(agreement)
     if share is not None and not 0 < share < 1:
         raise StudyError(f"share must lie between 0 and 1, got share={share}")
     party, label = agreement.schema.find(agreement.label)
@@ -247,12 +255,12 @@ class _Stage:
     ) -> None:
         if agreement.task is Task.MULTINOMIAL:
             raise StudyError("a rehearsal is of linear and logistic studies, got task multinomial")
-        self._task, self._train_rows = agreement.task, len(train)
+        self._task, self._schema, self._train_rows = agreement.task, agreement.schema, len(train)
         self._train = {party: table.take(train) for party, table in tables.items()}
         unseen = {party: table.take(test) for party, table in tables.items()}
         self._unseen: dict[str, Floats] = {}
         for table in unseen.values():
-            self._unseen |= table.coordinates()
+            self._unseen |= replace(table, columns={n: c.in_model for n, c in table.columns.items()}).coordinates()
         owner, name = agreement.schema.find(agreement.label)
         self._known = _truth(self._train[owner], name)
         self._true = _truth(unseen[owner], name)
@@ -263,7 +271,8 @@ class _Stage:
         gram = self._gram(session) * (session.rows / self._train_rows)
         out = []
         for _ in range(releases):
-            model = solve(simulate_release(session, gram, randomness), self._task)
+            moments = simulate_release(session, gram, randomness)
+            model = solve(moments, self._task, numbers=cut_numbers(moments.layout, self._schema))
             out.append(self.measures(model))
         return out
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ from colonnade.foundation.schema import Column, Schema, column_from, derive_colu
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.accounting import check_epsilon
-from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions
+from colonnade.mechanism.cuts import Cut, choose_cuts
+from colonnade.mechanism.declared import declared_layout
+from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions, with_sums
 from colonnade.mechanism.plan import Offer, Terms
 from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reason_of
 from colonnade.protocol.session_plan import SessionPlan, plan_session
@@ -40,12 +42,17 @@ STUDY_KEYS = (
     "calibration",
     "release",
     "label_square",
+    "numeric",
     "rows",
     "pairs",
     "impossible",
     "reason",
     "interactions",
     "order",
+    "interval",
+    "ball",
+    "objective",
+    "parameters",
     "purpose",
 )
 NEEDED = ("name", "task", "label")
@@ -54,6 +61,9 @@ PARTY_KEYS = (
     *("organisation", "contact"),
 )
 LARGEST_STUDY = 16 << 20
+DECLARED, AUTO = "declared", "auto"
+NUMERIC = (DECLARED, AUTO)
+"""Numbers have the bins that their columns declare, or those that the plan expects to pay."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,8 @@ class Study:
     """How ids are matched: "psi", HYBRID where post_quantum is set, or "none"."""
     rows: int | None = None
     """The number of common records, where it is known before the run."""
+    cuts: Sequence[Cut] | None = None
+    """What was decided for numbers without bins, where the study leaves it to the plan."""
 
     def session(self, rows: int | None = None, identity: bytes = bytes(32)) -> SessionPlan:
         """The plan of this study for n records."""
@@ -166,7 +178,12 @@ class _Reader:
             schema = Schema(self._columns, self._norms)
             agreement = Agreement(schema=schema, offers=self._offers, organisations=self._organisations, **checked)
             self._check_agreement(agreement)
-            return Study(agreement, self._sources, alignment, rows)
+            cuts = None
+            with note.at("study", "numeric"):
+                if terms.choice("numeric", NUMERIC, DECLARED) == AUTO:
+                    agreement, cuts = _cut(agreement, rows)
+            if not note.found:
+                return Study(agreement, self._sources, alignment, rows, cuts)
         return None
 
     def _known(self, path: tuple[str, ...], section: Section, keys: Collection[str]) -> None:
@@ -266,6 +283,10 @@ class _Reader:
             "impossible": lambda: _pairs(terms, "impossible", '["column=level", "column=level"]'),
             "interactions": lambda: _interactions(terms),
             "order": lambda: terms.whole("order", 2),
+            "interval": lambda: terms.number("interval") if "interval" in terms else None,
+            "ball": lambda: terms.number("ball") if "ball" in terms else None,
+            "objective": lambda: _objective(terms),
+            "parameters": lambda: terms.texts("parameters") if "parameters" in terms else (),
             "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
             "reason": lambda: reason_of(terms.text("reason")) if "reason" in terms else "",
         }
@@ -304,18 +325,42 @@ class _Reader:
         """What a plan would refuse later: the label's kind, and how many may collude."""
         note = self._mistakes
         with note.at("study", "label"):
-            layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+            if agreement.declared is not None:
+                layout = declared_layout(agreement.schema, agreement.label, agreement.declared)
+            else:
+                layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
             with note.at("study", "interactions"):
-                with_interactions(layout, agreement.schema, agreement.interactions)
+                multiplied = with_interactions(layout, agreement.schema, agreement.interactions)
+                if agreement.order > 2:
+                    with_sums(multiplied, agreement.order)
             with note.at("study", "collusion"):
                 Terms(agreement.task, collusion=agreement.collusion).check(layout, ())
             with note.at("study", "delta"):
                 Terms(agreement.task, agreement.calibration, agreement.delta, 0).check(layout, ())
 
 
+def _cut(agreement: Agreement, rows: int | None) -> tuple[Agreement, Sequence[Cut]]:
+    """The agreement with bins where a plan expects them to pay."""
+    if rows is None:
+        raise StudyError('numeric = "auto" needs rows in [study]: whether bins pay depends on the number of records')
+    if agreement.calibration is not Calibration.EXACT or agreement.order > 2 or agreement.release == "trace":
+        told = 'calibration = "exact", order = 2 and a release with tables'
+        raise StudyError(f'numeric = "auto" chooses bins, and goes with {told} alone')
+    epsilon = agreement.epsilon or min(offer.total for offer in agreement.offers.values())
+    schema, cuts = choose_cuts(agreement.schema, agreement.label, agreement.task, rows, epsilon, agreement.delta)
+    return replace(agreement, schema=schema), cuts
+
+
 def _named(party: Mapping[str, Any]) -> list[str]:
     """The columns that a party's section names."""
     return [*_keys(party.get("columns")), *_keys(party.get("derived"))]
+
+
+def _objective(terms: Section) -> str:
+    found = terms.content.get("objective", "")
+    if not isinstance(found, str) or ("objective" in terms and not found.strip()):
+        raise StudyError(f'[study] objective must be a polynomial such as "(y - w * x)^2", got {shown(found)}')
+    return found
 
 
 def _interactions(terms: Section) -> tuple[tuple[str, ...], ...]:

@@ -39,6 +39,8 @@ CERTAIN = 0.99
 """The same for the linear discriminant itself."""
 WIDEST = 10.0
 """Largest standard deviation of the log-odds: beyond it every record is certain."""
+FAINTEST = 0.05
+"""Log-odds that noise leaves nothing of keep this share, and with it their order."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,11 @@ def log_odds(equations: NoisyEquations, start: Fit, share: float, records: Float
     u: Floats = np.linalg.lstsq(root, start.weights * scale, rcond=NEGLIGIBLE)[0]
     for _ in range(ROUNDS):
         rest = law.linearise(root @ u)
-        before, u = u, _most_likely(equations.right, law, _noise(equations, law, root @ u, rest, n), root, u)
+        noise = _noise(equations, law, root @ u, rest, n)
+        before, u = u, _most_likely(equations.right, law, noise, root, u)
         if law.spread(root @ (u - before)) <= SETTLED * law.spread(root @ u):
             break
-    b = root @ u
+    b = root @ u * _believed(equations.right, law, noise, root, u)
     # Classes that a line separates have no finite maximum.
     b = b * min(1.0, WIDEST / max(law.spread(b), 1e-300))
     return LogOdds(law.intercept(b), replace(start, weights=b))
@@ -159,6 +162,28 @@ def _most_likely(right: Floats, law: _Law, noise: Floats, root: Floats, start: F
         u = u + part * step
         value, left, chance = tried
     return u
+
+
+def _believed(right: Floats, law: _Law, noise: Floats, root: Floats, u: Floats) -> float:
+    """The share of the log-odds that is kept: 1, unless noise makes up more than half of what the fit found.
+
+    A fit follows the noise on c. Of b'c, what it has found, tr(V F') is expected to be that noise, V being the
+    covariance that the posterior leaves to b (Stein 1981). Where this is more than half, b is scaled so that b'F(b) is
+    what remains, and then for chances averaged over V (MacKay 1992): otherwise they would be worse than the share.
+    """
+    b = root @ u
+    curvature = law.curvature(law.chance(b))
+    jacobian = np.linalg.inv(np.linalg.cholesky(noise)) @ curvature @ root
+    left = root @ np.linalg.inv(jacobian.T @ jacobian + np.eye(len(u))) @ root.T
+    found, followed = float(b @ right), float((left * curvature).sum())
+    if followed <= 0.5 * found:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        reached = float(b @ law.covariance(middle * b, law.chance(middle * b)))
+        low, high = (middle, high) if reached < found - followed else (low, middle)
+    return max(low / float(np.sqrt(1.0 + np.pi / 8.0 * (left * law.sample).sum())), FAINTEST)
 
 
 def _scale(equations: NoisyEquations, fit: Fit, share: float) -> float:

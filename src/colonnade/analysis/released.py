@@ -30,6 +30,8 @@ class Released:
             raise ReleaseError(
                 "a release calibrated as in the paper has no margins: tables and rows need the exact one"
             )
+        if "objective" in self.release.plan:
+            raise ReleaseError("a release of a declared objective has the sums of that objective, and no tables")
         if any(block.summed for block in self.release.blocks):
             raise ReleaseError("this is a trace release: it holds sums of squares in place of tables of two columns")
 
@@ -84,6 +86,11 @@ class Released:
     def has_table(self, i: int, j: int) -> bool:
         """Whether the whole table of two attributes was released."""
         return bool(np.isfinite(self.moments.std[self.layout.span(i), self.layout.span(j)]).all())
+
+    def require_pairs(self, told: str) -> None:
+        """Refuse a release of margins alone; `told` says why."""
+        if self.release.plan.get("released") == "margins":
+            raise ReleaseError(f"this release holds margins alone: {told}")
 
     def short(self, i: int) -> str:
         """An attribute's column, without its party."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from colonnade.analysis.denoise import Estimate, complete, denoise
 from colonnade.analysis.equations import (
@@ -20,12 +20,14 @@ from colonnade.analysis.equations import (
     target_of,
 )
 from colonnade.analysis.explained import Refit, explained
+from colonnade.analysis.lines import Sample, line_through
 from colonnade.analysis.logistic import SHAPES, LogOdds, cautious, discriminant, log_odds
 from colonnade.analysis.plausible import plausible_records, with_target
 from colonnade.analysis.posterior import Fit, NoisyEquations, equivalent_ridge, posterior, ridge_weights, widened
-from colonnade.analysis.quartic import INTERVAL, quartic_fit
+from colonnade.analysis.quartic import quartic_fit
 from colonnade.analysis.shrinkage import bounded_mean
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.schema import Column
 from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments
 from colonnade.mechanism.objective import Task
 
@@ -62,6 +64,8 @@ class Model:
 
     def predict(self, encoded: Floats) -> Floats:
         """Label clipped to its public range, or probability of the positive class."""
+        if self.task == Task.POLYNOMIAL.value:
+            raise StudyError("a declared objective has parameters and no scores")
         value = self.decision(encoded)
         result: Floats = np.clip(value, -1.0, 1.0) if self.task == Task.LINEAR.value else expit(value)
         return result
@@ -76,9 +80,11 @@ def solve(
     features: Sequence[str] | None = None,
     label: str | None = None,
     intercept: bool = True,
+    numbers: Mapping[int, Column] | None = None,
 ) -> Model:
     """The model of a release; `features` (columns) and `label` choose among what was released, at no cost.
 
+    `numbers` are attributes released by their bins that the model has one weight for (`lines.cut_numbers`).
     Alg. 1, lines 16 and 17.
     """
     if method not in METHODS:
@@ -89,7 +95,7 @@ def solve(
     if method == "default" and moments.sums and plainly:
         return _quartic(moments)
     estimate = denoise(moments) if method == "default" else complete(moments)
-    return _solve(moments, estimate, task, method, ridge, features, label, intercept)
+    return _solve(moments, estimate, task, method, ridge, features, label, intercept, numbers or {})
 
 
 def _quartic(moments: Moments) -> Model:
@@ -97,7 +103,9 @@ def _quartic(moments: Moments) -> Model:
     found, layout = quartic_fit(moments), moments.layout
     names = tuple(layout.names[c] for c in layout.features)
     weights = tuple(float(w) for w in found.weights)
-    told = f"quartic on scores of ±{INTERVAL:g}, at most {100 * found.outside:.2g}% of records outside"
+    told = f"quartic on scores of ±{found.interval:g}, at most {100 * found.outside:.2g}% of records outside"
+    if found.on_edge:
+        told += ", minimum on the edge of the ball"
     label = target_of(layout, Task.LOGISTIC, None).name
     nan = float("nan")
     return Model(Task.LOGISTIC.value, label, names, weights[1:], weights[0], told, nan, float(len(names)), nan)
@@ -111,10 +119,11 @@ def ridge_path(
     features: Sequence[str] | None = None,
     label: str | None = None,
     intercept: bool = True,
+    numbers: Mapping[int, Column] | None = None,
 ) -> tuple[Model, ...]:
     """One model for each ridge, all from the same release."""
-    estimate = denoise(moments)
-    return tuple(_solve(moments, estimate, task, "default", r, features, label, intercept) for r in ridges)
+    estimate, lines = denoise(moments), numbers or {}
+    return tuple(_solve(moments, estimate, task, "default", r, features, label, intercept, lines) for r in ridges)
 
 
 def _solve(
@@ -126,12 +135,15 @@ def _solve(
     features: Sequence[str] | None,
     label: str | None,
     intercept: bool,
+    numbers: Mapping[int, Column],
 ) -> Model:
     layout = moments.layout
     target = target_of(layout, task, label)
     chosen = chosen_attributes(layout, target, features)
     centred = intercept and known_means(estimate, [*coordinates_of(layout, chosen), target.coordinate])
     columns = coordinates_of(layout, chosen, dropped=not centred)
+    if centred and not np.isfinite(estimate.std[target.coordinate, columns]).any() and not _has_pairs(moments):
+        return _trivial(layout, estimate, target, task, chosen, method)
     system = equations(moments, estimate, columns, target, centred)
     if method == "default":
         system = possible(system, _largest_variance(estimate, target, centred))
@@ -159,6 +171,7 @@ def _solve(
         stated = explained(moments, estimate, target, columns, system, fit.weights, refit)
     full = np.zeros(layout.width)
     full[columns] = fit.weights
+    sample: Sample | None = None
     if task is Task.LINEAR:
         full *= target.scale
         if centred:
@@ -168,13 +181,39 @@ def _solve(
         full, constant = _uncentred(moments, estimate, target, columns, system, fit, method == "default" and own_ridge)
         full[0] = constant if intercept else 0.0
     else:
-        odds = _log_odds(moments, estimate, target, chosen, columns, system, fit, method == "default" and own_ridge)
+        shrunk = method == "default" and own_ridge
+        odds, sample = _log_odds(moments, estimate, target, chosen, columns, system, fit, shrunk)
         full[columns] = odds.fit.weights
         full[0] = odds.intercept - full @ _means(estimate)
+    numbers = {i: column for i, column in numbers.items() if i in chosen}
+    if numbers:
+        _require_lines(centred)
+        layout, full = line_through(estimate, full, chosen, numbers, sample)
+        # What the line loses of the bins' R^2 is not known.
+        stated = None
     names, coefficients, constant = _dropped(layout, chosen, full)
     share, interval = (float("nan"), None) if stated is None else (stated.value, (stated.low, stated.high))
     penalty, freedom = float(ridge), float(fit.freedom)
     return Model(task.value, target.name, names, coefficients, constant, method, penalty, freedom, share, interval)
+
+
+def _has_pairs(moments: Moments) -> bool:
+    """Whether anything was released about two attributes together."""
+    attribute = moments.layout.attribute_of[1:]
+    return bool(np.isfinite(moments.std[1:, 1:])[attribute[:, None] != attribute].any())
+
+
+def _trivial(
+    layout: Layout, estimate: Estimate, target: Target, task: Task, chosen: Sequence[int], method: str
+) -> Model:
+    """The model of margins alone: the label's mean or share, whatever the features are."""
+    if task is Task.LINEAR:
+        constant = target.shift + target.scale * float(estimate.margin[target.coordinate]) / estimate.n
+    else:
+        constant = float(logit(released_share(estimate, target)))
+    names, coefficients, _ = _dropped(layout, chosen, np.zeros(layout.width))
+    nan = float("nan")
+    return Model(task.value, target.name, names, coefficients, constant, method, float("inf"), 0.0, nan)
 
 
 def _log_odds(
@@ -186,16 +225,24 @@ def _log_odds(
     system: NoisyEquations,
     fit: Fit,
     shrunk: bool,
-) -> LogOdds:
-    """The logistic fit by the features' law where noise is shrunk and columns are few enough; else the discriminant."""
+) -> tuple[LogOdds, Sample | None]:
+    """The logistic fit by the features' law where noise is shrunk and columns are few enough; else the discriminant.
+
+    With it the sample that stands for that law.
+    """
     share = released_share(estimate, target)
     if not shrunk or len(columns) > MOST_COLUMNS:
-        return discriminant(system, fit, share)
+        return discriminant(system, fit, share), None
     start = posterior(system, SHAPES)
     two = moments.layout.attributes[target.attribute].size == 2
     drawn = with_target(estimate, columns, target.coordinate, system.gram @ start.weights) if two else estimate
     records, weights = plausible_records(drawn, chosen, RECORDS, target.attribute if two else None)
-    return log_odds(system, start, share, records[:, columns], weights, moments.n)
+    return log_odds(system, start, share, records[:, columns], weights, moments.n), (records, weights)
+
+
+def _require_lines(centred: bool) -> None:
+    if not centred:
+        raise StudyError("a number in the place of its bins needs the columns' means and an intercept")
 
 
 def _uncentred(

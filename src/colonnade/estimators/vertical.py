@@ -18,8 +18,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
+from colonnade.analysis.cautions import faint_means
 from colonnade.analysis.intervals import Intervals, intervals
+from colonnade.analysis.lines import cut_numbers
 from colonnade.analysis.models import ClassModel
+from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.solve import METHODS, Model, solve
 from colonnade.analysis.units import Units
 from colonnade.data.table import table_from
@@ -37,7 +40,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric, Schema, Storage, column_from
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
-from colonnade.model import partial_scores
+from colonnade.model import as_taken, partial_scores
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.runs import run_guarded
@@ -113,6 +116,9 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
             warnings.warn(sentence, UserWarning, stacklevel=2)
         frame = self._frame(X, schema).with_columns(pl.Series(self._label_name, target))
         tables = {party: table_from(party, frame, columns) for party, columns in schema.parties.items()}
+        self.clipped_ = {party: dict(table.clipped or {}) for party, table in tables.items()}
+        for sentence in (note for table in tables.values() for note in table.heavy_clipping()):
+            warnings.warn(sentence, UserWarning, stacklevel=2)
         guards = open_guards(self.consent, schema, frame, source.seeded)
         outcome = run_guarded(agreement, tables, guards, "none", source)
         self.spent_ = self._spent_with(outcome.session.plan.epsilon, outcome.session.plan.delta)
@@ -120,13 +126,22 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         self.plan_ = outcome.session.describe()
         self.release_ = outcome.release
         self.model_: Model = self._solve()
+        for sentence in faint_means(self.release_):
+            warnings.warn(sentence, UserWarning, stacklevel=2)
         self._describe()
         return self
 
     def _solve(self) -> Model:
         """The model of the release."""
+        moments = self.release_.moments()
+        numbers = cut_numbers(moments.layout, self.schema_)
         return solve(
-            self.release_.moments(), self._task, method=self.method, ridge=self.ridge, intercept=self.fit_intercept
+            moments,
+            self._task,
+            method=self.method,
+            ridge=self.ridge,
+            intercept=self.fit_intercept,
+            numbers=numbers,
         )
 
     def _session_task(self) -> Task:
@@ -341,20 +356,25 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         frame, model = self._frame(self._validate(X), self.schema_), self.model_
         constant = model.intercepts if isinstance(model, ClassModel) else model.intercept
         score: Floats = np.zeros((frame.height, *np.shape(constant))) + np.array(constant)
-        for party, columns in self.schema_.parties.items():
+        for party, columns in self._taken.parties.items():
             own = {name: column for name, column in columns.items() if name != self._label_name}
             if own:
                 score += partial_scores(table_from(party, frame, own), model)
         return score
 
     @property
+    def _taken(self) -> Schema:
+        """The columns as the model takes them."""
+        return as_taken(self.schema_, self.model_.features)
+
+    @property
     def _data_units(self) -> Units:
         half, middle = self._units()
-        return Units.of(self.schema_, self._names, half, middle)
+        return Units.of(self._taken, self._names, half, middle)
 
     def _describe(self) -> None:
         """Coefficients in the data's units, in the order of X's columns."""
-        model, units, columns = self.model_, self._data_units, self.schema_.columns
+        model, units, columns = self.model_, self._data_units, self._taken.columns
         order = [c for name in self._names for c in columns[name].coordinates(name) if c in model.features]
         self.encoded_feature_names_ = np.array(order, dtype=object)
         rows = [(model.coefficients, model.intercept)]
@@ -371,6 +391,8 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
 
     def _certainty(self) -> Intervals:
         """The intervals as encoded."""
+        if cut_numbers(self.release_.layout, self.schema_):
+            return ModelRequest(self.release_).certainty()
         return intervals(self.release_.moments(), self._task, intercept=self.fit_intercept)
 
     def _units(self) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 from typing import Any, ClassVar, Self
@@ -24,6 +24,8 @@ from colonnade.foundation.registry import Registry
 from colonnade.foundation.shown import OPEN, shown
 
 OTHER = "other"
+BINS, NUMBER = "bins", "number"
+"""What a number that is released by its bins is in a model."""
 Codes = NDArray[np.int32]
 Numbers = NDArray[np.float64]
 
@@ -96,6 +98,16 @@ class Column(ABC):
     def edges(self) -> tuple[float, ...] | None:
         """Where each level of a number begins, and where the last one ends; None where levels are no intervals."""
         return None
+
+    @property
+    def in_model(self) -> Column:
+        """The column as models take it: a number that is released by its bins may be a number there."""
+        return self
+
+    @property
+    def uncut(self) -> Column:
+        """The number without its bins."""
+        return self
 
     @property
     def all_levels(self) -> tuple[str, ...]:
@@ -201,15 +213,19 @@ def text_of(declared: Mapping[str, Any], key: str) -> str | None:
 @register_kind
 @dataclass(frozen=True)
 class Numeric(Column):
-    """A number clipped to [low, high]; `bins` (inner cut points) encode it as the indicator of its interval."""
+    """A number clipped to [low, high]; `bins` (inner cut points) encode it as the indicator of its interval.
+
+    With `model` = "number" bins are what is released, and models have one weight for the number itself.
+    """
 
     low: float
     high: float
     bins: tuple[float, ...] = ()
     fill: float | None = None
+    model: str = field(default=BINS, kw_only=True)
 
     kind = "numeric"
-    keys = {"low": True, "high": True, "bins": False, "fill": False}  # noqa: RUF012 - as the base class declares
+    keys = {"low": True, "high": True, "bins": False, "model": False, "fill": False}  # noqa: RUF012 - as the base class
     storage = Storage.NUMBERS
     ordered = True
 
@@ -230,13 +246,25 @@ class Numeric(Column):
             raise SchemaError(f"bins must increase strictly between low and high, got bins={shown(list(self.bins))}")
         if self.fill is not None and not self.low <= self.fill <= self.high:
             raise SchemaError(f"fill must lie between low and high, got fill={self.fill}")
+        if self.model not in (BINS, NUMBER):
+            raise SchemaError(f'model must be "{BINS}" or "{NUMBER}", got model={shown(self.model)}')
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        return cls(declared["low"], declared["high"], tuple(declared.get("bins", ())), declared.get("fill"))
+        bins, model = tuple(declared.get("bins", ())), declared.get("model", BINS)
+        return cls(declared["low"], declared["high"], bins, declared.get("fill"), model=model)
 
     def declared(self) -> dict[str, Any]:
-        return {"low": self.low, "high": self.high} | ({"bins": list(self.bins)} if self.bins else {})
+        cut = {"bins": list(self.bins)} if self.bins else {}
+        return {"low": self.low, "high": self.high} | cut | ({} if self.model == BINS else {"model": self.model})
+
+    @property
+    def in_model(self) -> Column:
+        return self.uncut if self.model == NUMBER else self
+
+    @property
+    def uncut(self) -> Column:
+        return replace(self, bins=(), model=BINS)
 
     @classmethod
     def draft(cls) -> dict[str, Any]:
@@ -274,7 +302,8 @@ class Numeric(Column):
 
     def describe(self, most: int) -> str:
         cuts = f", cut at {', '.join(f'{b:g}' for b in self.bins)}" if self.bins else ""
-        return f"{self.low:g} to {self.high:g}{cuts}"
+        taken = ", a number in models" if self.model == NUMBER else ""
+        return f"{self.low:g} to {self.high:g}{cuts}{taken}"
 
 
 @register_kind

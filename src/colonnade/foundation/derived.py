@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.foundation.columns import Column, Numbers, Numeric, Storage, register_kind
+from colonnade.foundation.columns import BINS, Column, Numbers, Numeric, Storage, register_kind
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.expressions import Expression, expression_bounds, parse_expression
 from colonnade.foundation.shown import OPEN, shown
@@ -25,7 +25,7 @@ class Derived(Numeric):
     """The expression."""
 
     kind = "derived"
-    keys = {"of": True, "low": True, "high": True, "bins": False}  # noqa: RUF012 - as the base class declares
+    keys = {"of": True, "low": True, "high": True, "bins": False, "model": False}  # noqa: RUF012 - as the base class declares
     storage = Storage.NUMBERS
 
     def __post_init__(self) -> None:
@@ -35,7 +35,8 @@ class Derived(Numeric):
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        return cls(declared["low"], declared["high"], tuple(declared.get("bins", ())), None, declared["of"])
+        bins, model = tuple(declared.get("bins", ())), declared.get("model", BINS)
+        return cls(declared["low"], declared["high"], bins, None, declared["of"], model=model)
 
     def declared(self) -> dict[str, Any]:
         return {"of": self.of_columns, **super().declared()}
@@ -94,13 +95,13 @@ def derived_bounds(name: str, expression: Expression, columns: Mapping[str, Colu
 def derive_columns(declared: Mapping[str, Any], columns: Mapping[str, Column], where: str) -> dict[str, Column]:
     """The columns of a [party.NAME.derived] section.
 
-    A value is an expression, or a table with `of` and either `bins` (inner cut points) or `knots` (of a linear spline,
-    one column for what lies above each).
+    A value is an expression, or a table with `of` and either `bins` (inner cut points, and what `model` has of them)
+    or `knots` (of a linear spline, one column for what lies above each).
     """
     found: dict[str, Column] = {}
     for name, value in declared.items():
         table = {"of": value} if isinstance(value, str) else value
-        if not isinstance(table, Mapping) or "of" not in table or set(table) - {"of", "bins", "knots"}:
+        if not isinstance(table, Mapping) or "of" not in table or set(table) - {"of", "bins", "model", "knots"}:
             raise SchemaError(
                 f'{where} {name} must be an expression, or a table with "of" and "bins" or "knots", got {shown(value)}'
             )
@@ -111,7 +112,7 @@ def derive_columns(declared: Mapping[str, Any], columns: Mapping[str, Column], w
         for each, text, bins in _parts(name, table, where):
             low, high = derived_bounds(each, parse_expression(text), columns)
             try:
-                found[each] = Derived(low, high, bins, None, text)
+                found[each] = Derived(low, high, bins, None, text, model=table.get("model", BINS))
             except SchemaError as error:
                 raise SchemaError(f"column {each}: {error}") from None
     return found

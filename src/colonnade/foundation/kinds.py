@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -117,6 +117,10 @@ class Date(Column):
     @property
     def bounds(self) -> tuple[float, float]:
         return days_of(self.earliest), days_of(self.latest)
+
+    @property
+    def uncut(self) -> Date:
+        return replace(self, bins=())
 
     @property
     def edges(self) -> tuple[float, ...]:

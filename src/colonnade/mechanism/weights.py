@@ -52,6 +52,9 @@ def label_weight(
     `budget` is epsilon for Laplace and rho for Gaussian; without it or `rows` the noise is taken as small. `pairs` says
     how many pairs of feature attributes are released; without it all are.
     """
+    if layout.any_terms:
+        # Each term of a declared objective has a weight of its own.
+        return 1.0
     variances, members = _typical(layout)
     if members.size == 0 or len(np.unique(members)) < 2:
         return 1.0
@@ -216,7 +219,7 @@ def table_weights(layout: Layout, blocks: Sequence[Block], terms: TableTerms) ->
         left, right = layout.pairs_of(block.factors)
         released[left, right] = released[right, left] = True
     np.fill_diagonal(released, val=False)
-    power = table_exponent(layout, released, terms)
+    power = table_exponent(layout, released, terms) if released.any() else margins_exponent(terms)
     cells = np.array([b.cells or 1 for b in blocks])
     return [Fraction(float(w)).limit_denominator(64) for w in table_weight(cells, power)]
 
@@ -249,6 +252,23 @@ def forecast_released(layout: Layout, released: Mask, terms: TableTerms, power: 
     return forecast_distance(sizes[tables], np.where(released, std, np.inf)[np.ix_(tables, tables)])
 
 
+def margins_exponent(terms: TableTerms) -> float:
+    """The same for margins by themselves: a sum of levels times noise is least there, whatever the noise."""
+    return 1 / 2 if terms.law is Law.LAPLACE else 1 / 3
+
+
+def forecast_margins(layout: Layout, terms: TableTerms) -> TableForecast:
+    """What tables come to where margins alone are released, and columns are taken as independent."""
+    sizes = np.array([a.size for a in layout.attributes], dtype=np.int64)
+    weight = table_weight(sizes, margins_exponent(terms))
+    # Every margin moves by 2 in L1 and by sqrt 2 in L2.
+    if terms.law is Law.LAPLACE:
+        std = np.sqrt(2.0) * 2.0 * weight.sum() / (terms.budget * weight)
+    else:
+        std = np.sqrt((weight**2).sum() / terms.budget) / weight
+    return forecast_distance(sizes, np.full((len(sizes), len(sizes)), np.inf), std / terms.records)
+
+
 def table_weight(cells: NDArray[np.int64], power: float) -> Floats:
     """The weight of tables: a power of the least power of four that is no less than their cells."""
     powers = 4 ** np.arange(31)
@@ -256,8 +276,12 @@ def table_weight(cells: NDArray[np.int64], power: float) -> Floats:
     return result
 
 
-def choose_tables(layout: Layout, terms: TableTerms) -> str:
-    """Which release serves all columns best: "full", or "label" where tables of all pairs would drown each other."""
+def choose_tables(layout: Layout, terms: TableTerms, *, counted: bool = True) -> str:
+    """Which release serves all columns best.
+
+    "full"; "label" where tables of all pairs would drown each other; "margins" where those with the label would, too,
+    if the label is `counted`, by levels.
+    """
     size = len(layout.attributes)
     every = ~np.eye(size, dtype=bool)
     star = np.zeros((size, size), dtype=bool)
@@ -266,10 +290,12 @@ def choose_tables(layout: Layout, terms: TableTerms) -> str:
     if not has_tables(layout):
         return "full"
     found = {}
+    if counted and all(a.kind is Encoding.SIMPLEX for a in layout.attributes):
+        found["margins"] = forecast_margins(layout, terms).expected
     for name, released in (("full", every), ("label", star)):
         power = table_exponent(layout, released, terms)
         found[name] = forecast_released(layout, released, terms, power).expected
-    return "label" if found["label"] < found["full"] else "full"
+    return min(found, key=lambda name: found[name])
 
 
 def choose_release(layout: Layout, n: int, law: Law, epsilon: float, delta: float) -> str:

@@ -29,6 +29,8 @@ SHARE_VARIANCE = 10.0
 """Least variance of a Gaussian share on the integers: 10^9 sums of shares are then within 2^-40 of the exact law."""
 MOST_ROWS = 1 << 31
 """Float64 holds a party's own sums of products exactly up to here: entries are below 2^11."""
+SILENT = 2.0**40
+"""Stands for the noise on products that a session has none of: beside it any error is small."""
 REPLANNED = Fraction(11, 10)
 """The final plan has less than this much more noise: rounding and the product's own error are paid for in epsilon."""
 
@@ -53,16 +55,16 @@ def fit_sizes(
     refusal: ProductError | None = None
     for grid, error in _grids(plan, rows, local):
         crossed = [item for item in plan.blocks if len(item.block.owners) == 2]
-        std = _least_share(plan) * min(float(_noise(plan, item, grid.unit).stds().min()) for item in crossed)
-        # Noise of a fraction of a unit is given the gain's many units later on.
-        noise = max(1, *(_noise_reach(plan, item, grid.unit) for item in crossed))
+        # Chains alone decide where no product has two owners. Noise below a unit becomes many units by the gain.
+        least = min((float(_noise(plan, item, grid.unit).stds().min()) for item in crossed), default=SILENT)
+        noise = max(1, *(_noise_reach(plan, item, grid.unit) for item in crossed)) if crossed else 0
         own = max((farthest(plan, item, rows, grid.unit) for item in plan.blocks if item.block.single), default=0)
         try:
             return grid, sizes(
                 ProductNeeds(
-                    ceil(rows * max(_record_reach(item) for item in crossed)),
+                    ceil(rows * max((_record_reach(item) for item in crossed), default=Fraction(1))),
                     grid.bound,
-                    std,
+                    _least_share(plan) * least,
                     ceil(noise * REPLANNED),
                     plan.layout.width - 1 + sum(made.values()),
                     levels,

@@ -24,6 +24,7 @@ MEANINGS = {
     "full": "all products",
     "label": "products with the label, margins and squares",
     "pairs": "products with the label and the listed pairs",
+    "margins": "how many records have each level, column by column",
     "trace": "products with the label and sums of squares",
 }
 
@@ -68,9 +69,11 @@ def choices(session: SessionPlan) -> list[Choice]:
 
 
 def _chosen(agreement: Agreement) -> bool:
-    """Whether a plan could choose: the paper, interactions, several classes, tables of all columns leave no choice."""
-    for_label = agreement.purpose is not Purpose.ALL and agreement.evaluates is None and not agreement.interactions
-    return for_label and agreement.calibration is Calibration.EXACT and agreement.task is not Task.MULTINOMIAL
+    """Whether a plan could choose: the paper, products of several columns, classes or tables leave no choice."""
+    for_label = agreement.purpose is not Purpose.ALL and agreement.evaluates is None
+    of_pairs = not agreement.interactions and agreement.order == 2 and agreement.declared is None
+    alike = agreement.calibration is Calibration.EXACT and agreement.task is not Task.MULTINOMIAL
+    return for_label and of_pairs and alike
 
 
 def alternatives(session: SessionPlan) -> list[Alternative]:
@@ -115,7 +118,9 @@ def _choice(release: str, plan: PrivacyPlan, agreement: Agreement, rows: int) ->
 
 
 def _label_noise(plan: PrivacyPlan) -> float:
-    labels = [i for i in plan.blocks if i.block.role is Role.LABEL and not i.block.summed]
+    """Of a declared objective, which need not have such products, on any of its terms."""
+    declared = plan.task is Task.POLYNOMIAL
+    labels = [i for i in plan.blocks if declared or (i.block.role is Role.LABEL and not i.block.summed)]
     return max(plan.noise_std(i) for i in labels)
 
 
@@ -132,10 +137,14 @@ def _explained(release: str, plan: PrivacyPlan, agreement: Agreement, rows: int)
 
 def why(session: SessionPlan) -> str:
     """Why this release, in one sentence."""
+    if session.agreement.declared is not None:
+        return "the objective needs these products and no others"
     if session.agreement.calibration is Calibration.PAPER:
         return "the paper's calibration releases all products"
     if session.agreement.release != "auto":
         return "the study asks for it"
+    if session.released == "margins":
+        return "tables of two columns would be no nearer to the rows' own than those of independent columns"
     if not _chosen(session.agreement):
         return "the task or the purpose of the study needs it"
     if session.released == "label":
@@ -168,9 +177,10 @@ def describe_choices(session: SessionPlan) -> dict[str, Any]:
 def choices_text(session: SessionPlan) -> Text:
     """For the plan on a terminal."""
     first, *others = choices(session)
-    out = Text(
-        f"Release {first.release} ({MEANINGS.get(first.release, first.release)}): {why(session)}. It has {_told(first)}"
-    )
+    meaning = MEANINGS.get(first.release, first.release)
+    if session.agreement.declared is not None:
+        meaning, first = "the objective's products", replace(first, explained=None)
+    out = Text(f"Release {first.release} ({meaning}): {why(session)}. It has {_told(first)}")
     for other in others:
         out.append(f" Release {other.release} ({MEANINGS[other.release]}) would have {_told(other)}")
     for change in alternatives(session):
@@ -182,7 +192,8 @@ def choices_text(session: SessionPlan) -> Text:
 
 
 def _told(choice: Choice) -> str:
-    noise = f"noise of {choice.label_noise:.4g} on a product with the label"
+    where = "a count of the label" if choice.release == "margins" else "a product with the label"
+    noise = f"noise of {choice.label_noise:.4g} on {where}"
     if choice.explained is None:
         return f"{noise}."
     return f"{noise}, {share_text(choice.explained)} left of what a weak model would explain."

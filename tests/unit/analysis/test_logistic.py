@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -148,3 +150,27 @@ def test_moved_records_have_the_covariance_that_was_released() -> None:
     moved = records @ logistic._transport(sample, wanted)
     assert moved.T @ moved / 500 == pytest.approx(wanted)
     assert logistic._transport(sample, sample) == pytest.approx(np.eye(3))
+
+
+def test_log_odds_that_are_mostly_noise_are_shrunk_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns that say next to nothing, and much noise on their products with the label."""
+    rng = np.random.default_rng(5)
+    records = rng.choice([-1.0, 1.0], (N, 40))
+    target = drawn(records, 0.1 * rng.standard_normal(40), -1.4)
+    share, equations = float(target.mean()), equations_of(records, target)
+    right = equations.right + 0.03 * np.random.default_rng(0).standard_normal(40)
+    equations = replace(equations, right=right, right_noise=np.full(40, 0.03**2))
+    start, even = posterior(equations, SHAPES), np.full(N, 1 / N)
+    shrunk = log_odds(equations, start, share, records, even, N).fit.weights
+    monkeypatch.setattr(logistic, "_believed", lambda *_: 1.0)
+    whole = log_odds(equations, start, share, records, even, N).fit.weights
+    assert np.linalg.norm(whole) > 0
+    assert shrunk == pytest.approx(logistic.FAINTEST * whole, rel=1e-6)
+
+
+def test_log_odds_that_are_clear_are_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = records_of(0)
+    target = drawn(records, np.array([1.5, -1.0, 2.5]), -0.5)
+    found = fitted(records, target, 0.002)
+    monkeypatch.setattr(logistic, "_believed", lambda *_: 1.0)
+    assert fitted(records, target, 0.002).fit.weights == pytest.approx(found.fit.weights, rel=1e-12)

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.baselines import private_gd
 from experiments.baselines.accounting import zcdp_rho
-from experiments.paper import panel
+from experiments.paper import listing, panel
 from experiments.paper.methods import APPROXIMATE, OURS, PURE, Cell
 
 
@@ -22,9 +22,35 @@ def test_a_large_epsilon_comes_close_to_no_privacy() -> None:
 
 def test_cells_have_every_method_and_goal() -> None:
     cells = [cell for cell, _ in panel.cells("nested", 2)]
-    assert {c.method for c in cells} >= {"base rate", "non-private", OURS, "DP-GD", "AdaSSP", "diffprivlib", "DPSGD"}
+    named = {"base rate", "non-private", OURS, "DP-GD", "AdaSSP", "diffprivlib", "DPSGD"}
+    assert {c.method for c in cells} == named | {panel.BINNED, panel.ORACLE}
     assert Cell("nested", OURS, PURE, 0.1, panel.PARTIES) in cells
     assert set(panel.GOALS) < {(c.privacy, c.epsilon) for c in cells if c.method == OURS}
+
+
+def test_an_oracle_knows_all_but_the_products_with_the_label() -> None:
+    plan = panel.template(panel.panelled("rare-1").session(1000, 1.0, release="label"))
+    known, label = panel.knowing(plan), plan.layout.span(plan.layout.label)
+    np.testing.assert_array_equal(known.std[label], plan.std[label])
+    others = np.delete(np.delete(known.std, np.r_[label], axis=0), np.r_[label], axis=1)
+    assert others.max() == panel.EXACT
+
+
+def row_of(method: str, privacy: str, epsilon: float, gap: float, data: str = "nested") -> panel.Row:
+    return panel.Row(data, method, privacy, epsilon, 2, 0.8, gap, 0.001, 0.7, 0.0, 0.4, 0.5, "full", 0.9, 0, 5, 100)
+
+
+def test_a_gap_stands_in_brackets_where_the_oracle_has_none() -> None:
+    cells = [(p, e) for p in (PURE, APPROXIMATE) for e in panel.EPSILONS]
+    rows = [row_of(panel.BINNED, p, e, 0.1) for p, e in cells]
+    rows += [row_of(panel.ORACLE, p, e, 0.001 if e == 1 else 0.08) for p, e in cells]
+    old = [row_of(OURS, p, e, 0.1, "votes") for p, e in cells] + [row_of("DPSGD", PURE, 1.0, 0.2)]
+    kept = panel.kept(rows, listing.csv_text(old, {"title": "T"}))
+    assert [r.data for r in kept] == ["nested"] * 13 + ["votes"] * 6
+    page = panel.markdown(listing.csv_text(kept, {"title": "T"}))
+    assert page.count("(0.1000 ± 0.0010) / 0.0010") == 2
+    assert page.count("| 0.1000 ± 0.0010 / 0.0800") == 4
+    assert page.count("(0.1000 ± 0.0010) |") == len(panel.GOALS)
 
 
 def test_gradient_descent_spends_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:

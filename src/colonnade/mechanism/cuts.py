@@ -1,0 +1,85 @@
+"""Bins that a plan chooses for numbers, from public facts alone: bounds, n, epsilon and delta.
+
+A number from 0 to a huge bound spans orders of magnitude, an income or a payment: nearly all records crowd at one end
+of its bounds, and a model that is linear in it sees a few. Bins on a logarithmic scale are free in sensitivity, and the
+noise on their cells is the whole price. Other numbers stay as they are: bins of equal width lose what is finer than
+they are, and no public fact says that this is little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from colonnade.foundation.schema import Numeric, Schema
+from colonnade.mechanism.moments import Law
+from colonnade.mechanism.objective import Calibration, Task, layout_of
+from colonnade.mechanism.weights import EXPLAINED, LABEL_VARIANCE, release_risks
+
+HUGE = 1000.0
+"""An upper bound from which on a number from 0 up is taken to span orders of magnitude."""
+DECADES = 3
+STEPS = (1, 2, 5)
+"""Cuts in each of the uppermost decades."""
+SPANNED = 0.5
+"""Guess: the logarithm of such a number is worth this share of what a weak model explains. Chosen on the development
+panel, where Adult gains with it at every epsilon and visits would lose at pure 0.1."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What was decided for one number that could be cut."""
+
+    column: str
+    bins: tuple[float, ...]
+    chosen: bool
+    price: float
+    """Of the noise on its bins, as a share of what a weak model explains."""
+
+
+def log_cuts(low: float, high: float) -> tuple[float, ...]:
+    """Cuts at 1, 2 and 5 in the uppermost decades of a number from 0 to a huge bound, and 0 by itself; else none."""
+    if low != 0 or high < HUGE:
+        return ()
+    top = math.floor(math.log10(high))
+    cuts = {float(step) * 10.0**decade for decade in range(top - DECADES + 1, top + 1) for step in STEPS}
+    return tuple(sorted({1.0, *(cut for cut in cuts if cut < high)}))
+
+
+def choose_cuts(
+    schema: Schema, label: str, task: Task, n: int, epsilon: float, delta: float
+) -> tuple[Schema, Sequence[Cut]]:
+    """The schema with bins where their predicted price is below their guessed worth, and every decision."""
+    found: list[Cut] = []
+    target = schema.find(label)
+    for party, columns in schema.parties.items():
+        for name, column in columns.items():
+            if not isinstance(column, Numeric) or column.bins or (party, name) == target:
+                continue
+            if not (bins := log_cuts(column.low, column.high)):
+                continue
+            own = {**schema.parties[party], name: replace(column, bins=bins)}
+            tried = replace(schema, parties={**schema.parties, party: own})
+            price = _risk(tried, label, task, n, epsilon, delta) - _risk(schema, label, task, n, epsilon, delta)
+            found.append(Cut(f"{party}.{name}", bins, price < SPANNED, price))
+            schema = tried if price < SPANNED else schema
+    return schema, found
+
+
+def _risk(schema: Schema, label: str, task: Task, n: int, epsilon: float, delta: float) -> float:
+    """The predicted risk of the better release, as a share of what a weak model explains."""
+    layout = layout_of(schema, label, task, Calibration.EXACT)
+    law = Law.GAUSSIAN if delta > 0 else Law.LAPLACE
+    return min(release_risks(layout, n, law, epsilon, delta).values()) / (EXPLAINED * LABEL_VARIANCE)
+
+
+def describe_cuts(cuts: Sequence[Cut]) -> str:
+    """What was chosen and why, in one line."""
+    if not cuts:
+        return 'numeric = "auto": no number from 0 to 1,000 or more is without bins, and others stay as they are'
+    told = []
+    for cut in cuts:
+        done = f"cut into {len(cut.bins) + 1} bins on a log scale" if cut.chosen else "left a number"
+        told.append(f"{cut.column} {done} (noise on its bins costs {cut.price:.0%} of a weak model)")
+    return f'numeric = "auto": {"; ".join(told)}; up to {SPANNED:.0%} is paid for numbers of many magnitudes'
