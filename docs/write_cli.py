@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from typer.main import get_command
+from wrap import wrap
 
 from colonnade.cli import app
 
@@ -100,10 +101,10 @@ def _usage(parameter: Any) -> str:
 
 def main() -> None:
     if "--check" in sys.argv[1:]:
-        if not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != page():
+        if not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != wrap(page()):
             sys.exit("docs/cli.md is not what the commands say: run python docs/write_cli.py")
         return
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(wrap(page()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,12 +23,15 @@ from experiments.paper import (
     grid,
     listing,
     logloss,
+    order,
     overhead,
     panel,
     polynomial,
     rehearsal,
     rsquared,
     tables,
+    wide,
+    wide800,
 )
 from experiments.paper.document import Document, Row
 from experiments.paper.grid import Extent
@@ -52,7 +55,9 @@ def _utility(options: argparse.Namespace) -> int:
         extent = Extent(options.epsilon, grid.QUICK.parties, options.collusion)
     data = tuple(options.data or (key + catalogue.SMALL * (options.quick and "synth" in key) for key in catalogue.KEYS))
     _recall(options)
-    document = tables.utility(data, extent, _settings(options), "python -m experiments.paper utility --write")
+    command = f"python -m experiments.paper utility --runs {options.runs} --write"
+    command += f" --data {','.join(options.data)}" if options.data else ""
+    document = tables.utility(data, extent, _settings(options), command)
     if options.write:
         document.write(tables.RESULTS / "utility.csv")
         (tables.RESULTS / "floors.md").write_text(floors.markdown(document), encoding="utf-8")
@@ -158,6 +163,35 @@ def _panel(options: argparse.Namespace) -> int:
     return 0
 
 
+def _wide(options: argparse.Namespace) -> int:
+    if options.paper:
+        header = {
+            "title": "The paper's 80,000 x 800 records at epsilon = 1, delta = 1/n",
+            "command": "python -m experiments.paper wide --paper --write",
+            "noise": "exact sums of the training rows plus the plan's noise; each party shortens records to its norm",
+            "code": panel.code_digest(panel.OURS),
+        }
+        text = listing.csv_text(wide800.run(), header)
+        if options.write:
+            listing.write(text, wide800.markdown, tables.RESULTS / "wide800.csv")
+        print(wide800.markdown(text), end="")
+        return 0
+    header = {
+        "title": "Wide numeric data in one release",
+        "command": "python -m experiments.paper wide --write",
+        "data": "uniform features, all true weights normal, the label's standard deviation a quarter of its bounds",
+        "draws": "of data and noise, mean ± population standard deviation; one party, c = 0",
+        "norm": "records are declared to be as long as the generator lets expect; what shortening does is left out",
+        "privacy": "neighbours replace one record, n is public; (epsilon, 1/n) has delta = 1/n",
+        "code": panel.code_digest(panel.OURS),
+    }
+    text = listing.csv_text(list(wide.run(options.columns, options.rows, options.runs)), header)
+    if options.write:
+        listing.write(text, wide.markdown, tables.RESULTS / "wide.csv")
+    print(wide.markdown(text), end="")
+    return 0
+
+
 def _rehearsal(options: argparse.Namespace) -> int:
     text = ""
 
@@ -173,7 +207,10 @@ def _rehearsal(options: argparse.Namespace) -> int:
 
 
 def _polynomial(options: argparse.Namespace) -> int:
-    for name, made in (("order.md", polynomial.order_markdown), ("polynomial.md", polynomial.markdown)):
+    for name, made in (
+        ("order.md", lambda: order.markdown(options.kept, options.stored)),
+        ("polynomial.md", polynomial.markdown),
+    ):
         text = made()
         if options.write:
             (tables.RESULTS / name).write_text(text, encoding="utf-8")
@@ -312,6 +349,14 @@ def _parser() -> argparse.ArgumentParser:
     panels.add_argument("--write", action="store_true", help="write docs/results/panel.*")
     panels.set_defaults(act=_panel)
 
+    widths = commands.add_parser("wide", help="many numeric columns: what a release of them leaves, and what could be")
+    widths.add_argument("--columns", type=_whole, default=wide.WIDTHS)
+    widths.add_argument("--rows", type=_whole, default=wide.ROWS)
+    widths.add_argument("--runs", type=int, default=wide.DRAWS, help="draws of data and noise")
+    widths.add_argument("--paper", action="store_true", help="the paper's 80,000 x 800 records, epsilon 1, delta 1/n")
+    widths.add_argument("--write", action="store_true", help="write docs/results/wide.*")
+    widths.set_defaults(act=_wide)
+
     judged = commands.add_parser("evaluation", help="evaluations across parties against the truth")
     judged.add_argument("--data", type=_words, default=tuple(evaluation.DATA), help="some of the sets")
     judged.add_argument("--runs", type=int, default=evaluation.DRAWS, help="evaluations a line")
@@ -319,6 +364,8 @@ def _parser() -> argparse.ArgumentParser:
     judged.set_defaults(act=_evaluation)
     products = commands.add_parser("polynomial", help="models with and without interactions of several owners")
     products.add_argument("--write", action="store_true", help="write docs/results/polynomial.md and order.md")
+    products.add_argument("--kept", type=Path, help="file of finished rows: an interrupted run goes on from there")
+    products.add_argument("--stored", action="store_true", help="run nothing of order.md: rows that --kept has")
     products.set_defaults(act=_polynomial)
     shares = commands.add_parser("rsquared", help="R² as stated against R² on the records")
     shares.add_argument("--data", type=_words, default=tuple(rsquared.DATA), help=f"some of {', '.join(rsquared.DATA)}")

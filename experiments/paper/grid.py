@@ -23,6 +23,10 @@ WIDE_EPSILON = 1.0
 """The epsilon of Table 2; a fit at d = 800 takes so long that the utility study leaves out the others."""
 WIDE_PARTIES = (2, 4)
 """K of the rows at d = 800 that allow a collusion, for the same reason; pure epsilon, of no use there, has K = 1."""
+UTILITY_WIDE_PARTIES = (1, 2)
+"""K of all rows at d = 800 in the utility study; Table 2 has more."""
+WIDE_RUNS, COLLUDING_RUNS, APPROXIMATE_RUNS = 2, 6, 3
+"""Splits of the rows at d = 800, and elsewhere of those with c = 1, and of (epsilon, 1/n), whose noise is small."""
 LATTICE_PARTIES = 4
 """K of the one row per table that is run again with the product "lattice", and of the paper's mechanism in ours."""
 
@@ -71,9 +75,21 @@ def utility(data: Sequence[str], extent: Extent) -> list[Cell]:
     out: list[Cell] = []
     for key in data:
         alone = key in catalogue.SYNTHETIC and WIDE_EPSILON in extent.epsilons
-        own = replace(extent, epsilons=(WIDE_EPSILON,)) if alone else extent
+        few = tuple(k for k in extent.parties if k in UTILITY_WIDE_PARTIES)
+        own = replace(extent, epsilons=(WIDE_EPSILON,), parties=few) if alone else extent
         out += [*references(key), *ours(key, own)]
     return out
+
+
+def fewer_runs(cell: Cell, runs: int) -> int:
+    """How many of the splits a cell of the utility study is run on; what there is without noise on all."""
+    if cell.data in catalogue.SYNTHETIC:
+        return min(runs, WIDE_RUNS)
+    if cell.method != OURS:
+        return runs
+    if cell.privacy == APPROXIMATE:
+        return min(runs, APPROXIMATE_RUNS)
+    return min(runs, COLLUDING_RUNS) if cell.collusion else runs
 
 
 def rows_of(data: str, extent: Extent) -> list[Cell]:

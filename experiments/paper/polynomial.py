@@ -11,13 +11,11 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.analysis.quartic import INTERVAL, quartic_fit
 from colonnade.analysis.solve import solve
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
@@ -143,80 +141,3 @@ def markdown() -> str:
         told = " | ".join(f"{value:.3f}" for value in case.rows())
         lines.append(f"| {case.task.value} | {case.d} | {case.n:,} | {case.product} | {case.epsilon:g} | {told} |")
     return "\n".join(lines) + "\n"
-
-
-def order_markdown() -> str:
-    """Order 2 against order 4 of the logistic objective, beside the exact model without noise."""
-    lines = [
-        "# Order 2 and order 4 of the logistic objective",
-        "",
-        "`python -m experiments.paper polynomial --write`: two parties hold d numbers, drawn evenly from -1 to 1, and",
-        "one the label, with log-odds 3 x0 - 2 x1 + x2 + 0.5. Accuracy and log-loss on fresh records; not private:",
-        "maximum likelihood on the same records. Outside: the share of records whose score may lie beyond ±4, as the",
-        "model tells it, and that of the fresh records. One seeded session for each row, collusion 1, pure epsilon.",
-        "",
-        "| d | n | product | epsilon | order | numbers released | accuracy | log-loss | outside, told | outside |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for d, n, product in ((4, 20_000, "lattice"), (5, 100_000, "plain")):
-        x, y = _logistic(d, n, 1)
-        fresh, wanted = _logistic(d, FRESH, 2)
-        for epsilon in EPSILONS:
-            for order in (2, 4):
-                count, weights, told = _order_fit(x, y, order, epsilon, product)
-                score = weights[0] + fresh @ weights[1:]
-                beyond = f"{told} | {np.mean(np.abs(score) > INTERVAL):.1%}"
-                lines.append(
-                    f"| {d} | {n:,} | {product} | {epsilon:g} | {order} | {count} | "
-                    f"{_judged(score, wanted)} | {beyond} |"
-                )
-        weights = _likeliest(x, y)
-        score = weights[0] + fresh @ weights[1:]
-        lines.append(f"| {d} | {n:,} | | not private | | | {_judged(score, wanted)} | | |")
-    return "\n".join(lines) + "\n"
-
-
-def _logistic(d: int, n: int, seed: int) -> tuple[Floats, Floats]:
-    generator = np.random.default_rng(seed)
-    x = generator.uniform(-1, 1, (n, d))
-    chance = 1 / (1 + np.exp(-(3 * x[:, 0] - 2 * x[:, 1] + x[:, 2] + 0.5)))
-    return x, (generator.uniform(size=n) < chance).astype(float)
-
-
-def _order_fit(x: Floats, y: Floats, order: int, epsilon: float, product: str) -> tuple[int, Floats, str]:
-    """Numbers released, weights with the intercept first, and the share outside that the model tells."""
-    number = '{ kind = "numeric", low = -1, high = 1 }'
-    lines = [
-        f'[study]\nname = "o"\ntask = "logistic"\nlabel = "a.y"\nepsilon = {epsilon}\nalignment = "none"',
-        f'product = "{product}"\nrelease = "full"\norder = {order}',
-    ]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder)
-        for k, party in enumerate(("a", "b")):
-            own: dict[str, Any] = {f"x{j}": x[:, j] for j in range(x.shape[1]) if j % 2 == k}
-            lines.append(f'[party.{party}]\ndata = "{party}.parquet"\n[party.{party}.columns]')
-            lines += [f"{name} = {number}" for name in own]
-            if party == "a":
-                own["y"] = np.where(y > 0, "yes", "no")
-                lines.append('y = { kind = "binary", levels = ["no", "yes"] }')
-            pl.DataFrame(own).write_parquet(path / f"{party}.parquet")
-        (path / "s.toml").write_text("\n".join(lines), encoding="utf-8")
-        release = fit(read_study(path / "s.toml"), randomness=Randomness(b"order")).release
-    model = solve(release.moments(), Task.LOGISTIC)
-    by_name = dict(zip(model.features, model.coefficients, strict=True))
-    weights = np.array([model.intercept, *(by_name[f"x{j}"] for j in range(x.shape[1]))])
-    told = f"{quartic_fit(release.moments()).outside:.1%}" if order > 2 else ""
-    return sum(b.values.size for b in release.blocks), weights, told
-
-
-def _likeliest(x: Floats, y: Floats) -> Floats:
-    design, w = np.column_stack([np.ones(len(y)), x]), np.zeros(x.shape[1] + 1)
-    for _ in range(25):
-        chance = 1 / (1 + np.exp(-design @ w))
-        w += np.linalg.solve((design.T * (chance * (1 - chance))) @ design, design.T @ (y - chance))
-    return np.asarray(w)
-
-
-def _judged(score: Floats, wanted: Floats) -> str:
-    loss = float(np.mean(np.logaddexp(0, score) - wanted * score))
-    return f"{np.mean((score > 0) == (wanted > 0.5)):.4f} | {loss:.4f}"

@@ -6,7 +6,7 @@ import multiprocessing
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +58,8 @@ class Settings:
     seed: int = SEED
     path: Path = DEFAULT
     quiet: bool = False
+    runs_of: Callable[[Cell, int], int] = lambda cell, runs: runs
+    """How many of the splits a cell is run on."""
 
 
 def finish(cells: Sequence[Cell], settings: Settings) -> list[Finished]:
@@ -71,7 +73,7 @@ def finish(cells: Sequence[Cell], settings: Settings) -> list[Finished]:
 
 
 def _finished(cell: Cell, settings: Settings, store: Store) -> Finished:
-    found = [store.get(name_of(cell, number, settings.seed)) for number in range(settings.runs)]
+    found = [store.get(name_of(cell, number, settings.seed)) for number in range(settings.runs_of(cell, settings.runs))]
     if any(result is None for result in found):
         return Finished(cell, (), catalogue.missing(cell.data) or unavailable(cell.method) or "it did not finish")
     return Finished(cell, tuple(result for result in found if result is not None))
@@ -84,7 +86,8 @@ def _jobs(cells: Sequence[Cell], settings: Settings, store: Store) -> Iterator[J
             continue
         own = [cell for cell in cells if cell.data == data and not unavailable(cell.method)]
         for number in range(settings.runs):
-            named = [(name_of(cell, number, settings.seed), cell) for cell in own]
+            asked = [cell for cell in own if number < settings.runs_of(cell, settings.runs)]
+            named = [(name_of(cell, number, settings.seed), cell) for cell in asked]
             todo = tuple((name, cell) for name, cell in named if store.get(name) is None)
             if todo:
                 yield Job(data, number, todo, settings.path, settings.seed)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import resource
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +21,17 @@ from experiments.paper.tables import RESULTS
 
 WORK = ROOT / ".cache" / "synthesizers"
 PYTHON = WORK / "venv" / "bin" / "python"
+TOLD = ("TV1", "TV2", "TV3", "LR", "boosting", "all labels", "quality", "CPU s")
 PROGRAMS = ROOT / "experiments" / "synthesizers"
 RESULT = RESULTS / "synthesis_baselines.json"
 LIMIT = 300
-"""CPU seconds of one run."""
+"""CPU seconds of one run, times the patience of its method."""
 TOTAL = 3600
 """CPU seconds after which no further run is started."""
 SEEDS = 3
 EPSILON = 1.0
+Run = dict[str, Any]
+"""One run: what it was, and its scores, or after how many CPU seconds it was ended."""
 
 
 @dataclass(frozen=True)
@@ -36,31 +41,69 @@ class Synthesizer:
     name: str
     options: tuple[str, ...]
     seeds: int = SEEDS
+    patience: int = 1
 
 
-SYNTHESIZERS = (
-    Synthesizer("MST", ("MST",)),
-    Synthesizer("AIM, cut down: 4 MB, 100 iterations", ("AIM", "--megabytes", "4", "--iterations", "100")),
-    Synthesizer("AIM, its settings: 80 MB, 1000 iterations", ("AIM",)),
-    Synthesizer("MST, add/remove", ("MST", "--add-remove"), 1),
-)
+MST = Synthesizer("MST", ("MST",))
+AIM_SMALL = Synthesizer("AIM, cut down: 4 MB, 100 iterations", ("AIM", "--megabytes", "4", "--iterations", "100"))
+AIM = Synthesizer("AIM, its settings: 80 MB, 1000 iterations", ("AIM",), patience=5)
+MST_ADD_REMOVE = Synthesizer("MST, add/remove", ("MST", "--add-remove"), 1)
+SYNTHESIZERS = (MST, AIM_SMALL, AIM, MST_ADD_REMOVE)
+FIRST = ((AIM_SMALL, 0), (MST, 0), (AIM, 0))
+"""What tells most; all other runs follow, seed by seed."""
 
 
-def study(limit: int = LIMIT, total: int = TOTAL) -> list[dict[str, object]]:
-    """One line for each method and data set; rows of finished runs are kept in .cache and used again."""
+def study(limit: int = LIMIT, total: int = TOTAL) -> None:
+    """Run every method with every seed, those that tell most first; each run is stored as soon as it is finished."""
     if not PYTHON.exists():
         raise SystemExit(f"{PYTHON.relative_to(ROOT)} is missing: run `make synthesis-baselines`")
     WORK.mkdir(parents=True, exist_ok=True)
     truths = {data: _truth(data) for data in DATA if data != "Dutch" or catalogue.missing("dutch-36") is None}
+    later = [(method, seed) for seed in range(SEEDS) for method in SYNTHESIZERS if seed < method.seeds]
     before = _children_seconds()
-    for seed in range(SEEDS):
-        for method in SYNTHESIZERS:
-            for data, (truth, _) in truths.items():
-                if seed < method.seeds and _children_seconds() - before < total:
-                    _finish(data, method, seed, 1 / len(truth.train), limit)
-    lines = [_line(data, method, *truths[data], limit) for data in truths for method in SYNTHESIZERS]
-    RESULT.write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
-    return lines
+    for method, seed in dict.fromkeys((*FIRST, *later)):
+        for data, (truth, label) in truths.items():
+            if _children_seconds() - before < total and not _known(data, method, seed, limit):
+                sys.stderr.write(f"{data}, {method.name}, seed {seed}\n")
+                run = {"data": data, "method": method.name, "seed": seed}
+                _store({**run, **_scored(data, method, seed, truth, label, limit)})
+
+
+def stored() -> list[Run]:
+    """All runs that were made, also those that were ended."""
+    return json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else []
+
+
+def _store(run: Run) -> None:
+    same = [run[key] for key in ("data", "method", "seed")]
+    others = [r for r in stored() if [r[key] for key in ("data", "method", "seed")] != same]
+    RESULT.write_text(json.dumps([*others, run], indent=1) + "\n", encoding="utf-8")
+    sys.stderr.write(f"{run}\n")
+
+
+def _known(data: str, method: Synthesizer, seed: int, limit: int) -> bool:
+    """Whether there is no need to run: it is done, or was ended at this limit, with this seed or an earlier one."""
+    own = [r for r in stored() if (r["data"], r["method"]) == (data, method.name)]
+    done = any(r["seed"] == seed and "over" not in r for r in own)
+    return done or any(r.get("over", 0) >= limit * method.patience and r["seed"] <= seed for r in own)
+
+
+def lines(data: str) -> list[dict[str, object]]:
+    """One line for each method, the mean of its runs."""
+    out = []
+    for method in SYNTHESIZERS:
+        own = [r for r in stored() if (r["data"], r["method"]) == (data, method.name)]
+        found, over = [r for r in own if "over" not in r], [r["over"] for r in own if "over" in r]
+        told = f"{len(found)} of {method.seeds} seeds in the time" if found else "not started in the time"
+        note = f"over {max(over)} CPU s" if over else "" if len(found) == method.seeds else told
+        line: dict[str, object] = {"data": data, "method": method.name, "seeds": len(found)}
+        line |= {
+            name: float(np.mean([r[name] for r in found if name in r]))
+            for name in TOLD
+            if any(name in r for r in found)
+        }
+        out.append({**line, "not finished": note})
+    return out
 
 
 def _truth(data: str) -> tuple[Truth, int]:
@@ -77,36 +120,15 @@ def _children_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _place(data: str, method: Synthesizer, seed: int) -> Path:
-    return WORK / f"{data}-{'-'.join(o.strip('-') for o in method.options)}-{seed}.npz"
-
-
-def _late(data: str, method: Synthesizer, limit: int) -> Path:
-    """Marks a method that did not finish: it would not with another seed either."""
-    return _place(data, method, 0).with_suffix(f".over-{limit}-s")
-
-
-def _finish(data: str, method: Synthesizer, seed: int, delta: float, limit: int) -> None:
-    target = _place(data, method, seed)
-    if not target.exists() and not _late(data, method, limit).exists():
-        sys.stderr.write(f"{data}, {method.name}, seed {seed}\n")
-        if not _fit(method, WORK / f"{data}.npz", target, delta, seed, limit):
-            _late(data, method, limit).touch()
-
-
-def _line(data: str, method: Synthesizer, truth: Truth, label: int, limit: int) -> dict[str, object]:
-    found = []
-    for seed in range(method.seeds):
-        if (path := _place(data, method, seed)).exists():
-            held = np.load(path)
-            scores = score_rows(held["codes"], truth, label)
-            found.append({**scores, "quality": quality(WORK / f"{data}.npz", path), "CPU s": float(held["seconds"])})
-    over = _late(data, method, limit).exists()
-    note = f"over {limit} CPU s" if over else "" if len(found) == method.seeds else "not started within the time"
-    line: dict[str, object] = {"data": data, "method": method.name, "seeds": len(found)}
-    line |= {name: float(np.mean([f[name] for f in found])) for name in (found[0] if found else {})}
-    sys.stderr.write(f"{line} {note}\n")
-    return {**line, "not finished": note}
+def _scored(data: str, method: Synthesizer, seed: int, truth: Truth, label: int, limit: int) -> Run:
+    """The scores of one run; rows that are in .cache already are used again."""
+    source, most = WORK / f"{data}.npz", limit * method.patience
+    target = WORK / f"{data}-{'-'.join(o.strip('-') for o in method.options)}-{seed}.npz"
+    if not target.exists() and not _fit(method, source, target, 1 / len(truth.train), seed, most):
+        return {"over": most}
+    held = np.load(target)
+    scores = score_rows(held["codes"], truth, label)
+    return {**scores, "quality": quality(source, target), "CPU s": float(held["seconds"])}
 
 
 def _fit(method: Synthesizer, source: Path, target: Path, delta: float, seed: int, limit: int) -> bool:
@@ -120,7 +142,7 @@ def _fit(method: Synthesizer, source: Path, target: Path, delta: float, seed: in
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5)),
     )
-    if done.returncode > 0:
+    if done.returncode not in (0, -signal.SIGXCPU, -signal.SIGKILL):
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     return done.returncode == 0
 

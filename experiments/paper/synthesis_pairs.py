@@ -48,6 +48,7 @@ def pairs_study() -> Iterator[dict[str, object]]:
             ("full", "full", ()),
             *((f"ring of {w}", "pairs", ring(rows, w)) for w in RINGS),
             ("label", "label", ()),
+            ("margins", "margins", ()),
         ):
             line[name] = tables_distance(rows, terms, release, pairs)
         truth = _truth(rows, terms)

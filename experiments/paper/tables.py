@@ -140,10 +140,18 @@ def _place(row: Row | Cell) -> tuple[object, ...]:
 
 def utility(data: tuple[str, ...], extent: Extent, settings: Settings, command: str) -> Document:
     """Run the utility study, or take it from the store."""
+    settings = replace(settings, runs_of=grid.fewer_runs)
     rows = [
         Row.of(done, METRIC[catalogue.task_of(done.cell.data)]) for done in finish(grid.utility(data, extent), settings)
     ]
-    return Document(header(UTILITY_TITLE, command, data, extent, settings), tuple(rows))
+    head = header(UTILITY_TITLE, command, data, extent, settings)
+    head["draws"] = (
+        f"pure epsilon at c = 0 {settings.runs} for each K, so {settings.runs * len(extent.parties)} of one law; "
+        f"at c = 1 {min(settings.runs, grid.COLLUDING_RUNS)}; "
+        f"(epsilon, 1/n) {min(settings.runs, grid.APPROXIMATE_RUNS)}; "
+        f"d = 800 {min(settings.runs, grid.WIDE_RUNS)}"
+    )
+    return Document(head, tuple(rows))
 
 
 def path_of(number: int, folder: Path = RESULTS) -> Path:

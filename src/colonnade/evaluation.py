@@ -24,9 +24,9 @@ from colonnade.data.store import read_rows
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import PrivacyError, ReleaseError, StudyError
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
+from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.moments import Floats, Layout, Moments, Role
 from colonnade.mechanism.objective import Purpose, Task
-from colonnade.mechanism.plan import check_epsilon
 from colonnade.mechanism.release import Release, digest
 from colonnade.model import PublicModel, partial_scores, write_model
 from colonnade.protocol.agreement import Agreement, Evaluated
@@ -35,6 +35,8 @@ from colonnade.study import Source, Study
 
 REACH = 4.0
 """Spreads on either side of the centre to which a part of a score is clipped."""
+DROWNED = 0.25
+"""An accuracy or a share explained that noise moves so far is not worth an epsilon."""
 EVEN = 2.5
 """Spreads on either side within which bins are of one width."""
 FEWEST, MOST = 3, 32
@@ -73,6 +75,7 @@ class Measured:
 
     n: int
     measures: Mapping[str, Measure]
+    """Those that noise does not drown."""
     curve: tuple[CurvePoint, ...] = ()
 
 
@@ -132,6 +135,22 @@ class Evaluation:
             frame = pl.DataFrame({_outcome(party): np.array(OUTCOMES)[yes], _score(party): part.centred(score)})
         return table_from(party, frame, columns, raw.ids)
 
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The names of what is measured, where noise does not drown it."""
+        if self.task is Task.LINEAR:
+            return "rmse", "r_squared"
+        return ("accuracy", "auc", "log_loss", "brier") if self.opens_counts else ("accuracy", "auc")
+
+    def warnings(self, session: SessionPlan) -> list[str]:
+        """What to consider before anything is spent."""
+        return [
+            f"noise is expected to move {name.replace('r_squared', 'R²')} by about {std:.2g}: most likely nothing will "
+            "be told; more records or a larger epsilon would tell something"
+            for name, std in self.expected(session).items()
+            if std >= DROWNED
+        ]
+
     def expected(self, session: SessionPlan) -> dict[str, float]:
         """Roughly how far the noise of a plan moves what is measured, before anything is spent."""
         stds = [session.plan.noise_std(item) for item in session.plan.blocks]
@@ -145,7 +164,10 @@ class Evaluation:
     def measure(self, release: Release) -> Measured:
         """What a release of this evaluation tells."""
         if release.provenance["agreement"] != self.agreement.to():
-            raise ReleaseError("the release is not of this evaluation: its model, columns or terms are others")
+            raise ReleaseError(
+                "the release is not of this evaluation: its model, columns or terms are others; one that was made with "
+                "the release of the model needs that release again"
+            )
         if self.task is Task.LINEAR:
             low, high = self.public.label[1].require_bounds()
             errors, about = self._errors(release), self._about(release)

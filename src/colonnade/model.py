@@ -46,12 +46,21 @@ class PublicModel:
     """For each feature that is a product, the coordinates that are multiplied."""
 
     def owners(self, feature: str) -> tuple[str, ...]:
-        """The parties that a feature's values come from: several for an interaction."""
+        """The parties that a feature's values come from: several for an interaction, none for a parameter."""
+        if self.is_declared:
+            return ()
         factors = self.interactions.get(feature, (feature,))
         return tuple(dict.fromkeys(self.owner(factor)[0] for factor in factors))
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether these are the parameters of a declared objective, which is no function of a record."""
+        return self.model.task == Task.POLYNOMIAL.value
+
     def owner(self, feature: str) -> tuple[str, str]:
         """The party and the column that a feature's coordinate comes from."""
+        if self.is_declared:
+            raise StudyError("a declared objective has parameters and no scores: it cannot be applied to records")
         for party, columns in self.schema.parties.items():
             for name, column in columns.items():
                 if feature in column.coordinates(name):

@@ -110,6 +110,7 @@ def rehearse(
 
     `clear_splits` of the splits are also solved without noise.
     """
+    _require_regression(agreement)
     have = _common_rows(tables)
     n = have if rows is None else rows
     session = plan_session(agreement, n, bytes(32))
@@ -139,6 +140,11 @@ def rehearse(
         for name, values in found.items()
     }
     return Expectation(n, have, releases, measures, tuple(corner_notes(agreement, tables)))
+
+
+def _require_regression(agreement: Agreement) -> None:
+    if agreement.declared is not None:
+        raise StudyError("a rehearsal tests scores of a regression, and a declared objective has none")
 
 
 def rehearse_each(
@@ -203,6 +209,7 @@ def foretell(agreement: Agreement, rows: int, *, share: float | None = None, rel
 
     `share` of positive records is a public fact that the schema does not have; without it several are tried.
     """
+    _require_regression(agreement)
     if share is not None and not 0 < share < 1:
         raise StudyError(f"share must lie between 0 and 1, got share={share}")
     party, label = agreement.schema.find(agreement.label)

@@ -16,9 +16,11 @@ from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Column, Schema, column_from, derive_columns
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
+from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.cuts import Cut, choose_cuts
-from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions
-from colonnade.mechanism.plan import Offer, Terms, check_epsilon
+from colonnade.mechanism.declared import declared_layout
+from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions, with_sums
+from colonnade.mechanism.plan import Offer, Terms
 from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reason_of
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 
@@ -47,6 +49,10 @@ STUDY_KEYS = (
     "reason",
     "interactions",
     "order",
+    "interval",
+    "ball",
+    "objective",
+    "parameters",
     "purpose",
 )
 NEEDED = ("name", "task", "label")
@@ -277,6 +283,10 @@ class _Reader:
             "impossible": lambda: _pairs(terms, "impossible", '["column=level", "column=level"]'),
             "interactions": lambda: _interactions(terms),
             "order": lambda: terms.whole("order", 2),
+            "interval": lambda: terms.number("interval") if "interval" in terms else None,
+            "ball": lambda: terms.number("ball") if "ball" in terms else None,
+            "objective": lambda: _objective(terms),
+            "parameters": lambda: terms.texts("parameters") if "parameters" in terms else (),
             "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
             "reason": lambda: reason_of(terms.text("reason")) if "reason" in terms else "",
         }
@@ -315,9 +325,14 @@ class _Reader:
         """What a plan would refuse later: the label's kind, and how many may collude."""
         note = self._mistakes
         with note.at("study", "label"):
-            layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+            if agreement.declared is not None:
+                layout = declared_layout(agreement.schema, agreement.label, agreement.declared)
+            else:
+                layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
             with note.at("study", "interactions"):
-                with_interactions(layout, agreement.schema, agreement.interactions)
+                multiplied = with_interactions(layout, agreement.schema, agreement.interactions)
+                if agreement.order > 2:
+                    with_sums(multiplied, agreement.order)
             with note.at("study", "collusion"):
                 Terms(agreement.task, collusion=agreement.collusion).check(layout, ())
             with note.at("study", "delta"):
@@ -339,6 +354,13 @@ def _cut(agreement: Agreement, rows: int | None) -> tuple[Agreement, Sequence[Cu
 def _named(party: Mapping[str, Any]) -> list[str]:
     """The columns that a party's section names."""
     return [*_keys(party.get("columns")), *_keys(party.get("derived"))]
+
+
+def _objective(terms: Section) -> str:
+    found = terms.content.get("objective", "")
+    if not isinstance(found, str) or ("objective" in terms and not found.strip()):
+        raise StudyError(f'[study] objective must be a polynomial such as "(y - w * x)^2", got {shown(found)}')
+    return found
 
 
 def _interactions(terms: Section) -> tuple[tuple[str, ...], ...]:

@@ -74,6 +74,16 @@ def test_plan_json_has_the_agreed_keys(tmp_path: Path, run: Run) -> None:
     assert {"owners", "terms", "sensitivity", "scale"} <= set(content["blocks"][0])
 
 
+def test_a_plan_says_what_a_tiny_delta_and_no_collusion_would_buy(tmp_path: Path, run: Run) -> None:
+    write_study(tmp_path)
+    terms = {a["term"]: a for a in run("plan", tmp_path / "study.toml", "--rows", 230, "--json").json["other_terms"]}
+    assert set(terms) == {"delta = 1e-12", "collusion = 0"}
+    assert terms["collusion = 0"]["ratio"] < 1 and "no guarantee" in terms["collusion = 0"]["caution"]
+    shown = " ".join(run("plan", tmp_path / "study.toml", "--rows", 230).out.split())
+    for term, told in terms.items():
+        assert f"With {term} that noise would be {told['ratio']:.2f} times as large" in shown
+
+
 def test_view_without_guarantee_is_none_and_null(tmp_path: Path, run: Run) -> None:
     write_study(tmp_path)
     study = tmp_path / "study.toml"

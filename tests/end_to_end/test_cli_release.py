@@ -82,6 +82,30 @@ def test_rows_no_better_than_independent_columns_are_refused(run: Run, tmp_path:
     assert run("synthesize", release, "--rows", 30, "--out", rows, "--anyway").code == 0
 
 
+def test_margins_alone_are_planned_run_and_shown(run: Run, tmp_path: Path) -> None:
+    write_study(tmp_path, 200)
+    cut = STUDY.replace("high = 1000 }", "high = 1000, bins = [300, 600] }").replace(
+        "high = 80 }", "high = 80, bins = [40] }"
+    )
+    study, release, rows = (tmp_path / name for name in ("study.toml", "release.json", "rows.csv"))
+    study.write_text(cut.replace("40.0", "0.3").replace("[party.works]", 'purpose = "all"\n[party.works]', 1))
+    planned = run("plan", study, "--rows", 190, "--json").json
+    assert planned["release_choice"]["chosen"] == "margins" and planned["forecast"]["explained"] is None
+    assert any("margins alone are released" in note for note in planned["warnings"])
+    told = run("plan", study, "--rows", 190)
+    assert told.code == 0 and "how many records have each level" in told.out
+    assert run("plan", study, "--rows", 190, "--compare", "epsilon=0.3,40").code == 0
+    found = run("fit", study, "--seed", "aa", "--json", "--out", release).json
+    assert set(found["coefficients"].values()) == {0.0} and found["effective_parameters"] == 0
+    shown = run("tables", release, "--json").json
+    assert len(shown["margins"]) == 4
+    assert run("tables", release, "--html", tmp_path / "t.html").code == 0
+    assert run("report", release, "--html", tmp_path / "r.html").code == 0
+    for command in (("synthesize", release, "--rows", 5, "--out", rows), ("components", release)):
+        refused = run(*command)
+        assert refused.code == 1 and "this release holds margins alone" in refused.err and not rows.exists()
+
+
 def test_a_model_of_several_classes_scores_records(release: Path, run: Run, tmp_path: Path) -> None:
     model = tmp_path / "job.json"
     content = run("solve", release, "--label", "job", "--out", model, "--json").json

@@ -6,14 +6,17 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
@@ -158,7 +161,46 @@ def test_what_an_agent_lacks_is_named(runner: Run, sites: Path, socket_path: Pat
     assert "was revoked on" in signing_of(sites)[1]
 
 
-def test_an_agent_that_is_gone_or_talks_nonsense(sites: Path, tmp_path: Path) -> None:
+@agent_needed
+def test_a_certificate_for_connections_only_signs_nothing(runner: Run, sites: Path, tmp_path: Path) -> None:
+    """A stolen folder cannot sign: by its own rules, and in the eyes of peers whatever it does. It still connects."""
+    before = CertificateSigner(sites / "bank", "bank")
+    for words in (
+        ["cert", "request", sites / "bank", "--out", sites / "bank.csr"],
+        ["cert", "approve", sites / "authority", sites / "bank.csr", "--connections-only", "--out", sites / "bank.crt"],
+        ["cert", "install", sites / "bank", sites / "bank.crt"],
+    ):
+        assert runner(*words).code == 0
+    with pytest.raises(PolicyError, match=r"the certificate of bank is for connections only: site\.toml must name"):
+        CertificateSigner(sites / "bank", "bank")
+    start = sites / "bank" / "startup"
+    before._key = load_pem_private_key((start / "client.key").read_bytes(), None)  # type: ignore[assignment]
+    before._own = x509.load_pem_x509_certificate((start / "client.crt").read_bytes()).public_bytes(Encoding.DER)
+    with pytest.raises(SignatureError, match="the certificate that bank signs by is for connections only"):
+        CertificateSigner(sites / "town", "town").check("bank", b"said", before.sign(b"said"))
+    assert shake_hands(start, sites / "server" / "startup") == "bank"
+
+
+def shake_hands(client: Path, server: Path) -> str:
+    """Mutual TLS with the folders' own files; whom the server has seen."""
+    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ours.check_hostname = False
+    theirs.verify_mode = ssl.CERT_REQUIRED
+    for context, folder, name in ((ours, client, "client"), (theirs, server, "server")):
+        context.load_cert_chain(folder / f"{name}.crt", folder / f"{name}.key")
+        context.load_verify_locations(folder / "rootCA.pem")
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    one, other = ours.wrap_bio(to_client, to_server), theirs.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for side in (one, other):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    shown = other.getpeercert()
+    assert shown is not None
+    return str(dict(pair for (pair,) in shown["subject"])["commonName"])  # type: ignore[misc, union-attr]
+
+
+def test_an_agent_that_is_gone_or_talks_nonsense() -> None:
     path = f"/tmp/colonnade-nonsense-{os.getpid()}.sock"
     with pytest.raises(PolicyError, match="does not answer"):
         Agent(path).list_keys()

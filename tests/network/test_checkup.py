@@ -67,7 +67,7 @@ def test_a_sound_deployment_has_no_fault(sites: Path) -> None:
     assert faults(findings) == []
     assert {f.site for f in findings} == {"server", "coordinator", *PARTIES}
     looks = {f.about for f in findings if f.site == "bank"}
-    assert looks == {"version", "certificate", "key", "clock", "disk", "data", "policy", "ledger", "server"}
+    assert looks == {"version", "certificate", "key", "signing", "clock", "disk", "data", "policy", "ledger", "server"}
 
 
 def edit(path: Path, old: str, new: str) -> None:

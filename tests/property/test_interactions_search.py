@@ -9,6 +9,7 @@ import pytest
 
 from colonnade.crypto.lattice.parameters import TAU, chain_move
 from colonnade.foundation.schema import Schema
+from colonnade.mechanism.declared import DeclaredObjective, declared_layout, declared_terms
 from colonnade.mechanism.dissection import Block, dissect
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
 from colonnade.mechanism.monomials import monomial_sensitivity, rounded_parts
@@ -99,6 +100,39 @@ def test_single_sums_of_any_degree(law: Law) -> None:
         reached, *_ = Multiplier(found, mine, law, owner, np.random.default_rng(2)).climb(4)
         assert reached <= claimed * ROUNDING and claimed <= 1.05 * reached
         assert law is Law.GAUSSIAN or reached <= float(paper_sensitivity([b for b, _ in mine])) * ROUNDING
+
+
+OBJECTIVES = {
+    "cubes": ({"a": {"x": NUMBER, "y": NUMBER}, "b": {"u": NUMBER}}, "(y - w * x^3 - v * x * u)^2 + w^4"),
+    "three owners": (
+        {"a": {"x": NUMBER, "y": NUMBER}, "b": {"u": NUMBER}, "c": {"z": NUMBER}},
+        "(y - w * x * u * z)^2 + v * x^2 * z + v^3 * u",
+    ),
+    "levels": (
+        {"a": {"x": NUMBER, "y": YES_NO}, "b": {"s": COLOURS, "u": NUMBER}},
+        "('y=yes' - w * x * 's=red' - v * 's=blue' * u^2)^2 + w * v * x + v * 's=green'",
+    ),
+    "sums": ({"a": {"x": NUMBER, "y": NUMBER}, "b": {"u": NUMBER}}, "w * x - v * u + w * v * x * u + w^2 * y^2"),
+}
+
+
+@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_declared_objectives_are_searched_in_all_scopes(name: str, law: Law) -> None:
+    columns, text = OBJECTIVES[name]
+    declared = DeclaredObjective(text, ("w", "v"), 1.5)
+    found = declared_layout(Schema.of(columns), "y", declared)
+    every = [(b, 1.0 + 0.5 * (i % 2)) for i, b in enumerate(dissect(declared_terms(found, declared, law)))]
+    widest = max(every, key=lambda item: len(item[0].owners))
+    for owner, blocks in ((None, every), *((p, every) for p in found.owners), (None, [widest])):
+        claimed = sensitivity(found, blocks, law, owner)
+        mine = [(b, r) for b, r in blocks if owner is None or owner in b.owners]
+        reached, *_ = Multiplier(found, mine, law, owner, np.random.default_rng(4)).climb(3)
+        assert reached <= claimed * ROUNDING
+        assert claimed <= 1.5 * reached, (name, owner, claimed / reached)
+    paper = dissect(declared_terms(found, declared, None))
+    reached, *_ = Multiplier(found, [(b, 1.0) for b in paper], Law.LAPLACE, None, np.random.default_rng(5)).climb(2)
+    assert reached <= float(paper_sensitivity(paper)) * ROUNDING
 
 
 @pytest.mark.parametrize("law", list(Law))

@@ -59,6 +59,41 @@ def test_top_down_gaussian(seed: int, epsilon: float, delta: float) -> None:
     assert all((plan.parties[p][View.OUTSIDER] or 0) <= plan.epsilon * (1 + 1e-6) for p in parties_of(layout))
 
 
+def two_parties(seed: int) -> tuple[Layout, tuple[Block, ...], np.random.Generator]:
+    """The first random case at or after the seed that has two owners who share blocks."""
+    while True:
+        layout, blocks, generator = case(seed)
+        if len(parties_of(layout)) == 2 and not all(b.single for b in blocks):
+            return layout, blocks, generator
+        seed += 1
+
+
+def rates_against(plan: PrivacyPlan, crossed: float) -> list[tuple[Block, float]]:
+    """Rates where cross-party noise has this part of its scale."""
+    return [(i.block, 1 / float(i.scale) / (1.0 if i.block.single else crossed)) for i in plan.blocks]
+
+
+@settings(max_examples=16, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), epsilon=st.floats(0.05, 5.0), delta=st.sampled_from([0.0, 1e-6]))
+def test_each_share_of_two_parties_hides_a_part_and_both_the_record(seed: int, epsilon: float, delta: float) -> None:
+    layout, blocks, generator = two_parties(seed)
+    plan = plan_top_down(layout, blocks, epsilon, terms_for(layout, delta))
+    assert set(plan.narrowed) == set(parties_of(layout))
+    allowed = epsilon if delta == 0 else float(2 * gaussian_rho(epsilon, delta)) ** 0.5
+    parts = [float(plan.share(party)) for party in parties_of(layout)]
+    # Laplace shares hide together what the wider one does, Gaussian ones what their variances add up to.
+    together = max(parts) if delta == 0 else float(np.linalg.norm(parts))
+    views = [(None, together), *zip(parties_of(layout), parts, strict=True)]
+    found = [
+        Adversary(layout, rates_against(plan, part), plan.law, owner, generator).climb(2)[0] for owner, part in views
+    ]
+    assert max(found) <= allowed * (1 + 1e-9)
+    assert delta > 0 or max(parts) == 1
+    # Nothing is left over: with shares a tenth narrower some view could be told more.
+    bounds = [sensitivity(layout, rates_against(plan, 0.9 * part), plan.law, owner) for owner, part in views]
+    assert max(bounds) > allowed
+
+
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_bottom_up_laplace(seed: int, data: st.DataObject) -> None:

@@ -11,14 +11,18 @@ import pytest
 
 from colonnade.analysis.solve import solve
 from colonnade.consent.policy import policy_from
+from colonnade.crypto.chains.last import LastStep
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.mechanism.objective import Task, monomial
+from colonnade.mechanism.objective import Purpose, Task, monomial
 from colonnade.mechanism.release import Release, read_release, write_release
 from colonnade.model import prediction_of, publish, read_model, score_files, write_model
+from colonnade.protocol.cheating import chain_exposures, value_bits
 from colonnade.protocol.session_plan import plan_session
+from colonnade.report.choices import choices_text
+from colonnade.report.purposes import forecast_purposes
 from colonnade.runs import fit
-from colonnade.study import Study, read_study
+from colonnade.study import Study, read_study, study_from
 from tests.helpers.wires import run
 
 ROWS = 120
@@ -193,3 +197,39 @@ def test_a_policy_refuses_degrees_interactions_and_owners(tmp_path: Path, rules:
             policy.check(session)
     else:
         policy.check(session)
+
+
+def test_a_plan_of_interactions_says_what_it_is_good_for(tmp_path: Path) -> None:
+    session = study_of(tmp_path, 2, '[["p0.x0", "p1.s"]]', epsilon=1.0).session(1000)
+    assert [line.purpose.value for line in forecast_purposes(session)] in ([], ["label"])
+    assert "full" in choices_text(session).plain
+    with pytest.raises(StudyError, match="tables of two columns, got interactions"):
+        replace(session.agreement, purpose=Purpose.ALL)
+
+
+def test_sealed_shares_count_as_columns(tmp_path: Path) -> None:
+    study = study_of(tmp_path, 3, '[["p0.x0", "p1.x1", "p2.x2"]]', product="lattice", epsilon=10.0)
+    session = study.session(1000)
+    assert session.chains is not None and session.backend.key_left is not None
+    last, left = LastStep(session.chains), session.backend.key_left
+    noise = session.cross_noise.part(session.chain_start - session.cross_start)
+    bits = value_bits(noise, session.spec.modulus_bits, alone=False)
+    found = {(e.partner, e.cheaters): e for e in chain_exposures(session.chains, noise, 1, left) if e.sealed}
+    owner = session.parties[session.chains.chains[0].owners[-1]]
+    holders = [session.parties[k] for k in session.chains.chains[0].holders]
+    assert {(holder, (owner,)) for holder in holders} == set(found)
+    # All sums of the share that has most of them, each at all the bits that it could tell.
+    told = [sum(bits[v] for c, v in zip(last.product.crosses, last.values, strict=True) if c.left_start == k)
+            for k in range(len(last.held[session.chains.chains[0].holders[0]]))]  # fmt: skip
+    assert found[holders[0], (owner,)].information == pytest.approx(max(told) / len(holders))
+    worst = {(e.partner, e.cheaters, e.sealed): e.key.bits for e in session.exposures}
+    assert all(worst[holder, (owner,), True] <= e.key.bits for (holder, _), e in found.items())
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_interactions_of_levels_alone_have_a_plan(delta: float) -> None:
+    level = {"kind": "binary", "levels": ["no", "yes"]}
+    terms = {"name": "x", "task": "logistic", "label": "a.y", "epsilon": 1.0, "alignment": "none", "delta": delta}
+    parties = {"a": {"columns": {"s": level, "y": level}}, "b": {"columns": {"t": level}}}
+    study = study_from({"study": terms | {"interactions": [["a.s", "b.t"]]}, "party": parties}, Path())
+    assert study.session(1000).plan.epsilon <= 1.0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.schema import Binary, Categorical, Column, Schema
+from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
+from colonnade.mechanism.accounting import epsilon_of_gaussian
 from colonnade.mechanism.forecast import forecast_tables
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import Offer
@@ -81,10 +84,56 @@ def test_every_block_is_opened_at_its_place(product: str, offers: bool) -> None:
     assert np.abs(moments.value - exact)[known].max() < 0.05
 
 
-def test_many_columns_in_pure_epsilon_release_the_label_and_margins_alone() -> None:
+def test_many_columns_in_pure_epsilon_release_margins_alone() -> None:
     agreement = census((12,) * 40 + (2,), delta=0.0)
-    session = session_of(replace(agreement, purpose=Purpose.ALL), 20_000)
-    assert session.released == "label"
-    assert any("worse than independent columns" in note for note in session.warnings())
+    every = replace(agreement, purpose=Purpose.ALL)
+    session = session_of(every, 20_000)
+    assert session.released == "margins" and session.forecast.explained is None and not session.spec.crosses
+    assert any("margins alone are released" in note for note in session.warnings())
+    others = [session_of(replace(every, release=name), 20_000).table_forecast for name in ("full", "label")]
+    own = session.table_forecast
+    assert own is not None and all(other is not None and own.expected < other.expected for other in others)
     few = session_of(replace(census((4, 4, 4, 2), delta=0.0), purpose=Purpose.ALL), 20_000)
     assert few.released == "full" and not any("independent" in note for note in few.warnings())
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("product", ["plain", "lattice"])
+def test_margins_are_opened_at_their_places_and_cost_what_is_told(product: str, delta: float) -> None:
+    agreement = replace(census((3, 20, 5, 2), delta), product=product, purpose=Purpose.ALL, release="margins")
+    plan = session_of(agreement, 1000).plan
+    # A replaced record moves every margin by 2, and by sqrt 2 in L2, at most and at worst.
+    scale = {k: float(i.scale) for i in plan.blocks for k in plan.layout.alone_of(i.block.factors)}
+    assert len(scale) == 4 and scale[1] != min(scale.values()) and plan.epsilon == pytest.approx(1.0, rel=1e-3)
+    if not delta:
+        assert sum(2 / s for s in scale.values()) == pytest.approx(plan.epsilon, rel=1e-6)
+    else:
+        spent = epsilon_of_gaussian(Fraction(sum(1 / s**2 for s in scale.values())), delta)
+        assert spent == pytest.approx(plan.epsilon, rel=1e-3)
+    clear = replace(agreement, epsilon=1e6)
+    tables = tables_of(clear, 12)
+    tapped = tapped_session(clear, tables=tables)
+    tapped.run()
+    assert tapped.release is not None
+    moments, exact = tapped.release.moments(), exact_moments(tapped.session, tables)
+    assert np.isfinite(moments.std[0, 1:]).all() and np.abs(moments.value[0] - exact[0]).max() < 0.05
+    # Nothing of two columns is there; levels of one exclude each other, which is known.
+    apart = moments.layout.attribute_of[1:, None] != moments.layout.attribute_of[1:]
+    assert np.isinf(moments.std[1:, 1:][apart]).all()
+
+
+WITH_NUMBER = replace(
+    census((3, 3, 2), 0.0), schema=Schema({"p0": {"y": Binary(("no", "yes"))}, "p1": {"x": Numeric(0, 1)}})
+)
+
+
+@pytest.mark.parametrize(
+    ("agreement", "told"),
+    [
+        (lambda: replace(census((3, 3, 2), 0.0), release="margins"), 'needs task = "logistic" and purpose = "all"'),
+        (lambda: replace(WITH_NUMBER, purpose=Purpose.ALL, release="margins"), "column x is a number without bins"),
+    ],
+)
+def test_margins_need_levels_and_serve_no_model(agreement: Callable[[], Agreement], told: str) -> None:
+    with pytest.raises(StudyError, match=told):
+        agreement()

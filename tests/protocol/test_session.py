@@ -206,3 +206,12 @@ def test_a_degree_three_agreement_cannot_be_written() -> None:
 def test_a_delta_of_one_in_n_is_warned_of(delta: float, warned: bool) -> None:
     session = plan_session(replace(agreement_of(2), delta=delta), 49, IDENTITY)
     assert any("drawn at random" in w for w in session.warnings()) is warned
+
+
+def test_noise_below_a_unit_has_room_too() -> None:
+    """Tables have units of whole records: with a large epsilon their noise is less, until the gain makes it many."""
+    levels = Schema({"p0": {"y": Binary(("no", "yes"))}, "p1": {"c": Categorical(tuple("abcdefgh"))}})
+    agreement = replace(agreement_of(2, task=Task.LOGISTIC), schema=levels, label="p0.y", product="lattice")
+    for epsilon in (30.0, 100.0, 300.0):
+        session = plan_session(replace(agreement, epsilon=epsilon), 31_250, IDENTITY)
+        assert session.plan.epsilon == epsilon

@@ -20,6 +20,7 @@ from colonnade.crypto.product import PartyProduct
 from colonnade.data.table import IntegerColumns, Table, table_from
 from colonnade.foundation.errors import SignatureError, SiteError
 from colonnade.foundation.randomness import Randomness
+from colonnade.mechanism.objective import Task
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.fit import FitParty, FitServer, best_product
 from colonnade.protocol.guard import Unguarded
@@ -106,6 +107,20 @@ def test_an_honest_release_is_made_again_by_every_party(aligned: bool, tmp_path:
         assert (found.deviation, found.left_out) == (None, ()), name
         assert found.replayed == len(kept[name].of("sent")) > 10
         assert set(found.compared) == set(NAMES) - {name}
+
+
+def test_products_of_three_owners_are_made_again_by_every_party(tmp_path: Path) -> None:
+    text = "w^2 * works_x^2 - w * works_x * bank_x * town_x - w * works_x * bank_x"
+    declared = replace(LATTICE, task=Task.POLYNOMIAL, release="auto", objective=text, parameters=("w",), ball=1.0)
+
+    def task(name: str) -> FitParty:
+        return FitParty(name, declared, "none", lambda: table(name, False), Unguarded())
+
+    kept = carry(FitServer(declared, "none"), {name: task(name) for name in NAMES}, tmp_path, honest)
+    for name in NAMES:
+        found = audit(kept, task(name))
+        assert (found.deviation, found.left_out) == (None, ()), name
+        assert found.replayed == len(kept[name].of("sent")) > 10
 
 
 @pytest.mark.parametrize("aligned", [True, False], ids=["ids are matched", "rows as they stand"])

@@ -26,8 +26,8 @@ from colonnade.foundation.errors import (
     StudyError,
 )
 from colonnade.foundation.schema import Numeric, Schema, column_from
+from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.composition import Cap, Charge
-from colonnade.mechanism.plan import check_epsilon
 from colonnade.mechanism.release import read_release, write_sealed
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import Envelope, Join, Step, body_of

@@ -78,8 +78,10 @@ def test_hard_pairs_nearly_spend_what_is_claimed(changes: dict[str, Any]) -> Non
     stage = Stage(Agreement("mixed", MIXED, "y", Task.LINEAR, 1.0, **changes))
     base = exact_vector(stage.session, stage.tables[0])
     for i, pair in enumerate(stage.pairs):
-        ratio = Ratio(stage.session, base, exact_vector(stage.session, stage.tables[i + 1]), ())
-        claimed = stage.session.views(pair.scope[0] if len(pair.scope) == 1 else None)[View.OUTSIDER]
+        # A party's part is told most of to the other party, which knows its own share of the noise.
+        known = () if changes or len(pair.scope) > 1 else tuple(p for p in stage.session.parties if p not in pair.scope)
+        ratio = Ratio(stage.session, base, exact_vector(stage.session, stage.tables[i + 1]), known)
+        claimed = stage.session.views(pair.scope[0] if len(pair.scope) == 1 else None)[View.COALITION]
         assert claimed is not None
         # Only c = 0 leaves an outsider without spare noise, and the paper claims about twice what it spends.
         assert (0.3 if changes else 0.9) * claimed < ratio.loss() <= claimed * (1 + 1e-6)
@@ -149,11 +151,12 @@ def test_no_claim_is_made_where_none_would_hold() -> None:
 
 def test_bare_noise_has_as_many_shares_as_asked() -> None:
     session = plan_session(lean(3, 1), 20, bytes(32))
-    noise = bare_noise(session, [2, 3], 20_000, Randomness(b"bare"))
+    noise = bare_noise(session, [("p0",), ()], 20_000, Randomness(b"bare"))
     crossed = slice(session.cross_start, None)
-    two, three = (noise[k][:, crossed].std(axis=0) for k in (2, 3))
+    two, three = (noise[known][:, crossed].std(axis=0) for known in (("p0",), ()))
     assert np.allclose(three / two, np.sqrt(3 / 2), rtol=0.06)
-    assert np.array_equal(noise[2][:, : session.cross_start], noise[3][:, : session.cross_start])
+    own = slice(0, session.cross_start)
+    assert np.array_equal(noise[("p0",)][:, own], noise[()][:, own])
 
 
 def test_broken_and_tight_by_definition() -> None:

@@ -237,3 +237,32 @@ def test_the_protocol_page_is_drawn_from_the_table_that_drives_the_code() -> Non
     assert page == write_protocol.drawn(page), "run python docs/write_protocol.py"
     for message in Step:
         assert f"| {message.name} |" in page, f"docs/protocol.md must tell of {message.name}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_prose_is_wrapped(document: Path) -> None:
+    """Tables, code and headings may be longer; so may what a long run has written."""
+    from docs.wrap import WIDTH, too_long
+
+    if document.parent.name == "results" or document.name == "audit.md":
+        pytest.skip("a command writes it, at the end of a long run")
+    found = too_long(document.read_text(encoding="utf-8"))
+    assert not found, f"python docs/wrap.py {document.relative_to(ROOT)} wraps {len(found)} lines above {WIDTH}"
+
+
+def test_wrapping_changes_no_word_and_no_meaning() -> None:
+    from docs.wrap import WIDTH, wrap
+
+    text = (
+        "- "
+        + "word `a code span` and [a link](page.md#part) then > 5 or - 3, 1. or # " * 9
+        + "\n\n| "
+        + "x" * 200
+        + " |\n"
+    )
+    wrapped = wrap(text)
+    assert wrapped.split() == text.split() and wrap(wrapped) == wrapped
+    *prose, _, table = wrapped.splitlines()
+    assert max(map(len, prose)) <= WIDTH < len(table) and len(prose) > 3
+    assert all(line.startswith("  ") and not re.match(r"\s+([-+*#>]|\d+\.)", line) for line in prose[1:])
+    assert wrapped.count("`a code span`") == 9

@@ -186,3 +186,24 @@ def test_intervals_cover_the_truth_of_a_table() -> None:
         held["auc"] += found["auc"].low <= area <= found["auc"].high
         held["accuracy"] += found["accuracy"].low <= accuracy <= found["accuracy"].high
     assert min(held.values()) >= 54
+
+
+def test_what_noise_drowns_is_not_told_and_warned_of_before_it_is_spent(made: dict[tuple[str, int], Made]) -> None:
+    for case in CASES:
+        if case == ("logistic", 3):
+            continue
+        this = made[case]
+        this.people(30, 21)
+        evaluation = evaluated(this, 0.001, 30)
+        session = evaluation.study.session(30)
+        assert len(evaluation.warnings(session)) == 1 and "nothing will be told" in evaluation.warnings(session)[0]
+        _, found = runs.evaluate(evaluation, randomness=Randomness(seed=b"\1"))
+        assert not found.measures, (case, found.measures)
+        assert not evaluation.warnings(evaluated(this, 50.0, 8000).study.session(8000))
+
+
+def test_the_trivial_answer_is_not_told_where_classes_drown() -> None:
+    axis = Axis((-4.0, 0.0, 4.0), 1.0)
+    counts = np.array([[300.0, 100.0], [100.0, 500.0]])
+    clear, drowned = (ScoreTable(1000, counts, std, (axis,)).measures()["accuracy"] for std in (5.0, 100.0))
+    assert clear.trivial == pytest.approx(0.6) and drowned.trivial is None

@@ -50,7 +50,7 @@ def test_the_image_is_built_in_two_stages_and_is_not_root() -> None:
     assert dict(last)["USER"] == "10001:10001" and dict(last)["ENTRYPOINT"] == '["colonnade"]'
     for source in re.findall(r"^COPY (?!--from)(.+) \S+$", "\n".join(f"{w} {r}" for w, r in given), re.MULTILINE):
         assert all((PACKAGING.parent / name).exists() for name in source.split())
-    (extras,) = re.findall(r"'\.\[([a-z,]+)\]'", " ".join(rest for _, rest in given))
+    (extras,) = re.findall(r"EXTRAS=([a-z,]+)", " ".join(rest for word, rest in given if word == "ARG"))
     assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
 
 

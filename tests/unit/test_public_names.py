@@ -62,7 +62,7 @@ PARAMETERS = {
     "colonnade.Party": "data columns id name policy ledger epsilon split norm more",
     "colonnade.Release.solve": "self label task features given penalty ridge method seed",
     "colonnade.Release.tables": "self a b seed",
-    "colonnade.Release.synthesize": "self rows given impossible seed",
+    "colonnade.Release.synthesize": "self rows given impossible seed anyway",
     "colonnade.Model.predict": "self data id",
     "colonnade.VerticalLinearRegression": (
         "epsilon delta split parties schema norms label label_party collusion product calibration release label_square "

@@ -11,11 +11,20 @@ from colonnade.mechanism.moments import Floats
 Levels = NDArray[np.int64]
 
 PIECES = 64
+NARROWEST = 5.0
+"""Of the bins of a number that is drawn as a whole one."""
 
 
 def is_whole(column: Column) -> bool:
-    """Whether bounds and cuts are whole numbers, and so, it is assumed, the values."""
-    return all(float(v).is_integer() for v in column.edges or column.require_bounds())
+    """Whether drawn numbers are whole: days are, and numbers whose bounds and cuts are whole and far apart.
+
+    Nothing else says that values are whole. Where they are not, whole ones are at most half a unit off on average, a
+    tenth of the narrowest bin. A number without bins is never rounded: a share has whole bounds too.
+    """
+    if column.dated:
+        return True
+    edges = column.edges or ()
+    return len(edges) > 2 and bool(np.all(np.diff(edges) >= NARROWEST)) and all(float(v).is_integer() for v in edges)
 
 
 def within_bins(column: Column, shares: Floats, codes: Levels, draws: Floats) -> Floats:

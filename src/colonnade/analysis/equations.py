@@ -133,6 +133,7 @@ def equations(
         # Bins of a number are levels with an order; a layout that does not say so has none.
         frozenset(i for i, a in enumerate(layout.attributes) if getattr(a, "ordered", False)),
         largest,
+        moments.law,
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 from colonnade.mechanism.moments import Floats
 
@@ -36,7 +36,10 @@ def bernoulli(scores: Floats) -> tuple[Floats, Floats]:
 def categories(scores: Floats) -> tuple[Floats, Floats]:
     """One of several classes."""
     top = scores.max(axis=1, keepdims=True)
-    return (top + np.log(np.exp(scores - top).sum(axis=1, keepdims=True)))[:, 0], softmax(scores, axis=1)
+    odds = np.exp(scores - top)
+    total = odds.sum(axis=1, keepdims=True)
+    odds /= total
+    return (top + np.log(total))[:, 0], odds
 
 
 def poisson(scores: Floats) -> tuple[Floats, Floats]:

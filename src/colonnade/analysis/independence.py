@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import chndtrinc
 
 from colonnade.analysis.draws import counts, noise, normal, seeded
 from colonnade.analysis.tables import Tables, margin_variance, unshrunk_table, with_margins
@@ -22,6 +23,15 @@ DRAWS = 399
 PLAUSIBLE = 100
 STRENGTHS = np.linspace(0.0, 4.0, 161)
 FITTING_STEPS = 10
+CHANCE = 0.025
+"""Where noise alone is likelier than this to look so dependent, the rows may be independent."""
+NEARLY_ALL = 0.9
+"""An interval from 0 to this share of the largest mutual information says nothing."""
+REACH = 2.5
+"""Standard deviations around the nearest possible table: more than hold 95 of 100 values, as counts end at 0."""
+CLIMBS, STARTS = 12, 12
+ALLOWED = 0.02
+"""Chance of so small a deviation, where the true one is the largest that is allowed for."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,13 @@ class Dependence:
     low: float
     high: float
     p_value: float
+    top: float
+    """The largest mutual information that columns of so many levels can have."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the interval leaves out anything: noise beyond the signal allows for all that there can be."""
+        return self.low > 0.0 or self.high < NEARLY_ALL * self.top
 
 
 def mutual_information(table: Floats) -> float:
@@ -58,8 +75,10 @@ def dependence(tables: Tables, i: int, j: int, seed: int = 0, draws: int = DRAWS
     low, high = _strength_interval(case, cross.count, randomness, draws)
     hidden = float(np.quantile(_informations(tables, i, j, randomness, PLAUSIBLE), 0.975))
     local = 1.96 * _delta_method(case, cross.count)
-    low, high = min(low, max(information - local, 0.0)), max(high, hidden, information + local)
-    return Dependence(cross.names, information, low, high, p_value)
+    low = min(low, max(information - local, 0.0)) if case.noise_alone(randomness, draws) <= CHANCE else 0.0
+    high = max(high, hidden, information + local, largest_information(case, cross.count, randomness))
+    top = float(np.log(min(cross.count.shape)))
+    return Dependence(cross.names, information, low, min(high, top), p_value, top)
 
 
 def every_dependence(tables: Tables, seed: int = 0, draws: int = DRAWS) -> list[Dependence]:
@@ -96,6 +115,8 @@ class _Case:
     down: Floats
     across: Floats
     std: float
+    cell_std: float
+    """Of a cell over the combined margins."""
     shape: float
     rest: tuple[float, float]
     """Standard deviations of what other tables say of the two margins."""
@@ -107,7 +128,7 @@ class _Case:
         released, layout = tables.released, tables.released.layout
         rows, columns = layout.span(i), layout.span(j)
         std = float(np.sqrt((released.moments.std[rows, columns] ** 2).mean()))
-        seen, _, _ = unshrunk_table(tables, i, j)
+        seen, spread, _ = unshrunk_table(tables, i, j)
         rest, shares = [], []
         for k, size in ((i, seen.shape[1]), (j, seen.shape[0])):
             whole = float(margin_variance(tables, k).mean()) / (1 - 1 / layout.attributes[k].size)
@@ -115,7 +136,8 @@ class _Case:
             shares.append(share)
             rest.append(np.sqrt(whole / max(1.0 - share, 1e-12)) if share < 1.0 - 1e-9 else 0.0)
         margins = tables.estimate.value[0, rows], tables.estimate.value[0, columns]
-        return cls(released.n, seen, *margins, std, released.shape(i, j), (rest[0], rest[1]), (shares[0], shares[1]))
+        cell_std, shape = float(np.sqrt((spread**2).mean())), released.shape(i, j)
+        return cls(released.n, seen, *margins, std, cell_std, shape, (rest[0], rest[1]), (shares[0], shares[1]))
 
     def noisy(self, exact: Floats, randomness: Randomness) -> tuple[Floats, Floats, Floats]:
         """Exact tables (draws x R x C) as a release would show them: over margins combined with other tables'."""
@@ -145,6 +167,12 @@ class _Case:
         expected = np.maximum(self.down[:, None] * self.across / self.n, 0.0)
         exact = counts(randomness, expected.ravel(), draws).reshape(draws, R, C)
         return self.statistic(*self.noisy(exact, randomness))
+
+    def noise_alone(self, randomness: Randomness, draws: int) -> float:
+        """How often noise makes exactly independent counts look as dependent as the release."""
+        exact = np.repeat(np.maximum(self.down[:, None] * self.across / self.n, 0.0)[None], draws, axis=0)
+        drawn = self.statistic(*self.noisy(exact, randomness))
+        return float((drawn >= self.statistic(self.seen, self.down, self.across)).mean())
 
 
 def _informations(tables: Tables, i: int, j: int, randomness: Randomness, draws: int) -> Floats:
@@ -187,6 +215,63 @@ def _strength_interval(case: _Case, count: Floats, randomness: Randomness, draws
         plausible = np.array([0 if below[0] < 0.025 else int(np.argmin(np.abs(below - 0.5)))])
     ends = [with_margins(base + STRENGTHS[k] * direction, case.down, case.across) for k in plausible[[0, -1]]]
     return mutual_information(ends[0]), mutual_information(ends[1])
+
+
+def largest_information(case: _Case, count: Floats, randomness: Randomness) -> float:
+    """The largest mutual information of tables that the noise could have turned into the one seen.
+
+    Tables within `REACH` standard deviations of the nearest possible one are climbed from several sides (each step goes
+    as far as it may along the slope: mutual information is convex for fixed margins). None departs from independence
+    by more than the size of the deviation seen allows: many cells of noise look like dependence.
+    """
+    n, seen = case.n, case.seen.ravel()
+    nearest = _onto_simplex(seen[None, :], n)[0]
+    reach, (R, C) = REACH * case.cell_std, case.seen.shape
+    if reach >= np.sqrt(2.0) * n:
+        return float(np.log(min(R, C)))
+    sides = normal(randomness, STARTS, seen.size)
+    sides = reach * sides / np.linalg.norm(sides, axis=1, keepdims=True)
+    tables = np.concatenate([nearest[None, :], count.reshape(1, -1), _onto_simplex(nearest + sides, n)])
+    # A shorter step stays within reach too, and does not end in a corner.
+    steps = reach * np.resize([1.0, 0.5, 0.25], (len(tables), 1))
+    best = [_within_deviation(case, tables.reshape(-1, R, C))]
+    for _ in range(CLIMBS):
+        slopes = _slopes(tables.reshape(-1, R, C), n).reshape(tables.shape)
+        slopes -= slopes.mean(axis=1, keepdims=True)
+        size = np.maximum(np.linalg.norm(slopes, axis=1, keepdims=True), 1e-12)
+        tables = _onto_simplex(nearest + steps * slopes / size, n)
+        best.append(_within_deviation(case, tables.reshape(-1, R, C)))
+    return max(mutual_information(table) for table in np.concatenate(best))
+
+
+def _slopes(tables: Floats, n: int) -> Floats:
+    """How mutual information rises with each cell; an empty cell counts as half a row."""
+    filled = np.maximum(tables, 0.5)
+    base = filled.sum(axis=2, keepdims=True) * filled.sum(axis=1, keepdims=True) / n
+    slopes: Floats = np.log(filled / np.maximum(base, 1e-12))
+    return slopes
+
+
+def _within_deviation(case: _Case, tables: Floats) -> Floats:
+    """Tables made more independent where they deviate further than the release allows."""
+    base = tables.sum(axis=2, keepdims=True) * tables.sum(axis=1, keepdims=True) / case.n
+    away = tables - base
+    R, C = case.seen.shape
+    seen = case.seen - np.outer(case.down, case.across) / case.n
+    squares = float((seen**2).sum()) / case.std**2
+    allowed = max(float(np.nan_to_num(chndtrinc(squares, (R - 1) * (C - 1), ALLOWED))), REACH**2)
+    size = np.sqrt((away**2).sum(axis=(1, 2), keepdims=True))
+    scaled: Floats = base + away * np.minimum(1.0, case.std * np.sqrt(allowed) / np.maximum(size, 1e-12))
+    return scaled
+
+
+def _onto_simplex(points: Floats, total: float) -> Floats:
+    """The nearest rows of non-negative numbers with a given sum."""
+    falling = -np.sort(-points, axis=1)
+    shifts = (np.cumsum(falling, axis=1) - total) / np.arange(1, points.shape[1] + 1)
+    kept = np.maximum((falling > shifts).sum(axis=1), 1)
+    nearest: Floats = np.maximum(points - shifts[np.arange(len(points)), kept - 1][:, None], 0.0)
+    return nearest
 
 
 def _delta_method(case: _Case, count: Floats) -> float:

@@ -23,6 +23,8 @@ POINTS = 1024
 """Places at which the law of a sum of scores is computed."""
 CURVE = 10
 """Points of a calibration curve."""
+CLEAR_SHARE = 0.05
+"""The share of a class is counted as known if its standard deviation is no more."""
 CLEAR = 0.2
 """A class is counted as known if its size is more than 1 / this many standard deviations away from none."""
 
@@ -138,7 +140,7 @@ class ScoreTable:
         return replace(self, counts=counts, axes=tuple(axes))
 
     def measures(self) -> dict[str, Measure]:
-        """Accuracy, log-loss and Brier score; the area under the ROC curve where both classes can be told.
+        """Accuracy, log-loss, Brier score and the area under the ROC curve, as far as noise does not drown them.
 
         What bins hide shrinks with the square of their width: twice as wide they hide four times as much, so that a
         third of the difference is what these hide. It is added, and the interval is as much wider on either side.
@@ -155,16 +157,17 @@ class ScoreTable:
         places, law = self.laws
         cells = [part.ravel() for part in self.counts]
         share = self.positives / self.n
-        majority = max(share, 1.0 - share)
-        base = _entropy(share)
+        known = self.std * sqrt(cells[0].size / 2) <= CLEAR_SHARE * self.n
+        trivial = (max(share, 1.0 - share), _entropy(share), share * (1.0 - share)) if known else (None,) * 3
         chance = 1.0 / (1.0 + np.exp(-places))
+        # The last number is the half width of an interval that would tell nothing.
         losses: Mapping[str, tuple[tuple[Floats, Floats], tuple[float, float], float]] = {
-            "accuracy": (((places < 0).astype(float), (places >= 0).astype(float)), (0.0, 1.0), majority),
-            "log_loss": ((np.logaddexp(0.0, places), np.logaddexp(0.0, -places)), (0.0, np.inf), base),
-            "brier": ((chance**2, (1.0 - chance) ** 2), (0.0, 1.0), share * (1.0 - share)),
+            "accuracy": (((places < 0).astype(float), (places >= 0).astype(float)), (0.0, 1.0), 0.5),
+            "log_loss": ((np.logaddexp(0.0, places), np.logaddexp(0.0, -places)), (0.0, np.inf), log(2)),
+            "brier": ((chance**2, (1.0 - chance) ** 2), (0.0, 1.0), 0.5),
         }
         out = {}
-        for name, (by_outcome, limits, trivial) in losses.items():
+        for (name, (by_outcome, limits, drowned)), other in zip(losses.items(), trivial, strict=True):
             value, variance = 0.0, 0.0
             # What is known of n is used: a constant in all cells would add noise and tell nothing.
             weights = [law @ loss for loss in by_outcome]
@@ -172,7 +175,9 @@ class ScoreTable:
             for counts, weight in zip(cells, weights, strict=True):
                 value += float(counts @ (weight - middle))
                 variance += self.std**2 * float(((weight - middle) ** 2).sum())
-            out[name] = Measure.of(middle + value / self.n, sqrt(variance) / self.n, limits, trivial)
+            std = sqrt(variance) / self.n
+            if SURE * std < drowned:
+                out[name] = Measure.of(middle + value / self.n, std, limits, other)
         area = self.area()
         if area is not None:
             out["auc"] = area
@@ -239,7 +244,7 @@ class Sum:
 def error_measures(n: int, errors: Sum, about: Sum, scale: float) -> dict[str, Measure]:
     """By the sum of squared errors, and that of the label about what it was where the model was made.
 
-    The root mean error is in units of the label; the share explained is left out where noise drowns the label's sum.
+    The root mean error is in units of the label. What noise drowns is left out.
     """
     mean, spread = errors.value / n, errors.std / n
     ends = [scale * sqrt(max(mean + sign * SURE * spread, 0.0)) for sign in (-1, 1)]
@@ -247,8 +252,8 @@ def error_measures(n: int, errors: Sum, about: Sum, scale: float) -> dict[str, M
     std = spread / (2 * root) if root > 0 else sqrt(spread)
     known = about.value * CLEAR > about.std
     trivial = scale * sqrt(about.value / n) if known else None
-    out = {"rmse": Measure(root * scale, std * scale, ends[0], ends[1], trivial)}
-    if known:
+    out = {"rmse": Measure(root * scale, std * scale, ends[0], ends[1], trivial)} if mean > SURE * spread else {}
+    if known and SURE * errors.std < about.value:
         left = errors.value / about.value
         noise = sqrt(errors.std**2 + (left * about.std) ** 2) / about.value
         out["r_squared"] = Measure.of(1.0 - left, noise, (-np.inf, 1.0), 0.0)

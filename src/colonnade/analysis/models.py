@@ -23,11 +23,15 @@ from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column
-from colonnade.mechanism.moments import Encoding, Floats
+from colonnade.mechanism.moments import Encoding, Floats, Layout
 
 TASKS = ("linear", "logistic", "multinomial", "poisson")
 PENALTIES = ("ridge", "lasso", "elastic-net")
 RECORDS = 8192
+MOST_SCORES = 1 << 20
+"""Records of a model times its classes; where there are many classes, fewer records stand for the features' law."""
+MOST_CLASSES = 1000
+"""Levels of a multinomial model's label: 400 take about 20 CPU seconds, and time grows with their number."""
 NOISE_TO_RIDGE = 1.0
 """A ridge is this many standard deviations of the noise on a product of label and feature, per record."""
 
@@ -76,11 +80,11 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
     if label.attribute in given:
         raise StudyError(f"a condition on the label {question.label} leaves nothing to learn")
     chosen = _chosen(released, question, label.attribute, given)
-    at = _coordinates(released, chosen)
+    at, count = _coordinates(released, chosen), min(RECORDS, MOST_SCORES // max(len(label.classes), 1))
     if fitted is None and len(released.tabular) < 2 and not given:
         # Without tables there is no maximum-entropy model: numbers have their moments, and records that fit them.
         tables = Tables.of(released)
-        records, weights = plausible_records(tables.estimate, chosen, RECORDS)
+        records, weights = plausible_records(tables.estimate, chosen, count)
     else:
         if fitted is None:
             fitted = fit_release(Tables.of(released), seed, released.impossible())
@@ -88,7 +92,7 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
         everything = len(chosen) == len(fitted.columns) - 1 and not released.numbers
         if label.classes and everything and question.penalty == "ridge" and question.strength is None:
             return _model(released, question, label, at, *_read_off(fitted, label.attribute, at))
-        records, weights = _records(fitted, given, seed)
+        records, weights = _records(fitted, count, given, seed)
     if given:
         y = label.products(tables, records)
         moments, means = records[:, at].T @ y / len(y), y.mean(axis=0)
@@ -99,13 +103,42 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
         moments = moments + np.outer(weights @ records[:, at] - value[0, at], means)
     noise = label.noise(tables, at)
     w, b = fit_moments(records[:, at], weights, moments, means, label.law, _penalty(released, question, noise))
-    return _model(released, question, label, at, w, b)
+    moved = held_coordinates(released.layout, at, given)
+    for k, to in moved.items():
+        # Of a product that is another feature here the weight goes there; one that is 0 has none.
+        if to is not None:
+            w[at.index(to)] += w[at.index(k)]
+    kept = [n for n, k in enumerate(at) if k not in moved]
+    return _model(released, question, label, [at[n] for n in kept], w[kept], b)
 
 
-def _records(fitted: FittedRelease, given: Mapping[int, int], seed: int) -> tuple[Floats, Floats]:
+def held_coordinates(layout: Layout, at: Sequence[int], given: Mapping[int, int]) -> dict[int, int | None]:
+    """Products that conditions make 0 (None), or equal to another feature: that one."""
+    fixed = {layout.starts[i] + j: j == level for i, level in given.items() for j in range(layout.attributes[i].size)}
+    single = {layout.factors[k]: k for k in at}
+    out: dict[int, int | None] = {}
+    for k in at:
+        factors = layout.factors[k]
+        rest = tuple(c for c in factors if c not in fixed)
+        if not all(fixed.get(c, True) for c in factors):
+            out[k] = None
+        elif rest != factors and rest in single:
+            out[k] = single[rest]
+    return out
+
+
+def held_features(released: Released, question: Question) -> list[str]:
+    """The products that `held_coordinates` finds among the features of a question, each with what it is."""
+    given, layout = released.conditions(question.given), released.layout
+    chosen = _chosen(released, question, _Label.of(released, question).attribute, given)
+    found = held_coordinates(layout, _coordinates(released, chosen), given)
+    return [f"{layout.names[k]} is {'0' if to is None else layout.names[to]}" for k, to in found.items()]
+
+
+def _records(fitted: FittedRelease, count: int, given: Mapping[int, int], seed: int) -> tuple[Floats, Floats]:
     """Encoded records of the maximum-entropy model under conditions, and their weights, which are equal."""
     randomness = seeded(seed, "records of a model")
-    levels = draw_levels(fitted, RECORDS, randomness, given)
+    levels = draw_levels(fitted, count, randomness, given)
     records = encode_levels(fitted.tables, fitted.columns, levels)
     fill_numbers(fitted.tables, fitted.columns, records, randomness)
     return records, np.full(len(records), 1.0 / len(records))
@@ -149,6 +182,11 @@ class _Label:
         if task == "multinomial":
             if level is not None or i not in released.tabular:
                 raise StudyError(f"a multinomial model needs a column with levels or bins as label, got {text}")
+            if attribute.size > MOST_CLASSES:
+                raise StudyError(
+                    f"a multinomial model takes a label of at most {MOST_CLASSES:,} levels, got {text} with "
+                    f"{attribute.size:,}"
+                )
             return cls(text, i, categories, np.eye(attribute.size), 0.0, released.levels(i))
         if task == "logistic":
             if i not in released.tabular or (level is None and attribute.size != 2):
@@ -236,7 +274,7 @@ def _model(released: Released, question: Question, label: _Label, at: Sequence[i
     names = tuple(released.layout.names[k] for k in at)
     method = question.penalty + (f", given {', '.join(question.given)}" if question.given else "")
     strength = float("nan") if question.strength is None else question.strength
-    kept = float((np.abs(w).max(axis=1) > 1e-9).sum())
+    kept = float((np.abs(w).max(axis=1, initial=0.0) > 1e-9).sum())
     if not label.classes:
         coefficients, intercept = tuple(float(v) for v in w[:, 0]), float(b[0])
         return Model(question.task, label.name, names, coefficients, intercept, method, strength, kept, float("nan"))

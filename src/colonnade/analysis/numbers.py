@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from colonnade.analysis.plausible import draw_signed
 from colonnade.analysis.tables import Tables
 from colonnade.analysis.walk import Levels
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Column, Storage
+from colonnade.foundation.schema import Column, Schema, Storage
 from colonnade.mechanism.moments import Floats
 
 RIDGE = 1e-6
@@ -75,3 +75,28 @@ def draw_numbers(tables: Tables, columns: Sequence[int], levels: Levels, randomn
         else:
             out[i] = as_written(column, np.rint(value) if is_whole(column) else value)
     return out
+
+
+def derive_drawn(
+    schema: Schema, drawn: Mapping[str, Drawn], held: Collection[str]
+) -> tuple[dict[str, Drawn], tuple[str, ...], tuple[str, ...]]:
+    """Rows whose derived columns are computed from their sources: with their names, and those of columns left out.
+
+    A column that a condition holds is left out, since its sources are drawn apart from it; so is one without sources.
+    """
+    values, computed, left_out = dict(drawn), [], []
+    for columns in schema.parties.values():
+        for name in [name for name, column in columns.items() if column.sources and name in values]:
+            if name in held or any(source not in drawn for source in columns[name].sources):
+                del values[name]
+                left_out.append(name)
+                continue
+            sources = {source: _stored(columns[source], drawn[source]) for source in columns[name].sources}
+            values[name] = as_written(columns[name], columns[name].compute(sources, columns))
+            computed.append(name)
+    return values, tuple(computed), tuple(left_out)
+
+
+def _stored(column: Column, drawn: Drawn) -> Floats:
+    """The numbers that a drawn column stands for."""
+    return np.array([column.read_number(day) for day in drawn]) if column.dated else np.asarray(drawn, np.float64)

@@ -22,9 +22,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from colonnade.analysis.separate import Separate, separate_weights
 from colonnade.analysis.spectra import eigen, eigenvalues, joint_eigen
 from colonnade.foundation.proof import proven
-from colonnade.mechanism.moments import Floats
+from colonnade.mechanism.moments import Floats, Law
 
 SPREADS = np.geomspace(1e-5, 1e3, 321)
 """Grid of t, and t = 0 besides."""
@@ -61,12 +62,22 @@ class NoisyEquations:
     """Attributes whose levels have an order."""
     explainable: float = float("inf")
     """The largest variance of the target that the release leaves possible."""
+    law: Law | None = None
+    """That of the noise on c, where it is known."""
+
+    @property
+    def separate(self) -> bool:
+        """Whether nothing ties the weights together: C is diagonal and known."""
+        return not self.gram_noise.any() and bool(np.count_nonzero(self.gram) <= np.count_nonzero(np.diag(self.gram)))
 
 
 @proven("trivial_bound")
 def posterior(equations: NoisyEquations, powers: Sequence[float] = POWERS) -> Fit:
     """The posterior mean of w; `powers` are the shapes in question."""
     gram, right = equations.gram, equations.right
+    if equations.separate and equations.law is not None and len(right) > 1:
+        known = np.diag(gram), right, equations.right_noise, equations.sampling, equations.explainable, equations.law
+        return Fit(*separate_weights(Separate(*known)))
     priors = prior_shapes(gram, equations.groups, equations.ordered, powers)
     fit = Fit(np.zeros_like(right), 0.0, 0.0)
     squares = np.zeros_like(right)

@@ -1,23 +1,31 @@
 """A logistic model from sums of products of up to four features: a quartic stands for the loss on an interval.
 
-ln(1 + e^z) = z/2 + ln(2 cosh(z/2)), of which the even part is fitted by c0 + c2 z^2 + c4 z^4 on [-INTERVAL, INTERVAL].
-c4 is negative: the polynomial has no minimum, and is minimised where the root mean square of z is at most REACH. How
-many records may lie outside the interval follows from the released fourth moments (Markov).
+ln(1 + e^z) = z/2 + ln(2 cosh(z/2)), of which the even part is fitted by c0 + c2 z^2 + c4 z^4 on an interval of scores.
+c4 is negative: the polynomial has no minimum, and is minimised where the root mean square of z is at most the ball's
+radius. How many records may lie outside the interval follows from the released fourth moments (Markov).
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations_with_replacement
+from math import factorial, prod
 
 import numpy as np
-from numpy.polynomial import Chebyshev, Polynomial
+from numpy.polynomial import Chebyshev
+from numpy.polynomial import Polynomial as Powers
 
+from colonnade.analysis.polynomials import Polynomial, minimise, released_sums
 from colonnade.foundation.errors import StudyError
-from colonnade.mechanism.moments import Floats, Moments
+from colonnade.mechanism.moments import Floats, Layout, Moments
+from colonnade.mechanism.objective import monomial, reduced
 
 INTERVAL, REACH = 4.0, 2.0
-STEPS = 200
+"""Of scores, from minus to plus this, and the largest root mean square of them, where a study says nothing else."""
+Means = Mapping[tuple[int, ...], float]
+"""Of products of the constant, 0, and the features, 1, 2, ...: their mean over records."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +34,15 @@ class QuarticFit:
 
     weights: Floats
     outside: float
+    interval: float
+    on_edge: bool
+    """Whether a larger ball would have another minimum."""
 
 
-def loss_coefficients() -> tuple[float, float]:
+def loss_coefficients(interval: float = INTERVAL) -> tuple[float, float]:
     """c2 and c4 of the even part of the loss on the interval."""
-    even = Chebyshev.interpolate(lambda z: np.logaddexp(z / 2, -z / 2), 4, [-INTERVAL, INTERVAL])
-    found = even.convert(kind=Polynomial).coef
+    even = Chebyshev.interpolate(lambda z: np.logaddexp(z / 2, -z / 2), 4, [-interval, interval])
+    found = even.convert(kind=Powers).coef
     return float(found[2]), float(found[4])
 
 
@@ -40,66 +51,51 @@ def quartic_fit(moments: Moments) -> QuarticFit:
     if not moments.sums:
         raise StudyError("a quartic needs a release of order 4, got one of order 2")
     layout, n = moments.layout, moments.n
+    interval, radius = moments.interval or INTERVAL, moments.ball or REACH
     columns = [0, *layout.features]
+    sums = released_sums(moments)
     label = layout.span(layout.label)
-    halves = moments.value[label, :]
-    mean = halves.sum(axis=0)[columns] / n
-    mean[0] = 1.0
-    right = halves[-1][columns] / n
-    right[0] = moments.value[0, label.stop - 1] / n if np.isfinite(moments.std[0, label.stop - 1]) else 0.5
-    second = moments.value[np.ix_(columns, columns)] / n
-    second[0], second[:, 0] = mean, mean
-    fourth = _fourth(moments, columns, mean, second)
+    right = moments.value[label.stop - 1][columns] / n
+    right[0] = sums.get((label.stop - 1,), n / 2) / n
+    second, mean = _second(sums, layout, columns, n)
+    own = moments.std[np.ix_(columns[1:], columns[1:])]
+    noise = float(np.median(own[(own > 0) & np.isfinite(own)])) / n
     values, vectors = np.linalg.eigh(second)
-    noise = float(np.median(moments.std[np.ix_(columns[1:], columns[1:])])) / n
     second = (vectors * np.maximum(values, noise)) @ vectors.T
-    weights = _minimise(mean / 2 - right, second, fourth, noise)
-    outside = float(np.einsum("ijkl,i,j,k,l", fourth, *([weights] * 4))) / INTERVAL**4
-    return QuarticFit(weights, min(max(outside, 0.0), 1.0))
+    c2, c4 = loss_coefficients(interval)
+    fourth = _of_degree(_means(sums, layout, columns, n), 4)
+    terms: dict[tuple[int, ...], float] = {(i,): float(value) for i, value in enumerate(mean / 2 - right)}
+    for i, j in combinations_with_replacement(range(len(columns)), 2):
+        terms[i, j] = (1 + (i != j)) * c2 * float(second[i, j]) + (i == j) * noise
+    terms |= {key: c4 * value for key, value in fourth.items()}
+    start = -np.linalg.solve(2 * c2 * second + 2 * noise * np.eye(len(columns)), mean / 2 - right)
+    # Noise on fourth moments makes minima far out that are not the loss's: only the one near the quadratic's counts.
+    found = minimise(Polynomial.of(terms, len(columns)), radius, second, [np.zeros(len(columns)), start])
+    outside = Polynomial.of(fourth, len(columns)).value(found.weights) / interval**4
+    return QuarticFit(found.weights, min(max(outside, 0.0), 1.0), interval, found.on_edge)
 
 
-def _fourth(moments: Moments, columns: list[int], mean: Floats, second: Floats) -> Floats:
-    """The mean of z_i z_j z_k z_l for all four of the constant and the features."""
-    place, size = {c: i for i, c in enumerate(columns)}, len(columns)
-    out = np.zeros((size,) * 4)
-    known = {(0, 0, 0, 0): 1.0}
-    known |= {(0, 0, 0, i): float(mean[i]) for i in range(1, size)}
-    known |= {(0, 0, i, j): float(second[i, j]) for i in range(1, size) for j in range(i, size)}
-    for item in moments.sums:
-        own = sorted(place[factor] for factor in item.factors)
-        a, b, c, d = [0] * (4 - len(own)) + own
-        known[a, b, c, d] = item.value / moments.n
-    for key, value in known.items():
-        for turned in set(permutations(key)):
-            out[turned] = value
+def _means(sums: Mapping[tuple[int, ...], float], layout: Layout, columns: list[int], n: int) -> Means:
+    """The mean of every product of four of the constant and the features."""
+    out: dict[tuple[int, ...], float] = {}
+    for places in combinations_with_replacement(range(len(columns)), 4):
+        term = reduced(layout, monomial(layout, (columns[i] for i in places)))
+        out[places] = 0.0 if term is None else sums[term] / n
     return out
 
 
-def _minimise(linear: Floats, second: Floats, fourth: Floats, ridge: float) -> Floats:
-    # Loaded where it is needed: a fit of order 2 starts faster without it.
-    from scipy.optimize import minimize
-
-    c2, c4 = loss_coefficients()
-
-    def value(w: Floats) -> float:
-        cubed = np.einsum("ijkl,j,k,l->i", fourth, w, w, w)
-        return float(linear @ w + c2 * w @ second @ w + c4 * w @ cubed + ridge * w @ w)
-
-    def slope(w: Floats) -> Floats:
-        cubed = np.einsum("ijkl,j,k,l->i", fourth, w, w, w)
-        found: Floats = linear + 2 * c2 * second @ w + 4 * c4 * cubed + 2 * ridge * w
-        return found
-
-    inside = {
-        "type": "ineq",
-        "fun": lambda w: REACH**2 - w @ second @ w,
-        "jac": lambda w: -2 * second @ w,
+def _of_degree(means: Means, degree: int) -> dict[tuple[int, ...], float]:
+    """The terms of the mean of a score's power: each product as often as its factors can be ordered."""
+    return {
+        key: value * factorial(degree) / prod(factorial(k) for k in Counter(key).values())
+        for key, value in means.items()
     }
-    quadratic = -np.linalg.solve(2 * c2 * second + 2 * ridge * np.eye(len(linear)), linear)
-    best = np.zeros(len(linear))
-    for start in (best, quadratic * min(1.0, REACH / np.sqrt(max(float(quadratic @ second @ quadratic), 1e-12)))):
-        found = minimize(value, start, jac=slope, constraints=[inside], method="SLSQP", options={"maxiter": STEPS}).x
-        if found @ second @ found <= REACH**2 * (1 + 1e-6) and value(found) < value(best):
-            best = found
-    result: Floats = best
-    return result
+
+
+def _second(sums: Mapping[tuple[int, ...], float], layout: Layout, columns: list[int], n: int) -> tuple[Floats, Floats]:
+    """The matrix of mean products of two, and its first row."""
+    out = np.zeros((len(columns), len(columns)))
+    for i, j in combinations_with_replacement(range(len(columns)), 2):
+        term = reduced(layout, monomial(layout, (columns[i], columns[j])))
+        out[i, j] = out[j, i] = 0.0 if term is None else sums[term] / n
+    return out, out[0].copy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +30,8 @@ class Released:
             raise ReleaseError(
                 "a release calibrated as in the paper has no margins: tables and rows need the exact one"
             )
+        if "objective" in self.release.plan:
+            raise ReleaseError("a release of a declared objective has the sums of that objective, and no tables")
         if any(block.summed for block in self.release.blocks):
             raise ReleaseError("this is a trace release: it holds sums of squares in place of tables of two columns")
 
@@ -74,11 +77,20 @@ class Released:
         attributes, parties = self.layout.attributes, len(self.release.plan["parties"])
         if {*attributes[i].holders, *attributes[j].holders} == {attributes[i].owner}:
             return 1.0
+        narrowed = [float(Fraction(part)) for part in self.release.plan.get("narrowed", {}).values()]
+        if narrowed:
+            # A sum of unlike shares, as peaked as one of so many that are alike.
+            return sum(f**2 for f in narrowed) ** 2 / sum(f**4 for f in narrowed)
         return parties / max(1, parties - int(self.release.plan["collusion"]))
 
     def has_table(self, i: int, j: int) -> bool:
         """Whether the whole table of two attributes was released."""
         return bool(np.isfinite(self.moments.std[self.layout.span(i), self.layout.span(j)]).all())
+
+    def require_pairs(self, told: str) -> None:
+        """Refuse a release of margins alone; `told` says why."""
+        if self.release.plan.get("released") == "margins":
+            raise ReleaseError(f"this release holds margins alone: {told}")
 
     def short(self, i: int) -> str:
         """An attribute's column, without its party."""

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from colonnade.analysis.cautions import attribute_of, faint_means, names_of, tied_attributes
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.lines import cut_numbers
-from colonnade.analysis.models import Question, answer, check_question
+from colonnade.analysis.models import Question, answer, check_question, held_features
+from colonnade.analysis.objectives import declared_model
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import Model, ridge_path, solve
 from colonnade.analysis.synthesis import FittedRelease, fit_release
@@ -43,12 +45,62 @@ class ModelRequest:
     """Gives the release's maximum-entropy model, where it is kept; else it is fitted when it is needed."""
 
     def __post_init__(self) -> None:
-        if not self.from_moments and self.method != "default":
+        if self._declared:
+            self._require_declared()
+        elif not self.from_moments and self.method != "default":
             raise StudyError(f"method {self.method} goes with linear and logistic models of all records and a ridge")
         if self.numbers and not self.from_moments:
             raise StudyError(
                 "numbers in the place of bins go with linear and logistic models of all records and a ridge"
             )
+        for name in self.features or ():
+            for i, why in self.left_out.items():
+                if name in names_of(self.release.layout, i):
+                    raise StudyError(f"a feature must not tell the label by how it is computed, got {name}, {why}")
+
+    def _require_declared(self) -> None:
+        """A release of a declared objective answers that objective alone."""
+        asked = (self.task in (None, Task.POLYNOMIAL.value), self.label is None, self.features is None, not self.given)
+        if not all(asked) or self.penalty != "ridge" or self.method != "default":
+            raise StudyError("a release of a declared objective has the minimum of that objective, and no other model")
+
+    @property
+    def _declared(self) -> bool:
+        """Whether the release is of a declared objective, and has no label."""
+        return str(self.release.plan["task"]) == Task.POLYNOMIAL.value
+
+    @cached_property
+    def left_out(self) -> dict[int, str]:
+        """Attributes that no model of this label may use, as one of the two is computed from the other, and why."""
+        return {} if self._declared else tied_attributes(self.release, self.label)
+
+    @cached_property
+    def usable(self) -> tuple[str, ...] | None:
+        """The features that are asked for; None for all."""
+        if self.features is not None or not self.left_out:
+            return self.features
+        layout = self.release.layout.model
+        held = {attribute_of(layout, self.label), *self.left_out}
+        if self.from_moments:
+            held.add(layout.label)
+        if self.given:
+            held |= Released(self.release).conditions(self.given).keys()
+        return tuple(a.name for i, a in enumerate(layout.attributes) if i not in held)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the model has to know of its features."""
+        out = []
+        if self._declared:
+            return []
+        if self.features is None and self.left_out:
+            told = ", ".join(f"{names_of(self.release.layout, i)[-1]} ({why})" for i, why in self.left_out.items())
+            out.append(f"not used as features: {told}")
+        if self.given:
+            released = Released(self.release)
+            if held := held_features(released, self._questions(released, [None])[0]):
+                out.append(f"given {', '.join(self.given)}, {', '.join(held)}: left out of the model")
+        return [*out, *faint_means(self.release, self.label, self.usable)]
 
     @property
     def fitting_task(self) -> str:
@@ -69,6 +121,8 @@ class ModelRequest:
 
     def model(self, strength: float | None) -> Model:
         """The model with this strength of the penalty; None: chosen from the noise."""
+        if self.fitting_task == Task.POLYNOMIAL.value:
+            return declared_model(self.release)
         if not self.from_moments:
             return self._answers([strength])[0]
         return solve(
@@ -76,7 +130,7 @@ class ModelRequest:
             Task(self.fitting_task),
             method=self.method,
             ridge=strength,
-            features=self.features,
+            features=self.usable,
             label=self.label,
             numbers=self._cut_numbers,
         )
@@ -92,7 +146,7 @@ class ModelRequest:
         if not self.from_moments or self._cut_numbers:
             return None
         task = Task(self.fitting_task)
-        return intervals(self.release.moments(), task, features=self.features, label=self.label)
+        return intervals(self.release.moments(), task, features=self.usable, label=self.label)
 
     def certainty(self) -> Intervals:
         """The same; where a model has no intervals, the reason."""
@@ -103,22 +157,25 @@ class ModelRequest:
 
     def path(self) -> list[Model]:
         """One model for each of several strengths of the penalty."""
+        if self.fitting_task == Task.POLYNOMIAL.value:
+            return [self.model(None)]
         if not self.from_moments:
             return self._answers(PATH_PENALTIES)
         moments, task = self.release.moments(), Task(self.fitting_task)
         return list(
-            ridge_path(moments, task, PATH_RIDGES, features=self.features, label=self.label, numbers=self._cut_numbers)
+            ridge_path(moments, task, PATH_RIDGES, features=self.usable, label=self.label, numbers=self._cut_numbers)
         )
 
     def _answers(self, strengths: Sequence[float | None]) -> list[Model]:
         released = Released(self.release)
-        label = self.label or released.short(released.layout.label)
-        questions = [
-            Question(label, self.fitting_task, self.penalty, strength, self.features, self.given)
-            for strength in strengths
-        ]
+        questions = self._questions(released, strengths)
         check_question(released, questions[0])
         fitted = None
         if len(released.tabular) > 1:
             fitted = self.fit() if self.fit else fit_release(Tables.of(released), self.seed, released.impossible())
         return [answer(released, question, self.seed, fitted) for question in questions]
+
+    def _questions(self, released: Released, strengths: Sequence[float | None]) -> list[Question]:
+        label = self.label or released.short(released.layout.label)
+        known = (self.usable, self.given)
+        return [Question(label, self.fitting_task, self.penalty, strength, *known) for strength in strengths]

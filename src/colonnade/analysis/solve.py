@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from colonnade.analysis.denoise import Estimate, complete, denoise
 from colonnade.analysis.equations import (
@@ -24,7 +24,7 @@ from colonnade.analysis.lines import Sample, line_through
 from colonnade.analysis.logistic import SHAPES, LogOdds, cautious, discriminant, log_odds
 from colonnade.analysis.plausible import plausible_records, with_target
 from colonnade.analysis.posterior import Fit, NoisyEquations, equivalent_ridge, posterior, ridge_weights, widened
-from colonnade.analysis.quartic import INTERVAL, quartic_fit
+from colonnade.analysis.quartic import quartic_fit
 from colonnade.analysis.shrinkage import bounded_mean
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column
@@ -64,6 +64,8 @@ class Model:
 
     def predict(self, encoded: Floats) -> Floats:
         """Label clipped to its public range, or probability of the positive class."""
+        if self.task == Task.POLYNOMIAL.value:
+            raise StudyError("a declared objective has parameters and no scores")
         value = self.decision(encoded)
         result: Floats = np.clip(value, -1.0, 1.0) if self.task == Task.LINEAR.value else expit(value)
         return result
@@ -101,7 +103,9 @@ def _quartic(moments: Moments) -> Model:
     found, layout = quartic_fit(moments), moments.layout
     names = tuple(layout.names[c] for c in layout.features)
     weights = tuple(float(w) for w in found.weights)
-    told = f"quartic on scores of ±{INTERVAL:g}, at most {100 * found.outside:.2g}% of records outside"
+    told = f"quartic on scores of ±{found.interval:g}, at most {100 * found.outside:.2g}% of records outside"
+    if found.on_edge:
+        told += ", minimum on the edge of the ball"
     label = target_of(layout, Task.LOGISTIC, None).name
     nan = float("nan")
     return Model(Task.LOGISTIC.value, label, names, weights[1:], weights[0], told, nan, float(len(names)), nan)
@@ -138,6 +142,8 @@ def _solve(
     chosen = chosen_attributes(layout, target, features)
     centred = intercept and known_means(estimate, [*coordinates_of(layout, chosen), target.coordinate])
     columns = coordinates_of(layout, chosen, dropped=not centred)
+    if centred and not np.isfinite(estimate.std[target.coordinate, columns]).any() and not _has_pairs(moments):
+        return _trivial(layout, estimate, target, task, chosen, method)
     system = equations(moments, estimate, columns, target, centred)
     if method == "default":
         system = possible(system, _largest_variance(estimate, target, centred))
@@ -189,6 +195,25 @@ def _solve(
     share, interval = (float("nan"), None) if stated is None else (stated.value, (stated.low, stated.high))
     penalty, freedom = float(ridge), float(fit.freedom)
     return Model(task.value, target.name, names, coefficients, constant, method, penalty, freedom, share, interval)
+
+
+def _has_pairs(moments: Moments) -> bool:
+    """Whether anything was released about two attributes together."""
+    attribute = moments.layout.attribute_of[1:]
+    return bool(np.isfinite(moments.std[1:, 1:])[attribute[:, None] != attribute].any())
+
+
+def _trivial(
+    layout: Layout, estimate: Estimate, target: Target, task: Task, chosen: Sequence[int], method: str
+) -> Model:
+    """The model of margins alone: the label's mean or share, whatever the features are."""
+    if task is Task.LINEAR:
+        constant = target.shift + target.scale * float(estimate.margin[target.coordinate]) / estimate.n
+    else:
+        constant = float(logit(released_share(estimate, target)))
+    names, coefficients, _ = _dropped(layout, chosen, np.zeros(layout.width))
+    nan = float("nan")
+    return Model(task.value, target.name, names, coefficients, constant, method, float("inf"), 0.0, nan)
 
 
 def _log_odds(

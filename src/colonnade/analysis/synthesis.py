@@ -6,17 +6,19 @@ noise those have: standard errors belong to the tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 import numpy as np
+from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from colonnade.analysis.bins import within_bins
+from colonnade.analysis.bins import NARROWEST, is_whole, within_bins
 from colonnade.analysis.draws import seeded, uniform
+from colonnade.analysis.label_law import LabelLaw, label_law, with_label
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
-from colonnade.analysis.numbers import Drawn, as_written, draw_numbers
+from colonnade.analysis.numbers import Drawn, as_written, derive_drawn, draw_numbers
 from colonnade.analysis.released import Cell, Released
 from colonnade.analysis.tables import Tables, margin_variance, with_margins
 from colonnade.analysis.walk import Levels, Walk
@@ -63,6 +65,8 @@ class FittedRelease:
     certificate: Certificate
     columns: tuple[int, ...]
     """The attribute that each column of the model stands for."""
+    label: LabelLaw | None = None
+    """By which rows get their label, where the release has a model of it."""
 
     @property
     def released(self) -> Released:
@@ -80,13 +84,19 @@ class Synthetic:
     """The same for rows whose columns are independent and have exact margins."""
     certificate: Certificate
     unbinned: tuple[str, ...]
+    rows: int
+    at_best: float
+    """The expected total variation of as many rows as one likes: what the noise alone makes of it."""
+    whole: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def notes(self) -> list[str]:
         """What a reader of the rows has to know."""
         fit, out = self.certificate, [WARNING]
         out.append(
-            f"Expected total variation of a table of two columns: {self.expected:.3f} "
-            f"(independent columns with exact margins: {self.independent:.3f})."
+            f"Expected total variation of a table of two columns: {distance_text(self.expected)} "
+            f"(independent columns with exact margins: {distance_text(self.independent)})."
         )
         told = "has converged" if fit.converged else "has NOT converged"
         out.append(
@@ -98,9 +108,27 @@ class Synthetic:
                 f"{', '.join(self.unbinned)}: released without bins, so these numbers have the released means, "
                 "variances and correlations, and an assumed shape."
             )
+        if self.whole:
+            out.append(
+                f"{', '.join(self.whole)}: drawn as whole numbers, since bounds and cuts are whole and at least "
+                f"{NARROWEST:g} apart; values that are not whole would be half a unit lower on average."
+            )
+        if self.derived:
+            out.append(f"{', '.join(self.derived)}: computed in each row from the columns that it is derived from.")
+        if self.left_out:
+            out.append(f"{', '.join(self.left_out)}: left out, since rows would contradict what it is derived from.")
+        return [*out, *self._worse()]
+
+    def _worse(self) -> list[str]:
+        """Why independent columns would be no worse, where that is so: the noise, or too few rows."""
+        if self.at_best >= self.independent:
+            return ["These rows are expected to be WORSE than independent columns would be: the noise is too large."]
         if self.expected >= self.independent:
-            out.append("These rows are expected to be WORSE than independent columns would be: the noise is too large.")
-        return out
+            return [
+                f"{self.rows:,} rows are too few to show how columns depend: chance alone moves their tables more than "
+                f"independence would. Many rows of this release are expected to be {distance_text(self.at_best)} away."
+            ]
+        return []
 
 
 def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, Cell]] = ()) -> FittedRelease:
@@ -108,20 +136,43 @@ def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, 
     released = tables.released
     if len(released.tabular) < 2:
         raise ReleaseError("rows need two columns with levels or bins: this release has fewer, and numbers alone")
+    released.require_pairs("rows of it would have independent columns")
     target = _target(tables, impossible)
     model = fit_maxent(target, seeded(seed, "maxent"))
-    return FittedRelease(tables, target, model, _certificate(tables, target, model), released.tabular)
+    law = label_law(released, target, model)
+    model = model if law is None else with_label(model, law)
+    return FittedRelease(tables, target, model, _certificate(tables, target, model), released.tabular, law)
 
 
 def require_dependence(tables: Tables) -> None:
     """Refuse rows that are not expected to be better than independent columns with exact margins."""
+    tables.released.require_pairs("rows of it would have independent columns")
     expected, independent = expected_distance(tables)
     if expected > NO_BETTER * independent:
         raise ReleaseError(
             f"rows of this release would be no better than independent columns: its tables of two columns are expected "
-            f"to be {expected:.3f} from those of the records (total variation), and {independent:.3f} if columns were "
-            "taken as independent"
+            f"to be {distance_text(expected)} from those of the records (total variation), and "
+            f"{distance_text(independent)} if columns were taken as independent"
         )
+
+
+def draw_rows(
+    tables: Tables,
+    fit: Callable[[], FittedRelease],
+    rows: int,
+    given: Mapping[int, int] | None = None,
+    seed: int = 0,
+    anyway: bool = False,
+) -> Synthetic:
+    """Rows of a release that are worth having, or any rows; refuses before the model is fitted."""
+    if not anyway:
+        require_dependence(tables)
+    return synthesize(fit(), rows, given, seed)
+
+
+def distance_text(distance: float) -> str:
+    """A total variation to three places; one that says nothing in words."""
+    return f"{distance:.3f}" if distance < 1.0 else "no better than 1"
 
 
 def draw_levels(
@@ -152,8 +203,13 @@ def _draw(fitted: FittedRelease, rows: int, randomness: Randomness, given: Mappi
         for _ in range(2):
             walk.sweep(randomness, fixed, tables=False)
         pool.append(walk.levels.copy())
-    levels = np.concatenate(pool)
-    weights = np.full(len(levels), 1.0 / len(levels)) if fixed else _raked(fitted.target, levels)
+    levels, law = np.concatenate(pool), fitted.label
+    if law is not None and law.column not in fixed:
+        levels = law.draw(levels, randomness)
+    if fixed:
+        weights = np.ones(len(levels)) if law is None else _relative(law, model, levels, fixed)
+    else:
+        weights = _raked(fitted.target, levels, law)
     chosen = levels[_resample(weights, rows, randomness)]
     return chosen[np.argsort(uniform(randomness, rows), kind="stable")]
 
@@ -173,17 +229,34 @@ def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None
     drawn |= draw_numbers(fitted.tables, fitted.columns, levels, randomness)
     order = [(p, c) for p, columns in released.schema.parties.items() for c in columns]
     index = {(a.owner, released.short(i)): i for i, a in enumerate(released.layout.attributes)}
-    values = {name: drawn[index[party, name]] for party, name in order if (party, name) in index}
-    unbinned = tuple(released.short(i) for i in released.numbers if not released.layout.attributes[i].products)
+    written = {name: drawn[index[party, name]] for party, name in order if (party, name) in index}
+    held = [released.short(i) for i in given or ()]
+    values, derived, left_out = derive_drawn(released.schema, written, held)
+    apart = {*derived, *left_out}
+    names = {i: released.short(i) for i, a in enumerate(released.layout.attributes) if not a.products}
+    unbinned = tuple(names[i] for i in released.numbers if i in names and names[i] not in apart)
+    columns = released.columns
+    whole = [i for i in fitted.columns if not columns[i].dated and columns[i].edges and is_whole(columns[i])]
     expected, independent = expected_distance(fitted.tables, rows)
-    return Synthetic(values, expected, independent, fitted.certificate, unbinned)
+    return Synthetic(
+        values,
+        expected,
+        independent,
+        fitted.certificate,
+        unbinned,
+        rows,
+        expected_distance(fitted.tables)[0],
+        tuple(names[i] for i in whole if names[i] not in apart),
+        derived,
+        left_out,
+    )
 
 
 def expected_distance(tables: Tables, rows: int | None = None) -> tuple[float, float]:
     """Expected total variation of the denoised tables (and of rows drawn from them); that of independent columns.
 
-    Both are means over all pairs of columns. Of a pair whose table was not released nothing is known but the margins:
-    its dependence is taken as that of the others.
+    Both are means over all pairs of columns, each at most 1. Of a pair whose table was not released nothing is known
+    but the margins: its dependence is taken as that of the others.
     """
     released, layout, n = tables.released, tables.released.layout, tables.released.n
     shares = tables.estimate.value / n
@@ -202,15 +275,15 @@ def expected_distance(tables: Tables, rows: int | None = None) -> tuple[float, f
         left = np.minimum(tables.estimate.std[at] / n, np.sqrt(np.maximum(cell, 1.0 / n)))
         found.append(_distance(left**2 + margins + drawn))
         away = cell - np.outer(down, across)
-        apart.append(0.5 * np.sqrt(away**2 + (2 / np.pi) * left**2).sum())
+        apart.append(min(0.5 * float(np.sqrt(away**2 + (2 / np.pi) * left**2).sum()), 1.0))
     dependence = float(np.mean(apart)) if apart else 0.0
-    found += [float(np.hypot(dependence, error)) for error in unknown]
+    found += [min(float(np.hypot(dependence, error)), 1.0) for error in unknown]
     return float(np.mean(found)), dependence
 
 
 def _distance(variance: Floats) -> float:
-    """Expected total variation of a table whose cells have Gaussian errors of these variances."""
-    return float(0.5 * np.sqrt(2 / np.pi) * np.sqrt(variance).sum())
+    """Expected total variation, at most 1, of a table whose cells have Gaussian errors of these variances."""
+    return min(float(0.5 * np.sqrt(2 / np.pi) * np.sqrt(variance).sum()), 1.0)
 
 
 def _target(tables: Tables, impossible: Sequence[tuple[Cell, Cell]]) -> TargetTables:
@@ -265,15 +338,29 @@ def _require_possible(fitted: FittedRelease, fixed: Mapping[int, int]) -> None:
                 raise ReleaseError(f"no record has {both}, by this release: the condition has probability 0")
 
 
-def _raked(target: TargetTables, levels: Levels) -> Floats:
-    """Weights of drawn records under which they have the target's tables, as far as moderate weights can."""
+def _relative(law: LabelLaw, model: PairModel, levels: Levels, fixed: Mapping[int, int]) -> Floats:
+    """Weights of records drawn with a given label by the model, where the label has a law of its own."""
+    if law.column not in fixed:
+        return np.ones(len(levels))
+    own = model.conditional(law.column, levels)[:, fixed[law.column]]
+    wanted = expit(law.odds(levels) * (1.0 if fixed[law.column] == 1 else -1.0))
+    ratio = wanted / np.maximum(own, 1e-12)
+    result: Floats = np.clip(ratio / ratio.mean(), 1.0 / HEAVIEST, HEAVIEST)
+    return result
+
+
+def _raked(target: TargetTables, levels: Levels, law: LabelLaw | None) -> Floats:
+    """Weights of drawn records under which they have the target's tables, as far as moderate weights can.
+
+    A label that has a law of its own keeps it: of its tables the margins alone are met.
+    """
     weights = np.full(len(levels), 1.0 / len(levels))
     small = 1.0 / len(levels)
     for _ in range(RAKING_SWEEPS):
         for x, first in enumerate(target.spans):
             for y in range(x + 1, len(target.spans)):
                 second = target.spans[y]
-                if target.wanted[first, second].any():
+                if target.wanted[first, second].any() and (law is None or law.column not in (x, y)):
                     size = second.stop - second.start
                     cell = levels[:, x] * size + levels[:, y]
                     table = target.pairs[first, second].ravel()

@@ -15,9 +15,11 @@ from colonnade.analysis.denoise import Estimate, denoise
 from colonnade.analysis.released import Released
 from colonnade.analysis.shrinkage import Deviations, shrink
 from colonnade.foundation.errors import ReleaseError
-from colonnade.mechanism.moments import Floats
+from colonnade.mechanism.moments import Floats, Law
 
 FITTING_STEPS = 60
+GAUSSIAN_REACH, LAPLACE_REACH = 1.96, 2.12
+"""Standard deviations that hold 95 of 100 values of the noise."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,25 @@ class Margin:
 
 
 @dataclass(frozen=True)
+class Bracketed:
+    """A number and its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Number:
-    """A column that was released as a number: its mean, and its standard deviation where it is known."""
+    """A column that was released as a number: mean and standard deviation, with intervals for the rows' own.
+
+    There is none of what is not known: where the noise allows for all that the bounds do, or nothing was released.
+    """
 
     name: str
     owner: str
-    mean: float
-    std: float | None
+    mean: Bracketed | None
+    std: Bracketed | None
 
 
 @dataclass(frozen=True)
@@ -95,14 +109,28 @@ class Tables:
         released, estimate = self.released, self.estimate
         (low, high), span = released.columns[i].require_bounds(), released.layout.span(i)
         half, middle = 0.5 * (high - low), 0.5 * (low + high)
-        at, factor, shift = span.stop - 1, 1.0, 0.0
-        if span.stop - span.start == 2:
-            factor, shift = 2.0, -1.0
+        halved = span.stop - span.start == 2
+        at, factor, shift = span.stop - 1, 2.0 if halved else 1.0, -1.0 if halved else 0.0
         mean = factor * estimate.value[0, at] / released.n + shift
+        mean_std = factor * float(estimate.std[0, at]) / released.n
+        first = _bracket(mean, mean_std, -1.0, 1.0, released)
+        square, square_std = _mean_square(self, span)
+        if first is None:
+            shown, nearest = None, 0.0
+        else:
+            shown = Bracketed(*(float(middle + half * v) for v in (first.value, first.low, first.high)))
+            nearest = max(first.low, -first.high, 0.0)
+        # The most that it can vary: all at the two bounds.
+        most = 1.0 - nearest**2
+        spread = float(np.hypot(square_std, np.hypot(2.0 * mean * mean_std, np.sqrt(2.0) * mean_std**2)))
         variance = factor**2 * max(float(estimate.covariance[at, at]), 0.0) / released.n
-        known = bool(np.isfinite(estimate.std[at, at]))
+        second = _bracket(square - mean**2, spread, 0.0, most, released)
+        std = None
+        if second is not None:
+            ends = (min(variance, most), second.low, second.high)
+            std = Bracketed(*(float(half * np.sqrt(v)) for v in ends))
         name, owner = released.short(i), " x ".join(released.layout.attributes[i].holders)
-        return Number(name, owner, float(middle + half * mean), float(half * np.sqrt(variance)) if known else None)
+        return Number(name, owner, shown, std)
 
     def cross(self, i: int, j: int) -> CrossTable:
         """The table of two columns."""
@@ -126,6 +154,27 @@ class Tables:
             np.minimum(high, top),
             noise,
         )
+
+
+def _bracket(value: float, std: float, low: float, high: float, released: Released) -> Bracketed | None:
+    """A value with its interval inside a range; None where that is the whole range."""
+    reach = (GAUSSIAN_REACH if released.release.law is Law.GAUSSIAN else LAPLACE_REACH) * std
+    inside = float(np.clip(value, low, high))
+    if not np.isfinite(reach) or (inside - reach <= low and inside + reach >= high):
+        return None
+    return Bracketed(inside, max(inside - reach, low), min(inside + reach, high))
+
+
+def _mean_square(tables: Tables, span: slice) -> tuple[float, float]:
+    """The mean square of a number in [-1, 1] as it was released, and the standard deviation of its noise."""
+    moments, estimate, n = tables.released.moments, tables.estimate, tables.released.n
+    first, at = span.start, span.stop - 1
+    if first == at:
+        return float(moments.value[at, at]) / n, float(moments.std[at, at]) / n
+    # Of the two halves of a label the product was released, or follows from a square: 1 - y^2 is four times it.
+    known = bool(np.isfinite(moments.std[first, at]))
+    cross = float((moments if known else estimate).value[first, at])
+    return 1.0 - 4.0 * cross / n, 4.0 * float(estimate.std[first, at]) / n
 
 
 def with_margins(table: Floats, down: Floats, across: Floats, possible: Floats | None = None) -> Floats:

@@ -14,6 +14,9 @@ from colonnade.mechanism.moments import Floats
 Singles = NDArray[np.float32]
 Levels = NDArray[np.int64]
 
+WIDE = 128
+"""A column with more levels than this is drawn by the other columns' coordinates alone, its own being zero: most of the
+work. Narrower ones are not, since sums in another order would draw other levels from the same seed."""
 RENEWED = 0.5
 """Chains are drawn anew when their weights are worth fewer than this share of them."""
 
@@ -29,7 +32,33 @@ class Walk:
         for i, span in enumerate(spans):
             self._hot[np.arange(len(levels)), span.start + levels[:, i]] = 1.0
         self.weights = np.full(len(levels), 1.0 / len(levels))
+        self._wide = max(span.stop - span.start for span in spans) > WIDE
         self.set(field, coupling)
+
+    def _outside(self, unit: Sequence[int]) -> slice | Levels:
+        """The coordinates of columns outside a unit, where it is wide; else all."""
+        if max(self.spans[i].stop - self.spans[i].start for i in unit) <= WIDE:
+            return slice(None)
+        kept = np.ones(self._hot.shape[1], dtype=bool)
+        for i in unit:
+            kept[self.spans[i]] = False
+        return np.flatnonzero(kept)
+
+    def _likelier(self, field: Floats, coupling: Floats) -> NDArray[np.floating]:
+        """How much a model adds to the logarithm of each chain's probability."""
+        if not self._wide:
+            change = self._hot @ (coupling - self.coupling).astype(np.float32)
+            extra: NDArray[np.floating] = 0.5 * np.einsum("nd,nd->n", change, self._hot)
+            extra = extra + self._hot @ (field - self.field).astype(np.float32)
+            return extra
+        more, pairs = field - self.field, coupling - self.coupling
+        at = [span.start + self.levels[:, i] for i, span in enumerate(self.spans)]
+        total = np.zeros(len(self.levels))
+        for i, own in enumerate(at):
+            total += more[own]
+            for other in at[:i]:
+                total += pairs[own, other]
+        return total
 
     def set(self, field: Floats, coupling: Floats) -> None:
         """Go on with another model."""
@@ -38,8 +67,7 @@ class Walk:
 
     def move(self, field: Floats, coupling: Floats, randomness: Randomness) -> None:
         """Go on with a model near by: chains that it makes likelier weigh more, and are drawn anew by their weights."""
-        change = self._hot @ (coupling - self.coupling).astype(np.float32)
-        logs = 0.5 * np.einsum("nd,nd->n", change, self._hot) + self._hot @ (field - self.field).astype(np.float32)
+        logs = self._likelier(field, coupling)
         self.set(field, coupling)
         weights = self.weights * np.exp(logs - logs.max())
         self.weights = weights / weights.sum()
@@ -68,9 +96,11 @@ class Walk:
                 continue
             laws = self._draw(free, randomness, out if tables else None)
             if tables:
+                outside = self._outside(unit)
                 for i, law in zip(free, laws, strict=True):
                     span = self.spans[i]
-                    across = self._hot.T @ (law * scaled)
+                    across = np.zeros((width, law.shape[1]), dtype=np.float32)
+                    across[outside] = self._hot[:, outside].T @ (law * scaled)
                     for j in unit:
                         across[self.spans[j]] = 0.0
                     out[:, span] += 0.5 * across
@@ -84,7 +114,9 @@ class Walk:
         for i in unit:
             hot[:, self.spans[i]] = 0.0
         sizes = [self.spans[i].stop - self.spans[i].start for i in unit]
-        logits = [hot @ self._coupling[:, self.spans[i]] + self._field[self.spans[i]] for i in unit]
+        outside = self._outside(unit)
+        rest = hot[:, outside]
+        logits = [rest @ self._coupling[outside, self.spans[i]] + self._field[self.spans[i]] for i in unit]
         joint = logits[0]
         for k in range(1, len(unit)):
             inner = np.zeros((int(np.prod(sizes[:k])), sizes[k]), dtype=np.float32)

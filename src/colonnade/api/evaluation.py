@@ -21,7 +21,8 @@ class ModelEvaluation(Shown):
     n : int
         The number of records.
     frame : polars.DataFrame
-        One line for each measure: its value, a 95% interval about these very records, and the trivial answer's.
+        One line for each measure: its value, a 95% interval about these very records, and the trivial answer's. What
+        noise drowns is null.
     """
 
     def __init__(self, evaluation: Evaluation, measured: Measured) -> None:
@@ -33,8 +34,12 @@ class ModelEvaluation(Shown):
         import polars as pl
 
         kinds = {"measure": pl.String, **dict.fromkeys(("value", "low", "high", "trivial"), pl.Float64)}
-        every = self._measured.measures.items()
-        return pl.DataFrame([(name, m.value, m.low, m.high, m.trivial) for name, m in every], kinds, orient="row")
+        found = self._measured.measures
+        rows = [
+            (name, m.value, m.low, m.high, m.trivial) if (m := found.get(name)) else (name, None, None, None, None)
+            for name in self._evaluation.asked
+        ]
+        return pl.DataFrame(rows, kinds, orient="row")
 
     def __rich__(self) -> RenderableType:
         from colonnade.report.evaluation import measured_report
@@ -46,7 +51,11 @@ class ModelEvaluation(Shown):
         from colonnade.report.notebook import fragment, heading, paragraph, rows_html
 
         rows = []
-        for name, found in self._measured.measures.items():
+        for name in self._evaluation.asked:
+            found = self._measured.measures.get(name)
+            if found is None:
+                rows.append({"measure": NAMES[name], "value": "not known", "95% interval": "", "trivial": ""})
+                continue
             trivial = "not known" if found.trivial is None else f"{found.trivial:.4f}"
             between = f"{found.low:.4f} to {found.high:.4f}"
             rows.append(

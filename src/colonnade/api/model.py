@@ -47,6 +47,8 @@ class FrontModel(Shown):
         The levels that the model gives chances to, the positive one last of two; empty where it predicts a number.
     public : colonnade.model.PublicModel
         The model with the public facts that scoring raw data needs.
+    notes : list of str
+        What to know of it, such as columns that were not used; empty where it was read from a file.
     """
 
     def __init__(self, public: PublicModel, request: ModelRequest | None = None) -> None:
@@ -87,6 +89,10 @@ class FrontModel(Shown):
         return self.public.model.features
 
     @property
+    def notes(self) -> list[str]:
+        return [] if self._request is None else self._request.notes
+
+    @property
     def classes(self) -> tuple[str, ...]:
         return scored_classes(self.public)
 
@@ -95,7 +101,7 @@ class FrontModel(Shown):
         from colonnade.report.summary import products_of
 
         public = self.public
-        if products_of(public):
+        if products_of(public) or public.is_declared:
             return Units(1.0, 0.0, {})
         name, column, level = public.label
         declared = public.schema.find(public.declared)[1] == name

@@ -141,6 +141,7 @@ class Plan(Shown):
             cost_text(cost.sent, cost.seconds),
             self.assumed,
             cheating_table(self.session),
+            self.session.label_noise_text,
         )
         return Group(told, f"Digest of these terms, for approve: {self.digest}", *map(caution, self.warnings))
 
@@ -149,7 +150,7 @@ class Plan(Shown):
         from colonnade.report.curve import forecast_curve
         from colonnade.report.notebook import columns_html, epsilon_html, fragment, heading, noise_picture, paragraph
         from colonnade.report.notebook import warning as warned
-        from colonnade.report.text import cost_text, forecast_text, share_text
+        from colonnade.report.text import cost_text, forecast_text, sentence, share_text
         from colonnade.report.text import heading as told
 
         plan, cost = self.session.describe(), self._cost
@@ -162,7 +163,9 @@ class Plan(Shown):
             said = "; ".join(f"epsilon {e:.3g}: {share_text(s)}" for e, s in points)
             title = "Predicted share that survives the noise"
             parts += [heading(title), curve(points, self.epsilon, title, said)]
-        parts += [paragraph(forecast_text(plan).plain), paragraph(cost_text(cost.sent, cost.seconds).plain, "soft")]
+        parts += [paragraph(forecast_text(plan).plain)]
+        parts += [paragraph(sentence(mean))] if (mean := self.session.label_noise_text) else []
+        parts += [paragraph(cost_text(cost.sent, cost.seconds).plain, "soft")]
         return fragment(*parts, paragraph(f"Digest of these terms, for approve: {self.digest}", "soft"))
 
 

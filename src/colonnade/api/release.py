@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from colonnade.api.model import FrontModel, PathLike
-from colonnade.api.shown import Shown
+from colonnade.api.shown import Shown, warn_user
 from colonnade.api.views import PrincipalComponents, ReleasedTables, SyntheticRows
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import Place, places, read_whole
@@ -142,7 +142,7 @@ class FrontRelease(Shown):
         task : {"linear", "logistic", "multinomial", "poisson"}, optional
             The study's if not given; multinomial for a label of several levels.
         features : sequence of str, optional
-            Columns to use; all if not given.
+            Columns to use; all if not given, but for those that are computed from the label.
         given : str or sequence of str, optional
             Only records with these levels, such as "sex=Female".
         penalty : {"ridge", "lasso", "elastic-net"}
@@ -164,7 +164,10 @@ class FrontRelease(Shown):
         from colonnade.model import publish
 
         wanted = self._request(label, task, features, given, penalty, method, seed, numbers)
-        return FrontModel(publish(self.released, wanted.model(ridge)), wanted)
+        model = FrontModel(publish(self.released, wanted.model(ridge)), wanted)
+        for note in model.notes:
+            warn_user(note)
+        return model
 
     def path(
         self,
@@ -181,6 +184,8 @@ class FrontRelease(Shown):
         from colonnade.model import publish
 
         wanted = self._request(label, task, features, given, penalty, "default", seed, numbers)
+        for note in wanted.notes:
+            warn_user(note)
         return [FrontModel(publish(self.released, model)) for model in wanted.path()]
 
     def _request(
@@ -242,8 +247,11 @@ class FrontRelease(Shown):
         given: str | Sequence[str] | None = None,
         impossible: Sequence[tuple[str, str]] = (),
         seed: int = 0,
+        anyway: bool = False,
     ) -> SyntheticRows:
         """Draw rows that have the release's tables. Standard errors must not be computed from them.
+
+        Raises ReleaseError where rows are expected to be no better than independent columns.
 
         Parameters
         ----------
@@ -255,13 +263,15 @@ class FrontRelease(Shown):
             Pairs of levels that no record has, besides those that the study declares.
         seed : int
             The same seed gives the same rows.
+        anyway : bool
+            Draw rows even if independent columns are expected to be as good.
         """
-        from colonnade.analysis.synthesis import synthesize
+        from colonnade.analysis.synthesis import draw_rows
 
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise StudyError(f"rows must be a whole number from 1 up, got rows={rows!r}")
         conditions = self._tables.released.conditions(listed(given))
-        found = synthesize(self._fitted(seed, impossible), rows, conditions, seed)
+        found = draw_rows(self._tables, partial(self._fitted, seed, impossible), rows, conditions, seed, anyway)
         notes = [*found.notes(), *self.flaws]
         if given:
             notes.insert(1, f"Only records with {', '.join(listed(given))}.")
@@ -295,7 +305,8 @@ class FrontRelease(Shown):
         from colonnade.report.notebook import warning as warned
 
         plan, label = self.released.plan, str(self.released.provenance["agreement"]["label"])
-        told = f"{plan['task']} regression of {label} over {self.n:,} records, release {plan['released']}"
+        told = f"{plan.get('objective') or plan['task'] + ' regression of ' + label}"
+        told += f" over {self.n:,} records, release {plan['released']}"
         return fragment(
             heading(f"Release of “{plan['study']}”"),
             paragraph(told),

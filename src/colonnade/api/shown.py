@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import shutil
+import sys
+import warnings
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -39,3 +41,11 @@ class Shown(ABC):
     def _repr_html_(self) -> str | None:
         """A notebook shows the text where the extra "page" is not installed."""
         return self._html() if find_spec("markupsafe") else None
+
+
+def warn_user(note: str) -> None:
+    """A warning at the user's own line, however deep in the package it is given."""
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("colonnade."):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(note, UserWarning, stacklevel=depth)

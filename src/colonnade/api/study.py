@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +14,7 @@ from colonnade.api.model import FrontModel, PathLike, table_of
 from colonnade.api.party import Party
 from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
 from colonnade.api.release import FrontRelease, place_of
-from colonnade.api.shown import Shown
+from colonnade.api.shown import Shown, warn_user
 from colonnade.data.frames import frame_data, is_frame, refuse_other
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.files import places
@@ -46,7 +44,7 @@ class FrontStudy(Shown):
         The organisations, in the order in which they stand in the release.
     epsilon : float, optional
         Of a whole record. None: every party states its own.
-    task : {"linear", "logistic", "multinomial"}, optional
+    task : {"linear", "logistic", "multinomial", "polynomial"}, optional
         By default logistic for a label of two levels, multinomial for one of several, and linear for a number.
     name : str
         What policies and ledgers know the study by.
@@ -61,7 +59,8 @@ class FrontStudy(Shown):
     rows : int, optional
         The number of common records, where it is known before the run.
     **terms
-        Further keys of [study] in a study file, such as release, label_square or impossible.
+        Further keys of [study] in a study file, such as release, label_square or impossible; objective, parameters
+        and ball of the task polynomial.
 
     Attributes
     ----------
@@ -248,6 +247,8 @@ class FrontStudy(Shown):
                 workers=crew,
             )
         self.clipped = {name: dict(table.clipped or {}) for name, table in fitted.tables.items()}
+        for note in (note for table in fitted.tables.values() for note in table.heavy_clipping()):
+            warn_user(note)
         for party, reason in fitted.unsettled.items():
             warn_user(f"the session of {party} stays booked: {reason}")
         outcome = fitted.outcome
@@ -264,6 +265,7 @@ class FrontStudy(Shown):
         rows: int | None = None,
         out: PathLike | None = None,
         force: bool = False,
+        strict: bool = False,
         approve: Collection[str] = (),
         ask: Callable[[str], bool] | None = None,
         progress: bool | None = None,
@@ -288,7 +290,7 @@ class FrontStudy(Shown):
             Roughly how many records there are: bins are chosen for it.
         out : str or path, optional
             Where what was opened is written as soon as it is open.
-        force, approve, ask, progress
+        force, strict, approve, ask, progress
             As in `fit`.
 
         Returns
@@ -308,6 +310,7 @@ class FrontStudy(Shown):
                 asked,
                 approved=list(approve),
                 ask=ask,
+                show=_Watcher(strict, asked.warnings).show,
                 keep=lambda found: file.write(write_release(found)),
                 watch=steps,
             )
@@ -384,7 +387,7 @@ class FrontStudy(Shown):
         law = "pure" if not agreement.delta else f"delta {agreement.delta:g}"
         matched = {NONE: "records row by row", PSI: "ids matched in private"}.get(study.alignment, study.alignment)
         return [
-            f"{agreement.task.value} regression of {agreement.label}; {epsilon}, {law}",
+            f"{agreement.told}; {epsilon}, {law}",
             f"product {agreement.product}, collusion {agreement.collusion}, release {agreement.release}; {matched}",
         ]
 
@@ -424,23 +427,17 @@ class _Watcher:
     """Warns of a plan once, for the first party that is asked: nothing is spent yet."""
 
     strict: bool
+    warnings: Callable[[SessionPlan], Sequence[str]] | None = None
     _told: bool = False
 
     def show(self, party: str, session: SessionPlan) -> None:
-        notes = [] if self._told else session.warnings()
+        found = session.warnings() if self.warnings is None else self.warnings(session)
+        notes = [] if self._told else found
         self._told = True
         if self.strict and notes:
             raise PolicyError(f"strict refuses this plan: {notes[0]}")
         for note in notes:
             warn_user(note)
-
-
-def warn_user(note: str) -> None:
-    """A warning at the user's own line, however deep in the package it is given."""
-    depth, frame = 1, sys._getframe()
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("colonnade."):
-        depth, frame = depth + 1, frame.f_back
-    warnings.warn(note, UserWarning, stacklevel=depth)
 
 
 def _task_of(label: str, parties: Mapping[str, Party]) -> str:

@@ -75,7 +75,7 @@ class ReleasedTables(Shown):
     def _html(self) -> str:
         from colonnade.report.notebook import fragment, heading, html_table, paragraph
         from colonnade.report.pictures import dependence_context
-        from colonnade.report.tables import INTERVALS, cross_cells, dependence_line
+        from colonnade.report.tables import INTERVALS, bracket_text, cross_cells, dependence_line
 
         found: Any = dependence_context(self._tables, self._chosen, self._seed, SHOWN_MAPS)
         parts: list[str] = []
@@ -92,9 +92,7 @@ class ReleasedTables(Shown):
             margin = item["margin"]
             parts += [heading(f"{margin.owner}.{margin.name}"), item["picture"]]
         if found["numbers"]:
-            rows = [
-                [x.name, x.owner, f"{x.mean:.4g}", "" if x.std is None else f"{x.std:.4g}"] for x in found["numbers"]
-            ]
+            rows = [[x.name, x.owner, bracket_text(x.mean), bracket_text(x.std)] for x in found["numbers"]]
             parts.append(html_table(["number, released without bins", "party", "mean", "std"], rows, (2, 3)))
         return fragment(*parts, paragraph(INTERVALS, "soft"))
 

@@ -56,14 +56,16 @@ def _bend(shape: float) -> tuple[Floats, Floats]:
 def noise_of(session: SessionPlan, known: tuple[str, ...]) -> Noise:
     """What is left of the noise when the shares of these parties are subtracted."""
     spread, shape = np.ones(session.length), np.zeros(session.length)
+    parts = [session.plan.share(name) for name in session.parties if name not in known]
     for i, item in enumerate(session.plan.blocks):
-        noise = session.noise(i)
-        for value, where in noise.spreads:
-            spread[session.positions[i][where]] = float(value)
-        if item.block.single:
-            shape[session.positions[i]] = 0.0 if item.block.owners[0] in known else 1.0
+        places, single = session.positions[i], item.block.single
+        for value, where in session.noise(i, Fraction(1) if single or not parts else max(parts)).spreads:
+            spread[places[where]] = float(value)
+        if single:
+            shape[places] = 0.0 if item.block.owners[0] in known else 1.0
         else:
-            shape[session.positions[i]] = (len(session.parties) - len(known)) / session.plan.shares
+            # As many of the widest share as have the variance of all: exact where shares are alike.
+            shape[places] = float(sum((p / max(parts)) ** 2 for p in parts)) / session.plan.shares
     return Noise(session.plan.law, spread, shape)
 
 
@@ -132,18 +134,23 @@ class Ratio:
         return inf if (self.noise.shape < 1).any() else float((moved / self.noise.spread).sum())
 
 
-def bare_noise(session: SessionPlan, unknown: Sequence[int], count: int, randomness: Randomness) -> dict[int, Floats]:
-    """Noise by the samplers that parties call, `count` times over, with as many shares as a view does not know."""
-    out = {shares: np.zeros((count, session.length)) for shares in unknown}
+Known = tuple[str, ...]
+
+
+def bare_noise(session: SessionPlan, views: Sequence[Known], count: int, randomness: Randomness) -> dict[Known, Floats]:
+    """Noise by the samplers that parties call, `count` times over, without the shares of those whom a view knows."""
+    out = {known: np.zeros((count, session.length)) for known in views}
     for i, item in enumerate(session.plan.blocks):
-        parts = 1 if item.block.single else session.plan.shares
-        for group, (spread, where) in enumerate(session.noise(i).spreads):
-            places = session.positions[i][where]
-            size = count * places.size
-            law = IntegerNoise(session.plan.law, ((spread, np.arange(size)),), size)
-            for k in range(1 if item.block.single else max(unknown)):
-                drawn = law.draw(parts, randomness.child(f"{i} {group} {k}")).reshape(count, places.size)
-                for shares, total in out.items():
-                    if item.block.single or k < shares:
+        single = item.block.single
+        for k, party in enumerate(item.block.owners if single else session.parties):
+            law = session.noise(i) if single else session.noise(i, session.plan.share(party))
+            for group, (spread, where) in enumerate(law.spreads):
+                places = session.positions[i][where]
+                size = count * places.size
+                alike = IntegerNoise(session.plan.law, ((spread, np.arange(size)),), size)
+                parts = 1 if single else session.plan.shares
+                drawn = alike.draw(parts, randomness.child(f"{i} {group} {k}")).reshape(count, places.size)
+                for known, total in out.items():
+                    if single or party not in known:
                         total[:, places] += drawn
     return out

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
 from colonnade.audit.bounds import CONFIDENCE, lower_bound
-from colonnade.audit.likelihood import Ratio, bare_noise
+from colonnade.audit.likelihood import Known, Ratio, bare_noise
 from colonnade.audit.pairs import Climber, Pair, exact_vector, tables_with
 from colonnade.audit.transcript import Sample, collect
 from colonnade.data.table import Table
@@ -104,19 +104,18 @@ class Stage:
                 proved = lower_bound(one, two, delta, confidence)
                 drawn = alike = None
                 if bare is not None and read in WHOLE:
-                    unknown = len(self.session.parties) - len(known)
-                    first = ratio.of_draws(bare[0][unknown], base)
-                    drawn = lower_bound(first, ratio.of_draws(bare[1][unknown], other), delta, confidence)
+                    first = ratio.of_draws(bare[0][known], base)
+                    drawn = lower_bound(first, ratio.of_draws(bare[1][known], other), delta, confidence)
                     alike = float(ks_2samp(one, first).pvalue)
                 loss = None if read is Ratio.of_cut else ratio.loss()
                 out.append(Finding(view, pair.scope, known, claimed, loss, proved, len(one), drawn, alike))
         return out
 
-    def _bare(self, numbers: int, randomness: Randomness) -> tuple[dict[int, Floats], dict[int, Floats]]:
+    def _bare(self, numbers: int, randomness: Randomness) -> tuple[dict[Known, Floats], dict[Known, Floats]]:
         parties = len(self.session.parties)
-        unknown = sorted({parties - len(a[1]) for pair in self.pairs for a in attacks(self.session, pair.scope)})
+        views = sorted({attack[1] for pair in self.pairs for attack in attacks(self.session, pair.scope)})
         count = max(1, numbers // (self.session.length * parties))
-        one, two = (bare_noise(self.session, unknown, count, randomness.child(name)) for name in ("D", "D'"))
+        one, two = (bare_noise(self.session, views, count, randomness.child(name)) for name in ("D", "D'"))
         return one, two
 
 

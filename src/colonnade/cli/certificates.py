@@ -72,6 +72,10 @@ def approve(
         str | None, typer.Option("--fingerprint", metavar="HEX", help="What the site read out; another is refused.")
     ] = None,
     days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="How long it is valid.")] = 360,
+    connections_only: Annotated[
+        bool,
+        typer.Option("--connections-only", help="No peer takes a signature by it: the party signs by an agent's key."),
+    ] = False,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -82,7 +86,7 @@ def approve(
     content = request.read_bytes()
     if fingerprint is not None and "".join(fingerprint.split()) != "".join(request_fingerprint(content).split()):
         raise PolicyError(f"the request's fingerprint is {request_fingerprint(content)}, another was read out")
-    signed = approve_request(authority, content, days)
+    signed = approve_request(authority, content, days, connections_only)
     path = out or Path(f"{signed.name}.crt")
     _write(path, signed.pem)
     if json:

@@ -11,7 +11,7 @@ import typer
 
 from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile
 from colonnade.cli.screen import print_json, stderr, stdout
-from colonnade.foundation.errors import StudyError
+from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def evaluate(
         Path | None,
         typer.Option("--opened", parser=local_path, metavar="FILE", help="Tell again what such a file says; no cost."),
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse an evaluation that comes with a warning.")] = False,
     force: Force = False,
     approve: ApprovedPlans = None,
     json: Json = False,
@@ -70,6 +71,7 @@ def evaluate(
     from colonnade.foundation.files import read_whole
     from colonnade.model import read_model
     from colonnade.report.evaluation import evaluation_report, measured_json, measured_report
+    from colonnade.report.text import caution
     from colonnade.study import read_study
 
     checked = read_study(study)
@@ -95,13 +97,15 @@ def evaluate(
             stdout().print(measured_report(evaluation, measured))
         else:
             stdout().print(f"Digest of these terms, for --approve: {session.terms}")
+            for note in evaluation.warnings(session):
+                stderr().print(caution(note))
         return
     if not data:
         stderr().print("note: these are the study's own records; on people whom the model has seen it looks better.")
-    _run(evaluation, out or DEFAULT_OUT, force, approve or [], json)
+    _run(evaluation, out or DEFAULT_OUT, force, approve or [], json, strict)
 
 
-def _run(evaluation: Evaluation, out: Path, force: bool, approved: list[str], json: bool) -> None:
+def _run(evaluation: Evaluation, out: Path, force: bool, approved: list[str], json: bool, strict: bool) -> None:
     from colonnade import runs
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import write_release
@@ -113,9 +117,14 @@ def _run(evaluation: Evaluation, out: Path, force: bool, approved: list[str], js
     with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
 
         def show(party: str, session: SessionPlan) -> None:
+            notes = evaluation.warnings(session)
             if not shown and not json:
                 steps.print_between(stdout(), evaluation_report(evaluation, session))
+            if not shown:
+                steps.print_between(stderr(), *(caution(note) for note in notes))
             shown.append(party)
+            if strict and notes:
+                raise PolicyError(f"--strict refuses this evaluation: {notes[0]}")
 
         def ask(question: str) -> bool:
             with steps.pause():

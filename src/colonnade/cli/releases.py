@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -165,8 +166,7 @@ def synthesize(
 ) -> None:
     """Draw rows that have a release's tables, for looking and for programs that need rows. It costs no privacy."""
     from colonnade.analysis.released import Released
-    from colonnade.analysis.synthesis import fit_release, require_dependence
-    from colonnade.analysis.synthesis import synthesize as drawn
+    from colonnade.analysis.synthesis import draw_rows, fit_release
     from colonnade.analysis.tables import Tables
     from colonnade.foundation.files import places
     from colonnade.report.rows import rows_file
@@ -180,9 +180,7 @@ def synthesize(
     zeros = released.impossible([pair.split(",") for pair in impossible or []])
     with places(out) as (file,):
         tables = Tables.of(released)
-        if not anyway:
-            require_dependence(tables)
-        found = drawn(fit_release(tables, seed, zeros), rows, conditions, seed)
+        found = draw_rows(tables, partial(fit_release, tables, seed, zeros), rows, conditions, seed, anyway)
         notes = [*found.notes(), *flaws(opened.provenance)]
         if given:
             notes.insert(1, f"Only records with {', '.join(given)}.")
@@ -277,9 +275,11 @@ def solve(
     if path:
         models = [publish(opened, m) for m in wanted.path()]
         if json:
-            study = opened.plan["study"]
-            print_json({"study": study, "task": models[0].model.task, "path": [model_json(m) for m in models]})
+            known = {"study": opened.plan["study"], "task": models[0].model.task, "notes": wanted.notes}
+            print_json({**known, "path": [model_json(m) for m in models]})
         else:
+            for note in wanted.notes:
+                stderr().print(caution(note))
             stdout().print(path_table(models, penalty.value))
         return
     with places(out) as (file,):
@@ -289,12 +289,12 @@ def solve(
     if json:
         known = {"study": opened.plan["study"], "n": opened.n, **model_json(public)}
         found = {} if sure is None else intervals_json(sure)
-        print_json({**known, **found, "model": None if out is None else str(out)})
+        print_json({**known, **found, "notes": wanted.notes, "model": None if out is None else str(out)})
         return
     stdout().print(model_report(public))
     if sure is not None:
         stdout().print(intervals_report(sure))
-    for note in flaws(opened.provenance):
+    for note in [*wanted.notes, *flaws(opened.provenance)]:
         stderr().print(caution(note))
     if out is not None:
         stdout().print(f"Model written to {out}.")

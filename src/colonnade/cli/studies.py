@@ -84,7 +84,8 @@ def plan(
         return
     label = checked.agreement.label
     expected_text = cost_text(cost.sent, cost.seconds)
-    stdout().print(plan_report(session.describe(), label, expected_text, assumed, cheating_table(session)))
+    told_cheating, mean = cheating_table(session), session.label_noise_text
+    stdout().print(plan_report(session.describe(), label, expected_text, assumed, told_cheating, mean))
     if (foretold := purposes_table(purposes)) is not None:
         stdout().print(foretold, "")
     stdout().print(choices_text(session))
@@ -317,7 +318,8 @@ class _Terminal:
             label = self.study.agreement.label
             parts: list[RenderableType] = []
             if not self.quiet:
-                parts = [plan_report(session.describe(), label, cheating=cheating_table(session)), _terms(session)]
+                cheating, mean = cheating_table(session), session.label_noise_text
+                parts = [plan_report(session.describe(), label, cheating=cheating, mean=mean), _terms(session)]
             self.steps.print_between(stdout(), *parts)
             self.steps.print_between(stderr(), *(caution(note) for note in session.warnings()))
         self._shown = True
@@ -332,7 +334,8 @@ class _Terminal:
         """Tell a party how many of its values lay outside the bounds that it declared."""
         for column, count in (table.clipped or {}).items():
             if count:
-                told = f"{table.party} (for its own eyes): {count} values of {column} were clipped to its bounds"
+                left = ": the column is constant now" if table.is_constant(column) else ""
+                told = f"{table.party} (for its own eyes): {count} values of {column} were clipped to its bounds{left}"
                 self.steps.print_between(stderr(), told)
 
 
@@ -348,14 +351,18 @@ def _print_fitted(
 ) -> None:
     from colonnade.analysis.request import ModelRequest
     from colonnade.report.fitted import fitted_json, fitted_report
+    from colonnade.report.text import caution
 
-    sure = ModelRequest(fitted.release).certainty()
+    wanted = ModelRequest(fitted.release)
+    sure = wanted.certainty()
     if json:
         print_json(fitted_json(fitted, public, sure, release, model))
         return
     matched = study.alignment != NONE and len(fitted.tables) > 1
     for part in fitted_report(fitted, public, sure, matched):
         stdout().print(part)
+    for note in wanted.notes:
+        stderr().print(caution(note))
     stdout().print(f"Release written to {release}" + ("" if model is None else f", model to {model}") + ".")
 
 

@@ -76,7 +76,7 @@ class Agreed(Protocol):
     def product(self) -> str: ...
     def used(self, party: str) -> Collection[str]: ...
     @property
-    def interactions(self) -> tuple[tuple[str, ...], ...]: ...
+    def multiplied(self) -> tuple[tuple[str, str], ...]: ...
 
 
 class Proposed(Protocol):
@@ -112,7 +112,7 @@ class Policy:
     columns: tuple[str, ...] = (ANYONE,)
     """Which of this party's own columns may be used, as feature or label."""
     interactions: tuple[str, ...] = (ANYONE,)
-    """Which of them may be multiplied with other columns as a feature."""
+    """Which of them may be factors of an interaction, or of any product of more than two columns."""
     tasks: tuple[str, ...] = tuple(t.value for t in Task)
     products: tuple[str, ...] = ("lattice", "bgn")
     calibrations: tuple[str, ...] = tuple(c.value for c in Calibration)
@@ -158,8 +158,7 @@ class Policy:
         _within("labels", agreement.labelled, self.labels)
         for name in agreement.used(me):
             _within("columns", name, self.columns)
-        for reference in (text for columns in agreement.interactions for text in columns):
-            party, name = agreement.schema.find(reference)
+        for party, name in agreement.multiplied:
             if party == me:
                 _within("interactions", name, self.interactions)
         _within("tasks", agreement.asked.value, self.tasks)

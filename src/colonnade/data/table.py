@@ -70,6 +70,27 @@ class Table:
         """Whether the file is read, and what is clipped counted, when the table is encoded."""
         return isinstance(self.values, UnreadColumns)
 
+    def is_constant(self, name: str) -> bool:
+        """Whether all values of a number lie beyond the same bound, so that nothing is left of it."""
+        if (self.clipped or {}).get(name) != self.rows or not self.rows:
+            return False
+        signed = self.columns[name].signed(read_rows(self.values[name], 0, self.rows))
+        return bool(signed.min() == signed.max())
+
+    def heavy_clipping(self) -> list[str]:
+        """A sentence for each number of which more than half of the values lie outside its bounds."""
+        out = []
+        for name, count in (self.clipped or {}).items():
+            if 2 * count > self.rows:
+                bounds = " to ".join(map(self.columns[name].write, self.columns[name].require_bounds()))
+                share = f"all {count:,}" if count == self.rows else f"{count:,} of {self.rows:,}"
+                left = ": the column is constant now" if self.is_constant(name) else ""
+                out.append(
+                    f"{share} values of {name} of party {self.party} lie outside its bounds {bounds} and were clipped"
+                    f"{left}"
+                )
+        return out
+
     def take(self, rows: NDArray[np.int64]) -> Table:
         """These rows in this order, without ids."""
         return Table(self.party, self.columns, take_rows(self.values, rows), len(rows))

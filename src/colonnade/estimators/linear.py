@@ -37,8 +37,8 @@ class VerticalLinearRegression(RegressorMixin, Vertical):  # type: ignore[misc]
     collusion : how many parties may pool what they see with the server; None: 1, or 0 for a single party.
     product : "lattice", "bgn", or "plain" (simulation).
     calibration : "exact" or "paper".
-    release : "full": all second moments. "trace": products with the label, and one sum of squares for each party.
-        "auto": trace where the full table would drown in noise.
+    release : "full": all second moments. "label": products with the label, margins and squares. "trace": products
+        with the label, and one sum of squares for each party. "auto": the one of least predicted risk.
     label_square : also release the square of a numeric label, for R².
     method : "default", "zhang" or "raw": how the noisy moments are solved.
     fit_intercept : without one the model passes through the middle of all declared ranges.
@@ -54,6 +54,7 @@ class VerticalLinearRegression(RegressorMixin, Vertical):  # type: ignore[misc]
         them, a categorical one has an indicator for each level but a dropped one.
     spent_ : {"fits", "epsilon", "delta"} of all fits of this object so far; on the same records epsilons add up. The
         second fit warns once, unless `consent` names a ledger, which counts by itself.
+    clipped_ : {party: {column: how many of its values lay outside its bounds}}, for the party's own eyes.
     plan_ : what was promised, as `colonnade plan --json` prints it.
     release_ : the noisy moments; everything else was computed from them.
     model_ : the model in encoded units.

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
+from colonnade.analysis.cautions import faint_means
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.lines import cut_numbers
 from colonnade.analysis.models import ClassModel
@@ -115,6 +116,9 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
             warnings.warn(sentence, UserWarning, stacklevel=2)
         frame = self._frame(X, schema).with_columns(pl.Series(self._label_name, target))
         tables = {party: table_from(party, frame, columns) for party, columns in schema.parties.items()}
+        self.clipped_ = {party: dict(table.clipped or {}) for party, table in tables.items()}
+        for sentence in (note for table in tables.values() for note in table.heavy_clipping()):
+            warnings.warn(sentence, UserWarning, stacklevel=2)
         guards = open_guards(self.consent, schema, frame, source.seeded)
         outcome = run_guarded(agreement, tables, guards, "none", source)
         self.spent_ = self._spent_with(outcome.session.plan.epsilon, outcome.session.plan.delta)
@@ -122,6 +126,8 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         self.plan_ = outcome.session.describe()
         self.release_ = outcome.release
         self.model_: Model = self._solve()
+        for sentence in faint_means(self.release_):
+            warnings.warn(sentence, UserWarning, stacklevel=2)
         self._describe()
         return self
 

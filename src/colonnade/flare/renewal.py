@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from nvflare.lighter.utils import Identity, generate_cert, generate_keys, serialize_pri_key, x509_name
 
 from colonnade.flare.agent import SIGNING_CERTIFICATE, find_key, key_of, named_agent
@@ -136,8 +136,11 @@ def _read_request(content: bytes) -> tuple[RequestedKey, str]:
     return key, names[0] if len(names) == 1 else ""
 
 
-def approve_request(authority: Path, content: bytes, days: int = VALID_DAYS) -> Signed:
-    """Sign a request, if its name is one of this deployment; role and organisation are what the authority knows."""
+def approve_request(authority: Path, content: bytes, days: int = VALID_DAYS, connections_only: bool = False) -> Signed:
+    """Sign a request, if its name is one of this deployment; role and organisation are what the authority knows.
+
+    A certificate for connections only is refused by whoever checks signatures: its party signs by another.
+    """
     key, name = _read_request(content)
     root, root_key, given = _authority(authority)
     if name not in given:
@@ -153,10 +156,22 @@ def approve_request(authority: Path, content: bytes, days: int = VALID_DAYS) -> 
     made = generate_cert(
         Identity(name, org, role), Identity(issuer), root_key, key, not_valid_before=now, not_valid_after=until
     )
+    if connections_only:
+        made = _for_connections(made, root_key)
     told = fingerprint(key)
     known = {"time": now.isoformat(timespec="seconds"), "name": name, "serial": f"{made.serial_number:x}"}
     _note(authority / ISSUED, {**known, "until": until.isoformat(timespec="seconds"), "key": told})
     return Signed(name, made.public_bytes(Encoding.PEM), told, until)
+
+
+def _for_connections(made: x509.Certificate, root_key: Any) -> x509.Certificate:
+    """The same certificate, with a purpose in it."""
+    builder = x509.CertificateBuilder(made.issuer, made.subject, made.public_key(), made.serial_number)
+    builder = builder.not_valid_before(made.not_valid_before_utc).not_valid_after(made.not_valid_after_utc)
+    for extension in made.extensions:
+        builder = builder.add_extension(extension.value, extension.critical)
+    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    return builder.add_extension(purpose, critical=False).sign(root_key, SHA256())
 
 
 def _note(path: Path, entry: dict[str, str]) -> None:

@@ -12,13 +12,13 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from colonnade.flare.agent import SIGNING_CERTIFICATE, key_of, named_agent
 from colonnade.flare.certificates import check_certificate, read_certificate
 from colonnade.flare.revocation import read_revoked, revoked_since
 from colonnade.foundation.errors import PolicyError, SignatureError
-from colonnade.sites.site import STARTUP
+from colonnade.sites.site import SITE, STARTUP
 
 LARGEST_PROOF = 1 << 13
 """A proof above this is refused before it is read: a certificate has about 800 bytes, a signature 256."""
@@ -81,6 +81,8 @@ class CertificateChecker:
             self._at or datetime.now(UTC)
         ):
             raise SignatureError(f"the certificate that {peer} signs by was revoked on {since:%Y-%m-%d}")
+        if for_connections_only(certificate):
+            raise SignatureError(f"the certificate that {peer} signs by is for connections only")
         try:
             if isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA:
                 key.verify(shown.signature, statement, _PSS, SHA256())
@@ -92,6 +94,15 @@ class CertificateChecker:
                 raise SignatureError(f"the certificate of {peer} has a key of a kind that nobody signs by")
         except (InvalidSignature, UnsupportedAlgorithm):
             raise SignatureError(f"the signature of {peer} does not fit what came in its name") from None
+
+
+def for_connections_only(certificate: x509.Certificate) -> bool:
+    """Whether the authority gave it for connections, its party signing by another key."""
+    try:
+        purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+    return list(purposes) == [ExtendedKeyUsageOID.CLIENT_AUTH]
 
 
 def read_authority(path: Path) -> x509.Certificate:
@@ -128,6 +139,8 @@ class CertificateSigner(CertificateChecker):
         key, own = _key_in_file(folder, name) if agent is None else agent_key(folder, name, agent)
         if not isinstance(key, PrivateKey):
             raise PolicyError(f"the key of {name} must be RSA, elliptic-curve or Ed25519, got another kind")
+        if for_connections_only(own):
+            raise PolicyError(f"the certificate of {name} is for connections only: {SITE} must name a signing_agent")
         self._name, self._key, self._own = name, key, own.public_bytes(Encoding.DER)
 
     def sign(self, statement: bytes) -> bytes:

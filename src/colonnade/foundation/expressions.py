@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import SchemaError
+from colonnade.foundation.polynomials import Expansion, added, constant, multiplied, named
 from colonnade.foundation.shown import shown
 
 Numbers = NDArray[np.float64]
@@ -46,6 +47,10 @@ class Expression(ABC):
     def compute(self, values: Mapping[str, Numbers]) -> Numbers:
         """Its values."""
 
+    @abstractmethod
+    def expand(self) -> Expansion:
+        """It as a polynomial; raises SchemaError where it is none."""
+
 
 @dataclass(frozen=True)
 class _Constant(Expression):
@@ -60,6 +65,9 @@ class _Constant(Expression):
     def compute(self, values: Mapping[str, Numbers]) -> Numbers:
         return np.asarray(self.value, dtype=np.float64)
 
+    def expand(self) -> Expansion:
+        return constant(self.value)
+
 
 @dataclass(frozen=True)
 class _Named(Expression):
@@ -73,6 +81,9 @@ class _Named(Expression):
 
     def compute(self, values: Mapping[str, Numbers]) -> Numbers:
         return values[self.name]
+
+    def expand(self) -> Expansion:
+        return named(self.name)
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,9 @@ class _Sum(Expression):
     def compute(self, values: Mapping[str, Numbers]) -> Numbers:
         return self.left.compute(values) + self.sign * self.right.compute(values)
 
+    def expand(self) -> Expansion:
+        return added(self.left.expand(), self.right.expand(), int(self.sign))
+
 
 @dataclass(frozen=True)
 class _Product(Expression):
@@ -109,6 +123,9 @@ class _Product(Expression):
 
     def compute(self, values: Mapping[str, Numbers]) -> Numbers:
         return self.left.compute(values) * self.right.compute(values)
+
+    def expand(self) -> Expansion:
+        return multiplied(self.left.expand(), self.right.expand())
 
 
 @dataclass(frozen=True)
@@ -129,6 +146,12 @@ class _Power(Expression):
 
     def compute(self, values: Mapping[str, Numbers]) -> Numbers:
         return self.base.compute(values) ** self.power
+
+    def expand(self) -> Expansion:
+        base = found = self.base.expand()
+        for _ in range(self.power - 1):
+            found = multiplied(found, base)
+        return found
 
 
 @dataclass(frozen=True)
@@ -163,6 +186,9 @@ class _Call(Expression):
     def compute(self, values: Mapping[str, Numbers]) -> Numbers:
         return _FUNCTIONS[self.name].array(self.inner.compute(values))
 
+    def expand(self) -> Expansion:
+        raise SchemaError(f"a polynomial has sums, products and powers alone, got {self.name}")
+
 
 @dataclass(frozen=True)
 class _Hinge(Expression):
@@ -180,6 +206,9 @@ class _Hinge(Expression):
 
     def compute(self, values: Mapping[str, Numbers]) -> Numbers:
         return np.maximum(self.inner.compute(values) - self.knot, 0.0)
+
+    def expand(self) -> Expansion:
+        raise SchemaError("a polynomial has sums, products and powers alone, got hinge")
 
 
 class _Parser:
@@ -285,12 +314,12 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def parse_expression(text: object) -> Expression:
+def parse_expression(text: object, longest: int = LONGEST) -> Expression:
     """The expression that a text writes."""
     if not isinstance(text, str) or not text.strip():
         raise SchemaError(f"an expression must be a non-empty text, got {shown(text)}")
-    if len(text) > LONGEST:
-        raise SchemaError(f"an expression must have at most {LONGEST} characters, got {len(text)}")
+    if len(text) > longest:
+        raise SchemaError(f"an expression must have at most {longest} characters, got {len(text)}")
     return _Parser(text).whole()
 
 

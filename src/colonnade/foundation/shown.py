@@ -41,3 +41,9 @@ def number_of(text: str) -> int | float | str:
         except ValueError:
             continue
     return text.strip()
+
+
+def rounded(value: float) -> str:
+    """A positive number to two digits, as a person writes it."""
+    two = float(f"{value:.2g}")
+    return f"{two:,.0f}" if 1000 <= two < 1e15 else f"{two:g}"

@@ -11,6 +11,9 @@ from scipy.special import log_ndtr, ndtr
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.proof import proven
 
+LARGEST_EPSILON = 1e12
+"""Far beyond any promise; the accountant's floats reach no farther."""
+
 # dp-accounting refuses orders at or below 1.01.
 SMALLEST_ORDER = 1.02
 GRID = 256
@@ -160,3 +163,17 @@ def gaussian_variance(sensitivity_squared: Fraction, epsilon: float, delta: floa
     rounded = sensitivity_squared / (2 * gaussian_rho(epsilon, delta, slack)) + ROUNDING_VARIANCE
     concentrated = sensitivity_squared / (2 * zcdp_rho(epsilon, delta, slack))
     return min(rounded, concentrated)
+
+
+def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
+    number = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool)
+    if not number or not 0 < epsilon < inf:
+        raise PrivacyError(f"{name} must be a positive number, got {name}={short_number(epsilon)}")
+    if epsilon > LARGEST_EPSILON:
+        raise PrivacyError(f"{name} must be at most {LARGEST_EPSILON:g}, got {name}={short_number(epsilon)}")
+    return float(epsilon)
+
+
+def short_number(value: float) -> str:
+    """A number in an error's text: an integer from a file may have thousands of digits."""
+    return "an integer beyond 2^64" if isinstance(value, int) and abs(value) >> 64 else str(value)

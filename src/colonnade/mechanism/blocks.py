@@ -54,6 +54,12 @@ class IntegerNoise:
             groups.append((spread, np.flatnonzero(weights == weight)))
         return cls(law, tuple(groups), block.size)
 
+    def part(self, start: int, stop: int | None = None) -> IntegerNoise:
+        """The law of the noise on these integers alone."""
+        end = self.size if stop is None else stop
+        kept = ((spread, where[(where >= start) & (where < end)] - start) for spread, where in self.spreads)
+        return IntegerNoise(self.law, tuple((s, w) for s, w in kept if w.size), end - start)
+
     def draw(self, parts: int, randomness: Randomness) -> Integers:
         """One share; any `parts` of them add up to the whole noise."""
         share = laplace_share if self.law is Law.LAPLACE else gaussian_share

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import prod, sqrt
 
 import numpy as np
 
+from colonnade.foundation.columns import Column
+from colonnade.foundation.shown import rounded
 from colonnade.mechanism.moments import Encoding, Role
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.mechanism.table_error import TableForecast, forecast_distance
 
@@ -35,11 +38,14 @@ class Forecast:
     """
 
     noise_to_signal: float | None
-    """Above 1 the noise on X'y is as large as the largest possible signal; None when n is not known."""
+    """Above 1 the noise on X'y is as large as the largest possible signal; None when n is not known, or margins
+    alone are released."""
     rows_needed: int
     """The n at which the ratio is 1."""
     narrow: float | None = None
     """The same ratio if every numeric column, the label too, fills a tenth of its bounds."""
+    rows_needed_narrow: int | None = None
+    """The n at which that ratio is 1."""
 
     @property
     def explained(self) -> float | None:
@@ -52,12 +58,32 @@ class Forecast:
         return _left(self.narrow)
 
     @property
+    def rows_text(self) -> str:
+        """At how many records noise and signal are equal, and under which condition."""
+        told = f"noise and signal are equal at about {self.rows_needed:,} rows if every column fills its bounds evenly"
+        if self.rows_needed_narrow in (None, self.rows_needed):
+            return told
+        return f"{told}, and at about {self.rows_needed_narrow:,} if numbers fill a tenth of them"
+
+    @property
     def hopeless(self) -> bool:
         return self.noise_to_signal is not None and self.noise_to_signal >= 1
 
 
 def _left(ratio: float | None) -> float | None:
     return None if ratio is None else 1 / (1 + ratio**2)
+
+
+def best_columns(columns: int, ratio: float) -> tuple[int, float]:
+    """Of how many columns products with the label should be released in pure epsilon, and the share that is then left.
+
+    `ratio` is noise against signal with all of them. If columns tell alike, a part f of them has noise f times as large
+    and carries f of the signal, which leaves f / (1 + f^2 ratio^2): most at f = 1 / ratio. Gaussian noise grows with
+    the root of f alone, and all columns are best.
+    """
+    part = min(1.0, max(1 / columns, 1 / ratio)) if ratio > 0 else 1.0
+    chosen = max(1, round(columns * part))
+    return chosen, chosen / columns / (1 + (chosen / columns * ratio) ** 2)
 
 
 def forecast_tables(plan: PrivacyPlan, n: int) -> TableForecast | None:
@@ -72,12 +98,15 @@ def forecast_tables(plan: PrivacyPlan, n: int) -> TableForecast | None:
     if len(tables) < 2 or plan.calibration is Calibration.PAPER:
         return None
     std = np.full((len(layout.attributes), len(layout.attributes)), np.inf)
+    alone = np.full(len(layout.attributes), np.inf)
     for item in plan.blocks:
         if not item.block.summed:
             left, right = layout.pairs_of(item.block.factors)
-            std[left, right] = std[right, left] = plan.noise_std(item) / float(np.abs(item.block.weights).max()) / n
+            noise = plan.noise_std(item) / float(np.abs(item.block.weights).max()) / n
+            std[left, right] = std[right, left] = noise
+            alone[layout.alone_of(item.block.factors)] = noise
     sizes = np.array([layout.attributes[i].size for i in tables], dtype=np.int64)
-    return forecast_distance(sizes, std[np.ix_(tables, tables)])
+    return forecast_distance(sizes, std[np.ix_(tables, tables)], alone[tables])
 
 
 def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | None = None) -> Forecast:
@@ -86,6 +115,8 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
     Second moments are taken as 1/3 for a signed coordinate and 1/m for one of m levels. `filled` says of attributes by
     name which part of their bounds they fill, if not all.
     """
+    if plan.task is Task.POLYNOMIAL:
+        return _forecast_objective(plan, n)
     layout = plan.layout
     spread, narrow = np.ones(layout.width), np.ones(layout.width)
     for i, attribute in enumerate(layout.attributes):
@@ -108,6 +139,8 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
         # Class-split halves are two noisy numbers for one product with y in [-1, 1]: their difference.
         np.add.at(variance, feature, std**2)
     used = list(layout.features)
+    if not any(layout.pairs_of(item.block.factors)[0].size for item in plan.blocks):
+        return Forecast(None, 0)
     noise, louder = (sqrt(float((variance[used] / s[used]).sum())) for s in (spread, narrow))
     spread_y = LABEL_SPREAD[plan.task] if plan.calibration is Calibration.EXACT or plan.task is Task.LINEAR else 1.0
     spread_narrow = spread_y * (NARROW if plan.task is Task.LINEAR else 1.0)
@@ -115,6 +148,68 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
         None if not n else noise / (n * spread_y),
         int(np.ceil(noise / spread_y)),
         None if not n else louder / (n * spread_narrow),
+        int(np.ceil(louder / spread_narrow)),
+    )
+
+
+def mean_noise(plan: PrivacyPlan, n: int) -> float | None:
+    """Standard deviation of the noise on a numeric label's mean, as a share of its bounds; None where it is not known.
+
+    Of the halves (1-y)/2 and (1+y)/2 the second one's sum is released, and the first one's follows.
+    """
+    if plan.task is not Task.LINEAR:
+        return None
+    layout, attribute = plan.layout, plan.layout.attributes[plan.layout.label]
+    at = layout.span(layout.label).stop - 1
+    for item in plan.blocks:
+        factors = item.block.factors
+        hit = (factors[:, -2] == 0) & (factors[:, -1] == at) & (not item.block.summed)
+        if hit.any():
+            std = plan.noise_std(item) / abs(float(item.block.weights[hit][0]))
+            return std / n if attribute.kind is Encoding.SIMPLEX else 0.5 * std / n
+    return None
+
+
+def mean_noise_text(share: float, name: str, column: Column) -> str:
+    """The noise on a label's mean in the label's own units, for a person."""
+    low, high = column.require_bounds()
+    days = " days" if column.dated else ""
+    return (
+        f"noise alone moves the mean of {name} by about {rounded(share * (high - low))}{days} (its bounds are "
+        f"{column.write(low)} to {column.write(high)}): if {name} varies less than that, it needs narrower bounds"
+    )
+
+
+def _forecast_objective(plan: PrivacyPlan, n: int | None) -> Forecast:
+    """Noise on all terms of a declared objective together, against their own root mean square times n."""
+    noise, signal, narrow = 0.0, 0.0, 0.0
+    for item in plan.blocks:
+        noise += item.block.size * plan.noise_std(item) ** 2
+        for term, weight in zip(item.block.factors, item.block.weights, strict=True):
+            factors = Counter(monomial(plan.layout, term))
+            numbers = {c: k for c, k in factors.items() if plan.layout.is_number(c)}
+            mean = float(weight) ** 2 * prod(1 / (2 * k + 1) for k in numbers.values())
+            mean /= prod(plan.layout.attribute_at(c).size for c in factors if c not in numbers)
+            signal += mean
+            narrow += mean * NARROW ** (2 * sum(numbers.values()))
+    loud, largest, least = sqrt(noise), sqrt(signal), sqrt(narrow)
+    return Forecast(
+        None if not n else loud / (n * largest), int(np.ceil(loud / largest)), None if not n else loud / (n * least)
+    )
+
+
+def degree_of(plan: PrivacyPlan) -> int:
+    """The most coordinates that a released product has."""
+    return max(len(monomial(plan.layout, term)) for item in plan.blocks for term in item.block.factors)
+
+
+def objective_note(plan: PrivacyPlan, n: int) -> str:
+    """What a declared objective releases, and its noise beside what is summed."""
+    count, owners = sum(item.block.size for item in plan.blocks), max(len(item.block.owners) for item in plan.blocks)
+    noise = _forecast_objective(plan, n).noise_to_signal
+    return (
+        f"the objective has {count:,} sums of products of up to {degree_of(plan)} columns and {owners} owners; noise "
+        f"on all of them is {noise:.3g} times what evenly filled columns would give"
     )
 
 
@@ -127,7 +222,7 @@ def order_warning(order: int, plan: PrivacyPlan, lower: PrivacyPlan, n: int) -> 
         f"order {order} releases {count:,} numbers with products of up to {owners} owners, order 2 {less:,}: the noise "
         f"leaves {100 * left:.3g}% of what a model could explain, with order 2 {100 * left_lower:.3g}%"
     )
-    # The solver refits the logistic link on moments of order 2: docs/results/order.md has no row where 4 does better.
+    # The solver refits the logistic link on moments of order 2: docs/results/order.md has few rows where 4 does better.
     return [f"{told}; order 2 is expected to do better" if left_lower >= left else told]
 
 

@@ -88,6 +88,8 @@ class Layout:
     """Parties whose signed features are clipped to a declared L2 norm in every record, with that norm."""
     classes: tuple[int, ...] = ()
     """A number for each attribute: only those with the same number count as alike. Empty: all have the same."""
+    any_terms: bool = False
+    """Whether what is released is a list of any products, rather than all pairs of some attributes."""
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
@@ -106,11 +108,24 @@ class Layout:
         """For each coordinate the index of its attribute; -1 for the constant."""
         return np.concatenate([[-1], *(np.full(a.size, i) for i, a in enumerate(self.attributes))]).astype(np.int64)
 
+    def attribute_at(self, coordinate: int) -> Attribute:
+        """The attribute that a coordinate is of."""
+        return self.attributes[int(self.attribute_of[coordinate])]
+
+    def is_number(self, coordinate: int) -> bool:
+        """Whether a coordinate is a number rather than the indicator of a level."""
+        return self.attribute_at(coordinate).kind is Encoding.SIGNED
+
     def pairs_of(self, factors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The attributes of each product of two coordinates; a sum by itself has none and is left out."""
         pair = self.attribute_of[factors[:, -2:]]
         whole = pair[(pair >= 0).all(axis=1)]
         return whole[:, 0], whole[:, 1]
+
+    def alone_of(self, factors: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The attributes whose coordinates are summed by themselves."""
+        pair = self.attribute_of[factors[:, -2:]]
+        return np.unique(pair[(pair[:, 0] < 0) & (pair[:, 1] >= 0), 1])
 
     @cached_property
     def owners(self) -> tuple[str, ...]:
@@ -133,7 +148,8 @@ class Layout:
 
     @cached_property
     def has_interactions(self) -> bool:
-        return any(a.products for a in self.attributes)
+        """Whether terms may be products of any coordinates, so that parties make columns for them."""
+        return self.any_terms or any(a.products for a in self.attributes)
 
     @cached_property
     def holders(self) -> Mapping[str, tuple[str, ...]]:
@@ -204,3 +220,7 @@ class Moments:
     traces: tuple[Trace, ...] = field(default=())
     sums: tuple[ReleasedSum, ...] = field(default=())
     """Products of three and more coordinates, where the objective has a higher order."""
+    interval: float | None = None
+    """Of order 4: the scores on which its polynomial stands for the loss, where the study says it."""
+    ball: float | None = None
+    """The largest root mean square of scores of order 4, where the study says it."""

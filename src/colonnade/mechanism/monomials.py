@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from itertools import product
+from math import inf, prod, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,10 @@ MOST_BOXES = 1 << 11
 CLOSE = 1.01
 """A bound within this factor of a value that is reached is close enough."""
 SAFETY = 1e-9
+MOST_STATES = 1 << 12
+"""Pairs of levels of two records that are tried one by one."""
+MOST_SPLIT = 64
+"""Of them, those for which the box is split."""
 
 
 def parts_of(layout: Layout, term: Sequence[int]) -> dict[str, tuple[int, ...]]:
@@ -101,6 +106,8 @@ def monomial_sensitivity(
     largest = float((groups.weights * _ceiling(groups, law)).sum())
     if groups.powers.shape[1] <= MOST_VARIABLES:
         largest = min(largest, _largest(groups, law))
+    if layout.any_terms:
+        largest = min(largest, _by_levels(layout, blocks, law, owner))
     largest *= 1 + SAFETY
     return largest if law is Law.LAPLACE else float(np.sqrt(largest))
 
@@ -156,12 +163,70 @@ def _groups(layout: Layout, blocks: Sequence[tuple[Block, float]], power: int, o
     )
 
 
+@dataclass(frozen=True)
+class _Leveled:
+    """Terms of all blocks with the levels that each needs, and the states that a record's attributes can be in."""
+
+    needs: list[frozenset[int]]
+    numbers: list[tuple[int, ...]]
+    """Of each term the signed coordinates that may differ."""
+    weights: Floats
+    states: list[tuple[tuple[int, ...], bool]]
+    """Of each attribute with levels those that terms name, 0 for any other, and whether it may differ."""
+
+    def pairs(self) -> list[tuple[frozenset[int], frozenset[int]]]:
+        """The levels of both records, in every way."""
+        own = [[(a, b) for a in s for b in s if a == b or moves] for s, moves in self.states]
+        return [(frozenset(a for a, _ in p), frozenset(b for _, b in p)) for p in product(*own)]
+
+
+def _by_levels(layout: Layout, blocks: Sequence[tuple[Block, float]], law: Law, owner: str | None) -> float:
+    """The largest sum over all levels that the two records can have: a term without its levels is 0."""
+    terms = _leveled(layout, blocks, 1 if law is Law.LAPLACE else 2, owner)
+    if not terms.states or prod(len(s) ** 2 for s, _ in terms.states) > MOST_STATES:
+        return inf
+    variables = sorted({c for numbers in terms.numbers for c in numbers})
+    powers = np.array([[n.count(v) for v in variables] for n in terms.numbers], np.int64).reshape(-1, len(variables))
+    found = []
+    for first, second in terms.pairs():
+        one, two = (np.array([need <= levels for need in terms.needs]) for levels in (first, second))
+        both = _Groups(powers[one & two], np.zeros(int((one & two).sum()), bool), terms.weights[one & two])
+        alone = float(terms.weights[one ^ two].sum())
+        found.append((alone + float((both.weights * _ceiling(both, law)).sum()), alone, both))
+    found.sort(key=lambda item: -item[0])
+    best = 0.0
+    for i, (simple, alone, both) in enumerate(found):
+        if simple <= best or i == MOST_SPLIT or len(variables) > MOST_VARIABLES:
+            return max(best, simple)
+        best = max(best, min(simple, alone + _largest(both, law)))
+    return best
+
+
+def _leveled(layout: Layout, blocks: Sequence[tuple[Block, float]], power: int, owner: str | None) -> _Leveled:
+    needs, numbers, weights = [], [], []
+    moved = {c: owner is None or layout.attribute_at(c).owner == owner for c in range(1, layout.width)}
+    for block, rate in blocks:
+        if owner is not None and owner not in block.owners:
+            continue
+        for term, weight in zip(block.factors, block.weights, strict=True):
+            factors = monomial(layout, term)
+            needs.append(frozenset(c for c in factors if not layout.is_number(c)))
+            numbers.append(tuple(c for c in factors if layout.is_number(c) and moved[c]))
+            weights.append((abs(float(weight)) * rate) ** power)
+    named: dict[int, set[int]] = {}
+    for c in sorted({c for need in needs for c in need}):
+        named.setdefault(int(layout.attribute_of[c]), set()).add(c)
+    states = [((*sorted(own), 0), moved[min(own)]) for own in named.values()]
+    return _Leveled(needs, numbers, np.array(weights), states)
+
+
 def _value(groups: _Groups, products: Floats, law: Law) -> Floats:
-    """The change of each group where its signed factors multiply to this."""
+    """The change of each group, one in each row, where its signed factors multiply to this."""
+    tabled = groups.tabled[:, None]
     if law is Law.LAPLACE:
-        return np.where(groups.tabled, 1 + np.abs(products), 1 - products)
+        return np.where(tabled, 1 + np.abs(products), 1 - products)
     apart = (1 - products) ** 2
-    return np.where(groups.tabled, np.maximum(1 + products**2, apart), apart)
+    return np.where(tabled, np.maximum(1 + products**2, apart), apart) if tabled.any() else apart
 
 
 def _largest(groups: _Groups, law: Law) -> float:
@@ -187,24 +252,32 @@ def _largest(groups: _Groups, law: Law) -> float:
 def _reached(groups: _Groups, law: Law) -> float:
     """The largest value at points whose coordinates are -1, 0 or 1."""
     d = groups.powers.shape[1]
-    points = np.array(np.meshgrid(*[[-1.0, 0.0, 1.0]] * d), dtype=np.float64).reshape(d, -1).T
+    points = np.array(list(product((-1.0, 0.0, 1.0), repeat=d)), dtype=np.float64).reshape(3**d, d)
     return float(_at(groups, points, law).max(initial=0.0))
 
 
 def _at(groups: _Groups, points: Floats, law: Law) -> Floats:
-    products = np.prod(points[:, None, :] ** groups.powers[None], axis=2)
-    return _value(groups, products, law) @ groups.weights
+    products = np.ones((len(groups.powers), len(points)))
+    for power, values in zip(groups.powers.T, points.T, strict=True):
+        moved = np.flatnonzero(power)
+        products[moved] *= _raised(values, power)[power[moved]]
+    return np.asarray(groups.weights @ _value(groups, products, law))
 
 
 def _upper(groups: _Groups, low: Floats, high: Floats, law: Law) -> Floats:
     """Of each box: every group at the largest that the range of its product allows."""
-    below, above = np.ones((len(low), len(groups.powers))), np.ones((len(low), len(groups.powers)))
-    for v in range(low.shape[1]):
-        power = groups.powers[:, v]
-        a, b = low[:, v, None] ** power, high[:, v, None] ** power
-        crossing = (low[:, v, None] < 0) & (high[:, v, None] > 0) & (power % 2 == 0) & (power > 0)
-        least, most = np.where(crossing, 0.0, np.minimum(a, b)), np.maximum(a, b)
-        corners = np.stack([below * least, below * most, above * least, above * most])
-        below, above = corners.min(axis=0), corners.max(axis=0)
-    found: Floats = np.maximum(_value(groups, below, law), _value(groups, above, law)) @ groups.weights
-    return found
+    below, above = np.ones((2, len(groups.powers), len(low)))
+    for power, left, right in zip(groups.powers.T, low.T, high.T, strict=True):
+        a, b = _raised(left, power), _raised(right, power)
+        least, most = np.minimum(a, b), np.maximum(a, b)
+        least[2::2, (left < 0) & (right > 0)] = 0.0
+        moved = np.flatnonzero(power)
+        least, most, lower, upper = least[power[moved]], most[power[moved]], below[moved], above[moved]
+        ends = [lower * least, lower * most, upper * least, upper * most]
+        below[moved], above[moved] = np.minimum.reduce(ends), np.maximum.reduce(ends)
+    return np.asarray(groups.weights @ np.maximum(_value(groups, below, law), _value(groups, above, law)))
+
+
+def _raised(values: Floats, power: Powers) -> Floats:
+    """Powers 0, 1, ... of these values, up to the largest that is asked for, one in each row."""
+    return np.asarray(values[None] ** np.arange(int(power.max(initial=0)) + 1)[:, None])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import combinations_with_replacement, product
-from math import comb, prod
+from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,15 +28,18 @@ SHARED = "."
 MOST_PRODUCTS = 256
 """Of levels, in one interaction."""
 MOST_SUMS = 1000
-"""Coefficients of an objective of a higher order."""
+"""Coefficients of an objective of a higher order, or a declared one."""
+MOST_TRIED = 20_000
+"""Products of features that are written out to find which of them are the same."""
 
 
 class Task(Enum):
-    """Which regression."""
+    """Which regression, or a declared polynomial."""
 
     LINEAR = "linear"
     LOGISTIC = "logistic"
     MULTINOMIAL = "multinomial"
+    POLYNOMIAL = "polynomial"
 
 
 class Purpose(Enum):
@@ -94,22 +98,34 @@ def layout_of(
         raise StudyError('a multinomial regression needs release = "full" and calibration = "exact"')
     if task is Task.LINEAR and column.has_levels:
         raise StudyError(f"the label of a linear regression must be numeric without bins, got column {name}")
-    attributes: list[Attribute] = []
-    for party, columns in schema.parties.items():
-        for other, kind in columns.items():
-            if (party, other) != (owner, name):
-                attributes += _feature(f"{party}.{other}", party, other, kind, calibration)
-        if party == owner:
-            halves = split and calibration is Calibration.EXACT
-            attributes.append(_label(f"{owner}.{name}", owner, name, column, halves))
+    halves = split and calibration is Calibration.EXACT
+    attributes = _attributes(schema, calibration, _label(f"{owner}.{name}", owner, name, column, halves))
     # Norms serve releases of products with an unsplit label alone.
     norms = () if split or interactions else tuple(sorted(schema.norms.items()))
-    layout = with_interactions(Layout(tuple(attributes), norms), schema, interactions)
+    layout = with_interactions(Layout(attributes, norms), schema, interactions)
     if order > 2:
         layout = with_sums(layout, order)
     if not layout.features:
         raise StudyError(f"a regression needs a feature besides its label {label}")
     return layout
+
+
+def plain_layout(schema: Schema, label: str) -> Layout:
+    """All columns alike, one coordinate for a number and one for each level, the label last among its owner's."""
+    owner, name = schema.find(label)
+    column, full = schema.parties[owner][name], f"{owner}.{name}"
+    return Layout(_attributes(schema, Calibration.EXACT, _label(full, owner, name, column, column.has_levels)))
+
+
+def _attributes(schema: Schema, calibration: Calibration, label: Attribute) -> tuple[Attribute, ...]:
+    found: list[Attribute] = []
+    for party, columns in schema.parties.items():
+        for name, kind in columns.items():
+            if f"{party}.{name}" != label.name:
+                found += _feature(f"{party}.{name}", party, name, kind, calibration)
+        if party == label.owner:
+            found.append(label)
+    return tuple(found)
 
 
 def _feature(full: str, party: str, name: str, column: Column, calibration: Calibration) -> list[Attribute]:
@@ -155,15 +171,62 @@ def with_interactions(layout: Layout, schema: Schema, interactions: Sequence[Seq
 
 def with_sums(layout: Layout, order: int) -> Layout:
     """The layout with the sums that a logistic objective of this order needs: products of 3 to `order` features."""
-    features = layout.features
-    if any(layout.attributes[layout.attribute_of[c]].kind is not Encoding.SIGNED for c in features):
-        raise StudyError(f"order = {order} takes numbers without bins as features, got a column with levels")
-    count = comb(len(features) + order, order) - 1
+    count, found = _count_products(layout, order), dict[tuple[int, ...], None]()
+    if count <= MOST_TRIED:
+        known = {reduced(layout, monomial(layout, chosen)) for chosen in _products(layout, 2)}
+        for chosen in _products(layout, order):
+            term = reduced(layout, monomial(layout, chosen))
+            if term is not None and term not in known:
+                found.setdefault(term)
+        count = len(found) + len(known - {None, ()})
     if count > MOST_SUMS:
-        raise StudyError(f"order = {order} of {len(features)} features has {count} coefficients, more than {MOST_SUMS}")
-    degrees = range(3, order + 1)
-    found = (_interaction(layout, f, f) for k in degrees for f in combinations_with_replacement(features, k))
-    return replace(layout, attributes=(*layout.attributes, *(replace(a, drop=0) for a in found)))
+        features = len(layout.features)
+        raise StudyError(f"order = {order} of {features} features has {count} coefficients, more than {MOST_SUMS}")
+    return with_products(layout, sorted(found, key=lambda term: (len(term), term)))
+
+
+def _choices(layout: Layout, order: int) -> list[list[tuple[int, ...]]]:
+    """Of each attribute the products of its features that are not always 0: powers of a number, or one level."""
+    own: dict[int, list[int]] = {}
+    for c in layout.features:
+        own.setdefault(int(layout.attribute_of[c]), []).append(c)
+    powers = range(1, order + 1)
+    numbers = (layout.attributes[i].kind is Encoding.SIGNED for i in own)
+    return [
+        [(), *(((features[0],) * k for k in powers) if number else ((c,) for c in features))]
+        for features, number in zip(own.values(), numbers, strict=True)
+    ]
+
+
+def _products(layout: Layout, order: int) -> list[tuple[int, ...]]:
+    """All products of up to `order` features that are not always 0."""
+    out: list[tuple[int, ...]] = [()]
+    for choices in _choices(layout, order):
+        out = [done + more for done in out for more in choices if len(done) + len(more) <= order]
+    return out
+
+
+def _count_products(layout: Layout, order: int) -> int:
+    """How many these are, without the empty one."""
+    ways = [1] + [0] * order
+    for choices in _choices(layout, order):
+        own = Counter(map(len, choices))
+        ways = [sum(ways[j] * own[k - j] for j in range(k + 1)) for k in range(order + 1)]
+    return sum(ways[1:])
+
+
+def with_products(layout: Layout, terms: Sequence[tuple[int, ...]]) -> Layout:
+    """The layout with a coordinate behind all others for each of these products, of which only the sum is released."""
+    found = (replace(_interaction(layout, term, term), drop=0) for term in terms)
+    return replace(layout, attributes=(*layout.attributes, *found))
+
+
+def reduced(layout: Layout, factors: Iterable[int]) -> tuple[int, ...] | None:
+    """The same product with every level once, for an indicator is its own square; None where it is always 0."""
+    ordered = sorted(factors)
+    kept = [c for i, c in enumerate(ordered) if layout.is_number(c) or i == 0 or ordered[i - 1] != c]
+    levels = [int(layout.attribute_of[c]) for c in kept if not layout.is_number(c)]
+    return tuple(kept) if len(set(levels)) == len(levels) else None
 
 
 def _interaction(layout: Layout, factors: tuple[int, ...], order: Sequence[int]) -> Attribute:
@@ -250,6 +313,12 @@ def exact_objective(
     parts.append(np.array([[0, c] for c in sums], dtype=np.int64).reshape(-1, 2))
     factors = np.concatenate(parts)
     factors = factors[distinct_terms(layout, factors)]
+    return Objective(layout, factors, np.ones(len(factors)))
+
+
+def margins_objective(layout: Layout) -> Objective:
+    """The sum of every coordinate by itself: how many records have each level."""
+    factors = np.array([[0, c] for c in range(1, layout.width)], dtype=np.int64)
     return Objective(layout, factors, np.ones(len(factors)))
 
 

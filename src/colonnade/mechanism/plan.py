@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
+from functools import partial
 from math import ceil, inf, log2, sqrt
 
 import numpy as np
@@ -18,20 +19,26 @@ import numpy as np
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.grid import rounded_norm
 from colonnade.foundation.proof import proven
-from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho
+from colonnade.mechanism.accounting import (
+    SLACK,
+    check_epsilon,
+    epsilon_of_gaussian,
+    epsilon_of_rho,
+    gaussian_rho,
+    short_number,
+)
 from colonnade.mechanism.dissection import Block, allocate, parties_of, require_one_owner_of_sums, require_pairs
 from colonnade.mechanism.moments import Encoding, Law, Layout, Role
 from colonnade.mechanism.monomials import product_slack
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
-from colonnade.mechanism.weights import TableTerms, label_weight, square_weight, table_weights
+from colonnade.mechanism.shares import narrow_shares
+from colonnade.mechanism.weights import TableTerms, block_weights, label_weight, pair_count, table_weights
 
 FEW_PARTIES = 8
 """Up to so many, what one party's offer leaves is spent on blocks of the others, too."""
 NO_SLACK = Fraction(101, 100)
 """A party that could get less than this many times what it gets has got what it offered."""
-LARGEST_EPSILON = 1e12
-"""Far beyond any promise; the accountant's floats reach no farther."""
 
 
 class Neighbours(Enum):
@@ -91,6 +98,8 @@ class PrivacyPlan:
     errors: Mapping[int, float] = field(default_factory=dict)
     neighbours: Neighbours = Neighbours.REPLACE_ONE
     purpose: Purpose = Purpose.LABEL
+    narrowed: Mapping[str, Fraction] = field(default_factory=dict)
+    """Which part of its scale a party's share of cross-party noise has, where not all of it."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,6 +110,15 @@ class PrivacyPlan:
         """How many shares already add up to the full noise of a cross-party block: K - c."""
         return max(1, len(self.names) - self.collusion)
 
+    def share(self, party: str) -> Fraction:
+        """Which part of the scale of cross-party noise a party's share has."""
+        return self.narrowed.get(party, Fraction(1))
+
+    @property
+    def crossed(self) -> float:
+        """The variance of all shares of cross-party noise over that of the scale."""
+        return float(sum(self.share(party) ** 2 for party in self.names)) / self.shares
+
     @property
     def epsilon(self) -> float:
         value = self.record[View.OUTSIDER]
@@ -110,7 +128,7 @@ class PrivacyPlan:
     def noise_std(self, item: BlockPlan) -> float:
         """The standard deviation of the released noise on a coefficient of the block."""
         std = float(item.scale) * (sqrt(2) if self.law is Law.LAPLACE else 1.0)
-        return std if item.block.single else std * sqrt(len(self.names) / self.shares)
+        return std if item.block.single else std * sqrt(self.crossed)
 
 
 @dataclass(frozen=True)
@@ -140,7 +158,7 @@ class Terms:
     def check(self, layout: Layout, blocks: tuple[Block, ...]) -> Terms:
         """These terms with the collusion capped at what K parties can do; refuses what cannot be promised."""
         if not 0 <= self.delta < 1:
-            raise PrivacyError(f"delta must lie in [0, 1), got delta={_short(self.delta)}")
+            raise PrivacyError(f"delta must lie in [0, 1), got delta={short_number(self.delta)}")
         if self.calibration is Calibration.PAPER and self.delta > 0:
             raise PrivacyError(f"the paper's calibration is for pure epsilon, got delta={self.delta}")
         parties = len(parties_of(layout))
@@ -152,34 +170,22 @@ class Terms:
         return replace(self, collusion=0) if parties == 1 else self
 
 
-def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
-    number = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool)
-    if not number or not 0 < epsilon < inf:
-        raise PrivacyError(f"{name} must be a positive number, got {name}={_short(epsilon)}")
-    if epsilon > LARGEST_EPSILON:
-        raise PrivacyError(f"{name} must be at most {LARGEST_EPSILON:g}, got {name}={_short(epsilon)}")
-    return float(epsilon)
-
-
-def _short(value: float) -> str:
-    """A number in an error's text: an integer from a file may have thousands of digits."""
-    return "an integer beyond 2^64" if isinstance(value, int) and abs(value) >> 64 else str(value)
-
-
 @proven("top_down")
 def plan_top_down(layout: Layout, blocks: tuple[Block, ...], epsilon: float, terms: Terms) -> PrivacyPlan:
     """The plan whose record gets epsilon: scales in the proportion of the blocks' weights, as small as allowed."""
     epsilon = check_epsilon(epsilon)
     terms = terms.check(layout, blocks)
+    narrowed: Mapping[str, Fraction] = {}
     if terms.calibration is Calibration.PAPER:
         scales = [paper_sensitivity(blocks) / Fraction(epsilon)] * len(blocks)  # Alg. 1, line 3
     else:
         budget = _budget(epsilon, terms)
         weights = _weights(layout, blocks, budget, terms)
-        total = _joint(layout, blocks, [float(w) for w in weights], terms)  # Alg. 1, line 3
+        joint = partial(_joint, layout, blocks, [float(w) for w in weights], terms)  # Alg. 1, line 3
+        total, narrowed = narrow_shares(layout, blocks, terms.law, terms.collusion, joint)
         allowed = budget if terms.law is Law.LAPLACE else _root_below(2 * budget)
         scales = [_coarse(Fraction(total) / (allowed * w)) for w in weights]
-    return _finish(layout, blocks, scales, terms, dict.fromkeys((None, *parties_of(layout)), epsilon))
+    return _finish(layout, blocks, scales, terms, dict.fromkeys((None, *parties_of(layout)), epsilon), narrowed)
 
 
 @proven("bottom_up")
@@ -237,38 +243,11 @@ def _budget(epsilon: float, terms: Terms) -> Fraction:
 
 
 def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms: Terms) -> list[Fraction]:
-    """How much less noise each block gets. Sums of squares: each kind of them moves by 1/16 of the label blocks."""
+    """How much less noise each block gets."""
     if terms.purpose is Purpose.ALL:
         return table_weights(layout, blocks, TableTerms(terms.law, terms.rows, float(budget), terms.collusion))
-    found = label_weight(layout, terms.law, terms.rows, budget, _pair_count(layout, blocks))
-    heavier = Fraction(found).limit_denominator(64)
-    labels = [b for b in blocks if b.role is Role.LABEL and not b.summed]
-    if not labels:
-        return [Fraction(1)] * len(blocks)
-    coarse: dict[Role, Fraction] = {}
-    for role in Role:
-        alike = [b for b in blocks if b.summed and b.role is role]
-        if alike:
-            label = _joint(layout, labels, [float(heavier)] * len(labels), terms)
-            summed = _joint(layout, alike, [1.0] * len(alike), terms)
-            coarse[role] = Fraction(label / (16 * summed)).limit_denominator(2**16)
-    square = Fraction(square_weight(layout)).limit_denominator(64) * heavier
-    return [
-        coarse[b.role] if b.summed else square if b.squares else heavier if b.role is Role.LABEL else Fraction(1)
-        for b in blocks
-    ]
-
-
-def _pair_count(layout: Layout, blocks: Sequence[Block]) -> int | None:
-    """How many pairs of feature attributes are released; None where it is all of them or none, as in a trace."""
-    if not any(b.squares for b in blocks) and not layout.classes:
-        return None
-    found: set[int] = set()
-    for block in blocks:
-        if block.role is Role.FEATURE and not block.squares:
-            pair = layout.attribute_of[block.factors[:, -2:]]
-            found.update(np.unique(pair.min(axis=1) * len(layout.attributes) + pair.max(axis=1)).tolist())
-    return len(found)
+    heavier = label_weight(layout, terms.law, terms.rows, budget, pair_count(layout, blocks))
+    return block_weights(layout, blocks, heavier, lambda some, rates: _joint(layout, some, rates, terms))
 
 
 class _Split:
@@ -287,7 +266,7 @@ class _Split:
             power = 1 / 2 if terms.law is Law.LAPLACE else 2 / 3
             self.wish = {id(b): (moved * b.size) ** power for b, moved in alone}
         else:
-            heavier = label_weight(layout, terms.law, terms.rows, self.total, _pair_count(layout, blocks))
+            heavier = label_weight(layout, terms.law, terms.rows, self.total, pair_count(layout, blocks))
             # sum of cost / budget^2 (1 / budget for rho) is least where budgets go with the cube (square) root of cost.
             power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
             weight = {Role.LABEL: heavier, Role.FEATURE: 1.0}
@@ -411,6 +390,7 @@ def _finish(
     scales: Sequence[Fraction],
     terms: Terms,
     promised: Mapping[str | None, float],
+    narrowed: Mapping[str, Fraction] | None = None,
 ) -> PrivacyPlan:
     """`promised` are epsilons that the scales keep by construction, so that rounding cannot print a larger one."""
     parties = parties_of(layout)
@@ -422,7 +402,7 @@ def _finish(
         alone = [_coarse(Fraction(moved)) for moved in _alone(layout, blocks, terms)]
     items = tuple(BlockPlan(b, s, scale) for b, s, scale in zip(blocks, alone, scales, strict=True))
     scopes: tuple[str | None, ...] = () if terms.draft else (None, *parties)
-    views = {scope: _views(layout, items, terms, scope, promised.get(scope, inf)) for scope in scopes}
+    views = {scope: _views(layout, items, terms, scope, promised.get(scope, inf), narrowed or {}) for scope in scopes}
     return PrivacyPlan(
         layout,
         terms.task,
@@ -437,12 +417,18 @@ def _finish(
         terms.bound,
         errors=terms.errors,
         purpose=terms.purpose,
+        narrowed=narrowed or {},
     )
 
 
 @proven("views")
 def _views(
-    layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: str | None, promised: float = inf
+    layout: Layout,
+    items: tuple[BlockPlan, ...],
+    terms: Terms,
+    owner: str | None,
+    promised: float,
+    narrowed: Mapping[str, Fraction],
 ) -> dict[View, float | None]:
     """The epsilon of the record (owner None) or of one party's part against each view.
 
@@ -450,7 +436,13 @@ def _views(
     share of the noise: under Gaussian the rest is a smaller Gaussian, under Laplace there is no guarantee.
     """
     parties = len(parties_of(layout))
-    whole = _epsilon(layout, items, terms, owner, 1.0)
+    if narrowed:
+        # The other party knows all noise but one share; everybody else sees both, of Laplace no more than one of them.
+        seen = sqrt(sum(float(f) ** 2 for f in narrowed.values())) if terms.law is Law.GAUSSIAN else 1.0
+        apart = [_epsilon(layout, items, terms, p, 1 / float(f)) for p, f in narrowed.items() if owner in (None, p)]
+        whole = max(apart) if owner else max(*apart, _epsilon(layout, items, terms, None, 1 / seen))
+    else:
+        whole = _epsilon(layout, items, terms, owner, 1.0)
     if terms.calibration is Calibration.EXACT:
         whole = min(whole, promised)
     party: float | None = None
@@ -458,7 +450,7 @@ def _views(
         if terms.collusion > 0:
             party = whole
         elif terms.law is Law.GAUSSIAN:
-            party = _epsilon(layout, items, terms, owner, sqrt(parties / (parties - 1)))
+            party = _epsilon(layout, items, terms, owner, sqrt(parties / (parties - 1)), rounded=False)
         elif all(i.block.single for i in items):
             party = whole
     return {
@@ -469,7 +461,10 @@ def _views(
     }
 
 
-def _epsilon(layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: str | None, crossed: float) -> float:
+def _epsilon(
+    layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: str | None, crossed: float, rounded: bool = True
+) -> float:
+    """Cross-party rates count times a factor; `rounded` says that noise has the variance that rounding takes."""
     touched = [i for i in items if owner is None or owner in i.block.owners]
     if terms.calibration is Calibration.PAPER:
         # Theorems 1 and 2: every block has its own scale in the bottom-up case, so the sum is taken block by block.
@@ -481,12 +476,13 @@ def _epsilon(layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: 
     if terms.calibration is Calibration.PAPER:
         # The paper's 2 max leaves room for the product's own error, unless a party holds very little.
         return max(total, joint)
+    moved = [i.sensitivity / i.scale * (1 if i.block.single else Fraction(crossed)) for i in touched]
     if terms.law is Law.LAPLACE:
-        return min(joint, float(sum((i.sensitivity / i.scale for i in touched), Fraction(0))))
-    composed = sum((float(i.sensitivity / i.scale) * (1.0 if i.block.single else crossed)) ** 2 for i in touched)
+        return min(joint, float(sum(moved, Fraction(0))))
+    composed = sum(float(m) ** 2 for m in moved)
     rho = Fraction(min(joint**2, composed) / 2)
     # Fewer shares than planned have less than the variance that rounding takes, which only zCDP does without.
-    return epsilon_of_gaussian(rho, terms.delta) if crossed == 1 else epsilon_of_rho(rho, terms.delta, SLACK)
+    return epsilon_of_gaussian(rho, terms.delta) if rounded else epsilon_of_rho(rho, terms.delta, SLACK)
 
 
 def _coarse(value: Fraction) -> Fraction:

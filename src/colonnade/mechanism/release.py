@@ -85,7 +85,8 @@ class Release:
         value, std = value[: layout.width, : layout.width], std[: layout.width, : layout.width]
         if layout.has_interactions:
             self._repeat(value, std)
-        return Moments(self.n, layout, value, std, self.law, tuple(traces), sums)
+        radii = (self.plan.get("interval"), self.plan.get("ball"))
+        return Moments(self.n, layout, value, std, self.law, tuple(traces), sums, *radii)
 
     def _repeat(self, value: Floats, std: Floats) -> None:
         """A product that several pairs of coordinates have, such as x y z of (xy, z) and (xz, y), is released once."""
@@ -201,6 +202,8 @@ def _parse(content: Mapping[str, Any]) -> Release:
     _require(isinstance(plan, dict) and isinstance(plan["task"], str) and isinstance(provenance, dict))
     _require(isinstance(n, int) and not isinstance(n, bool) and 0 < n < 2**63)
     _require(sum(a.role is Role.LABEL for a in layout.attributes) == 1)
+    radii = [plan[key] for key in ("interval", "ball") if key in plan]
+    _require(all(isinstance(r, (int, float)) and not isinstance(r, bool) and 0 < r < 1e9 for r in radii))
     plain = [not a.products for a in layout.attributes for _ in range(a.size)]
     _require(all(c < layout.width and plain[c - 1] for a in layout.attributes for p in a.products for c in p))
     blocks = tuple(_block(b, layout.width) for b in content["blocks"])

@@ -190,13 +190,13 @@ class _Families:
         self.unsummed = np.zeros(size, dtype=bool)
         for part in parts:
             self.unsummed[place[part.unsummed]] = True
-        if law is Law.GAUSSIAN:
-            self._apply_norms(dict(layout.norms))
+        self._apply_norms(dict(layout.norms), law)
 
-    def _apply_norms(self, norms: Mapping[str, float]) -> None:
-        """Signed features within L2 norm R count as R^2 of them, where only products with the label are released.
+    def _apply_norms(self, norms: Mapping[str, float], law: Law) -> None:
+        """Signed features within L2 norm R count as fewer, where only products with the label are released.
 
-        ||xy - x'y'|| <= 2R, which is what R^2 coordinates may move, and a sum of squares moves by at most R^2.
+        ||xy - x'y'|| <= 2R, which is what R^2 coordinates may move; in L1 d features count as sqrt(d) R. A sum of
+        squares moves by at most R^2.
         """
         features = np.array([k[2] is Role.FEATURE for k in self.keys], dtype=bool)
         if self.pair[np.ix_(features, features)].any() or self.sums[features].any() or self.unsummed[features].any():
@@ -208,10 +208,11 @@ class _Families:
                 and role is Role.FEATURE
                 and norms[owner] ** 2 < self.count[i]
             ):
+                square, count = norms[owner] ** 2, self.count[i]
                 # A summed block's squared weights carry the number of its terms; its change is at most R^2.
-                self.touch[i] += self.square[i] / self.count[i] * norms[owner] ** 4
+                self.touch[i] += self.square[i] * (square**2 / count if law is Law.GAUSSIAN else square)
                 self.square[i] = 0.0
-                self.count[i] = norms[owner] ** 2
+                self.count[i] = square if law is Law.GAUSSIAN else np.sqrt(count * square)
 
     def forget_owners(self) -> None:
         """Join families that differ in their owner only, where they are weighted alike: then K does not matter."""

@@ -36,13 +36,16 @@ class TableForecast:
         return self.expected >= self.independent
 
 
-def forecast_distance(sizes: NDArray[np.int64], std: Floats) -> TableForecast:
+def forecast_distance(sizes: NDArray[np.int64], std: Floats, alone: Floats | None = None) -> TableForecast:
     """The forecast for columns with so many levels each and noise of std[i, j] in shares of the records.
 
-    An infinite std says that a table is not released: its columns are taken as independent.
+    An infinite std says that a table is not released: its columns are taken as independent. `alone` is the std of
+    margins that are released by themselves.
     """
     with np.errstate(divide="ignore"):
         precision = np.where(np.eye(len(sizes), dtype=bool), 0.0, 1.0 / (sizes[None, :] * std**2)).sum(axis=1)
+        if alone is not None:
+            precision = precision + 1.0 / alone**2
         margin = 1.0 / precision
     first, second = np.triu_indices(len(sizes), 1)
     # Many columns have few kinds of tables: each is computed once.

@@ -13,7 +13,7 @@ columns' levels has there a median of .04 and lies between .004 and .4 in four o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -52,6 +52,9 @@ def label_weight(
     `budget` is epsilon for Laplace and rho for Gaussian; without it or `rows` the noise is taken as small. `pairs` says
     how many pairs of feature attributes are released; without it all are.
     """
+    if layout.any_terms:
+        # Each term of a declared objective has a weight of its own.
+        return 1.0
     variances, members = _typical(layout)
     if members.size == 0 or len(np.unique(members)) < 2:
         return 1.0
@@ -72,6 +75,43 @@ def _typical(layout: Layout) -> tuple[Floats, Floats]:
             variances += [own] * attribute.size
             members += [float(i)] * attribute.size
     return np.array(variances), np.array(members)
+
+
+def pair_count(layout: Layout, blocks: Sequence[Block]) -> int | None:
+    """How many pairs of feature attributes are released; None where it is all of them or none, as in a trace."""
+    if not any(b.squares for b in blocks) and not layout.classes:
+        return None
+    found: set[int] = set()
+    for block in blocks:
+        if block.role is Role.FEATURE and not block.squares:
+            pair = layout.attribute_of[block.factors[:, -2:]]
+            found.update(np.unique(pair.min(axis=1) * len(layout.attributes) + pair.max(axis=1)).tolist())
+    return len(found)
+
+
+def block_weights(
+    layout: Layout, blocks: Sequence[Block], label: float, moved: Callable[[Sequence[Block], Sequence[float]], float]
+) -> list[Fraction]:
+    """How much less noise each block gets where a label is modelled and its own get `label`.
+
+    Sums of squares: each kind of them moves by 1/16 of the label blocks.
+    """
+    heavier = Fraction(label).limit_denominator(64)
+    labels = [b for b in blocks if b.role is Role.LABEL and not b.summed]
+    if not labels:
+        return [Fraction(1)] * len(blocks)
+    coarse: dict[Role, Fraction] = {}
+    for role in Role:
+        alike = [b for b in blocks if b.summed and b.role is role]
+        if alike:
+            whole = moved(labels, [float(heavier)] * len(labels))
+            summed = moved(alike, [1.0] * len(alike))
+            coarse[role] = Fraction(whole / (16 * summed)).limit_denominator(2**16)
+    square = Fraction(square_weight(layout)).limit_denominator(64) * heavier
+    return [
+        coarse[b.role] if b.summed else square if b.squares else heavier if b.role is Role.LABEL else Fraction(1)
+        for b in blocks
+    ]
 
 
 def square_weight(layout: Layout) -> float:
@@ -179,7 +219,7 @@ def table_weights(layout: Layout, blocks: Sequence[Block], terms: TableTerms) ->
         left, right = layout.pairs_of(block.factors)
         released[left, right] = released[right, left] = True
     np.fill_diagonal(released, val=False)
-    power = table_exponent(layout, released, terms)
+    power = table_exponent(layout, released, terms) if released.any() else margins_exponent(terms)
     cells = np.array([b.cells or 1 for b in blocks])
     return [Fraction(float(w)).limit_denominator(64) for w in table_weight(cells, power)]
 
@@ -212,6 +252,23 @@ def forecast_released(layout: Layout, released: Mask, terms: TableTerms, power: 
     return forecast_distance(sizes[tables], np.where(released, std, np.inf)[np.ix_(tables, tables)])
 
 
+def margins_exponent(terms: TableTerms) -> float:
+    """The same for margins by themselves: a sum of levels times noise is least there, whatever the noise."""
+    return 1 / 2 if terms.law is Law.LAPLACE else 1 / 3
+
+
+def forecast_margins(layout: Layout, terms: TableTerms) -> TableForecast:
+    """What tables come to where margins alone are released, and columns are taken as independent."""
+    sizes = np.array([a.size for a in layout.attributes], dtype=np.int64)
+    weight = table_weight(sizes, margins_exponent(terms))
+    # Every margin moves by 2 in L1 and by sqrt 2 in L2.
+    if terms.law is Law.LAPLACE:
+        std = np.sqrt(2.0) * 2.0 * weight.sum() / (terms.budget * weight)
+    else:
+        std = np.sqrt((weight**2).sum() / terms.budget) / weight
+    return forecast_distance(sizes, np.full((len(sizes), len(sizes)), np.inf), std / terms.records)
+
+
 def table_weight(cells: NDArray[np.int64], power: float) -> Floats:
     """The weight of tables: a power of the least power of four that is no less than their cells."""
     powers = 4 ** np.arange(31)
@@ -219,8 +276,12 @@ def table_weight(cells: NDArray[np.int64], power: float) -> Floats:
     return result
 
 
-def choose_tables(layout: Layout, terms: TableTerms) -> str:
-    """Which release serves all columns best: "full", or "label" where tables of all pairs would drown each other."""
+def choose_tables(layout: Layout, terms: TableTerms, *, counted: bool = True) -> str:
+    """Which release serves all columns best.
+
+    "full"; "label" where tables of all pairs would drown each other; "margins" where those with the label would, too,
+    if the label is `counted`, by levels.
+    """
     size = len(layout.attributes)
     every = ~np.eye(size, dtype=bool)
     star = np.zeros((size, size), dtype=bool)
@@ -229,10 +290,12 @@ def choose_tables(layout: Layout, terms: TableTerms) -> str:
     if not has_tables(layout):
         return "full"
     found = {}
+    if counted and all(a.kind is Encoding.SIMPLEX for a in layout.attributes):
+        found["margins"] = forecast_margins(layout, terms).expected
     for name, released in (("full", every), ("label", star)):
         power = table_exponent(layout, released, terms)
         found[name] = forecast_released(layout, released, terms, power).expected
-    return "label" if found["label"] < found["full"] else "full"
+    return min(found, key=lambda name: found[name])
 
 
 def choose_release(layout: Layout, n: int, law: Law, epsilon: float, delta: float) -> str:

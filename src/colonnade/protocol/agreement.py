@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -11,12 +12,16 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.schema import Schema
+from colonnade.mechanism.accounting import check_epsilon
+from colonnade.mechanism.declared import DeclaredObjective, declared_layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task
-from colonnade.mechanism.plan import Offer, check_epsilon
+from colonnade.mechanism.plan import Offer
 
-RELEASES = ("auto", "full", "label", "pairs", "trace")
+RELEASES = ("auto", "full", "label", "pairs", "margins", "trace")
 """All products; those with the label and squares; these and some pairs; those with the label and sums of squares."""
 ORDERS = (2, 4)
+LARGEST_RADIUS = 1e6
+"""Of a ball or an interval."""
 MOST_FACTORS = 8
 """Of one interaction."""
 LONGEST_REASON = 1000
@@ -93,6 +98,14 @@ class Agreement:
 
     order: int = 2
     """Of the polynomial that stands for the logistic loss: 2, the paper's, or 4."""
+    interval: float | None = None
+    """Of order 4: the scores, from minus to plus this, on which the polynomial is fitted to the loss."""
+    ball: float | None = None
+    """Of order 4 the largest root mean square of scores, of a declared objective the largest norm of its parameters."""
+    objective: str = ""
+    """Of the task polynomial: what is minimised, summed over records."""
+    parameters: tuple[str, ...] = ()
+    """The names in the objective that are no columns."""
 
     def __post_init__(self) -> None:
         BACKENDS[self.product]
@@ -119,10 +132,15 @@ class Agreement:
         for pair in self.impossible:
             self._check_impossible(pair)
         self._check_interactions()
+        self._check_objective()
         if self.purpose is Purpose.ALL and (self.calibration is Calibration.PAPER or self.release == "trace"):
             told = "the paper's calibration has" if self.calibration is Calibration.PAPER else 'release = "trace" has'
             raise StudyError(f'purpose = "all" spreads noise over tables of all columns, and {told} none')
+        if self.purpose is Purpose.ALL and (self.interactions or self.order > 2 or self.declared is not None):
+            told = "interactions" if self.interactions else "products of more"
+            raise StudyError(f'purpose = "all" spreads noise over tables of two columns, got {told}')
         self._check_pairs()
+        self._check_margins()
         if (self.epsilon is None) == (not self.offers):
             raise StudyError(
                 "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
@@ -155,6 +173,17 @@ class Agreement:
                 raise StudyError(f"a pair is listed once, got {list(pair)!r} twice")
             seen.add(found)
 
+    def _check_margins(self) -> None:
+        """Margins alone serve no model, and a number has none."""
+        if self.release != "margins":
+            return
+        if self.purpose is not Purpose.ALL or self.task is not Task.LOGISTIC or self.evaluates is not None:
+            raise StudyError('release = "margins" counts levels, and needs task = "logistic" and purpose = "all"')
+        for columns in self.schema.parties.values():
+            for name, column in columns.items():
+                if not column.has_levels:
+                    raise StudyError(f'release = "margins" counts levels, and column {name} is a number without bins')
+
     def _check_impossible(self, pair: tuple[str, str]) -> None:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
             raise StudyError(f'an impossible pair is written as ["column=level", "column=level"], got {pair!r}')
@@ -177,20 +206,64 @@ class Agreement:
             raise StudyError(f"order must be one of 2, 4, got order={self.order!r}")
         if self.order > 2 and (
             self.task is not Task.LOGISTIC
-            or self.interactions
             or self.calibration is not Calibration.EXACT
             or self.release not in ("auto", "full")
         ):
-            raise StudyError(
-                f"order = {self.order} is for a logistic study with all products, exact calibration and no interactions"
-            )
+            raise StudyError(f"order = {self.order} is for a logistic study with all products and exact calibration")
         if self.interactions and self.release not in ("auto", "full"):
             raise StudyError(f'interactions need all products, got release="{self.release}"')
+
+    def _check_objective(self) -> None:
+        if (self.task is Task.POLYNOMIAL) != bool(self.objective) or bool(self.objective) != bool(self.parameters):
+            raise StudyError('an objective and its parameters belong to task = "polynomial", which needs both')
+        for name, value in (("interval", self.interval), ("ball", self.ball)):
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value is not None and (not number or not 0 < value <= LARGEST_RADIUS):
+                raise StudyError(f"{name} must be above 0 and up to {LARGEST_RADIUS:g}, got {name}={value!r}")
+        if self.interval is not None and self.order == 2:
+            raise StudyError("interval is for order = 4, got order = 2")
+        if self.declared is None:
+            if self.ball is not None and self.order == 2:
+                raise StudyError('ball is for task = "polynomial" and order = 4, got neither')
+            return
+        if self.interactions or self.release not in ("auto", "full") or self.label_square or self.evaluates is not None:
+            told = "interactions" if self.interactions else "label_square" if self.label_square else self.release
+            raise StudyError(f"a declared objective says what is released by itself, got {told} besides")
+
+    @cached_property
+    def declared(self) -> DeclaredObjective | None:
+        """The objective, where the study declares one."""
+        if self.task is not Task.POLYNOMIAL:
+            return None
+        if self.ball is None:
+            raise StudyError('task = "polynomial" needs a ball: the largest norm that its parameters may have')
+        return DeclaredObjective(self.objective, self.parameters, self.ball)
+
+    @cached_property
+    def multiplied(self) -> tuple[tuple[str, str], ...]:
+        """Party and column of whatever is a factor of a product of more than two columns, or of an interaction."""
+        found = [self.schema.find(name) for columns in self.interactions for name in columns]
+        if self.order > 2:
+            label = self.schema.find(self.label)
+            named = [(party, name) for party, columns in self.schema.parties.items() for name in columns]
+            found += [each for each in named if each != label]
+        if self.declared is not None:
+            layout = declared_layout(self.schema, self.label, self.declared)
+            held = [layout.attribute_at(c) for a in layout.attributes for term in a.products for c in term]
+            found += [(a.owner, a.name.removeprefix(f"{a.owner}.")) for a in held]
+        return tuple(dict.fromkeys(found))
 
     @property
     def asked(self) -> Task:
         """The kind of model that the records serve."""
         return self.task if self.evaluates is None else self.evaluates.task
+
+    @property
+    def told(self) -> str:
+        """What is computed, in a few words."""
+        if self.declared is not None:
+            return f"minimum of the sum of {self.objective}, for parameters of norm up to {self.ball:g}"
+        return f"{self.task.value} regression of {self.label}"
 
     @property
     def labelled(self) -> str:
@@ -208,6 +281,10 @@ class Agreement:
             "pairs": [list(pair) for pair in self.pairs],
             "interactions": [list(columns) for columns in self.interactions],
             "order": 0 if self.order == ORDERS[0] else self.order,
+            "interval": self.interval,
+            "ball": self.ball,
+            "objective": self.objective,
+            "parameters": list(self.parameters),
             "purpose": "" if self.purpose is Purpose.LABEL else self.purpose.value,
             "evaluates": None if self.evaluates is None else self.evaluates.to(),
             "reason": self.reason,
@@ -258,6 +335,10 @@ class Agreement:
                 evaluates=Evaluated.of(content["evaluates"]) if "evaluates" in content else None,
                 purpose=Purpose(content.get("purpose", Purpose.LABEL.value)),
                 order=content.get("order", ORDERS[0]),
+                interval=content.get("interval"),
+                ball=content.get("ball"),
+                objective=str(content.get("objective", "")),
+                parameters=tuple(map(str, content.get("parameters", ()))),
                 interactions=tuple(tuple(map(str, columns)) for columns in content.get("interactions", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:

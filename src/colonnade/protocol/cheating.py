@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import e, exp, expm1, log2, pi
@@ -10,7 +10,8 @@ from math import e, exp, expm1, log2, pi
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto.product import Cross, KeyLeft, KeyReading, ProductSpec
+from colonnade.crypto.chains.last import LastStep
+from colonnade.crypto.product import ChainSpec, Cross, KeyLeft, KeyReading, ProductSpec
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Law
@@ -88,6 +89,31 @@ def _noise_entropy(law: Law, spread: float, alone: bool) -> float:
 def exposures(spec: ProductSpec, noise: IntegerNoise, collusion: int, left: KeyReading) -> tuple[Exposure, ...]:
     """For each party and each partner that shares a product with it, what the partner could read of it."""
     bits = value_bits(noise, spec.modulus_bits, alone=collusion == 0)
+    return _exposures(spec, bits, collusion, left)
+
+
+@proven("key_reading")
+def chain_exposures(chains: ChainSpec, noise: IntegerNoise, collusion: int, left: KeyReading) -> tuple[Exposure, ...]:
+    """The same of the last products of chains, in which sealed shares stand for columns; `noise` is on their sums.
+
+    Several holders' products add up to one opened value, which may tell all that it can of any of them.
+    """
+    last = LastStep(chains)
+    bits = value_bits(noise, chains.modulus_bits, alone=collusion == 0)
+    return _exposures(last.product, bits[list(last.values)], collusion, left)
+
+
+def worst_of(found: Iterable[Exposure]) -> tuple[Exposure, ...]:
+    """Of the same partner, cheaters and side the one that leaves the fewest bits: keys are not shared by products."""
+    worst: dict[tuple[str, tuple[str, ...], bool], Exposure] = {}
+    for one in found:
+        key = one.partner, one.cheaters, one.sealed
+        if key not in worst or one.key.bits < worst[key].key.bits:
+            worst[key] = one
+    return tuple(worst.values())
+
+
+def _exposures(spec: ProductSpec, bits: Bits, collusion: int, left: KeyReading) -> tuple[Exposure, ...]:
     told = _told(spec, bits)
     out = []
     for me in range(len(spec.parties)):

@@ -30,7 +30,7 @@ from colonnade.mechanism.release import Release, ReleasedBlock, read_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.coins import hashed
-from colonnade.protocol.gram import gram_of
+from colonnade.protocol.gram import gram_of, with_sums_of
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import (
     Mask,
@@ -243,10 +243,10 @@ class FitParty(PartyTask):
         noise_source = context.randomness.child("noise")
         single, shared = session.own(self.name), session.shared_sums(self.name)
         if single or shared:
-            gram = gram_of(columns, session.grid.bound)
-            # Squares of encoded columns are corrected for their rounding.
-            own_gram = gram_of(encoded, session.grid.bound)
-            gram[: len(own_gram), : len(own_gram)] = own_gram
+            # Squares of encoded columns are corrected for their rounding; of made columns sums alone are released.
+            gram = gram_of(encoded, session.grid.bound)
+            if columns is not encoded:
+                gram = with_sums_of(gram, columns, session.grid.bound)
             offset = session.columns_of(self.name).start
             self._squares = np.zeros(session.length - session.cross_start, dtype=np.int64)
             for i in shared:
@@ -259,7 +259,8 @@ class FitParty(PartyTask):
                 self._own[i] = perturb(exact, own)
                 exact.values.fill(0)
         vector = np.zeros(session.length - session.cross_start, dtype=np.int64)  # Alg. 1, line 10
-        vector[:] = session.cross_noise.draw(session.plan.shares, noise_source)  # Alg. 1, line 12
+        share = session.cross_noise(session.plan.share(self.name))
+        vector[:] = share.draw(session.plan.shares, noise_source)  # Alg. 1, line 12
         if context.accountable:
             self._bindings = drawn[0], hashed("noise", *drawn[1:], vector.tobytes())
         product = self.product(session, self.workers) if session.spec.crosses else PartyProduct
@@ -386,9 +387,8 @@ class FitServer(ServerTask):
     @property
     def rounds(self) -> tuple[str, ...]:
         session = self._planned()
-        if not session.spec.crosses:
-            return ()
-        self._product = server_product(self.agreement.product)(session.spec)
+        if session.spec.crosses:
+            self._product = server_product(self.agreement.product)(session.spec)
         return session.product_rounds
 
     @property
@@ -397,8 +397,8 @@ class FitServer(ServerTask):
         return float(sum(self._planned().sent.values()))
 
     def send(self, round: str) -> Iterator[Parcel]:
-        assert self._product is not None
-        return self._product.send(round)
+        # Products of more than two owners, without any of two, need nothing of the server.
+        return iter(()) if self._product is None else self._product.send(round)
 
     def receive(self, round: str, sender: str, payload: bytes) -> None:
         assert self._product is not None

@@ -20,6 +20,19 @@ class Summed(Columns, Protocol):
     def gram(self) -> NDArray[np.float64]: ...
 
 
+def with_sums_of(gram: NDArray[np.float64], columns: Columns, bound: int) -> NDArray[np.float64]:
+    """The sums of products of the first columns, and behind them the sums by themselves of all others."""
+    n, width = columns.shape
+    own = len(gram) - 1
+    out = np.zeros((width + 1, width + 1))
+    out[: own + 1, : own + 1] = gram
+    for start in range(0, n, GRAM_ROWS):
+        rows = columns.rows(start, min(n, start + GRAM_ROWS))
+        out[0, own + 1 :] += float(bound) * rows[:, own:].sum(axis=0, dtype=np.float64)
+    out[own + 1 :, 0] = out[0, own + 1 :]
+    return out
+
+
 def gram_of(columns: Columns, bound: int) -> NDArray[np.float64]:
     """Sums of products of all own columns and of the constant 1, which the grid writes as its bound.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,14 +85,23 @@ class LocalPlan:
         known: dict[tuple[int, int], list[Cross]] = {}
         for cross in base:
             known.setdefault((cross.left, cross.right), []).append(cross)
+        for k, l in combinations(range(len(self.layout.owners)), 2):  # noqa: E741 - the paper's k and l
+            if (k, l) not in known and (l, k) not in known:
+                known[self._narrower_first(k, l)] = []
         out: list[Cross] = []
-        for (k, l), found in known.items():  # noqa: E741 - the paper's k and l
+        for (k, l), found in known.items():  # noqa: E741
             wanted: dict[int, set[int]] = {}
             for left, right in self._pairs(self.layout.owners[k], self.layout.owners[l]):
                 if not any(_holds(cross, left, right) for cross in found):
                     wanted.setdefault(left, set()).add(right)
             out += [*found, *_rectangles(k, l, wanted)]
         return tuple(out)
+
+    def _narrower_first(self, k: int, l: int) -> tuple[int, int]:  # noqa: E741
+        """Two parties whose encoded columns meet nowhere else: the one with fewer columns to multiply seals."""
+        pairs = list(self._pairs(self.layout.owners[k], self.layout.owners[l]))
+        widths = [len({pair[side] for pair in pairs}) for side in (0, 1)]
+        return (k, l) if widths[0] <= widths[1] else (l, k)
 
     def _pairs(self, left: str, right: str) -> Iterator[tuple[int, int]]:
         for block, terms in zip(self.blocks, self._terms, strict=True):
@@ -178,22 +188,39 @@ def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
     return out
 
 
+LARGEST_KEPT = 1 << 28
+"""Bytes of columns that a party keeps rather than makes anew each time they are read."""
+ROWS_AT_ONCE = 1 << 14
+
+
 class MadeColumns:
     """A party's encoded columns with the products that it makes of them behind; implements crypto.product.Columns."""
 
     def __init__(self, encoded: Columns, made: Sequence[Part], start: int, bound: int, coins: bytes) -> None:
         self._encoded, self._bound = encoded, bound
-        self._made = [[c - start for c in part] for part in made]
+        self._made = [tuple(c - start for c in part) for part in made]
         # Any fixed coins are private: see data/encode.py.
         self._key = derive(coins, "made columns")
+        self._kept: NDArray[np.int16] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         rows, width = self._encoded.shape
         return rows, width + len(self._made)
 
-    @proven("interactions")
     def rows(self, start: int, stop: int) -> NDArray[np.int16]:
+        """Rows [start, stop); products read them several times, so that they are kept where they are not too many."""
+        n, width = self.shape
+        if 2 * n * width > LARGEST_KEPT:
+            return self._made_rows(start, stop)
+        if self._kept is None:
+            self._kept = np.empty((n, width), np.int16)
+            for at in range(0, n, ROWS_AT_ONCE):
+                self._kept[at : at + ROWS_AT_ONCE] = self._made_rows(at, min(n, at + ROWS_AT_ONCE))
+        return self._kept[start:stop]
+
+    @proven("interactions")
+    def _made_rows(self, start: int, stop: int) -> NDArray[np.int16]:
         """Products of entries over the bound, rounded up or down by coins of the row, so that the mean is right."""
         encoded = self._encoded.rows(start, stop)
         out = np.empty((len(encoded), self.shape[1]), np.int16)
@@ -202,13 +229,20 @@ class MadeColumns:
         stream = Stream(self._key, first // 16 * 16)
         coins = stream.words(len(encoded) * len(self._made) + first % 16 // 8)[first % 16 // 8 :]
         up = (coins >> np.uint64(11)).reshape(len(encoded), -1) * 2.0**-53
+        known: dict[Part, NDArray[np.float64]] = {}
         for i, part in enumerate(self._made):
-            value = encoded[:, part[0]].astype(np.float64)
-            for column in part[1:]:
-                value *= encoded[:, column]
-                value /= self._bound
+            value = self._product(encoded, part, known)
             # The product is exact up to the floats' own rounding: what is near an integer is one.
             near = np.rint(value)
             value = np.where(np.abs(value - near) < 1e-6, near, np.floor(value + up[:, i]))
             out[:, encoded.shape[1] + i] = np.clip(value, -self._bound, self._bound)
         return out
+
+    def _product(
+        self, encoded: NDArray[np.int16], part: Part, known: dict[Part, NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """The product of these columns over the bound, from that of all but the last one."""
+        if part not in known:
+            last = encoded[:, part[-1]].astype(np.float64)
+            known[part] = last if len(part) == 1 else self._product(encoded, part[:-1], known) * last / self._bound
+        return known[part]

@@ -29,6 +29,8 @@ SHARE_VARIANCE = 10.0
 """Least variance of a Gaussian share on the integers: 10^9 sums of shares are then within 2^-40 of the exact law."""
 MOST_ROWS = 1 << 31
 """Float64 holds a party's own sums of products exactly up to here: entries are below 2^11."""
+SILENT = 2.0**40
+"""Stands for the noise on products that a session has none of: beside it any error is small."""
 REPLANNED = Fraction(11, 10)
 """The final plan has less than this much more noise: rounding and the product's own error are paid for in epsilon."""
 
@@ -53,15 +55,16 @@ def fit_sizes(
     refusal: ProductError | None = None
     for grid, error in _grids(plan, rows, local):
         crossed = [item for item in plan.blocks if len(item.block.owners) == 2]
-        std = min(float(_noise(plan, item, grid.unit).stds().min()) for item in crossed)
-        noise = max(_noise_reach(plan, item, grid.unit) for item in crossed)
+        # Chains alone decide where no product has two owners. Noise below a unit becomes many units by the gain.
+        least = min((float(_noise(plan, item, grid.unit).stds().min()) for item in crossed), default=SILENT)
+        noise = max(1, *(_noise_reach(plan, item, grid.unit) for item in crossed)) if crossed else 0
         own = max((farthest(plan, item, rows, grid.unit) for item in plan.blocks if item.block.single), default=0)
         try:
             return grid, sizes(
                 ProductNeeds(
-                    ceil(rows * max(_record_reach(item) for item in crossed)),
+                    ceil(rows * max((_record_reach(item) for item in crossed), default=Fraction(1))),
                     grid.bound,
-                    std,
+                    _least_share(plan) * least,
                     ceil(noise * REPLANNED),
                     plan.layout.width - 1 + sum(made.values()),
                     levels,
@@ -94,8 +97,8 @@ def _chain_needs(plan: PrivacyPlan, grid: Grid, local: LocalPlan) -> tuple[Chain
     for owners in sorted({len(chain.owners) for chain in local.chains}):
         unit = grid.bound**owners
         items = [item for item in plan.blocks if len(item.block.owners) == owners]
-        std = min(float(_noise(plan, item, unit).stds().min()) for item in items)
-        reach = ceil(max(_noise_reach(plan, item, unit) for item in items) * REPLANNED)
+        std = _least_share(plan) * min(float(_noise(plan, item, unit).stds().min()) for item in items)
+        reach = ceil(max(1, *(_noise_reach(plan, item, unit) for item in items)) * REPLANNED)
         alike = [chain for chain in local.chains if len(chain.owners) == owners]
         out.append(ChainNeeds(owners, std, reach, sum((owners - 1) * len({t[:-1] for t in c.terms}) for c in alike)))
     return tuple(out)
@@ -116,7 +119,7 @@ def grid_bound(plan: PrivacyPlan, rows: int, share: Fraction = SHARES[0][0]) -> 
     if plan.law is Law.GAUSSIAN:
         # Shares add up to a discrete Gaussian only if each is wide enough in steps of the product's grid.
         least = min(float(item.scale) / float(np.abs(item.block.weights).max()) for item in plan.blocks)
-        summed = sqrt(sqrt(SHARE_VARIANCE * plan.shares) / least)
+        summed = sqrt(sqrt(SHARE_VARIANCE * plan.shares) / (least * _least_share(plan)))
     if plan.layout.has_interactions:
         return _interaction_bound(plan, max(rounding_share(plan, rows, 1) / float(share) * rounded, summed))
     if not rounded:
@@ -165,6 +168,11 @@ def _keeps_norms(plan: PrivacyPlan, bound: int) -> bool:
     return all(rounded_norm(norm, width, bound) <= 1.02 * norm for _, norm in plan.layout.norms)
 
 
+def _least_share(plan: PrivacyPlan) -> float:
+    """Which part of its scale the narrowest share of cross-party noise has."""
+    return float(min(plan.share(party) for party in plan.names))
+
+
 def _noise(plan: PrivacyPlan, item: BlockPlan, unit: int) -> IntegerNoise:
     return IntegerNoise.of(item.block, item.scale, plan.law, unit)
 
@@ -201,13 +209,12 @@ def require_room(plan: PrivacyPlan, spec: ProductSpec, error: int, gains: Mappin
     for item in plan.blocks:
         owners = len(item.block.owners)
         unit = spec.bound ** max(2, owners)
-        reach = farthest(plan, item, spec.rows, unit)
-        if not item.block.single:
-            gain = spec.gain if owners == 2 else gains[owners]
-            reach = gain * ceil(spec.rows * _record_reach(item)) * unit
-            reach += _noise_reach(plan, item, unit * gain) + error
+        gain = 1 if item.block.single else spec.gain if owners == 2 else gains[owners]
+        noise = _noise_reach(plan, item, unit * gain)
+        reach = gain * ceil(spec.rows * _record_reach(item)) * unit + noise + (0 if item.block.single else error)
         if reach >= limit:
+            more = "a larger epsilon" if 2 * noise > reach else "fewer records"
             raise ProductError(
                 f"the sums of block {item.block.name} may reach {reach}, which words of {spec.modulus_bits} bits "
-                "cannot hold: fewer records, fewer columns or a larger epsilon would fit"
+                f"cannot hold: {more} would fit"
             )

@@ -5,15 +5,24 @@ from __future__ import annotations
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.accounting import gaussian_rho
+from colonnade.mechanism.declared import declared_terms
 from colonnade.mechanism.dissection import Block, dissect, squared_sum, squares, traces
 from colonnade.mechanism.moments import Law, Layout
-from colonnade.mechanism.objective import Calibration, Pairs, Purpose, Task, exact_objective, paper_objective
+from colonnade.mechanism.objective import (
+    Calibration,
+    Pairs,
+    Purpose,
+    Task,
+    exact_objective,
+    margins_objective,
+    paper_objective,
+)
 from colonnade.mechanism.weights import TableTerms, choose_release, choose_tables
 from colonnade.protocol.agreement import Agreement
 
 
 def choose_released(agreement: Agreement, layout: Layout, rows: int) -> str:
-    """All products, or where these would drown in noise the products with the label, and a trace or margins."""
+    """All products, or where these would drown in noise the products with the label, and a trace, or margins alone."""
     if agreement.evaluates is not None and agreement.task is Task.LINEAR:
         return "errors"
     # A delta that means nothing is refused by the plan.
@@ -27,12 +36,17 @@ def choose_released(agreement: Agreement, layout: Layout, rows: int) -> str:
     epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
     if agreement.purpose is Purpose.ALL:
         budget = epsilon if law is Law.LAPLACE else float(gaussian_rho(epsilon, agreement.delta))
-        return choose_tables(layout, TableTerms(law, rows, budget, agreement.collusion))
+        terms = TableTerms(law, rows, budget, agreement.collusion)
+        return choose_tables(layout, terms, counted=agreement.task is Task.LOGISTIC)
     return choose_release(layout, rows, law, epsilon, agreement.delta)
 
 
 def released_blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block, ...]:
     """The blocks of what is released."""
+    if agreement.declared is not None:
+        paper = agreement.calibration is Calibration.PAPER
+        law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
+        return dissect(declared_terms(layout, agreement.declared, None if paper else law))
     if agreement.calibration is Calibration.PAPER:
         return dissect(paper_objective(layout, agreement.task))
     by_cells = agreement.purpose is Purpose.ALL
@@ -43,6 +57,8 @@ def released_blocks(agreement: Agreement, layout: Layout, released: str) -> tupl
         square = agreement.label_square or agreement.task is Task.LINEAR
         objective = exact_objective(layout, label_square=square, pairs=named_pairs(agreement, layout))
         return dissect(objective, by_cells=by_cells) + squares(layout)
+    if released == "margins":
+        return dissect(margins_objective(layout), by_cells=True)
     if released == "errors":
         return _error_blocks(agreement, layout)
     return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)

@@ -15,15 +15,21 @@ from typing import Any
 import numpy as np
 
 from colonnade.crypto.backends import BACKENDS, chain_bytes, chain_party, require_chains
-from colonnade.crypto.product import Backend, ChainSpec, Columns, Integers, ProductSizes, ProductSpec
+from colonnade.crypto.product import Backend, ChainSpec, Columns, Cross, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
 from colonnade.mechanism.blocks import IntegerNoise
+from colonnade.mechanism.declared import declared_layout
 from colonnade.mechanism.dissection import Block, allocate, parties_of
-from colonnade.mechanism.forecast import Forecast, forecast, forecast_tables, heavy_columns, order_warning
-from colonnade.mechanism.moments import Floats, Law, Layout
+from colonnade.mechanism.forecast import (
+    Forecast,
+    degree_of,
+    forecast,
+    forecast_tables,
+    mean_noise,
+)
+from colonnade.mechanism.moments import Floats, Layout
 from colonnade.mechanism.objective import (
-    Calibration,
     Purpose,
     by_size,
     divided,
@@ -33,17 +39,16 @@ from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, p
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.table_error import TableForecast
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.cheating import Exposure, exposures, most_values
+from colonnade.protocol.cautions import label_noise_text, warnings_of
+from colonnade.protocol.cheating import Exposure, chain_exposures, exposures, most_values, worst_of
 from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
 from colonnade.protocol.local_columns import LocalPlan, encoded_blocks
 from colonnade.protocol.precision import (
-    SHARES,
     check_rows,
     cross_reach,
     fit_sizes,
     grid_bound,
     require_room,
-    rounding_share,
 )
 from colonnade.protocol.products import party_product
 from colonnade.protocol.released_blocks import choose_released, named_pairs, released_blocks
@@ -159,21 +164,21 @@ class SessionPlan:
 
     def _released_std(self, index: int) -> Floats:
         block = self.plan.blocks[index].block
-        shares = 1.0 if block.single else len(self.parties) / self.plan.shares
+        shares = 1.0 if block.single else self.plan.crossed
         return self.noise(index).stds() * sqrt(shares) / self.unit(block)
 
-    def noise(self, index: int) -> IntegerNoise:
+    def noise(self, index: int, part: Fraction = Fraction(1)) -> IntegerNoise:
+        """The law of a block's noise, or of a share that has this part of its scale."""
         item = self.plan.blocks[index]
-        return IntegerNoise.of(item.block, item.scale, self.plan.law, self.unit(item.block))
+        return IntegerNoise.of(item.block, item.scale * part, self.plan.law, self.unit(item.block))
 
-    @cached_property
-    def cross_noise(self) -> IntegerNoise:
-        """The law of the noise on all products of two parties, as they stand in the submitted vector."""
+    def cross_noise(self, part: Fraction) -> IntegerNoise:
+        """The law of the noise on all products of two parties, as they stand in the submitted vector, at that scale."""
         places: dict[Fraction, list[Integers]] = {}
         for i, item in enumerate(self.plan.blocks):
             if not item.block.single:
                 where = self.positions[i] - self.cross_start
-                for spread, which in self.noise(i).spreads:
+                for spread, which in self.noise(i, part).spreads:
                     places.setdefault(spread, []).append(where[which])
         spreads = tuple((spread, np.concatenate(parts)) for spread, parts in places.items())
         return IntegerNoise(self.plan.law, spreads, self.length - self.cross_start)
@@ -208,10 +213,14 @@ class SessionPlan:
     @cached_property
     def exposures(self) -> tuple[Exposure, ...]:
         """What each party could read of each partner's keys if it did not follow the protocol."""
-        left = self.backend.key_left
-        if left is None or not self.spec.crosses:
+        left, collusion = self.backend.key_left, self.plan.collusion
+        if left is None:
             return ()
-        return exposures(self.spec, self.cross_noise, self.plan.collusion, left)
+        noise, at = self.cross_noise(min(map(self.plan.share, self.parties))), self.chain_start - self.cross_start
+        found = () if not self.spec.crosses else exposures(self.spec, noise.part(0, at), collusion, left)
+        if self.chains is not None:
+            found += chain_exposures(self.chains, noise.part(at), collusion, left)
+        return worst_of(found)
 
     def leave_bits(self, exposure: Exposure, bits: int) -> str:
         """What would leave that many bits of a partner's keys, in one sentence."""
@@ -239,7 +248,11 @@ class SessionPlan:
     def describe(self) -> dict[str, Any]:
         """The plan as one JSON object."""
         plan = self.plan
+        asked = {key: getattr(self.agreement, key) for key in ("interval", "ball", "objective", "parameters")}
+        if plan.layout.has_interactions:
+            asked["degree"] = degree_of(plan)
         return {
+            **{key: list(value) if key == "parameters" else value for key, value in asked.items() if value},
             "study": self.agreement.name,
             "task": plan.task.value,
             "n": self.rows,
@@ -274,6 +287,7 @@ class SessionPlan:
             ],
             "grid": {"bound": self.grid.bound, "modulus_bits": self.spec.modulus_bits, "gain": self.spec.gain},
             "error_factor": fraction_text(plan.error_factor),
+            **({"narrowed": _texts(plan.narrowed)} if plan.narrowed else {}),
             "forecast": {
                 "noise_to_signal": self.forecast.noise_to_signal,
                 "explained": self.forecast.explained,
@@ -302,6 +316,8 @@ class SessionPlan:
             "error_factor": fraction_text(self.plan.error_factor),
             "release": self.released,
         }
+        if self.plan.narrowed:
+            content["narrowed"] = _texts(self.plan.narrowed)
         if self.chain_gains:
             content["chain_gains"] = {str(owners): gain for owners, gain in sorted(self.chain_gains.items())}
         return canonical_digest(content)
@@ -311,49 +327,23 @@ class SessionPlan:
         """The digest under the session id of zeros: what a person can approve before there is a session."""
         return self.digest if not any(self.identity) else replace(self, identity=bytes(32)).digest
 
+    @cached_property
+    def label_noise(self) -> float | None:
+        """Standard deviation of the noise on a numeric label's mean, as a share of the label's bounds."""
+        return mean_noise(self.plan, self.rows)
+
+    @property
+    def label_noise_text(self) -> str:
+        """The same in the label's own units, for a person; empty where it is not known."""
+        return label_noise_text(self)
+
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
-        out = []
-        if self.forecast.hopeless and self.agreement.evaluates is None:
-            out.append(
-                f"the noise on the products with the label is {self.forecast.noise_to_signal:.3g} times the largest "
-                f"possible signal at n={self.rows}: the model is not expected to beat the trivial one; about "
-                f"{self.forecast.rows_needed} rows, a larger epsilon or fewer columns would"
-            )
-        tables = self.table_forecast
-        if self.agreement.purpose is Purpose.ALL and tables is not None and tables.worse:
-            out.append(
-                f"tables of two columns are expected to be {tables.expected:.3f} from the rows' own (total variation) "
-                f"at n={self.rows}, and {tables.independent:.3f} if columns were taken as independent: rows would be "
-                "worse than independent columns; a larger epsilon, a delta, fewer columns or coarser bins would help"
-            )
-        rounding = rounding_share(self.plan, self.rows, self.grid.bound)
-        if self.grid.bound > 1 and rounding > 2 * SHARES[0][0]:
-            out.append(
-                f"with n={self.rows} numbers are rounded to {self.grid.bound} steps on each side of zero, which adds "
-                f"up to {rounding:.2g} times the noise's standard deviation to a released sum, without bias"
-            )
-        if self.agreement.order > 2:
-            lower = plan_session(replace(self.agreement, order=2), self.rows, self.identity).plan
-            out += order_warning(self.agreement.order, self.plan, lower, self.rows)
-        if self.plan.delta >= 1 / self.rows:
-            out.append(
-                f"delta={self.plan.delta:.3g} is 1/n or more at n={self.rows}: showing one record, drawn at random, to "
-                "everybody would keep that promise too; choose a delta far below 1/n"
-            )
-        out += heavy_columns(self.plan, self.rows) if self.agreement.evaluates is None else []
-        if self.agreement.schema.norms and not self.plan.layout.norms:
-            out.append("declared norms are not used: they lower the noise of a trace release alone")
-        if self.in_the_clear:
-            out.append(f'product "{self.agreement.product}" shows columns in the clear: it is for simulation only')
-        shared = any(not i.block.single for i in self.plan.blocks)
-        if self.plan.collusion == 0 and self.plan.law is Law.LAPLACE and shared:
-            out.append("with collusion = 0 there is no guarantee against a party, which knows its share of the noise")
-        if self.plan.calibration is Calibration.PAPER:
-            out.append(
-                'the paper\'s calibration is for reproducing its figures; "exact" adds less noise for the same epsilon'
-            )
-        return out
+        return warnings_of(self, lambda: plan_session(replace(self.agreement, order=2), self.rows, self.identity).plan)
+
+
+def _texts(parts: Mapping[str, Fraction]) -> dict[str, str]:
+    return {party: fraction_text(part) for party, part in sorted(parts.items())}
 
 
 def _named(views: dict[View, float | None]) -> dict[str, float | None]:
@@ -389,7 +379,10 @@ def draft_plan(agreement: Agreement, rows: int) -> tuple[str, PrivacyPlan]:
     """What is released, and the scales of its noise before rounding and the product's own error are paid for."""
     declared = agreement.schema, agreement.label, agreement.task, agreement.calibration
     counted = agreement.evaluates is not None
-    layout = layout_of(*declared, counted=counted, interactions=agreement.interactions, order=agreement.order)
+    if agreement.declared is not None:
+        layout = declared_layout(agreement.schema, agreement.label, agreement.declared)
+    else:
+        layout = layout_of(*declared, counted=counted, interactions=agreement.interactions, order=agreement.order)
     released = choose_released(agreement, layout, rows)
     if released in ("trace", "errors"):
         # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
@@ -407,15 +400,18 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     released, plan = draft_plan(agreement, rows)
     layout, blocks = plan.layout, tuple(item.block for item in plan.blocks)
     owner, local = layout.attributes[layout.label].owner, None
-    crosses = crosses_of(layout, encoded_blocks(layout, blocks), owner if released == "trace" else None)
     sizes, choose = ProductSizes(), BACKENDS[agreement.product].sizes
+    if layout.any_terms:
+        crosses: tuple[Cross, ...] = ()
+    else:
+        crosses = crosses_of(layout, encoded_blocks(layout, blocks), owner if released == "trace" else None)
     if layout.has_interactions:
         local = LocalPlan(layout, blocks)
         crosses = local.crosses(crosses)
         if local.chains:
             require_chains(agreement.product)
         sizes = ProductSizes(chain_gains={len(chain.owners): 1 for chain in local.chains})
-    if choose is not None and crosses:
+    if choose is not None and (crosses or (local is not None and local.chains)):
         grid, sizes = fit_sizes(plan, rows, choose, local)
     else:
         grid = Grid(grid_bound(plan, rows))

@@ -25,6 +25,7 @@ def simulate_release(session: SessionPlan, gram: Floats, randomness: Randomness,
             drawn = noise.draw(1, randomness)
         else:
             exact = exact * session.spec.gain
-            drawn = np.sum([noise.draw(session.plan.shares, randomness) for _ in session.parties], axis=0)
+            shares = [session.noise(i, session.plan.share(party)) for party in session.parties]
+            drawn = np.sum([share.draw(session.plan.shares, randomness) for share in shares], axis=0)
         values[session.positions[i]] = np.rint(exact).astype(np.int64) + (drawn if noisy else 0)
     return released(session, values, {}).moments()

@@ -10,8 +10,8 @@ from typing import Any
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.foundation.shown import number_of, shown
+from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.forecast import Forecast, forecast
-from colonnade.mechanism.plan import check_epsilon
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from colonnade.mechanism.forecast import forecast
+from colonnade.mechanism.forecast import best_columns, forecast
 from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import PrivacyPlan
@@ -18,10 +18,13 @@ from colonnade.report.text import share_text
 
 TINY_DELTA = 1e-12
 """So small a delta that nobody would call it a risk: one chance in a million million."""
+NEAR = 1.2
+"""Forecasts that differ by less say little of which release is better; that of the label alone is steadier."""
 MEANINGS = {
     "full": "all products",
     "label": "products with the label, margins and squares",
     "pairs": "products with the label and the listed pairs",
+    "margins": "how many records have each level, column by column",
     "trace": "products with the label and sums of squares",
 }
 
@@ -66,13 +69,15 @@ def choices(session: SessionPlan) -> list[Choice]:
 
 
 def _chosen(agreement: Agreement) -> bool:
-    """Whether a plan could choose: the paper, interactions, several classes, tables of all columns leave no choice."""
-    for_label = agreement.purpose is not Purpose.ALL and agreement.evaluates is None and not agreement.interactions
-    return for_label and agreement.calibration is Calibration.EXACT and agreement.task is not Task.MULTINOMIAL
+    """Whether a plan could choose: the paper, products of several columns, classes or tables leave no choice."""
+    for_label = agreement.purpose is not Purpose.ALL and agreement.evaluates is None
+    of_pairs = not agreement.interactions and agreement.order == 2 and agreement.declared is None
+    alike = agreement.calibration is Calibration.EXACT and agreement.task is not Task.MULTINOMIAL
+    return for_label and of_pairs and alike
 
 
 def alternatives(session: SessionPlan) -> list[Alternative]:
-    """What a tiny delta, and no collusion, would buy."""
+    """What a tiny delta, and no collusion, would buy; and fewer columns, where noise drowns many of them."""
     agreement, noise = session.agreement, _label_noise(session.plan)
     changed: list[tuple[str, Agreement, str]] = []
     if agreement.delta == 0 and agreement.calibration is Calibration.EXACT:
@@ -92,7 +97,20 @@ def alternatives(session: SessionPlan) -> list[Alternative]:
         # The predicted risk knows nothing of collusion.
         explained = found.explained if other.collusion == agreement.collusion else None
         out.append(Alternative(term, release, found.label_noise, ratio, explained, caution))
-    return out
+    return [*out, *_fewer_columns(session)]
+
+
+def _fewer_columns(session: SessionPlan) -> list[Alternative]:
+    """Laplace noise on X'y grows with the number of columns: half of them, chosen well, may tell more than all."""
+    ratio, columns = session.forecast.noise_to_signal, len(session.plan.layout.features)
+    if session.released != "trace" or session.plan.law is not Law.LAPLACE or ratio is None:
+        return []
+    chosen, explained = best_columns(columns, ratio)
+    if chosen >= columns:
+        return []
+    part = chosen / columns
+    term = f"{chosen} of the {columns} columns, those that are thought to tell most,"
+    return [Alternative(term, session.released, part * _label_noise(session.plan), part, explained)]
 
 
 def _choice(release: str, plan: PrivacyPlan, agreement: Agreement, rows: int) -> Choice:
@@ -100,7 +118,9 @@ def _choice(release: str, plan: PrivacyPlan, agreement: Agreement, rows: int) ->
 
 
 def _label_noise(plan: PrivacyPlan) -> float:
-    labels = [i for i in plan.blocks if i.block.role is Role.LABEL and not i.block.summed]
+    """Of a declared objective, which need not have such products, on any of its terms."""
+    declared = plan.task is Task.POLYNOMIAL
+    labels = [i for i in plan.blocks if declared or (i.block.role is Role.LABEL and not i.block.summed)]
     return max(plan.noise_std(i) for i in labels)
 
 
@@ -117,17 +137,29 @@ def _explained(release: str, plan: PrivacyPlan, agreement: Agreement, rows: int)
 
 def why(session: SessionPlan) -> str:
     """Why this release, in one sentence."""
+    if session.agreement.declared is not None:
+        return "the objective needs these products and no others"
     if session.agreement.calibration is Calibration.PAPER:
         return "the paper's calibration releases all products"
     if session.agreement.release != "auto":
         return "the study asks for it"
+    if session.released == "margins":
+        return "tables of two columns would be no nearer to the rows' own than those of independent columns"
     if not _chosen(session.agreement):
         return "the task or the purpose of the study needs it"
     if session.released == "label":
         return "pairs of features would be mostly noise, and without them the label's products have less of it"
     if session.released == "trace":
         return "X'X would drown in noise, and without it X'y has less"
-    return "the pairs of features are foretold to help more than their noise costs, or nothing would be left either way"
+    told = "the pairs of features are foretold to help more than their noise costs, or nothing would be left either way"
+    return f'{told}; release = "label" is foretold to leave nearly as much, and varies less' if _near(session) else told
+
+
+def _near(session: SessionPlan) -> bool:
+    """Whether label tables alone are foretold to leave nearly as much as all products, which are then mostly noise."""
+    found = {c.release: c.explained for c in choices(session)}
+    full, label = found.get("full"), found.get("label")
+    return full is not None and label is not None and label > full / NEAR
 
 
 def describe_choices(session: SessionPlan) -> dict[str, Any]:
@@ -145,9 +177,10 @@ def describe_choices(session: SessionPlan) -> dict[str, Any]:
 def choices_text(session: SessionPlan) -> Text:
     """For the plan on a terminal."""
     first, *others = choices(session)
-    out = Text(
-        f"Release {first.release} ({MEANINGS.get(first.release, first.release)}): {why(session)}. It has {_told(first)}"
-    )
+    meaning = MEANINGS.get(first.release, first.release)
+    if session.agreement.declared is not None:
+        meaning, first = "the objective's products", replace(first, explained=None)
+    out = Text(f"Release {first.release} ({meaning}): {why(session)}. It has {_told(first)}")
     for other in others:
         out.append(f" Release {other.release} ({MEANINGS[other.release]}) would have {_told(other)}")
     for change in alternatives(session):
@@ -159,7 +192,8 @@ def choices_text(session: SessionPlan) -> Text:
 
 
 def _told(choice: Choice) -> str:
-    noise = f"noise of {choice.label_noise:.4g} on a product with the label"
+    where = "a count of the label" if choice.release == "margins" else "a product with the label"
+    noise = f"noise of {choice.label_noise:.4g} on {where}"
     if choice.explained is None:
         return f"{noise}."
     return f"{noise}, {share_text(choice.explained)} left of what a weak model would explain."

@@ -47,9 +47,7 @@ def compared_table(variants: Sequence[Variant]) -> RenderableType:
         table.add_row(
             *cells,
             Text(row["released"]),
-            f"{row['noise_to_signal']:.3g}",
-            share_text(row["explained"]),
-            share_text(row["explained_if_a_tenth"]),
+            *_told(row["noise_to_signal"], row["explained"], row["explained_if_a_tenth"]),
             f"{row['rows_needed']:,}",
         )
     note = (
@@ -81,6 +79,11 @@ def compared_picture(variants: Sequence[Variant]) -> Markup:
         for v in planned
     ]
     return bars([("", items)], title, "; ".join(b.hint for b in items))
+
+
+def _told(noise: float | None, *shares: float | None) -> list[str]:
+    """Noise against signal and what it leaves, in words; margins alone have neither."""
+    return ["-" if noise is None else f"{noise:.3g}", *("-" if s is None else share_text(s) for s in shares)]
 
 
 def _share(variant: Variant) -> float:
@@ -157,7 +160,8 @@ def compared_rows(variants: Sequence[Variant]) -> list[dict[str, str]]:
         if "refused" in row:
             out.append({**cells, "release": "refused", "noise / signal": "", "leaves": row["refused"]})
         else:
-            left = {"noise / signal": f"{row['noise_to_signal']:.3g}", "leaves": share_text(row["explained"])}
+            noise, share = _told(row["noise_to_signal"], row["explained"])
+            left = {"noise / signal": noise, "leaves": share}
             out.append({**cells, "release": row["released"], **left})
     return out
 

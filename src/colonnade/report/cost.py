@@ -83,7 +83,7 @@ def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
         # The hub speaks four times with each partner, who speaks once with each of its own; both with the server.
         hub = party == session.parties[0]
         total += rounds(AlignmentParty.rounds, 2 + 4 * others if hub else 4 + others, "")
-    if session.spec.crosses:
+    if session.product_rounds:
         total += rounds(session.product_rounds, others, agreed)
     return total
 
@@ -96,5 +96,6 @@ def plan_json(session: SessionPlan, cost: Cost, assumed: bool) -> dict[str, Any]
         "expected": {"sent": cost.sent, "seconds": cost.seconds},
         "if_a_party_cheats": [exposure.describe() for exposure in session.exposures],
         "terms_digest": session.terms,
+        "label_mean_noise": session.label_noise_text or None,
         "warnings": session.warnings(),
     }

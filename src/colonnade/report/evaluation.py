@@ -70,7 +70,11 @@ def measured_report(evaluation: Evaluation, measured: Measured) -> RenderableTyp
             "The noise drowns what was opened: more records or a larger epsilon would tell something.", "yellow"
         )
     table = tidy_table("measure", "value", "95% interval", "trivial", "which is", right=(1, 2, 3))
-    for name, found in measured.measures.items():
+    for name in evaluation.asked:
+        found = measured.measures.get(name)
+        if found is None:
+            table.add_row(NAMES[name], "not known", "noise drowns it", "", "")
+            continue
         trivial = "not known" if found.trivial is None else f"{found.trivial:.4f}"
         table.add_row(NAMES[name], f"{found.value:.4f}", f"{found.low:.4f} to {found.high:.4f}", trivial, TRIVIAL[name])
     title = f"How good the model is on these {measured.n:,} records"
@@ -107,6 +111,7 @@ def measured_json(evaluation: Evaluation, session: SessionPlan, measured: Measur
     known |= {
         "opened": what_is_opened(evaluation),
         "expected": evaluation.expected(session),
+        "warnings": evaluation.warnings(session),
         "terms_digest": session.terms,
     }
     if measured is None:
@@ -121,5 +126,6 @@ def measured_json(evaluation: Evaluation, session: SessionPlan, measured: Measur
         }
         for point in measured.curve
     ]
-    measures = {name: found.to() for name, found in measured.measures.items()}
+    known_measures = {name: found.to() for name, found in measured.measures.items()}
+    measures = {name: known_measures.get(name) for name in evaluation.asked}
     return {**known, "measures": measures, "calibration": curve, "note": interval_note(evaluation)}

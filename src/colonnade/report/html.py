@@ -123,7 +123,7 @@ def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False, around: A
     around = around or Around()
     agreement, plan = session.agreement, session.describe()
     shown = plan_context(plan, agreement)
-    verdict = outlook(session.warnings(), plan["forecast"])
+    verdict = outlook(session.warnings(), plan["forecast"], session.label_noise_text)
     if not session.in_the_clear:
         verdict = promise(plan, shown["views"], odds_text(worst_epsilon(plan)), False) + verdict
     context = {
@@ -306,7 +306,7 @@ def model_context(public: PublicModel) -> dict[str, Any]:
     ]
     shown = rows[:SHOWN_COEFFICIENTS]
     name, _, level = public.label
-    target = f"{name}, coded from -1 to 1"
+    target = "the declared objective" if public.is_declared else f"{name}, coded from -1 to 1"
     if model.task == Task.LOGISTIC.value:
         target = f"log-odds of {name} = {level}"
     elif model.task == Task.MULTINOMIAL.value:
@@ -317,7 +317,7 @@ def model_context(public: PublicModel) -> dict[str, Any]:
     told = "; ".join(f"{b.name} {b.told}" for b in items)
     by_column: dict[tuple[str, str, str], list[tuple[str, CoefficientRow]]] = {}
     for row in rows:
-        party, column = public.owner(row.feature)
+        party, column = ("", row.feature) if public.is_declared else public.owner(row.feature)
         by_column.setdefault((column, party, row.base), []).append((row.feature.removeprefix(f"{column}="), row))
     return {
         "model": model,
@@ -354,6 +354,8 @@ def _interval_picture(found: Intervals) -> Markup:
 def _base(public: PublicModel, feature: str) -> str:
     if feature in public.interactions:
         return f"product of {', '.join(public.interactions[feature])}"
+    if public.is_declared:
+        return "parameter"
     party, name = public.owner(feature)
     column = public.schema.parties[party][name]
     return f"against {column.base(name)}" if column.has_levels else column.describe(LONGEST_LEVELS)

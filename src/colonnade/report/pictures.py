@@ -9,9 +9,10 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from colonnade.analysis.independence import Dependence, dependence, dependence_tree, every_dependence
-from colonnade.analysis.synthesis import expected_distance
+from colonnade.analysis.synthesis import distance_text, expected_distance
 from colonnade.analysis.tables import CrossTable, Margin, Tables
 from colonnade.report.charts import WIDTH, Bar, bars, drawing
+from colonnade.report.tables import bracket_text, dependence_line, information_text
 
 CELL, LEFT = 30, 190
 WIDEST, ROOMY = 76, 44
@@ -71,9 +72,7 @@ def tree_picture(tree: Sequence[Dependence]) -> Markup:
     for d in tree:
         (x1, y1), (x2, y2) = place[d.names[0]], place[d.names[1]]
         dash = ' stroke-dasharray="5 4"' if d.p_value > 0.05 else ""
-        hint = (
-            f"{d.names[0]} and {d.names[1]}: {d.information:.3f} nats ({d.low:.3f} to {d.high:.3f}), p {d.p_value:.3f}"
-        )
+        hint = f"{d.names[0]} and {d.names[1]}: {information_text(d)}, p {d.p_value:.3f}"
         width = 1.5 + 8.0 * (d.information / top) ** 0.5
         parts.append(
             f'<g><title>{escape(hint)}</title><line class="edge" stroke-width="{width:.1f}"{dash} '
@@ -124,13 +123,16 @@ def dependence_context(
     margins = [tables.margin(i) for i in (chosen[:1] if len(chosen) == 1 else () if chosen else released.tabular)]
     expected, independent = expected_distance(tables) if len(released.tabular) > 1 else (0.0, 0.0)
     return {
-        "crosses": [{"cross": c, "found": d, "picture": heat_map(c)} for c, d in crosses],
+        "crosses": [
+            {"cross": c, "found": d, "told": dependence_line(d).plain, "picture": heat_map(c)} for c, d in crosses
+        ],
         "tree": tree,
         "tree_picture": tree_picture(tree) if tree else None,
         "margins": [{"margin": m, "picture": margin_picture(m)} for m in margins],
         "numbers": [tables.number(i) for i in released.numbers] if not chosen else [],
-        "expected": expected,
-        "independent": independent,
+        "bracketed": bracket_text,
+        "expected": distance_text(expected) if len(released.tabular) > 1 else None,
+        "independent": distance_text(independent),
     }
 
 

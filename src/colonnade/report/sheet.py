@@ -13,7 +13,7 @@ from markupsafe import Markup
 from colonnade.protocol.agreement import Agreement
 from colonnade.report.charts import epsilon_scale
 from colonnade.report.spending import Spending
-from colonnade.report.text import epsilon_text, share_text
+from colonnade.report.text import epsilon_text, sentence, share_text
 
 TIERS = ((1.0, "strong"), (10.0, "moderate"), (inf, "weak"))
 """Up to which epsilon a promise is called so, after the three tiers of Ponomareva et al. 2023 (arXiv:2303.00654)."""
@@ -179,8 +179,8 @@ def reliance(told_apart: int, given: int, coefficients: int) -> Sentence:
     return Sentence("good", "What to rely on.", text)
 
 
-def outlook(warnings: Sequence[str], forecast: Mapping[str, Any]) -> list[Sentence]:
-    """What a plan expects, warnings first."""
+def outlook(warnings: Sequence[str], forecast: Mapping[str, Any], mean: str = "") -> list[Sentence]:
+    """What a plan expects, warnings first; `mean` says how sure the label's mean will be."""
     out = [Sentence("warn", "Warning.", f"{note[0].upper()}{note[1:]}.") for note in warnings]
     if forecast["explained"] is not None:
         tenth = forecast.get("if_a_tenth")
@@ -188,6 +188,8 @@ def outlook(warnings: Sequence[str], forecast: Mapping[str, Any]) -> list[Senten
         if tenth is not None and tenth["explained"] != forecast["explained"]:
             text += f", and if they fill a tenth of them {share_text(tenth['explained'])}"
         out.append(Sentence("note", "What to expect.", f"{text} of what the columns can explain survives the noise."))
+    if mean and mean not in warnings:
+        out.append(Sentence("note", "The label's bounds.", sentence(mean)))
     return out
 
 

@@ -62,6 +62,9 @@ def lines(public: PublicModel, units: Units) -> list[Line]:
     """Every coefficient, largest first as encoded."""
     model, products = public.model, products_of(public)
     own, _ = units.convert(model.features, model.coefficients, model.intercept)
+    if public.is_declared:
+        each = zip(model.features, model.coefficients, strict=True)
+        return [Line(name, "", value, value, None, "parameter") for name, value in each]
     out = []
     for feature, encoded in zip(model.features, model.coefficients, strict=True):
         places = [public.owner(factor) for factor in products.get(feature, (feature,))]

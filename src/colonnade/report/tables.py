@@ -17,7 +17,7 @@ from colonnade.report.tidy import tidy_table
 if TYPE_CHECKING:
     from colonnade.analysis.components import Components
     from colonnade.analysis.independence import Dependence
-    from colonnade.analysis.tables import CrossTable, Margin, Tables
+    from colonnade.analysis.tables import Bracketed, CrossTable, Margin, Number, Tables
 
 SHOWN_PAIRS = 20
 SHOWN_LOADINGS = 6
@@ -51,8 +51,13 @@ def _numbers_text(tables: Tables) -> RenderableType:
     table = tidy_table("number, released without bins", "mean", "standard deviation", right=(1, 2))
     for i in tables.released.numbers:
         found = tables.number(i)
-        table.add_row(Text(found.name), f"{found.mean:.4g}", "" if found.std is None else f"{found.std:.4g}")
+        table.add_row(Text(found.name), bracket_text(found.mean), bracket_text(found.std))
     return Group(table, "")
+
+
+def bracket_text(found: Bracketed | None) -> str:
+    """A number with its interval, or that it is not known."""
+    return "not known" if found is None else f"{found.value:.4g} ({found.low:.4g} to {found.high:.4g})"
 
 
 def _cross_text(cross: CrossTable) -> RenderableType:
@@ -74,10 +79,14 @@ def cross_cells(cross: CrossTable) -> list[list[str]]:
 def dependence_line(found: Dependence) -> Text:
     """How much two columns tell of each other, and whether that could be chance."""
     p = f"p = {found.p_value:.4f}" if found.p_value > 0.0025 else "p <= 0.0025"
-    return Text(
-        f"Mutual information {found.information:.4f} nats ({found.low:.4f} to {found.high:.4f}); "
-        f"test of independence {p}."
-    )
+    return Text(f"Mutual information {information_text(found)}; test of independence {p}.")
+
+
+def information_text(found: Dependence) -> str:
+    """Mutual information with its interval, or that it is not known."""
+    if not found.known:
+        return "not known (the noise could hide any dependence)"
+    return f"{found.information:.4f} nats ({found.low:.4f} to {found.high:.4f})"
 
 
 def _pairs_text(tables: Tables, seed: int) -> RenderableType:
@@ -88,17 +97,17 @@ def _pairs_text(tables: Tables, seed: int) -> RenderableType:
     table = tidy_table("pair", "nats", "low", "high", "p", "in the tree", right=(1, 2, 3, 4))
     for d in sorted(found, key=lambda d: -d.information)[:SHOWN_PAIRS]:
         edge = "yes" if d.names in tree else ""
-        numbers = (f"{v:.4f}" for v in (d.information, d.low, d.high, d.p_value))
-        table.add_row(Text(" - ".join(d.names)), *numbers, edge)
+        numbers = [f"{v:.4f}" for v in (d.information, d.low, d.high)] if d.known else ["not known", "", ""]
+        table.add_row(Text(" - ".join(d.names)), *numbers, f"{d.p_value:.4f}", edge)
     return titled("Which columns depend on each other, strongest first", table, "")
 
 
 def dependence_json(found: Dependence) -> dict[str, Any]:
     return {
         "columns": list(found.names),
-        "information": found.information,
-        "low": found.low,
-        "high": found.high,
+        "information": found.information if found.known else None,
+        "low": found.low if found.known else None,
+        "high": found.high if found.known else None,
         "p_value": found.p_value,
     }
 
@@ -106,6 +115,14 @@ def dependence_json(found: Dependence) -> dict[str, Any]:
 def _margin_json(margin: Margin) -> dict[str, Any]:
     numbers = {"count": margin.count.tolist(), "low": margin.low.tolist(), "high": margin.high.tolist()}
     return {"column": margin.name, "party": margin.owner, "levels": list(margin.levels), **numbers}
+
+
+def _number_json(number: Number) -> dict[str, Any]:
+    told: dict[str, Any] = {"column": number.name, "party": number.owner}
+    for name, found in (("mean", number.mean), ("std", number.std)):
+        ends = (None, None, None) if found is None else (found.value, found.low, found.high)
+        told |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+    return told
 
 
 def _cross_json(cross: CrossTable) -> dict[str, Any]:
@@ -132,7 +149,7 @@ def tables_json(tables: Tables, chosen: Sequence[int], seed: int) -> dict[str, A
     return {
         **head,
         "margins": [_margin_json(tables.margin(i)) for i in released.tabular],
-        "numbers": [{"column": x.name, "party": x.owner, "mean": x.mean, "std": x.std} for x in numbers],
+        "numbers": [_number_json(x) for x in numbers],
         "tables": [_cross_json(tables.cross(i, j)) for i, j in pairs],
         "dependence": [dependence_json(d) for d in every],
         "tree": [list(d.names) for d in dependence_tree(every)],
@@ -142,7 +159,10 @@ def tables_json(tables: Tables, chosen: Sequence[int], seed: int) -> dict[str, A
 
 
 def tables_csv(tables: Tables, chosen: Sequence[int]) -> str:
-    """One line for each cell: the columns, their levels, the count and its interval."""
+    """One line for each cell: the columns, their levels, the count and its interval.
+
+    Mean and standard deviation of a number stand as levels of it, empty where they are not known.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["column_a", "level_a", "column_b", "level_b", "count", "low", "high"])
@@ -152,6 +172,10 @@ def tables_csv(tables: Tables, chosen: Sequence[int]) -> str:
         for level, *numbers in zip(margin.levels, margin.count, margin.low, margin.high, strict=True):
             named = (plain_cell(margin.name), plain_cell(level), "", "")
             writer.writerow([*named, *(f"{v:.1f}" for v in numbers)])
+    for number in [] if chosen else [tables.number(i) for i in released.numbers]:
+        for level, found in (("(mean)", number.mean), ("(standard deviation)", number.std)):
+            ends = [""] * 3 if found is None else [f"{v:.6g}" for v in (found.value, found.low, found.high)]
+            writer.writerow([plain_cell(number.name), level, "", "", *ends])
     pairs = [tuple(chosen)] if len(chosen) == 2 else []
     if not chosen:
         pairs = [(i, j) for i in released.tabular for j in released.tabular if i < j and released.has_table(i, j)]

@@ -53,8 +53,13 @@ def heading(plan: Mapping[str, Any], label: str, assumed: bool = False) -> Text:
     """What is computed, and under which terms."""
     out = Text()
     out.append(f"{plan['study']}", style="bold")
-    out.append(f": {plan['task']} regression of ")
-    out.append(label, style="bold")
+    if "objective" in plan:
+        out.append(": minimum, for parameters of norm up to ")
+        out.append(f"{plan['ball']:g}, of the sum of ")
+        out.append(plan["objective"], style="bold")
+    else:
+        out.append(f": {plan['task']} regression of ")
+        out.append(label, style="bold")
     out.append(f" over {plan['n']:,} records")
     if assumed:
         out.append(" (rows assumed: set rows in [study] or give --rows)", style="yellow")
@@ -148,7 +153,7 @@ def forecast_text(plan: Mapping[str, Any]) -> Text:
 def cost_text(sent: Mapping[str, int], seconds: Mapping[str, float]) -> Text:
     """Bytes and time that a plan expects."""
     told = ", ".join(f"{name} {size_text(count)}" for name, count in sent.items())
-    took = ", ".join(f"{step} {time_text(value)}" for step, value in seconds.items())
+    took = ", ".join(f"{step} {time_text(value)}" for step, value in seconds.items()) or "next to none"
     return Text(f"Expected: each party sends {told}; CPU time of all together: {took}.")
 
 
@@ -158,8 +163,9 @@ def plan_report(
     cost: RenderableType | None = None,
     assumed: bool = False,
     cheating: RenderableType | None = None,
+    mean: str = "",
 ) -> RenderableType:
-    """A whole plan; `cheating` is what it says of parties that do not follow the protocol."""
+    """A whole plan; `cheating` is what it says of parties that break the protocol, `mean` of the label's mean."""
     parts: list[RenderableType] = [
         heading(plan, label, assumed),
         "",
@@ -171,6 +177,7 @@ def plan_report(
         "",
         *([] if cheating is None else [cheating, ""]),
         forecast_text(plan),
+        *([Text(sentence(mean))] if mean else []),
     ]
     return Group(*parts, *([] if cost is None else [cost]), "")
 
@@ -179,6 +186,8 @@ def what_of(public: PublicModel) -> str:
     """What a model predicts, in one line."""
     model = public.model
     name, column, level = public.label
+    if public.is_declared:
+        return "Parameters at the least value of the declared objective"
     if model.task == "logistic":
         return f"Model: log-odds of {name} = {level}"
     if model.task == "multinomial":
@@ -201,6 +210,9 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
         table.add_row(Text(feature), Text(party), f"{coefficient:+z.4f}", Text(_base(public, feature)))
     if len(ordered) > shown:
         table.add_row(Text(f"and {len(ordered) - shown} smaller ones", style="dim"), "", "", "")
+    if public.is_declared:
+        note = "In the objective a number counts from -1 to 1 over its range, a level 1."
+        return titled(what_of(public), table, Text(note, style="dim"), quality_text(model), "")
     table.add_section()
     table.add_row(Text("intercept"), "", f"{model.intercept:+z.4f}", "")
     note = "A number counts from -1 to 1 over its range; a level counts 1, against its column's base."
@@ -223,6 +235,8 @@ def quality_text(model: Model) -> Text:
 def _base(public: PublicModel, feature: str) -> str:
     if feature in public.interactions:
         return f"product of {', '.join(public.interactions[feature])}"
+    if public.is_declared:
+        return "parameter"
     party, name = public.owner(feature)
     column = public.schema.parties[party][name]
     return column.base(name) if column.has_levels else column.describe(SHOWN)
@@ -281,6 +295,11 @@ def flaws(provenance: Mapping[str, Any]) -> list[str]:
         name = provenance.get("agreement", {}).get("product", "plain")
         out.append(f'product "{name}" showed columns in the clear: no epsilon holds against the server or a party')
     return out
+
+
+def sentence(note: str) -> str:
+    """A note as a sentence of a text."""
+    return f"{note[:1].upper()}{note[1:]}."
 
 
 def caution(note: str) -> Text:

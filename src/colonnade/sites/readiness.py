@@ -54,5 +54,9 @@ def get_ready(site: Site, approved: list[str]) -> list[str]:
 
 def clipping(table: Table) -> str:
     """How many values lay beyond their bounds, for the party's own eyes; empty if none did."""
-    found = [f"{count:,} of {column}" for column, count in (table.clipped or {}).items() if count]
+    found = [
+        f"{count:,} of {column}" + (", which is constant now" if table.is_constant(column) else "")
+        for column, count in (table.clipped or {}).items()
+        if count
+    ]
     return f"values were clipped to their bounds: {', '.join(found)}" if found else ""

@@ -14,7 +14,7 @@ from colonnade.analysis.independence import dependence
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.released import Released
 from colonnade.analysis.request import ModelRequest
-from colonnade.analysis.synthesis import FittedRelease, Synthetic, fit_release, synthesize
+from colonnade.analysis.synthesis import FittedRelease, Synthetic, draw_rows, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
 from colonnade.foundation.errors import ReleaseError, StudyError
@@ -24,6 +24,7 @@ from colonnade.model import PublicModel, partial_scores, predict, publish
 from colonnade.report.html import certainty_context, model_context
 from colonnade.report.pictures import heat_map, margin_picture
 from colonnade.report.rows import rows_file
+from colonnade.report.tables import dependence_line
 from colonnade.report.text import flaws
 
 MOST_ROWS = 100_000
@@ -126,14 +127,15 @@ class Explorer:
         j = released.find_table(second)
         cross = tables.cross(i, j)
         found = dependence(tables, i, j, SEED)
-        shown = {"crosses": [{"cross": cross, "found": found, "picture": heat_map(cross)}]}
+        told = dependence_line(found).plain
+        shown = {"crosses": [{"cross": cross, "found": found, "told": told, "picture": heat_map(cross)}]}
         return {"names": names, "first": first, "second": second, **shown}
 
     def drawn(self, count: int) -> Synthetic:
         """So many rows that have the release's tables."""
         if not 1 <= count <= MOST_ROWS:
             raise StudyError(f"the studio draws between 1 and {MOST_ROWS} rows, got {count}")
-        return synthesize(self.fitted, count, {}, SEED)
+        return draw_rows(self.tables, lambda: self.fitted, count, {}, SEED)
 
     def rows_file(self, count: int, csv: bool) -> bytes:
         """The drawn rows as `colonnade synthesize` writes them."""

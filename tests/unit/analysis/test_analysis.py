@@ -16,13 +16,14 @@ from colonnade.analysis.draws import counts, noise, seeded
 from colonnade.analysis.independence import dependence, dependence_tree, every_dependence
 from colonnade.analysis.models import ClassModel, Question, answer, check_question
 from colonnade.analysis.released import Released
-from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release, synthesize
+from colonnade.analysis.solve import solve
+from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release, require_dependence, synthesize
 from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
 from colonnade.foundation.errors import ColonnadeError, ReleaseError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.protocol.agreement import Agreement
 from colonnade.runs import run_unguarded
 
@@ -158,6 +159,36 @@ def test_rows_have_the_tables_and_no_impossible_pair() -> None:
     assert any("standard errors" in note for note in rows.notes()) and "height" in rows.unbinned
 
 
+def test_rows_have_the_label_of_the_releases_own_model() -> None:
+    schema = {"a": {"age": SCHEMA["a"]["age"], "colour": SCHEMA["a"]["colour"]}, "c": SCHEMA["c"]}
+    agreement = Agreement("noisy", Schema(schema), "c.rich", Task.LOGISTIC, 0.05, collusion=1, product="plain")
+    tables = {p: table_from(p, frame().select(list(columns)), columns) for p, columns in schema.items()}
+    found = Released(run_unguarded(agreement, tables, "none", Randomness(seed=b"noisy")).release)
+    own, label = solve(found.moments, Task.LOGISTIC), found.layout.label
+    names, starts = found.layout.names[1:], [s - 1 for s in found.layout.starts]
+    full = np.zeros(len(names))
+    full[[names.index(name) for name in own.features]] = own.coefficients
+    fit = fit_release(Tables.of(found))
+    rows = draw_levels(fit, 40_000, seeded(3, "rows"))
+    again = fit_release(Tables.of(Released(found.release)))
+    assert np.array_equal(rows, draw_levels(again, 40_000, seeded(3, "rows")))
+    others = [k for k in range(3) if k != label]
+    odds = own.intercept + sum(full[starts[k] + rows[:, k]] for k in others)
+    chance = 1 / (1 + np.exp(-odds))
+    for k in others:
+        for level in range(len(found.levels(k))):
+            at = rows[:, k] == level
+            told, drawn = chance[at].mean(), (rows[at, label] == 1).mean()
+            assert abs(told - drawn) < 0.02, (k, level)
+    share = fit.target.margin[fit.target.spans[label]][1]
+    assert abs((rows[:, label] == 1).mean() - share) < 0.002
+    given = draw_levels(fit, 40_000, seeded(4, "rows"), {label: 1})
+    chosen = rows[rows[:, label] == 1]
+    for k in others:
+        first, second = (np.bincount(drawn[:, k], minlength=3) / len(drawn) for drawn in (given, chosen))
+        assert np.abs(first - second).max() < 0.02
+
+
 def test_conditions_are_kept_and_impossible_ones_refused() -> None:
     found = released()
     levels = draw_levels(fitted(), 3000, seeded(0, "x"), found.conditions(["sex=M"]))
@@ -262,6 +293,36 @@ def test_releases_without_tables_are_refused() -> None:
     )
     with pytest.raises(ReleaseError, match="has no margins"):
         Released(run_unguarded(paper, data, "none", Randomness(seed=b"t")).release)
+
+
+def test_margins_alone_give_counts_and_the_trivial_model() -> None:
+    schema = {p: {c: v for c, v in columns.items() if c != "height"} for p, columns in SCHEMA.items()}
+    data = {p: table_from(p, frame().select(list(columns)), columns) for p, columns in schema.items()}
+    agreement = Agreement(
+        "m",
+        Schema(schema),
+        "c.rich",
+        Task.LOGISTIC,
+        1.0,
+        collusion=1,
+        product="plain",
+        purpose=Purpose.ALL,
+        release="margins",
+    )
+    found = Released(run_unguarded(agreement, data, "none", Randomness(seed=b"m")).release)
+    tables = Tables.of(found)
+    margin = tables.margin(found.find("colour"))
+    true = np.array([(frame()["colour"] == level).sum() for level in margin.levels])
+    assert np.all(margin.low <= true) and np.all(true <= margin.high) and (margin.high - margin.low).max() < 100
+    model, share = solve(found.moments, Task.LOGISTIC), float((frame()["rich"] == "yes").mean())
+    assert not any(model.coefficients) and model.freedom == 0
+    assert abs(1 / (1 + np.exp(-model.intercept)) - share) < 0.02
+    assert every_dependence(tables) == []
+    with pytest.raises(ReleaseError, match="no table of colour and age"):
+        tables.cross(found.find("colour"), found.find("age"))
+    for ask in (fit_release, require_dependence, lambda t: components(t.released)):
+        with pytest.raises(ReleaseError, match="holds margins alone"):
+            ask(tables)  # type: ignore[operator]
 
 
 def test_numbers_alone_have_sparse_and_count_models() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.mechanism.objective import Purpose
-from experiments.paper import synthesis_report, synthesis_rows
+from experiments.paper import synthesis_baselines, synthesis_report, synthesis_rows
 from experiments.paper.synthesis_rows import cases
 
 
@@ -35,3 +35,32 @@ def test_lines_are_means_of_the_seeds_that_are_there(monkeypatch: pytest.MonkeyP
     (line,) = synthesis_rows.lines(Purpose.ALL)
     assert line["data"] == "ACS" and line["releases"] == 2 and line["TV2"] == 0.5
     assert not synthesis_rows.lines(Purpose.LABEL)
+
+
+def test_runs_of_others_are_averaged_and_what_is_missing_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(synthesis_baselines, "RESULT", tmp_path / "runs.json")
+    small = synthesis_baselines.AIM_SMALL.name
+    assert {line["not finished"] for line in synthesis_baselines.lines("ACS")} == {"not started in the time"}
+    synthesis_baselines._store({"data": "ACS", "method": "MST", "seed": 0, "over": 300})
+    for seed, value in ((0, 0.1), (1, 0.2), (2, 0.6)):
+        synthesis_baselines._store({"data": "ACS", "method": "MST", "seed": seed, "TV2": value})
+    synthesis_baselines._store({"data": "ACS", "method": small, "seed": 0, "over": 300})
+    found = {line["method"]: line for line in synthesis_baselines.lines("ACS")}
+    assert found["MST"]["TV2"] == pytest.approx(0.3) and found["MST"]["not finished"] == ""
+    assert found[small] == {"data": "ACS", "method": small, "seeds": 0, "not finished": "over 300 CPU s"}
+    known = synthesis_baselines._known
+    assert known("ACS", synthesis_baselines.AIM_SMALL, 1, 300) and not known(
+        "ACS", synthesis_baselines.AIM_SMALL, 1, 900
+    )
+
+
+def test_lines_of_ours_stay_until_releases_are_scored_anew() -> None:
+    head = "| data | method | TV2 |\n|---|---|---|\n"
+    before = head + '| ACS | ours, purpose "all" | 0.04 |\n| ACS | MST | 0.06 |\n'
+    found = synthesis_report._with_ours("\n" + head + "| ACS | MST | 0.05 |\n", before)
+    assert found.index("ours") < found.index("MST") and "0.05" in found and "0.06" not in found
+    assert "earlier run" in found
+    anew = "\n" + before.replace("0.04", "0.03")
+    assert synthesis_report._with_ours(anew, before) == anew

@@ -70,6 +70,8 @@ def test_noise_that_drowns_large_tables_is_not_spent_on_them() -> None:
 
 def test_all_tables_are_released_unless_they_drown_each_other() -> None:
     many, few = levels(*[12] * 40, 2), levels(4, 4, 4, 2)
-    assert choose_tables(many, TableTerms(Law.LAPLACE, 20_000, 1.0)) == "label"
+    assert choose_tables(many, TableTerms(Law.LAPLACE, 20_000, 1.0)) == "margins"
+    assert choose_tables(many, TableTerms(Law.LAPLACE, 20_000, 1.0), counted=False) == "label"
+    assert choose_tables(many, TableTerms(Law.LAPLACE, 100_000, 1.0)) == "label"
     assert choose_tables(many, TableTerms(Law.LAPLACE, 10**8, 1.0)) == "full"
     assert choose_tables(few, TableTerms(Law.LAPLACE, 20_000, 1.0)) == "full"

@@ -73,3 +73,30 @@ def test_a_tiny_delta_and_no_collusion_are_priced_as_planned() -> None:
     assert collusion.ratio == pytest.approx(noise(session_of(1.0, collusion=0)) / noise(session), rel=0.05)
     assert collusion.ratio < 1 and "no guarantee against a party" in collusion.caution
     assert [a.term for a in alternatives(session_of(1.0, delta=1e-6, collusion=0))] == []
+
+
+def test_where_forecasts_are_near_the_steadier_release_is_named() -> None:
+    near, far = session_of(0.18), session_of(3.0)
+    assert near.released == far.released == "full"
+    assert 'release = "label" is foretold to leave nearly as much' in str(choices_text(near))
+    assert "nearly as much" not in describe_choices(far)["release_choice"]["why"]
+
+
+def wide(columns: int, **changes: object) -> SessionPlan:
+    """One party with many numbers and a numeric label."""
+    schema = Schema({"a": {f"x{i}": Numeric(-1, 1) for i in range(columns)} | {"y": Numeric(-1, 1)}})
+    agreement = Agreement("w", schema, "y", Task.LINEAR, epsilon=1.0, collusion=0, product="plain")
+    return plan_session(replace(agreement, **changes), 20_000, bytes(32))
+
+
+def test_fewer_columns_are_advised_where_pure_noise_drowns_many() -> None:
+    session = wide(300)
+    fewer = alternatives(session)[-1]
+    chosen = int(fewer.term.split()[0])
+    assert session.released == "trace" and fewer.term.startswith(f"{chosen} of the 300 columns") and 1 < chosen < 300
+    # The forecast of a study of so many columns, if they carry that part of the signal.
+    ratio, part = wide(chosen, release="trace").forecast.noise_to_signal or 0.0, chosen / 300
+    assert fewer.explained == pytest.approx(part / (1 + ratio**2 / part), rel=0.05)
+    assert fewer.explained > 1.25 * (session.forecast.explained or 0.0)
+    assert f"{chosen} of the 300 columns" in str(choices_text(session))
+    assert not any("columns" in a.term for a in alternatives(wide(300, delta=1e-6)))

@@ -43,6 +43,11 @@ class LastStep:
                 value += 1
         return out
 
+    @property
+    def values(self) -> tuple[int, ...]:
+        """For each cross of the product the sum that it is a part of."""
+        return tuple(self._crosses.values())
+
     @cached_property
     def product(self) -> ProductSpec:
         """The product of two owners; what is sealed has its gain already."""

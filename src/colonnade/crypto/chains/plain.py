@@ -1,98 +1,119 @@
-"""Products of three owners and more in the clear: the same stages and shares, for simulation and tests only."""
+"""Products of three owners and more in the clear, for simulation and tests only: rows go to a chain's last owner."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from colonnade.crypto.chains.last import LastStep
-from colonnade.crypto.chains.stages import Meeting, Shares, check_chains, column_words, meetings, prefixes, stages
+from colonnade.crypto.chains.stages import Prefix, check_chains
 from colonnade.crypto.frames import HEADER, check_round, pack, unpack
-from colonnade.crypto.product import ChainParty, ChainSpec, Columns, Integers, Parcel, Words
+from colonnade.crypto.product import Chain, ChainParty, ChainSpec, Columns, Integers, Parcel, Words
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.randomness import Randomness
 
-SEAL, MULTIPLY = "chain seal", "chain multiply"
+SHOW, SHARE = "chain show", "chain share"
+LARGEST_PIECE = 16 << 20
+"""Bytes of columns in one parcel."""
+ROWS_AT_ONCE = 1 << 14
 
 
 class PlainChain(ChainParty):
-    """One party's side: a holder shows its share to the next owner, who multiplies and gives a new share back."""
+    """One party's side: it shows its columns to the last owner, who sums the products and gives shares of them back."""
 
     @staticmethod
     def rounds(spec: ChainSpec) -> tuple[str, ...]:
-        told = (f"chain {what} {stage}" for stage in range(1, stages(spec) + 1) for what in ("show", "share"))
-        return (*told, SEAL, MULTIPLY)
+        return SHOW, SHARE
 
     @staticmethod
     def planned_bytes(spec: ChainSpec, me: int) -> int:
-        total, last = 0, LastStep(spec)
-        for stage in range(1, stages(spec) + 1):
-            for meeting in meetings(spec, stage):
-                shown, given = len(_shown(meeting)), meeting.words
-                total += (HEADER.size + 8 * spec.rows * shown) * (meeting.holder == me)
-                total += (HEADER.size + 8 * spec.rows * given) * (meeting.owner == me)
-        for (holder, owner), keys in _last_meetings(spec, last).items():
-            total += (HEADER.size + 8 * spec.rows * len(keys)) * (holder == me)
-            total += (HEADER.size + 8 * spec.values) * (owner == me)
-        return total
+        shown = [columns for (owner, _), columns in _shown(spec).items() if owner == me]
+        total = sum(len(_pieces(spec, len(c))) * HEADER.size + 2 * spec.rows * len(c) for c in shown)
+        return total + sum((HEADER.size + 8 * spec.values) * (last == me) for _, last in _shown(spec))
 
     def __init__(self, spec: ChainSpec, me: int, columns: Columns, noise: Integers, randomness: Randomness) -> None:
         check_chains(spec, me, columns, noise)
         self._spec, self._me, self._columns, self._name = spec, me, columns, spec.parties[me]
-        self._randomness, self._rounds = randomness, self.rounds(spec)
+        self._randomness, self._shown = randomness, _shown(spec)
         self._vector: Words = np.array(noise, dtype=np.int64).view(np.uint64)
-        self._last_step = LastStep(spec)
-        self._last = _last_meetings(spec, self._last_step)
-        self._stages = [[m for m in meetings(spec, s) if me in (m.holder, m.owner)] for s in range(1, stages(spec) + 1)]
-        self._shares: Shares = {}
-        self._back: list[tuple[int, Words]] = []
+        self._seen: dict[int, NDArray[np.int16]] = {}
         self._counts: dict[tuple[str, int], int] = {}
         self._sent: list[str] = []
         self._done = False
-        for number, chain in enumerate(spec.chains):
-            if chain.owners[0] == me:
-                found = column_words(columns, [p[0] for p in prefixes(chain, 1)], spec.bound, self._name)
-                self._shares |= {(number, (place,)): words for place, words in found.items()}
 
     def send(self, round: str) -> Iterator[Parcel]:
-        check_round(self._rounds, round)
-        if self._done or round in self._sent or round != self._rounds[len(self._sent)]:
+        check_round(self.rounds(self._spec), round)
+        if self._done or round in self._sent or round != (SHOW, SHARE)[len(self._sent)]:
             raise ProtocolError(f"party {self._name} answers each round once and in order, got round {round}")
         if self._sent:
-            self._require_all(self._sent[-1])
+            self._require_all(SHOW)
         self._sent.append(round)
-        return self._parcels(round)
+        return self._show() if round == SHOW else self._share()
 
-    def _parcels(self, round: str) -> Iterator[Parcel]:
-        numbers: dict[int, int] = {}
-        for recipient, words in self._bodies(round):
-            name, number = self._spec.parties[recipient], numbers.get(recipient, 0)
-            numbers[recipient] = number + 1
-            yield Parcel(name, pack(self._spec, round, self._name, name, number, words.astype("<u8").tobytes()))
+    def _parcel(self, round: str, recipient: int, number: int, body: bytes) -> Parcel:
+        name = self._spec.parties[recipient]
+        return Parcel(name, pack(self._spec, round, self._name, name, number, body))
 
-    def _bodies(self, round: str) -> Iterator[tuple[int, Words]]:
-        if round == SEAL:
-            for (holder, owner), keys in self._last.items():
-                if holder == self._me:
-                    yield owner, self._last_step.words(self._me, self._shares)[:, keys].T.ravel()
-        elif round == MULTIPLY or " share " in round:
-            yield from self._back
-            self._back = []
-        else:
-            for meeting in self._stages[int(round.split()[2]) - 1]:
-                if meeting.holder == self._me:
-                    yield meeting.owner, np.concatenate([self._shares[meeting.chain, p] for p in _shown(meeting)])
+    def _show(self) -> Iterator[Parcel]:
+        for (owner, last), columns in self._shown.items():
+            if owner != self._me:
+                continue
+            for number, (start, stop) in enumerate(_pieces(self._spec, len(columns))):
+                rows = self._rows(start, stop, columns)
+                yield self._parcel(SHOW, last, number, rows.astype("<i2").tobytes())
+
+    def _rows(self, start: int, stop: int, columns: list[int]) -> NDArray[np.int16]:
+        rows = self._columns.rows(start, stop)[:, columns]
+        if int(np.abs(rows.astype(np.int32)).max(initial=0)) > self._spec.bound:
+            raise ProductError(f"an entry of {self._name} must be within {self._spec.bound} of zero, got another")
+        return rows
+
+    def _share(self) -> Iterator[Parcel]:
+        """The sums of the chains that end here, split among all that showed a column."""
+        holders = [owner for owner, last in self._shown if last == self._me]
+        if not holders:
+            return
+        rest = self._sums()
+        for holder in holders:
+            given = self._randomness.words(self._spec.values)
+            rest -= given
+            yield self._parcel(SHARE, holder, 0, given.astype("<u8").tobytes())
+        self._vector += rest
+
+    def _sums(self) -> Words:
+        """Of each term of a chain that ends here, times its gain, modulo 2^64; 0 for all others."""
+        sums, spec = np.zeros(self._spec.values, np.uint64), self._spec
+        for start in range(0, spec.rows, ROWS_AT_ONCE):
+            stop = min(spec.rows, start + ROWS_AT_ONCE)
+            own = self._rows(start, stop, list(range(self._columns.shape[1])))
+            value = 0
+            for chain, gain in zip(spec.chains, spec.gains, strict=True):
+                if chain.owners[-1] == self._me:
+                    found = self._products(chain, start, stop, own)
+                    sums[value : value + len(found)] += found * np.uint64(gain)
+                value += len(chain.terms)
+        return sums
+
+    def _products(self, chain: Chain, start: int, stop: int, own: NDArray[np.int16]) -> Words:
+        known: dict[Prefix, Words] = {}
+        out = np.zeros(len(chain.terms), np.uint64)
+        for i, term in enumerate(chain.terms):
+            for length in range(1, len(term)):
+                if term[:length] not in known:
+                    owner = chain.owners[length - 1]
+                    place = self._shown[owner, self._me].index(term[length - 1])
+                    column = _words(self._seen[owner][start:stop, place])
+                    known[term[:length]] = column if length == 1 else known[term[: length - 1]] * column
+            out[i] = np.dot(known[term[:-1]], _words(own[:, term[-1]]))
+        return out
 
     def _due(self, round: str, peer: int) -> list[int]:
-        """The sizes, in words, of all parcels of a round from a peer."""
-        if round in (SEAL, MULTIPLY):
-            pair = (peer, self._me) if round == SEAL else (self._me, peer)
-            size = self._spec.rows * len(self._last.get(pair, ())) if round == SEAL else self._spec.values
-            return [size] if pair in self._last else []
-        what, stage = round.split()[1:]
-        found = [m for m in self._stages[int(stage) - 1] if peer == (m.holder if what == "show" else m.owner)]
-        return [self._spec.rows * (len(_shown(m)) if what == "show" else m.words) for m in found]
+        """The sizes, in bytes, of all parcels of a round from a peer."""
+        if round == SHARE:
+            return [8 * self._spec.values] if (self._me, peer) in self._shown else []
+        columns = len(self._shown.get((peer, self._me), ()))
+        return [2 * columns * (stop - start) for start, stop in _pieces(self._spec, columns)] if columns else []
 
     def _require_all(self, round: str) -> None:
         for peer, name in enumerate(self._spec.parties):
@@ -101,70 +122,28 @@ class PlainChain(ChainParty):
                 raise ProductError(f"party {self._name} needs {due} parcels of round {round} from {name}, got fewer")
 
     def receive(self, round: str, sender: str, payload: bytes) -> None:
-        check_round(self._rounds, round)
+        check_round(self.rounds(self._spec), round)
         peer = self._spec.parties.index(sender) if sender in self._spec.parties else -1
         due = self._due(round, peer) if peer >= 0 else []
         number = self._counts.get((round, peer), 0)
         if self._done or number >= len(due):
             raise MessageError(f"party {self._name} expects no parcel of round {round} from {sender!r}")
         body = unpack(self._spec, round, sender, self._name, number, payload)
-        if len(body) != 8 * due[number]:
-            raise MessageError(f"a parcel of round {round} must have {due[number]} words, got {len(body)} bytes")
+        if len(body) != due[number]:
+            raise MessageError(f"a parcel of round {round} must have {due[number]} bytes, got {len(body)}")
         self._counts[round, peer] = number + 1
-        self._take(round, peer, number, np.frombuffer(body, "<u8").astype(np.uint64))
-
-    def _take(self, round: str, peer: int, number: int, words: Words) -> None:
-        if round == MULTIPLY:
-            self._vector += words
-        elif round == SEAL:
-            self._multiply(peer, words.reshape(-1, self._spec.rows))
-        else:
-            what, stage = round.split()[1:]
-            mine = self._stages[int(stage) - 1]
-            meeting = [m for m in mine if peer == (m.holder if what == "show" else m.owner)][number]
-            if what == "show":
-                self._answer(meeting, words.reshape(-1, self._spec.rows))
-            else:
-                for key, share in zip(_made(meeting), words.reshape(-1, self._spec.rows), strict=True):
-                    self._shares[key] = share
-
-    def _answer(self, meeting: Meeting, shown: Words) -> None:
-        """Shares of the products: random words are kept, and the holder gets the rest."""
-        own = column_words(self._columns, [c for c, _ in meeting.wanted], self._spec.bound, self._name)
-        places = {prefix: i for i, prefix in enumerate(_shown(meeting))}
-        given = []
-        for column, found in meeting.wanted:
-            for prefix in found:
-                kept = self._randomness.words(self._spec.rows)
-                given.append(shown[places[prefix]] * own[column] - kept)
-                key = meeting.chain, (*prefix, column)
-                self._shares[key] = self._shares.get(key, np.zeros_like(kept)) + kept
-        self._back.append((meeting.holder, np.concatenate(given)))
-
-    def _multiply(self, holder: int, words: Words) -> None:
-        """Sums of the last products, split anew."""
-        sums = np.zeros(self._spec.values, np.uint64)
-        keys = {self._last_step.held[holder][k]: row for row, k in enumerate(self._last[holder, self._me])}
-        value = 0
-        for number, chain in enumerate(self._spec.chains):
-            mine = chain.owners[-1] == self._me and holder in chain.holders
-            own = (
-                column_words(self._columns, sorted({t[-1] for t in chain.terms}), self._spec.bound, self._name)
-                if mine
-                else {}
-            )
-            for term in chain.terms:
-                if mine:
-                    sums[value] = (words[keys[number, term[:-1]]] * own[term[-1]]).sum(dtype=np.uint64)
-                value += 1
-        kept = self._randomness.words(self._spec.values)
-        self._vector += kept
-        self._back.append((holder, sums - kept))
+        if round == SHARE:
+            self._vector += np.frombuffer(body, "<u8").astype(np.uint64)
+            return
+        columns = len(self._shown[peer, self._me])
+        seen = self._seen.setdefault(peer, np.empty((self._spec.rows, columns), np.int16))
+        start, stop = _pieces(self._spec, columns)[number]
+        seen[start:stop] = np.frombuffer(body, "<i2").reshape(-1, columns)
 
     def contribute(self) -> Words:
-        if self._done or len(self._sent) < len(self._rounds):
-            raise ProductError(f"party {self._name} contributes once, after its rounds {', '.join(self._rounds)}")
-        self._require_all(MULTIPLY)
+        if self._done or len(self._sent) < 2:
+            raise ProductError(f"party {self._name} contributes once, after its rounds {SHOW}, {SHARE}")
+        self._require_all(SHARE)
         vector = self._vector.copy() & np.uint64((1 << self._spec.modulus_bits) - 1)
         self.wipe()
         return vector
@@ -172,23 +151,26 @@ class PlainChain(ChainParty):
     def wipe(self) -> None:
         self._done = True
         self._vector.fill(0)
-        for share in self._shares.values():
-            share.fill(0)
+        for seen in self._seen.values():
+            seen.fill(0)
+        self._seen = {}
 
 
-def _shown(meeting: Meeting) -> list[tuple[int, ...]]:
-    """The holder's prefixes, each once."""
-    return list(dict.fromkeys(prefix for _, found in meeting.wanted for prefix in found))
+def _words(column: NDArray[np.int16]) -> Words:
+    """A column modulo 2^64."""
+    return column.astype(np.int64).view(np.uint64)
 
 
-def _made(meeting: Meeting) -> list[tuple[int, tuple[int, ...]]]:
-    return [(meeting.chain, (*prefix, column)) for column, found in meeting.wanted for prefix in found]
+def _shown(spec: ChainSpec) -> dict[tuple[int, int], list[int]]:
+    """Which columns each owner shows to which last owner."""
+    out: dict[tuple[int, int], set[int]] = {}
+    for chain in spec.chains:
+        for place, owner in enumerate(chain.owners[:-1]):
+            out.setdefault((owner, chain.owners[-1]), set()).update(term[place] for term in chain.terms)
+    return {pair: sorted(columns) for pair, columns in out.items()}
 
 
-def _last_meetings(spec: ChainSpec, last: LastStep) -> dict[tuple[int, int], list[int]]:
-    """Who shows which of its shares to which last owner."""
-    out: dict[tuple[int, int], list[int]] = {}
-    for holder, held in enumerate(last.held):
-        for place, (number, _) in enumerate(held):
-            out.setdefault((holder, spec.chains[number].owners[-1]), []).append(place)
-    return out
+def _pieces(spec: ChainSpec, columns: int) -> list[tuple[int, int]]:
+    """Rows of so many columns, as many at once as a parcel holds."""
+    step = max(1, LARGEST_PIECE // (2 * columns))
+    return [(start, min(spec.rows, start + step)) for start in range(0, spec.rows, step)]

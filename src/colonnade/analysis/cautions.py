@@ -1,0 +1,130 @@
+"""What a reader of a model has to know of its columns: which would tell the label by themselves, which noise drowns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from colonnade.analysis.denoise import Estimate, complete
+from colonnade.foundation.schema import Column, Schema
+from colonnade.foundation.shown import rounded
+from colonnade.mechanism.moments import Encoding, Layout
+from colonnade.mechanism.release import Release
+
+FAINT = 2.0
+"""A mean that lies within this many standard deviations of its noise of a bound is not told from that bound."""
+
+
+def tied_attributes(release: Release, label: str | None) -> dict[int, str]:
+    """Attributes that have a column in common with the label, by how either is computed, each with the reason."""
+    layout = release.layout.model
+    at = attribute_of(layout, label)
+    if at is None:
+        return {}
+    schema = _schema(release)
+    made = [_made_of(layout, schema, i) for i in range(len(layout.attributes))]
+    name = label or names_of(layout, layout.label)[-1]
+    own, out = _column(layout, schema, at), {}
+    for i, attribute in enumerate(layout.attributes):
+        if common := sorted(made[i] & made[at]) if i != at else []:
+            column = _column(layout, schema, i)
+            if attribute.products:
+                out[i] = f"a product with {common[0][1]}"
+            elif column == own:
+                out[i] = f"another level of {common[0][1]}"
+            elif column in common:
+                out[i] = f"{name} is computed from it"
+            else:
+                out[i] = f"computed from {common[0][1]}"
+    return out
+
+
+def attribute_of(layout: Layout, label: str | None) -> int | None:
+    """The attribute that a label means; None where there is none, which the fit then says."""
+    if label is None:
+        return layout.label
+    for i, attribute in enumerate(layout.attributes):
+        if label in (*names_of(layout, i), *attribute.coordinates):
+            return i
+    return None
+
+
+def names_of(layout: Layout, i: int) -> tuple[str, str]:
+    """The names of an attribute, with its party and without."""
+    attribute = layout.attributes[i]
+    return attribute.name, attribute.name.removeprefix(f"{attribute.owner}.")
+
+
+def _column(layout: Layout, schema: Schema, i: int) -> tuple[str, str] | None:
+    """The declared column of an attribute; None for a product. The paper's calibration has one for each level."""
+    attribute = layout.attributes[i]
+    if attribute.products:
+        return None
+    name = names_of(layout, i)[1]
+    return attribute.owner, name if name in schema.parties[attribute.owner] else name.rpartition("=")[0]
+
+
+def _made_of(layout: Layout, schema: Schema, i: int) -> frozenset[tuple[str, str]]:
+    """Every column that an attribute is computed from, itself one of them."""
+    attribute, column = layout.attributes[i], _column(layout, schema, i)
+    if column is None:
+        factors = {int(layout.attribute_of[c]) for product in attribute.products for c in product}
+        return frozenset().union(*(_made_of(layout, schema, f) for f in factors))
+    party, name = column
+    sources = schema.parties[party][name].sources
+    return frozenset({column, *((party, source) for source in sources)})
+
+
+def _schema(release: Release) -> Schema:
+    agreement = release.provenance["agreement"]
+    return Schema.of(agreement["schema"], agreement["norms"])
+
+
+def faint_means(release: Release, label: str | None = None, features: Sequence[str] | None = None) -> list[str]:
+    """Sentences about numbers that vary less, by their released means, than noise moves these: bounds too wide."""
+    known, schema = complete(release.moments()), _schema(release)
+    layout = known.layout
+    at, faint = attribute_of(layout, label), []
+    for i in range(len(layout.attributes)):
+        column = _numeric(release, schema, layout, i)
+        if column is None or (noise := _faint(known, i)) is None:
+            continue
+        name = names_of(layout, i)[-1]
+        if i == at:
+            low, high = column.require_bounds()
+            return [
+                f"the released mean of {name} cannot be told from one of its bounds, which are {column.write(low)} to "
+                f"{column.write(high)}: noise alone moves it by about {rounded(noise * (high - low))}; a model of "
+                f"{name} needs narrower bounds or more records"
+            ]
+        if i != layout.label and (features is None or set(names_of(layout, i)) & set(features)):
+            faint.append(name)
+    several = f"the released means of {', '.join(faint)} cannot be told from a bound of theirs"
+    return [f"{several}: where values vary little within their bounds, narrower ones would help"] if faint else []
+
+
+def _numeric(release: Release, schema: Schema, layout: Layout, i: int) -> Column | None:
+    """The declared column of an attribute that stands for one number; None for levels, bins and products."""
+    attribute, column = layout.attributes[i], _column(layout, schema, i)
+    halves = i == layout.label and release.plan["task"] == "linear"
+    if column is None or not (attribute.kind is Encoding.SIGNED or halves):
+        return None
+    declared = schema.parties[column[0]][column[1]]
+    return declared if declared.bounds is not None and not declared.has_levels else None
+
+
+def _faint(known: Estimate, i: int) -> float | None:
+    """The noise on a number's mean, as a share of its bounds, where the number varies less than that; else None."""
+    layout, n = known.layout, known.n
+    at, halves = layout.span(i).stop - 1, layout.attributes[i].kind is Encoding.SIMPLEX
+    # A share of the bounds: a half of the label is one, and a number from -1 to 1 is twice one, less 1.
+    scale, shift = (1.0, 0.0) if halves else (0.5, 0.5)
+    noise = scale * float(known.std[0, at]) / n
+    if not np.isfinite(noise):
+        return None
+    mean = scale * float(known.value[0, at]) / n + shift
+    # Of a label whose square was released the variance is known, as far as its own noise goes.
+    square = float(known.value[at, at] + FAINT * known.std[at, at]) / n
+    variance = scale**2 * (square - (float(known.value[0, at]) / n) ** 2)
+    return noise if min(mean, 1.0 - mean) < FAINT * noise or variance < noise**2 else None
