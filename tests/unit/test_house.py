@@ -23,6 +23,7 @@ LARGEST_ROOM = 500
 LARGER_FOR_A_REASON: dict[str, str] = {}
 BUILT = {
     ".git",
+    ".cache",
     ".venv",
     "site",
     ".mypy_cache",
