@@ -62,16 +62,25 @@ def utility_plot(rows: Sequence[Row], path: Path) -> None:
     save(figure, path)
 
 
+LEAST_FORETOLD, LEAST_LOST = 1e-5, 1e-3
+"""Smaller shares are drawn as these."""
+
+
 def forecast_plot(rows: Sequence[PanelRow], path: Path) -> None:
-    """What plans foretell against what releases kept: the share of the log-loss that a model without noise gains."""
+    """What plans foretell to be lost of the log-loss that a model without noise gains, against what releases lost."""
     figure, axes = plt.subplots(figsize=(6.4, 4.8), layout="constrained")
     free = {row.data: row.base - row.log_loss for row in rows if row.method == "non-private"}
-    for data in dict.fromkeys(row.data for row in rows):
-        own = [r for r in rows if r.data == data and r.method == BINNED]
-        kept = [max((r.base - r.log_loss) / free[data], -0.25) for r in own]
-        axes.plot([r.explained for r in own], kept, "o", markersize=4, label=data)
-    axes.plot([0, 1], [0, 1], color="grey", linewidth=1)
-    axes.set_xlabel("foretold by the plan: share of what could be explained")
-    axes.set_ylabel("kept: share of the log-loss gained without noise")
-    axes.legend(fontsize=7)
+    for i, data in enumerate(dict.fromkeys(row.data for row in rows)):
+        method = BINNED if any(r.data == data and r.method == BINNED for r in rows) else OURS
+        own = [r for r in rows if r.data == data and r.method == method]
+        lost = [max(1.0 - (r.base - r.log_loss) / free[data], LEAST_LOST) for r in own]
+        foretold = [max(1.0 - r.explained, LEAST_FORETOLD) for r in own]
+        axes.plot(foretold, lost, "os^vDP"[i // 3], color=f"C{i % 10}", markersize=4, label=data)
+    axes.plot([LEAST_FORETOLD, 1], [LEAST_FORETOLD, 1], color="grey", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(LEAST_LOST * 0.8, 2.0)
+    axes.set_xlabel("foretold by the plan: share lost of what could be explained")
+    axes.set_ylabel("share lost of the log-loss gained without noise")
+    axes.legend(fontsize=7, loc="lower right")
     save(figure, path)

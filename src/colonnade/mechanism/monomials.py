@@ -186,7 +186,8 @@ def _by_levels(layout: Layout, blocks: Sequence[tuple[Block, float]], law: Law, 
     if not terms.states or prod(len(s) ** 2 for s, _ in terms.states) > MOST_STATES:
         return inf
     variables = sorted({c for numbers in terms.numbers for c in numbers})
-    powers = np.array([[n.count(v) for v in variables] for n in terms.numbers], np.int64).reshape(-1, len(variables))
+    counts = [[numbers.count(v) for v in variables] for numbers in terms.numbers]
+    powers = np.array(counts, np.int64).reshape(len(counts), len(variables))
     found = []
     for first, second in terms.pairs():
         one, two = (np.array([need <= levels for need in terms.needs]) for levels in (first, second))

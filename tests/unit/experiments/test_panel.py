@@ -44,9 +44,11 @@ def test_a_gap_stands_in_brackets_where_the_oracle_has_none() -> None:
     cells = [(p, e) for p in (PURE, APPROXIMATE) for e in panel.EPSILONS]
     rows = [row_of(panel.BINNED, p, e, 0.1) for p, e in cells]
     rows += [row_of(panel.ORACLE, p, e, 0.001 if e == 1 else 0.08) for p, e in cells]
+    rows.append(row_of(panel.NON_PRIVATE, "none", 0.0, 0.0))
     old = [row_of(OURS, p, e, 0.1, "votes") for p, e in cells] + [row_of("DPSGD", PURE, 1.0, 0.2)]
+    old.append(row_of(panel.NON_PRIVATE, "none", 0.0, 0.0, "votes"))
     kept = panel.kept(rows, listing.csv_text(old, {"title": "T"}))
-    assert [r.data for r in kept] == ["nested"] * 13 + ["votes"] * 6
+    assert [r.data for r in kept] == ["nested"] * 14 + ["votes"] * 7
     page = panel.markdown(listing.csv_text(kept, {"title": "T"}))
     assert page.count("(0.1000 ± 0.0010) / 0.0010") == 2
     assert page.count("| 0.1000 ± 0.0010 / 0.0800") == 4
