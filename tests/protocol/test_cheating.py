@@ -162,7 +162,7 @@ def test_the_default_policy_refuses_the_study_that_was_read_whole() -> None:
         policy.check(session)
     assert str(refused.value) == (
         "smallest_key_bits is 100, the plan leaves 0: if shop cheats, the 1,024 opened values of a column of hospital "
-        "can tell up to 2,048 of the 2,048 coefficients of its key; at most 100 columns or levels of shop would leave "
+        "can tell up to 2,048 of the 2,048 coefficients of its key; at most 89 columns or levels of shop would leave "
         "100 at the same modulus of 2^48; fewer records and a smaller epsilon raise the number too"
     )
     replace(policy, smallest_key_bits=0).check(session)

@@ -153,7 +153,7 @@ def forecast_text(plan: Mapping[str, Any]) -> Text:
 def cost_text(sent: Mapping[str, int], seconds: Mapping[str, float]) -> Text:
     """Bytes and time that a plan expects."""
     told = ", ".join(f"{name} {size_text(count)}" for name, count in sent.items())
-    took = ", ".join(f"{step} {time_text(value)}" for step, value in seconds.items()) or "next to none"
+    took = ", ".join(f"{step} {time_text(value)}" for step, value in seconds.items()) or "next to nothing"
     return Text(f"Expected: each party sends {told}; CPU time of all together: {took}.")
 
 
