@@ -3,13 +3,8 @@
 A release of ours is simulated: exact sums of a split's training rows plus noise of the law and the scales that the plan
 of a session states (K = 3, c = 0). Baselines see the same encoding and the same splits.
 
-<<<<<<< HEAD
 "ours" takes columns as declared, "ours, auto" lets the plan cut numbers at bins (numeric = "auto"). The oracle is
 about the ceiling of one round: the same with exact sums of products of features, and the whole budget on the label's.
-=======
-"ours" takes columns as declared, "ours, auto" lets the plan cut numbers at bins (numeric = "auto"). The oracle is about
-the ceiling of one round: the same with exact sums of products of features, and the whole budget on the label's.
->>>>>>> wide
 """
 
 from __future__ import annotations
