@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -176,7 +177,7 @@ def test_every_value_of_several_owners_has_noise_and_is_opened_once(tmp_path: Pa
     session = study.session(ROWS)
     places = np.concatenate(list(session.positions.values()))
     assert np.array_equal(np.sort(places), np.arange(session.length))
-    assert session.cross_noise.stds().min() > 0
+    assert session.cross_noise(Fraction(1)).stds().min() > 0
     held = [len(b.block.owners) for b in session.plan.blocks]
     assert max(held) == 3 and session.chains is not None
     # Without interactions the agreement, and so every digest, is what it was.
@@ -222,7 +223,9 @@ def test_sealed_shares_count_as_columns(tmp_path: Path) -> None:
     session = study.session(1000)
     assert session.chains is not None and session.backend.key_left is not None
     last, left = LastStep(session.chains), session.backend.key_left
-    noise = session.cross_noise.part(session.chain_start - session.cross_start)
+    noise = session.cross_noise(min(map(session.plan.share, session.parties))).part(
+        session.chain_start - session.cross_start
+    )
     bits = value_bits(noise, session.spec.modulus_bits, alone=False)
     found = {(e.partner, e.cheaters): e for e in chain_exposures(session.chains, noise, 1, left) if e.sealed}
     owner = session.parties[session.chains.chains[0].owners[-1]]
