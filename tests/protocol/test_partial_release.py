@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def test_just_the_released_products_are_opened(parties: int, changes: dict[str, 
     assert opened(session) == terms
     places = np.concatenate([session.positions[i] for i in range(len(session.plan.blocks))])
     assert sorted(places.tolist()) == list(range(session.length))
-    noisy = np.concatenate([w for _, w in session.cross_noise.spreads]) if crossed else np.zeros(0)
+    noisy = np.concatenate([w for _, w in session.cross_noise(Fraction(1)).spreads]) if crossed else np.zeros(0)
     assert sorted(noisy.tolist()) == list(range(session.length - session.cross_start))
 
 
