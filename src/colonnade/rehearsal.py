@@ -145,6 +145,11 @@ def rehearse(
 def _require_regression(agreement: Agreement) -> None:
     if agreement.declared is not None:
         raise StudyError("a rehearsal tests scores of a regression, and a declared objective has none")
+    if agreement.interactions or agreement.order > 2:
+        raise StudyError(
+            "a rehearsal simulates sums of products of two columns, and this study releases longer ones: leave out its "
+            "interactions, and any order above 2, for the rehearsal"
+        )
 
 
 def rehearse_each(

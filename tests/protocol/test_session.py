@@ -214,4 +214,4 @@ def test_noise_below_a_unit_has_room_too() -> None:
     agreement = replace(agreement_of(2, task=Task.LOGISTIC), schema=levels, label="p0.y", product="lattice")
     for epsilon in (30.0, 100.0, 300.0):
         session = plan_session(replace(agreement, epsilon=epsilon), 31_250, IDENTITY)
-        assert session.plan.epsilon == epsilon
+        assert session.plan.epsilon == pytest.approx(epsilon)

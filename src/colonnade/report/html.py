@@ -317,7 +317,9 @@ def model_context(public: PublicModel) -> dict[str, Any]:
     told = "; ".join(f"{b.name} {b.told}" for b in items)
     by_column: dict[tuple[str, str, str], list[tuple[str, CoefficientRow]]] = {}
     for row in rows:
-        party, column = ("", row.feature) if public.is_declared else public.owner(row.feature)
+        party, column = " x ".join(public.owners(row.feature)), row.feature
+        if party and row.feature not in public.interactions:
+            party, column = public.owner(row.feature)
         by_column.setdefault((column, party, row.base), []).append((row.feature.removeprefix(f"{column}="), row))
     return {
         "model": model,
