@@ -202,7 +202,7 @@ def test_a_short_file_has_safe_defaults() -> None:
         (
             'tasks = ["logistic"]',
             'tasks = ["logisitc"]',
-            "tasks may list linear, logistic, multinomial, got",
+            "tasks may list linear, logistic, multinomial, polynomial, got",
         ),
         ('"server"]', '"sever"]', "views may list outsider, server, party, coalition, got 'sever'"),
         ("smallest_rows = 1000", "smallest_rows = -1", "smallest_rows must be a whole number, got smallest_rows=-1"),

@@ -36,8 +36,8 @@ def test_a_sealed_file_and_its_digest() -> None:
 
 def test_the_digest_of_a_plan() -> None:
     session = plan_session(AGREEMENT, 500, bytes(range(32)))
-    assert session.digest == "f955cbcd6950d1f4d50414073adabaec7b828532d6ead85ab23e191c2048b13f"
-    assert session.terms == "5c57b7117e0b9e4aba24c8033745be3aacfce449803ea475f96be2d5efed6f3f"
+    assert session.digest == "594e490db448694b76df9acfd832e77d1a5373c8bc1412061f8f8bc8a267b8ba"
+    assert session.terms == "5c98177e70ce5d8934dabc1c64a10718484c35dda6a7c4582e7cd0fc142893a5"
 
 
 def test_the_digest_of_a_study_and_of_a_prediction() -> None:
@@ -54,6 +54,6 @@ def test_the_chain_of_a_ledger(tmp_path: Path) -> None:
     guard.book(plan_session(AGREEMENT, 500, bytes(range(32))))
     guard.release()
     assert [line.hash for line in ledger.lines()] == [
-        "0f8c76613ffb2641d9711b94af010295255e1d250d0f2f7289af9106cb9b2cd7",
-        "88109d6d2e0a05b0a682c4126e5e1f807a87eca4cc11e27a3d7bfa2f3bfa6116",
+        "c60392aade6689c07991eb7b857db5abd49541c3b2d2c460b2cdc5bf42886f08",
+        "d6777588d8e0c73000df18d8a147f426176f27e028a58fa9abb94698c647c531",
     ]
