@@ -107,6 +107,14 @@ def test_a_view_that_one_party_does_not_have_is_a_dash(tmp_path: Path, run: Run)
     ]
 
 
+def test_a_plan_tells_how_much_noise_each_of_two_parties_draws(tmp_path: Path, run: Run) -> None:
+    write_study(tmp_path)
+    study = tmp_path / "study.toml"
+    parts = run("plan", study, "--rows", 230, "--json").json["narrowed"]
+    assert parts["works"] == "1/1" and parts["bank"] not in ("1/1", "0/1")
+    assert "On products of both parties bank" in run("plan", study, "--rows", 230).out
+
+
 def test_columns_in_the_clear_print_none_for_all_but_outsiders(tmp_path: Path, run: Run) -> None:
     write_study(tmp_path)
     study = tmp_path / "study.toml"

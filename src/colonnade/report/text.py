@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -157,6 +158,18 @@ def cost_text(sent: Mapping[str, int], seconds: Mapping[str, float]) -> Text:
     return Text(f"Expected: each party sends {told}; CPU time of all together: {took}.")
 
 
+def shares_text(plan: Mapping[str, Any]) -> str:
+    """How much of the scale each of two parties draws on products of both, where one draws less than all of it."""
+    parts = {party: Fraction(text) for party, text in plan.get("narrowed", {}).items()}
+    if all(part == 1 for part in parts.values()):
+        return ""
+    told = " and ".join(f"{party} {float(part):.2g}" for party, part in parts.items())
+    return (
+        f"On products of both parties {told} of the scale are drawn: a share hides its own party's part from the other "
+        "party, and both together hide the record from everybody else."
+    )
+
+
 def plan_report(
     plan: Mapping[str, Any],
     label: str,
@@ -174,6 +187,7 @@ def plan_report(
         epsilon_table(plan),
         "",
         blocks_table(plan),
+        *([shares] if (shares := shares_text(plan)) else []),
         "",
         *([] if cheating is None else [cheating, ""]),
         forecast_text(plan),
