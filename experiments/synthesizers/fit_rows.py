@@ -1,7 +1,7 @@
 """Rows from AIM or MST of the package dpmm at its own settings: python fit_rows.py METHOD IN.npz OUT.npz EPSILON DELTA.
 
 IN holds `codes` (records x columns, level numbers) and `sizes` (levels of each column); OUT gets `codes` of as many
-drawn records and `seconds` of CPU. The package's noise does not come from its seed: a run cannot be made again.
+drawn records, `seconds` of CPU, or of the clock where a GPU worked, and `device`. The package's noise does not come from its seed: a run cannot be made again.
 
 The package's guarantee is for adding or removing a record, under zero-concentrated privacy (rho). If one record is
 replaced, a table moves by sqrt 2 in L2, not 1, so rho of its Gaussian noise doubles; the scores of the exponential
@@ -36,7 +36,10 @@ def main() -> None:
     parser.add_argument("--add-remove", action="store_true")
     parser.add_argument("--megabytes", type=float, default=80, help="AIM's largest model; its authors ask for 80")
     parser.add_argument("--iterations", type=int, default=1000, help="of AIM's inference; its authors ask for 1000")
+    parser.add_argument("--inference", choices=["package", "numpy", "gpu"], default="package", help="see fast_aim.py")
     options = parser.parse_args()
+    if options.inference != "package":
+        install(options.inference)
     held = np.load(options.source)
     names = [f"c{k}" for k in range(held["codes"].shape[1])]
     frame = pd.DataFrame(held["codes"].astype(int), columns=names)
@@ -51,10 +54,25 @@ def main() -> None:
     else:
         model = MSTGM(**shared)
     model.set_random_state(random)
-    start = time.process_time()
+    on_gpu = options.inference == "gpu"
+    clock = time.monotonic if on_gpu else time.process_time
+    start = clock()
     model.fit(frame)
     rows = model.generate(n_records=len(frame))
-    np.savez(options.target, codes=rows[names].to_numpy(np.int64), seconds=time.process_time() - start)
+    told = {"seconds": clock() - start, "device": "GPU" if on_gpu else "CPU"}
+    told |= {"megabytes": model.generator.model.size * 8 / 2**20, "tables": len(model.generator.measures)}
+    np.savez_compressed(options.target, codes=rows[names].to_numpy(np.int64), **told)
+
+
+def install(inference: str) -> None:
+    """Replace the package's inference by the same in other code."""
+    import fast_aim
+
+    if inference == "numpy":
+        from clique_tree import NumpySums as Sums
+    else:
+        from cuda_sums import CudaSums as Sums
+    fast_aim.install(Sums)
 
 
 if __name__ == "__main__":
