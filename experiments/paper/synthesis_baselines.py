@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from experiments.paper.tables import RESULTS
 
 WORK = ROOT / ".cache" / "synthesizers"
 PYTHON = WORK / "venv" / "bin" / "python"
-TOLD = ("TV1", "TV2", "TV3", "LR", "boosting", "all labels", "quality", "CPU s")
+TOLD = ("TV1", "TV2", "TV3", "LR", "boosting", "all labels", "quality", "CPU s", "GPU s")
 PROGRAMS = ROOT / "experiments" / "synthesizers"
 RESULT = RESULTS / "synthesis_baselines.json"
 LIMIT = 300
@@ -47,14 +48,18 @@ class Synthesizer:
 MST = Synthesizer("MST", ("MST",))
 AIM_SMALL = Synthesizer("AIM, cut down: 4 MB, 100 iterations", ("AIM", "--megabytes", "4", "--iterations", "100"))
 AIM = Synthesizer("AIM, its settings: 80 MB, 1000 iterations", ("AIM",), patience=5)
+AIM_WARM = Synthesizer("AIM, its settings, last fit from the last round", ("AIM", "--warm"), patience=5)
 MST_ADD_REMOVE = Synthesizer("MST, add/remove", ("MST", "--add-remove"), 1)
-SYNTHESIZERS = (MST, AIM_SMALL, AIM, MST_ADD_REMOVE)
+SYNTHESIZERS = (MST, AIM_SMALL, AIM, AIM_WARM, MST_ADD_REMOVE)
 FIRST = ((AIM_SMALL, 0), (MST, 0), (AIM, 0))
 """What tells most; all other runs follow, seed by seed."""
 
 
 def study(limit: int = LIMIT, total: int = TOTAL) -> None:
-    """Run every method with every seed, those that tell most first; each run is stored as soon as it is finished."""
+    """Run every method with every seed, those that tell most first; each run is stored as soon as it is finished.
+
+    Rows that are there already, as those of a GPU elsewhere, are scored whatever time is left.
+    """
     if not PYTHON.exists():
         raise SystemExit(f"{PYTHON.relative_to(ROOT)} is missing: run `make synthesis-baselines`")
     WORK.mkdir(parents=True, exist_ok=True)
@@ -63,7 +68,8 @@ def study(limit: int = LIMIT, total: int = TOTAL) -> None:
     before = _children_seconds()
     for method, seed in dict.fromkeys((*FIRST, *later)):
         for data, (truth, label) in truths.items():
-            if _children_seconds() - before < total and not _known(data, method, seed, limit):
+            started = _target(data, method, seed).exists() or _children_seconds() - before < total
+            if started and not _known(data, method, seed, limit):
                 sys.stderr.write(f"{data}, {method.name}, seed {seed}\n")
                 run = {"data": data, "method": method.name, "seed": seed}
                 _store({**run, **_scored(data, method, seed, truth, label, limit)})
@@ -120,15 +126,25 @@ def _children_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def _target(data: str, method: Synthesizer, seed: int) -> Path:
+    return WORK / f"{data}-{'-'.join(o.strip('-') for o in method.options)}-{seed}.npz"
+
+
 def _scored(data: str, method: Synthesizer, seed: int, truth: Truth, label: int, limit: int) -> Run:
     """The scores of one run; rows that are in .cache already are used again."""
-    source, most = WORK / f"{data}.npz", limit * method.patience
-    target = WORK / f"{data}-{'-'.join(o.strip('-') for o in method.options)}-{seed}.npz"
+    source, target, most = WORK / f"{data}.npz", _target(data, method, seed), limit * method.patience
     if not target.exists() and not _fit(method, source, target, 1 / len(truth.train), seed, most):
         return {"over": most}
     held = np.load(target)
     scores = score_rows(held["codes"], truth, label)
-    return {**scores, "quality": quality(source, target), "CPU s": float(held["seconds"])}
+    return {**scores, "quality": quality(source, target), **_cost(held)}
+
+
+def _cost(held: Mapping[str, Any]) -> Run:
+    """Seconds of CPU, or of the clock where a GPU did the work, and how large the model became."""
+    device = str(held["device"]) if "device" in held else "CPU"
+    size = {name: float(held[name]) for name in ("megabytes", "tables") if name in held}
+    return {f"{device} s": float(held["seconds"]), "device": device, **size}
 
 
 def _fit(method: Synthesizer, source: Path, target: Path, delta: float, seed: int, limit: int) -> bool:

@@ -55,11 +55,11 @@ doubles, and that of its choices by the exponential mechanism is four times as l
 Lines with add/remove are at epsilon 1 as the package means it. Its noise does not come from a seed. Its defaults (80
 MB, 1000 iterations, tables of two columns, 16 rounds for each column) are those of AIM's authors. All labels: by
 logistic regressions on the drawn rows, on all of them; empty where a run was not scored so. A run that took longer than
-its CPU seconds, or that was not started, is named.
+its CPU seconds, or that was not started, is named. AIM at its settings ran on a GPU, by other code for the same steps
+(docs/decisions/0029-aim-on-a-gpu.md); GPU s: by the clock, on one H200 that three or six runs shared.
 
 """
-OURS_EARLIER = """Lines of ours are of an earlier run: before rows had the label of the release's own model, and all
-labels by regressions on 5,000 rows of one seed.
+OURS_EARLIER = """Lines of ours are those of an earlier run of this page.
 
 """
 PAIRS = """

@@ -1,1 +1,1 @@
-"""Synthesizers of others (AIM, MST), run in an environment of their own: nothing of the project imports this."""
+"""Synthesizers of others (AIM, MST), run in an environment of their own: of the project only a test imports this."""

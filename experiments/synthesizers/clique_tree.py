@@ -1,9 +1,9 @@
-"""Inference in a graphical model whose potentials are sums of small tables: in numpy, or as CUDA kernels.
+"""Inference in a graphical model whose potentials are sums of small tables.
 
 A clique's log potential is where it began plus one small table for each marginal it holds. All sums over cells have
 one shape: split a clique's axes into those kept and the rest, and a cell's place in the clique, or in any table over
 some of its axes, is a number that depends on the kept levels plus one that depends on the rest. A `Job` holds these
-numbers; two operations read them, `spread` (tables onto cells) and `reduce` (cells onto tables).
+numbers. `NumpySums` reads them here, `cuda_sums.py` on a GPU.
 """
 
 from __future__ import annotations
@@ -228,9 +228,10 @@ def pair_tables(tree: CliqueTree, sums: Any, small: Vector, tables: Vector, tota
     names = list(tree.sizes)
     pairs = [(a, b) for k, a in enumerate(names) for b in names[k + 1 :]]
     inside = [pair for pair in pairs if any(set(pair) <= set(clique) for clique in tree.cliques)]
-    jobs, count = tree.projected(inside)
-    summed, ends = sums.project(jobs, count), [job.out for job in jobs[1:]]
-    found = dict(zip(inside, np.split(summed, ends), strict=True)) if inside else {}
+    found: dict[Attributes, Vector] = {}
+    if inside:
+        jobs, count = tree.projected(inside)
+        found = dict(zip(inside, np.split(sums.project(jobs, count), [job.out for job in jobs[1:]]), strict=True))
     margin = {a: slice(tree.table_place[(a,)], tree.table_place[(a,)] + tree.sizes[a]) for a in names}
     for a in names:
         partners = [b for b in names[names.index(a) + 1 :] if (a, b) not in found]
@@ -244,3 +245,30 @@ def pair_tables(tree: CliqueTree, sums: Any, small: Vector, tables: Vector, tota
                 lines[b].append(conditional[margin[b]])
         found |= {(a, b): np.concatenate(lines[b]) for b in partners}
     return found
+
+
+def model_cells(sizes: Mapping[str, int], cliques: Iterable[Attributes]) -> int:
+    """Cells of dpmm's junction tree of these cliques: its greedy order, in which the first smallest step wins."""
+    around: dict[str, set[str]] = {name: {name} for name in sizes}
+    for clique in cliques:
+        for name in clique:
+            around[name].update(clique)
+
+    def cells(names: Iterable[str]) -> int:
+        found = 1
+        for name in names:
+            found *= sizes[name]
+        return found
+
+    cost = {name: cells(around[name]) for name in sizes}
+    made: list[set[str]] = []
+    while cost:
+        out = min(cost, key=cost.__getitem__)
+        del cost[out]
+        joined = around[out]
+        made.append(joined)
+        for name in joined - {out}:
+            around[name] = (around[name] | joined) - {out}
+            cost[name] = cells(around[name])
+    maximal = [one for k, one in enumerate(made) if not any(one <= other for other in made[:k])]
+    return sum(cells(one) for one in maximal)

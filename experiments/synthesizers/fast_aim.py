@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from clique_tree import Attributes, CliqueTree, Measured, descend, pair_tables
+from clique_tree import Attributes, CliqueTree, Measured, NumpySums, descend, model_cells, pair_tables
 from dpmm.models import aim
 from dpmm.models.base.mbi import CliqueVector, Factor, FactoredInference, GraphicalModel
 from scipy import sparse
@@ -21,6 +21,15 @@ from scipy import sparse
 Measurement = tuple[Any, Any, float, Attributes]
 _package_project = GraphicalModel.project
 aim.Identity = sparse.identity  # scipy 1.18 cannot read the package's own
+
+
+def sums_by(inference: str) -> Callable[..., Any]:
+    """The sums of a clique tree in numpy or on a GPU, which needs CuPy."""
+    if inference == "gpu":
+        from cuda_sums import CudaSums
+
+        return CudaSums
+    return NumpySums
 
 
 def install(sums: Callable[..., Any]) -> None:
@@ -98,30 +107,3 @@ def filter_candidates(
         return model_cells(model.domain.config, [*model.cliques, candidate]) * 8 / 2**20 <= size_limit
 
     return {candidate: weight for candidate, weight in candidates.items() if fits(candidate)}
-
-
-def model_cells(sizes: Mapping[str, int], cliques: Iterable[Attributes]) -> int:
-    """Cells of the package's junction tree of these cliques: its greedy order, whose first smallest step wins."""
-    around: dict[str, set[str]] = {name: {name} for name in sizes}
-    for clique in cliques:
-        for name in clique:
-            around[name].update(clique)
-
-    def cells(names: Iterable[str]) -> int:
-        found = 1
-        for name in names:
-            found *= sizes[name]
-        return found
-
-    cost = {name: cells(around[name]) for name in sizes}
-    made: list[set[str]] = []
-    while cost:
-        out = min(cost, key=cost.__getitem__)
-        del cost[out]
-        joined = around[out]
-        made.append(joined)
-        for name in joined - {out}:
-            around[name] = (around[name] | joined) - {out}
-            cost[name] = cells(around[name])
-    maximal = [one for k, one in enumerate(made) if not any(one <= other for other in made[:k])]
-    return sum(cells(one) for one in maximal)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from colonnade.mechanism.objective import Purpose
@@ -54,6 +55,27 @@ def test_runs_of_others_are_averaged_and_what_is_missing_is_said(
     assert known("ACS", synthesis_baselines.AIM_SMALL, 1, 300) and not known(
         "ACS", synthesis_baselines.AIM_SMALL, 1, 900
     )
+
+
+def test_a_run_on_a_gpu_is_told_apart_and_rows_that_are_there_are_scored_without_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("PYTHON", "RESULT", "WORK"):
+        monkeypatch.setattr(synthesis_baselines, name, tmp_path / name)
+    (tmp_path / "PYTHON").touch()
+    (tmp_path / "WORK").mkdir()
+    monkeypatch.setattr(synthesis_baselines, "_truth", lambda _: ([], 0))
+    monkeypatch.setattr(synthesis_baselines, "score_rows", lambda codes, *_: {"TV2": float(codes[0])})
+    monkeypatch.setattr(synthesis_baselines, "quality", lambda *_: 0.9)
+    told = {"device": "GPU", "megabytes": 7.5, "tables": 60}
+    np.savez(tmp_path / "WORK" / "ACS-AIM-0.npz", codes=[0.25], seconds=31.0, **told)
+    np.savez(tmp_path / "WORK" / "ACS-MST-0.npz", codes=[0.5], seconds=99.0)
+    synthesis_baselines.study(total=0)
+    assert len(synthesis_baselines.stored()) == 2
+    found = {line["method"]: line for line in synthesis_baselines.lines("ACS")}
+    aim, mst = found[synthesis_baselines.AIM.name], found["MST"]
+    assert aim["TV2"] == 0.25 and aim["GPU s"] == 31 and "CPU s" not in aim
+    assert mst["CPU s"] == 99 and "GPU s" not in mst
 
 
 def test_lines_of_ours_stay_until_releases_are_scored_anew() -> None:
