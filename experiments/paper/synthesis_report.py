@@ -56,7 +56,7 @@ Lines with add/remove are at epsilon 1 as the package means it. Its noise does n
 MB, 1000 iterations, tables of two columns, 16 rounds for each column) are those of AIM's authors. All labels: by
 logistic regressions on the drawn rows, on all of them; empty where a run was not scored so. A run that took longer than
 its CPU seconds, or that was not started, is named. AIM at its settings ran on a GPU, by other code for the same steps
-(docs/decisions/0029-aim-on-a-gpu.md); GPU s: by the clock, on one H200 that three or six runs shared.
+(docs/decisions/0029-aim-on-a-gpu.md); GPU s: by the clock, on one H200 that three to nine runs shared.
 
 """
 OURS_EARLIER = """Lines of ours are those of an earlier run of this page.
@@ -185,11 +185,17 @@ def _with_ours(found: str, before: str) -> str:
     ours = [line for line in before.splitlines() if "| ours, " in line]
     if "| ours, " in found or not ours:
         return found
+    old, new = (next(line for line in page.splitlines() if line.startswith("| data |")) for page in (before, found))
     for line in ours:
-        data = line.split("|")[1]
+        data, known = line.split("|")[1], dict(zip(_cells(old), _cells(line), strict=True))
+        line = "|".join(["", *(known.get(name, "  ") for name in _cells(new)), ""])
         first = f"\n|{data}|"
         found = found.replace(first, f"\n{line}{first}", 1)
     return found.replace("\n| data |", f"\n{OURS_EARLIER}| data |", 1)
+
+
+def _cells(line: str) -> list[str]:
+    return line.split("|")[1:-1]
 
 
 def _quick() -> str:

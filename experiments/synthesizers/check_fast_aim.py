@@ -1,14 +1,16 @@
-"""Compare fast_aim.py with the package it replaces parts of: python check_fast_aim.py [--inference gpu].
+"""Compare fast_aim.py with the package: python check_fast_aim.py [--inference gpu] [--source IN.npz].
 
 First inference, from the same potentials and the same noisy tables, as tables are added one by one: small cliques, and
-cliques of many cells. Then AIM as a whole, twice, with the same noise: it must choose the same tables and draw the same
-rows. Numbers agree as long as no step of the line search is decided by rounding, so none of these runs converges.
+cliques of many cells. Then AIM as a whole, twice, with the same noise, 4 MB and 100 iterations: it must choose the same
+tables and draw the same rows, for a frame made here or for a file that fit_rows.py reads. Numbers agree as long as no
+step of the line search is decided by rounding, which happens once a round has converged.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import time
 import warnings
 from typing import Any
 
@@ -29,7 +31,9 @@ PAIRS = ("ab", "bc", "cd", "be", "ae", "fg", "ab", "ce", "ef", "ac", "ag")
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--inference", choices=["numpy", "gpu"], default="numpy")
-    sums = fast_aim.sums_by(parser.parse_args().inference)
+    parser.add_argument("--source")
+    options = parser.parse_args()
+    sums = fast_aim.sums_by(options.inference)
     worst = 0.0
     for shape in (SMALL, LARGE):
         found = compare_rounds(dict(zip("abcdefgh", shape, strict=True)), sums)
@@ -37,9 +41,12 @@ def main() -> None:
         worst = max(worst, *found.values())
     if worst > CLOSE:
         raise SystemExit(f"they differ by {worst:.1e}, more than {CLOSE}")
-    one, other = whole_run(None), whole_run(sums)
-    print(f"whole runs: {len(one[0])} tables, the same: {one[0] == other[0]}, rows too: {one[1].equals(other[1])}")
-    if one[0] != other[0] or not one[1].equals(other[1]):
+    frame, sizes = _read(options.source) if options.source else _made()
+    one, other = (whole_run(frame, sizes, which) for which in (None, sums))
+    same = one[0] == other[0], one[1].equals(other[1])
+    print(f"whole runs: {len(one[0])} tables, the same: {same[0]}, rows too: {same[1]}")
+    print(f"{one[2]:.0f} seconds by the package, {other[2]:.0f} by this")
+    if not all(same):
         raise SystemExit("whole runs differ")
 
 
@@ -90,24 +97,37 @@ def _gap(one: Any, other: Any) -> float:
     return float(np.abs(one - other).max() / np.abs(one).max())
 
 
-def whole_run(sums: Any) -> tuple[list[tuple[str, ...]], pd.DataFrame]:
-    """AIM with seeded noise: the tables it measured and the rows it drew; by the package alone if `sums` is None."""
+def _made() -> tuple[pd.DataFrame, dict[str, int]]:
     random = np.random.default_rng(3)
     hidden = random.integers(0, 3, 4000)
     sizes = {"a": 6, "b": 5, "c": 4, "d": 3, "e": 4, "f": 2}
-    frame = pd.DataFrame({name: (hidden + random.poisson(1, 4000)) % size for name, size in sizes.items()})
+    return pd.DataFrame({name: (hidden + random.poisson(1, 4000)) % size for name, size in sizes.items()}), sizes
+
+
+def _read(source: str) -> tuple[pd.DataFrame, dict[str, int]]:
+    held = np.load(source)
+    names = [f"c{k}" for k in range(held["codes"].shape[1])]
+    return pd.DataFrame(held["codes"].astype(int), columns=names), dict(zip(names, held["sizes"].tolist(), strict=True))
+
+
+def whole_run(
+    frame: pd.DataFrame, sizes: dict[str, int], sums: Any
+) -> tuple[list[tuple[str, ...]], pd.DataFrame, float]:
+    """AIM with seeded noise, by the package alone if `sums` is None: tables it measured, rows it drew, seconds."""
+    random = np.random.default_rng(5)
     before = (aim.gaussian_noise, aim.filter_candidates, FactoredInference.mirror_descent, aim.GraphicalModel.project)
     aim.gaussian_noise = lambda sigma, size: random.normal(0, sigma, size)
     if sums is not None:
         fast_aim.install(sums)
     try:
         choices = np.random.RandomState(1)
-        settings = {"max_model_size": 1, "n_iters": 40, "n_jobs": 1, "domain": sizes, "random_state": choices}
-        model = aim.AIMGM(epsilon=2.0, delta=1e-4, **settings)
+        settings = {"max_model_size": 4, "n_iters": 100, "n_jobs": 1, "domain": sizes, "random_state": choices}
+        model, start = aim.AIMGM(epsilon=0.6, delta=1 / len(frame), **settings), time.monotonic()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(frame)
-            return model.generator.cliques, model.generate(n_records=len(frame))
+            rows = model.generate(n_records=len(frame))
+        return model.generator.cliques, rows, time.monotonic() - start
     finally:
         aim.gaussian_noise, aim.filter_candidates = before[:2]
         FactoredInference.mirror_descent, aim.GraphicalModel.project = before[2:]

@@ -84,5 +84,8 @@ def test_lines_of_ours_stay_until_releases_are_scored_anew() -> None:
     found = synthesis_report._with_ours("\n" + head + "| ACS | MST | 0.05 |\n", before)
     assert found.index("ours") < found.index("MST") and "0.05" in found and "0.06" not in found
     assert "earlier run" in found
+    wider = head.replace("| TV2 |", "| GPU s | TV2 |").replace("|---|---|---|", "|---|---|---|---|")
+    found = synthesis_report._with_ours("\n" + wider + "| ACS | MST |  | 0.05 |\n", before)
+    assert '| ACS | ours, purpose "all" |  | 0.04 |\n' in found
     anew = "\n" + before.replace("0.04", "0.03")
     assert synthesis_report._with_ours(anew, before) == anew
