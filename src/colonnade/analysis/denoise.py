@@ -5,7 +5,7 @@ Everything here is computed from the release alone and costs no privacy.
 2. tables: keep the interaction of each noisy table, put the combined margins under it, shrink its deviation from
    independence given the label with the known noise variance, and project on what a table can be.
 3. squares of signed attributes: posterior mean on the possible range.
-4. covariances of the features: project on the positive semidefinite cone.
+4. covariances of the features: posterior mean of every eigenvalue, which cannot be negative.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from colonnade.analysis.shrinkage import Deviations, Shrunk, bounded_mean, onto_simplex, shrink
-from colonnade.analysis.spectra import eigen
+from colonnade.analysis.spectra import diagonal, eigen, eigenvalues
 from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments, Role
 
 FITTING_STEPS = 30
+NEGLIGIBLE = 1e-12
+INCONSISTENT = 1e-5
+"""A guess of unreleased products is possible unless an eigenvalue is more negative than this share of the largest."""
 BEHIND = 0.4
 """Guess: of what a label and the columns that follow it have in common the label shows this share. Between columns that
 were not released together it makes a correlation of r r' / BEHIND, r and r' being theirs with the label."""
@@ -376,17 +380,59 @@ def _fit_margins(table: Floats, down: Floats, across: Floats) -> Floats:
 
 
 def _project(work: _Work) -> None:
-    """The nearest positive semidefinite covariance of the features; margins and label stay, for the solver."""
+    """Make the features' covariance possible; margins and label stay, for the solver.
+
+    Each eigenvalue that has noise is taken at its mean, given that it is positive. The nearest matrix without negative
+    ones would say of some directions that nothing varies along them, where noise hides what does.
+    """
     layout, n = work.moments.layout, work.moments.n
-    at = [
-        k
-        for i, a in enumerate(layout.attributes)
-        if a.role is Role.FEATURE
-        for k in range(layout.width)[layout.span(i)]
-    ]
-    grid = np.ix_(at, at)
-    margin = work.value[0, at]
-    base = np.outer(margin, margin) / n
-    values, vectors = eigen(work.value[grid] - base)
-    if values[0] < 0:
+    owners = [i for i, a in enumerate(layout.attributes) if a.role is Role.FEATURE for _ in range(a.size)]
+    at = [k for i in dict.fromkeys(owners) for k in range(layout.width)[layout.span(i)]]
+    grid, member = np.ix_(at, at), np.array(owners)
+    base = np.outer(work.value[0, at], work.value[0, at]) / n
+    centred = work.value[grid] - base
+    noise = np.where(np.isfinite(work.std[grid]) & (member[:, None] != member), work.std[grid], 0.0) ** 2
+    if diagonal(centred) and not noise.any():
+        work.value[grid] = base + np.maximum(centred, 0.0)
+        return
+    basis = _free_basis(layout, owners)
+    if noise.any():
+        work.value[grid] = base + _possible(centred, noise, basis)
+        return
+    values = eigenvalues(basis.T @ centred @ basis)
+    if values.size and values[0] < -INCONSISTENT * values[-1]:
+        values, vectors = eigen(centred)
         work.value[grid] = base + (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+
+def _possible(centred: Floats, noise: Floats, basis: Floats) -> Floats:
+    """A covariance with its eigenvalues at their means given that they are positive."""
+    values, vectors = np.linalg.eigh(basis.T @ centred @ basis)
+    vectors = basis @ vectors
+    std = np.sqrt(2.0 * np.einsum("ik,ik->k", vectors**2, noise @ vectors**2))
+    negligible = NEGLIGIBLE * float(np.abs(values).max(initial=0.0))
+    seen = std > negligible
+    moved = np.where(values > negligible, values, 0.0)
+    moved[seen] = _positive_mean(values[seen], std[seen])
+    result: Floats = (vectors * moved) @ vectors.T
+    return result
+
+
+def _free_basis(layout: Layout, owners: Sequence[int]) -> Floats:
+    """Directions in which coordinates can vary: the levels of an attribute sum to one."""
+    basis = np.eye(len(owners))
+    simplex = [layout.attributes[i].kind is Encoding.SIMPLEX for i in owners]
+    levels, kept = np.array(owners), np.ones(len(owners), dtype=bool)
+    for i in {i for i, whole in zip(owners, simplex, strict=True) if whole}:
+        own = np.flatnonzero(levels == i)
+        ones = np.column_stack([np.ones(own.size), np.eye(own.size)[:, 1:]])
+        basis[np.ix_(own, own)] = np.linalg.qr(ones)[0]
+        kept[own[0]] = False
+    return basis[:, kept]
+
+
+def _positive_mean(value: Floats, std: Floats) -> Floats:
+    """Means of positive numbers that were seen with normal noise: value + std pdf(z) / cdf(z), z = value / std."""
+    z = np.clip(value / std, -1e6, 1e6)
+    result: Floats = value + std * np.exp(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(z))
+    return np.maximum(result, 0.0)

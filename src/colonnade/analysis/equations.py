@@ -134,7 +134,16 @@ def equations(
         frozenset(i for i, a in enumerate(layout.attributes) if getattr(a, "ordered", False)),
         largest,
         moments.law,
+        _unsure(estimate, columns),
     )
+
+
+def _unsure(estimate: Estimate, columns: Sequence[int]) -> Floats:
+    """Standard deviations of the noise on levels' counts, per record: 0 for numbers and for what is not released."""
+    layout, std = estimate.layout, estimate.std[0, list(columns)]
+    counted = np.array([layout.attributes[i].kind is Encoding.SIMPLEX for i in layout.attribute_of[list(columns)]])
+    result: Floats = np.where(np.isfinite(std) & counted, std, 0.0) / estimate.n
+    return result
 
 
 def possible(system: NoisyEquations, variance: float) -> NoisyEquations:

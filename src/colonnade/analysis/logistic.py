@@ -106,7 +106,7 @@ def log_odds(equations: NoisyEquations, start: Fit, share: float, records: Float
         return LogOdds(float(logit(share)), start)
     law = _Law(records, weights, share, equations.gram)
     scale = _scale(equations, start, share)
-    (prior,) = prior_shapes(equations.gram, equations.groups, equations.ordered, SHAPES)
+    (prior,) = prior_shapes(equations.possible_gram, equations.groups, equations.ordered, SHAPES)
     values, vectors = np.linalg.eigh(prior)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T * (start.spread * scale)
     u: Floats = np.linalg.lstsq(root, start.weights * scale, rcond=NEGLIGIBLE)[0]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -64,6 +65,32 @@ class NoisyEquations:
     """The largest variance of the target that the release leaves possible."""
     law: Law | None = None
     """That of the noise on c, where it is known."""
+    unsure: Floats | None = None
+    """Standard deviations of the noise on levels' counts, per record."""
+
+    @property
+    def possible_gram(self) -> Floats:
+        """C with variances that could well be: a level whose count noise hides is not known to be rare.
+
+        The levels of a column still sum to one: nothing is added along their sum.
+        """
+        if self.unsure is None:
+            return self.gram
+        gram, member = self.gram.copy(), np.asarray(self.groups)
+        for group in np.unique(member[self.unsure > 0]):
+            own = np.flatnonzero(member == group)
+            centre = np.eye(own.size) - 1.0 / own.size
+            gram[np.ix_(own, own)] += (centre * self.unsure[own]) @ centre
+        return gram
+
+    @cached_property
+    def sampled(self) -> Floats:
+        """C without what a guess of unreleased products makes negative: a covariance of noise."""
+        values, vectors = eigen(self.gram)
+        if values.size == 0 or values[0] >= 0:
+            return self.gram
+        result: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        return result
 
     @property
     def separate(self) -> bool:
@@ -78,7 +105,7 @@ def posterior(equations: NoisyEquations, powers: Sequence[float] = POWERS) -> Fi
     if equations.separate and equations.law is not None and len(right) > 1:
         known = np.diag(gram), right, equations.right_noise, equations.sampling, equations.explainable, equations.law
         return Fit(*separate_weights(Separate(*known)))
-    priors = prior_shapes(gram, equations.groups, equations.ordered, powers)
+    priors = prior_shapes(equations.possible_gram, equations.groups, equations.ordered, powers)
     fit = Fit(np.zeros_like(right), 0.0, 0.0)
     squares = np.zeros_like(right)
     for _ in range(ROUNDS):
@@ -138,7 +165,7 @@ class _Posteriors:
 def _posteriors(equations: NoisyEquations, prior: Floats, noise: Floats) -> _Posteriors:
     """t^2 P C (t^2 C P C + sampling + noise)^-1 c for every t under which no more is explained than there is."""
     gram = equations.gram
-    base = equations.sampling * gram + np.diag(noise)
+    base = equations.sampling * equations.sampled + np.diag(noise)
     # Numbers are per record and of order 1: what is below the floor is rounding.
     floor = max(NEGLIGIBLE * float(np.trace(base)) / len(base), FLOOR)
     mapped = prior @ gram

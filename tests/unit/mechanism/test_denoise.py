@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from colonnade.analysis.denoise import complete, denoise
 from colonnade.analysis.shrinkage import Deviations, bounded_mean, onto_simplex, shrink
-from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role, Trace
+from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Moments, Role, Trace
 from tests.helpers.releases import make_records, release, release_of
 
 RECORDS = make_records(4000, 1, logistic=True)
@@ -131,3 +132,36 @@ def test_projections() -> None:
     assert bounded_mean(5.0, 1e-12, 0.0, 1.0) == 1.0
     assert 0.0 < bounded_mean(-3.0, 1.0, 0.0, 10.0) < 1.0
     assert bounded_mean(2.0, 1.0, 3.0, 3.0) == 3.0
+
+
+def nearly_equal_columns(noise: float) -> tuple[Moments, NDArray[np.float64]]:
+    """Three numbers that follow one another closely, with noise as large as what tells them apart."""
+    rng = np.random.default_rng(5)
+    shared = 0.4 * rng.standard_normal((4000, 1))
+    numbers = np.clip(shared + 0.02 * rng.standard_normal((4000, 3)), -1, 1)
+    y = (rng.random(4000) < 0.5).astype(float)
+    z = np.column_stack([np.ones(4000), numbers, 1 - y, y])
+    features = tuple(Attribute(f"a.x{i}", "a", Encoding.SIGNED, (f"x{i}",)) for i in range(3))
+    layout = Layout((*features, Attribute("a.y", "a", Encoding.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0)))
+    exact: NDArray[np.float64] = z.T @ z
+    std = np.full(exact.shape, noise)
+    std[4:] = std[:, 4:] = std[0] = std[:, 0] = 1e-3
+    return release(exact, 4000, layout, std, Law.GAUSSIAN, 7), exact
+
+
+def test_a_direction_that_noise_hides_keeps_some_variance() -> None:
+    moments, exact = nearly_equal_columns(40.0)
+    assert np.linalg.eigvalsh(complete(moments).covariance[1:4, 1:4])[0] < 0
+    found = np.linalg.eigvalsh(denoise(moments).covariance[1:4, 1:4])
+    assert found[0] > 1.0
+    true = np.linalg.eigvalsh(exact[1:4, 1:4] - np.outer(exact[0, 1:4], exact[0, 1:4]) / 4000)
+    assert found[-1] == pytest.approx(true[-1], rel=0.1)
+
+
+def test_levels_keep_summing_to_one() -> None:
+    estimate = denoise(release_of(RECORDS, 300.0, 100.0, 3, indicators=True))
+    for i, attribute in enumerate(estimate.layout.attributes):
+        if attribute.kind is Encoding.SIMPLEX and attribute.role is Role.FEATURE:
+            ones = np.zeros(estimate.layout.width)
+            ones[estimate.layout.span(i)] = 1.0
+            assert abs(ones @ estimate.covariance @ ones) < 1e-6 * estimate.n

@@ -54,3 +54,14 @@ def test_weights_stay_within_what_can_be_explained() -> None:
             bounded = replace(equations_of(np.zeros(24), noise, seed), explainable=0.1)
             weights = posterior(bounded).weights
             assert weights**2 @ VARIANCES < 0.2
+
+
+def test_a_level_whose_count_noise_hides_is_not_taken_for_a_rare_one() -> None:
+    shares = np.array([0.6, 0.4 - 1e-7, 1e-7])
+    gram = np.diag(shares) - np.outer(shares, shares)
+    sure = NoisyEquations(gram, np.zeros(3), np.zeros((3, 3)), np.zeros(3), 1e-9, (0, 0, 0))
+    unsure = replace(sure, unsure=np.full(3, 0.002))
+    (alone,), (wary,) = (prior_shapes(e.possible_gram, e.groups, powers=(0.5,)) for e in (sure, unsure))
+    assert alone[2, 2] > 50 * wary[2, 2]
+    for e in (sure, unsure):
+        assert np.abs(e.possible_gram.sum(axis=0)).max() < 1e-12
