@@ -177,7 +177,7 @@ MIXED = Agreement(
     name="mixed",
     schema=Schema(
         {
-            "a": {"x": Categorical(tuple("pqrst")), "u": Categorical(tuple("pq")), "y": Numeric(0, 1)},
+            "a": {"x": Categorical(tuple("pqrst")), "u": Categorical(tuple("pqr")), "y": Numeric(0, 1)},
             "b": {"v": Categorical(tuple("pqrs"))},
         }
     ),

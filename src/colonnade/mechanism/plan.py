@@ -33,7 +33,7 @@ from colonnade.mechanism.monomials import product_slack
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
 from colonnade.mechanism.shares import narrow_shares
-from colonnade.mechanism.weights import TableTerms, block_weights, label_weight, pair_count, table_weights
+from colonnade.mechanism.weights import TableTerms, block_weights, label_weight, pair_count, size_powers, table_weights
 
 FEW_PARTIES = 8
 """Up to so many, what one party's offer leaves is spent on blocks of the others, too."""
@@ -247,7 +247,8 @@ def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms:
     if terms.purpose is Purpose.ALL:
         return table_weights(layout, blocks, TableTerms(terms.law, terms.rows, float(budget), terms.collusion))
     heavier = label_weight(layout, terms.law, terms.rows, budget, pair_count(layout, blocks))
-    return block_weights(layout, blocks, heavier, lambda some, rates: _joint(layout, some, rates, terms))
+    powers = size_powers(layout, blocks, terms.law, heavier, terms.rows, budget)
+    return block_weights(layout, blocks, heavier, lambda some, rates: _joint(layout, some, rates, terms), powers)
 
 
 class _Split:

@@ -14,8 +14,9 @@ columns' levels has there a median of .04 and lies between .004 and .4 in four o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,14 +90,108 @@ def pair_count(layout: Layout, blocks: Sequence[Block]) -> int | None:
     return len(found)
 
 
+def has_sizes(layout: Layout) -> bool:
+    """Whether all features have levels, and tables of so different sizes that their noise should differ.
+
+    A number has no size: it may tell as much as a column of many levels.
+    """
+    features = [a for a in layout.attributes if a.role is Role.FEATURE]
+    if layout.any_terms or any(a.kind is not Encoding.SIMPLEX for a in features):
+        return False
+    return len(np.unique(table_weight(np.array([2 * a.size for a in features]), 1.0))) > 1
+
+
+def size_powers(
+    layout: Layout, blocks: Sequence[Block], law: Law, ratio: float, rows: int | None, budget: Fraction | float | None
+) -> tuple[float, float]:
+    """The powers of its cells that the weight of a label table and of a pair's table go with, of least predicted risk.
+
+    A table of many levels has many weights of the model to tell, each from few records. `ratio` is the weight of label
+    tables relative to pairs where both are of middle size.
+    """
+    if not any(b.cells for b in blocks) or not has_sizes(layout):
+        return 0.0, 0.0
+    small = rows is None or budget is None
+    scale = 1e-6 if small else 1.0 / (float(rows or 1) * float(budget or 1.0) ** (1.0 if law is Law.LAPLACE else 0.5))
+    paired = any(b.role is Role.FEATURE and not b.squares and not b.summed for b in blocks)
+    kinds = _Kinds.of(layout) if paired else replace(_Kinds.of(layout), paired=False)
+    return min(product(POWERS, POWERS), key=lambda powers: kinds.risk(law, ratio, scale, powers))
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """Features by their size: how many there are of each, and what their tables look like."""
+
+    sizes: Floats
+    counts: Floats
+    variances: Floats
+    classes: int
+    paired: bool = True
+    """Whether tables of two features are released."""
+
+    @classmethod
+    def of(cls, layout: Layout) -> _Kinds:
+        features = [a for a in layout.attributes if a.role is Role.FEATURE]
+        sizes, counts = np.unique(np.array([a.size for a in features], dtype=np.float64), return_counts=True)
+        variances = (1.0 - 1.0 / sizes) / sizes
+        return cls(sizes, counts.astype(np.float64), variances, layout.attributes[layout.label].size)
+
+    @property
+    def label_cells(self) -> Floats:
+        return table_weight((self.classes * self.sizes).astype(np.int64), 1.0)
+
+    @property
+    def pair_cells(self) -> Floats:
+        return table_weight(np.outer(self.sizes, self.sizes).astype(np.int64), 1.0)
+
+    @property
+    def pairs(self) -> Floats:
+        """Ordered pairs of two features, by their kinds."""
+        result: Floats = np.outer(self.counts, self.counts) - np.diag(self.counts)
+        return result * self.paired
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        """Cells, on the scale of powers of four, of a middle label table and of a middle table of two features."""
+        label = float(np.average(np.log(self.label_cells), weights=self.counts))
+        pair = float((np.log(self.pair_cells) * self.pairs).sum()) / max(float(self.pairs.sum()), 1.0)
+        return float(np.exp(label)), float(np.exp(pair))
+
+    def risk(self, law: Law, ratio: float, scale: float, powers: tuple[float, float]) -> float:
+        """Predicted risk, in units of explained variance, with tables weighted by powers of their cells."""
+        middle = self.middle
+        label, pair = ratio * (self.label_cells / middle[0]) ** powers[0], (self.pair_cells / middle[1]) ** powers[1]
+        if law is Law.LAPLACE:
+            std = np.sqrt(2.0) * scale * (2.0 * float(self.counts @ label) + float((self.pairs * pair).sum()))
+        else:
+            std = scale * np.sqrt(0.5 * (2.0 * float(self.counts @ label**2) + float((self.pairs * pair**2).sum())))
+        # Every feature explains as much, whatever its size.
+        coordinates = float(self.counts.sum()) * self.sizes
+        noise = (std / pair) ** 2
+        dependence = CORRELATIONS[:, None, None] ** 2 * np.outer(self.variances, self.variances)
+        left = (noise * dependence / (noise + dependence)).mean(axis=0)
+        squares = EXPLAINED * LABEL_VARIANCE / (self.variances * coordinates)
+        others = (self.pairs * left) @ (self.sizes * squares) / self.counts
+        # What one level of a weak model can lose is no more than it explains.
+        worth = EXPLAINED * LABEL_VARIANCE * self.variances / coordinates
+        lost = 0.5 * (std / label) ** 2
+        own = lost * worth / (lost + worth)
+        return float((self.counts * self.sizes * (own + others) / self.variances).sum())
+
+
 def block_weights(
-    layout: Layout, blocks: Sequence[Block], label: float, moved: Callable[[Sequence[Block], Sequence[float]], float]
+    layout: Layout,
+    blocks: Sequence[Block],
+    label: float,
+    moved: Callable[[Sequence[Block], Sequence[float]], float],
+    powers: tuple[float, float] = (0.0, 0.0),
 ) -> list[Fraction]:
     """How much less noise each block gets where a label is modelled and its own get `label`.
 
-    Sums of squares: each kind of them moves by 1/16 of the label blocks.
+    Those of blocks by the size of tables go with `powers` of it (label, pairs). Sums of squares: each kind of them
+    moves by 1/16 of the label blocks.
     """
-    heavier = Fraction(label).limit_denominator(64)
+    rates = _rates(layout, blocks, label, powers)
     labels = [b for b in blocks if b.role is Role.LABEL and not b.summed]
     if not labels:
         return [Fraction(1)] * len(blocks)
@@ -104,14 +199,24 @@ def block_weights(
     for role in Role:
         alike = [b for b in blocks if b.summed and b.role is role]
         if alike:
-            whole = moved(labels, [float(heavier)] * len(labels))
+            whole = moved(labels, [float(rates[id(b)]) for b in labels])
             summed = moved(alike, [1.0] * len(alike))
             coarse[role] = Fraction(whole / (16 * summed)).limit_denominator(2**16)
+    heavier = Fraction(label).limit_denominator(64)
     square = Fraction(square_weight(layout)).limit_denominator(64) * heavier
-    return [
-        coarse[b.role] if b.summed else square if b.squares else heavier if b.role is Role.LABEL else Fraction(1)
-        for b in blocks
-    ]
+    return [coarse[b.role] if b.summed else square if b.squares else rates[id(b)] for b in blocks]
+
+
+def _rates(layout: Layout, blocks: Sequence[Block], label: float, powers: tuple[float, float]) -> dict[int, Fraction]:
+    """The weight of every block of products, by its role and the size of its tables."""
+    middle = _Kinds.of(layout).middle if any(powers) else (1.0, 1.0)
+    rates = {}
+    for block in blocks:
+        labelled = block.role is Role.LABEL
+        size = (block.cells or 1) / middle[0 if labelled else 1]
+        by_size = size ** powers[0 if labelled else 1] if block.cells else 1.0
+        rates[id(block)] = Fraction((label if labelled else 1.0) * by_size).limit_denominator(64)
+    return rates
 
 
 def square_weight(layout: Layout) -> float:
@@ -185,6 +290,8 @@ def _label_std(layout: Layout, law: Law, scale: float) -> float:
     return float(scale * np.sqrt(0.5 * (2.0 * len(features) + square_weight(layout) * squares)))
 
 
+POWERS = (-1 / 6, 0.0, 1 / 6, 1 / 3)
+"""The same where a label is modelled: where noise drowns large tables, small ones deserve the budget."""
 EXPONENTS = (0.0, 1 / 6, 1 / 3, 1 / 2)
 """Powers of a table's cells that its weight may go with; small noise calls for 1/3 (Gaussian) or 1/2 (Laplace)."""
 

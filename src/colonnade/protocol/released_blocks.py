@@ -17,7 +17,7 @@ from colonnade.mechanism.objective import (
     margins_objective,
     paper_objective,
 )
-from colonnade.mechanism.weights import TableTerms, choose_release, choose_tables
+from colonnade.mechanism.weights import TableTerms, choose_release, choose_tables, has_sizes
 from colonnade.protocol.agreement import Agreement
 
 
@@ -41,6 +41,14 @@ def choose_released(agreement: Agreement, layout: Layout, rows: int) -> str:
     return choose_release(layout, rows, law, epsilon, agreement.delta)
 
 
+def spreads_by_size(agreement: Agreement, layout: Layout, released: str) -> bool:
+    """Whether noise is spread over tables by their size."""
+    if agreement.purpose is Purpose.ALL:
+        return True
+    exact = agreement.calibration is Calibration.EXACT and not layout.has_interactions
+    return exact and released in ("full", "label", "pairs") and has_sizes(layout)
+
+
 def released_blocks(agreement: Agreement, layout: Layout, released: str) -> tuple[Block, ...]:
     """The blocks of what is released."""
     if agreement.declared is not None:
@@ -49,7 +57,7 @@ def released_blocks(agreement: Agreement, layout: Layout, released: str) -> tupl
         return dissect(declared_terms(layout, agreement.declared, None if paper else law))
     if agreement.calibration is Calibration.PAPER:
         return dissect(paper_objective(layout, agreement.task))
-    by_cells = agreement.purpose is Purpose.ALL
+    by_cells = spreads_by_size(agreement, layout, released)
     if released == "full":
         return dissect(exact_objective(layout, label_square=agreement.label_square), by_cells=by_cells)
     if released in ("label", "pairs"):

@@ -30,7 +30,6 @@ from colonnade.mechanism.forecast import (
 )
 from colonnade.mechanism.moments import Floats, Layout
 from colonnade.mechanism.objective import (
-    Purpose,
     by_size,
     divided,
     layout_of,
@@ -51,7 +50,7 @@ from colonnade.protocol.precision import (
     require_room,
 )
 from colonnade.protocol.products import party_product
-from colonnade.protocol.released_blocks import choose_released, named_pairs, released_blocks
+from colonnade.protocol.released_blocks import choose_released, named_pairs, released_blocks, spreads_by_size
 
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""
@@ -389,7 +388,7 @@ def draft_plan(agreement: Agreement, rows: int) -> tuple[str, PrivacyPlan]:
         layout = layout_of(*declared, split=False)
     elif released == "pairs":
         layout = divided(layout, named_pairs(agreement, layout))
-    if agreement.purpose is Purpose.ALL:
+    if spreads_by_size(agreement, layout, released):
         layout = by_size(layout)
     blocks = released_blocks(agreement, layout, released)
     return released, _plan(agreement, layout, blocks, replace(_terms(agreement, rows), draft=True))

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
 from colonnade.mechanism.dissection import dissect
 from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import by_size, exact_objective
-from colonnade.mechanism.weights import RATIOS, TableTerms, choose_release, choose_tables, label_weight, table_weights
+from colonnade.mechanism.weights import (
+    RATIOS,
+    TableTerms,
+    block_weights,
+    choose_release,
+    choose_tables,
+    has_sizes,
+    label_weight,
+    size_powers,
+    table_weights,
+)
 from tests.helpers.releases import layout_with
 
 
@@ -75,3 +87,28 @@ def test_all_tables_are_released_unless_they_drown_each_other() -> None:
     assert choose_tables(many, TableTerms(Law.LAPLACE, 100_000, 1.0)) == "label"
     assert choose_tables(many, TableTerms(Law.LAPLACE, 10**8, 1.0)) == "full"
     assert choose_tables(few, TableTerms(Law.LAPLACE, 20_000, 1.0)) == "full"
+
+
+def test_large_tables_get_more_where_noise_is_small_and_less_where_they_drown() -> None:
+    layout = by_size(levels(2, 6, 14, 40, 2))
+    blocks = dissect(exact_objective(layout), by_cells=True)
+    ratio = 4.0
+    label, pairs = size_powers(layout, blocks, Law.LAPLACE, ratio, 1_000_000, 1.0)
+    assert label > 0 and pairs > 0
+    drowned, _ = size_powers(layout, blocks, Law.LAPLACE, ratio, 2_000, 0.1)
+    assert drowned < label
+    assert size_powers(layout, dissect(exact_objective(layout)), Law.LAPLACE, ratio, 1_000_000, 1.0) == (0.0, 0.0)
+
+
+def test_numbers_and_tables_of_one_size_are_left_alone() -> None:
+    assert not has_sizes(signed(4)) and not has_sizes(layout_with(("no", "yes"))) and not has_sizes(levels(5, 6, 7, 2))
+    assert has_sizes(levels(2, 14, 2))
+
+
+def test_weights_of_blocks_follow_the_powers() -> None:
+    layout = by_size(levels(2, 6, 14, 40, 2))
+    blocks = dissect(exact_objective(layout), by_cells=True)
+    weights = block_weights(layout, blocks, 4.0, lambda some, rates: 1.0, (1 / 3, 0.0))
+    own = {b.cells: float(w) for b, w in zip(blocks, weights, strict=True) if b.role is Role.LABEL}
+    assert own[64] / own[16] == pytest.approx(4 ** (1 / 3), rel=0.03)
+    assert {float(w) for b, w in zip(blocks, weights, strict=True) if b.role is Role.FEATURE} == {1.0}
