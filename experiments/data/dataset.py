@@ -27,6 +27,11 @@ class Dataset:
         return [column for column in self.columns if column != self.label]
 
 
+def integer(low: int, high: int) -> ColumnSpec:
+    """A column of whole numbers, clipped to its bounds."""
+    return {"kind": "numeric", "low": low, "high": high, "integer": True}
+
+
 def numeric(low: float, high: float) -> ColumnSpec:
     """One feature in [-1, 1]."""
     return {"kind": "numeric", "low": low, "high": high}

@@ -13,20 +13,20 @@ from pathlib import Path
 import polars as pl
 
 from colonnade.foundation.errors import DataError
-from experiments.data.dataset import ColumnSpec, Dataset, binary, categorical, numeric
+from experiments.data.dataset import ColumnSpec, Dataset, binary, categorical, integer
 
 SHA256 = "cd86552131520fedeabb800813e2ca880008187ad52c710c1fc6f264e98f5f5d"
 VARIABLE = "COLONNADE_DUTCH"
 
 COLUMNS: dict[str, ColumnSpec] = {
     "sex": binary("1", "2"),
-    "age": numeric(4, 15),
+    "age": integer(4, 15),
     "household_position": categorical(["1110", "1121", "1122", "1131", "1132", "1140", "1210", "1220"]),
     "household_size": categorical(["111", "112", "113", "114", "125", "126"]),
     "prev_residence_place": binary("1", "2"),
     "citizenship": categorical(["1", "2", "3"]),
     "country_birth": categorical(["1", "2", "3"]),
-    "edu_level": numeric(0, 5),
+    "edu_level": integer(0, 5),
     "economic_status": categorical(["111", "112", "120"]),
     "cur_eco_activity": categorical(
         ["111", "122", "124", "131", "132", "133", "134", "135", "136", "137", "138", "139"]

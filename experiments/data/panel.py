@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from experiments.data.acs import nist_acs
-from experiments.data.dataset import ColumnSpec, Dataset, binary, categorical, numeric
+from experiments.data.dataset import ColumnSpec, Dataset, binary, categorical, integer, numeric
 from experiments.data.hard import TEST, _labelled, _letters, copies, nested, rare
 
 CARRIERS = ["UA", "AA", "B6", "DL", "EV", "MQ", "US", "WN", "VX", "FL", "AS", "9E", "F9", "HA", "YV", "OO"]
@@ -181,7 +181,7 @@ def votes() -> Dataset:
     needed = ("votetrump", *scales, *flags)
     kept = [i for i in range(len(raw["uid"])) if all(raw[name][i] == raw[name][i] for name in needed)]
     columns: dict[str, ColumnSpec] = {"racef": categorical(VOTERS), "age": numeric(18, 100)}
-    columns |= {name: numeric(1, high) for name, high in scales.items()}
+    columns |= {name: integer(1, high) for name, high in scales.items()}
     columns |= {name: binary("no", "yes") for name in (*flags, "label")}
     values: dict[str, Any] = {"racef": [raw["racef"][i] for i in kept]}
     values |= {name: [float(raw[name][i]) for i in kept] for name in ("age", *scales)}
@@ -204,7 +204,8 @@ def wages() -> Dataset:
         and all(isinstance(raw[name][i], str) for name in (*texts, "gender"))
     ]
     columns: dict[str, ColumnSpec] = {name: categorical(levels) for name, levels in texts.items()}
-    columns |= {name: numeric(*bounds) for name, bounds in numbers.items()} | {"label": binary("no", "yes")}
+    columns |= {name: numeric(*bounds) for name, bounds in numbers.items()} | {"childs": integer(0, 8)}
+    columns |= {"label": binary("no", "yes")}
     values: dict[str, Any] = {name: [raw[name][i] for i in kept] for name in texts}
     values |= {name: [float(raw[name][i]) for i in kept] for name in numbers}
     values["label"] = _binary([raw["gender"][i] == "Female" for i in kept])
@@ -217,7 +218,7 @@ def families() -> Dataset:
     flags = ("afam", "hispanic", "other")
     columns: dict[str, ColumnSpec] = {name: binary("female", "male") for name in ("gender1", "gender2")}
     columns |= {name: binary("no", "yes") for name in flags}
-    columns |= {"age": numeric(21, 35), "work": numeric(0, 52), "label": binary("no", "yes")}
+    columns |= {"age": integer(21, 35), "work": numeric(0, 52), "label": binary("no", "yes")}
     values: dict[str, Any] = {name: raw[name] for name in ("gender1", "gender2", *flags)}
     values |= {name: [float(v) for v in raw[name]] for name in ("age", "work")} | {"label": raw["morekids"]}
     return _dataset("Families", columns, pl.DataFrame(values))

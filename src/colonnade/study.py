@@ -180,8 +180,10 @@ class _Reader:
             self._check_agreement(agreement)
             cuts = None
             with note.at("study", "numeric"):
-                if terms.choice("numeric", NUMERIC, DECLARED) == AUTO:
+                if terms.choice("numeric", NUMERIC, AUTO if _may_cut(agreement, rows) else DECLARED) == AUTO:
                     agreement, cuts = _cut(agreement, rows)
+                    # A study that says nothing and has nothing to cut needs no sentence about it.
+                    cuts = cuts if cuts or "numeric" in terms else None
             if not note.found:
                 return Study(agreement, self._sources, alignment, rows, cuts)
         return None
@@ -337,6 +339,13 @@ class _Reader:
                 Terms(agreement.task, collusion=agreement.collusion).check(layout, ())
             with note.at("study", "delta"):
                 Terms(agreement.task, agreement.calibration, agreement.delta, 0).check(layout, ())
+
+
+def _may_cut(agreement: Agreement, rows: int | None) -> bool:
+    """Whether bins are left to the plan where a study does not say: for a logistic model of columns as they are."""
+    plain = agreement.declared is None and not agreement.interactions and agreement.order == 2
+    exact = agreement.calibration is Calibration.EXACT and agreement.release != "trace"
+    return rows is not None and plain and exact and agreement.task is Task.LOGISTIC and agreement.evaluates is None
 
 
 def _cut(agreement: Agreement, rows: int | None) -> tuple[Agreement, Sequence[Cut]]:

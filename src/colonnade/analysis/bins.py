@@ -16,12 +16,13 @@ NARROWEST = 5.0
 
 
 def is_whole(column: Column) -> bool:
-    """Whether drawn numbers are whole: days are, and numbers whose bounds and cuts are whole and far apart.
+    """Whether drawn numbers are whole: days are, declared integers, and numbers whose bounds and cuts are whole and far
+    apart.
 
-    Nothing else says that values are whole. Where they are not, whole ones are at most half a unit off on average, a
-    tenth of the narrowest bin. A number without bins is never rounded: a share has whole bounds too.
+    Where values of such are not whole, whole ones are at most half a unit off on average, a tenth of the narrowest bin.
+    Other numbers without bins are never rounded: a share has whole bounds too.
     """
-    if column.dated:
+    if column.dated or getattr(column, "integer", False):
         return True
     edges = column.edges or ()
     return len(edges) > 2 and bool(np.all(np.diff(edges) >= NARROWEST)) and all(float(v).is_integer() for v in edges)
@@ -33,7 +34,7 @@ def within_bins(column: Column, shares: Floats, codes: Levels, draws: Floats) ->
     whole = is_whole(column)
     if whole:
         # The last bin holds its upper end, the others do not.
-        edges[-1] += 1.0
+        edges = np.append(np.ceil(edges[:-1]), np.floor(edges[-1]) + 1.0)
     width = np.diff(edges)
     height = shares / width
     out = np.zeros(len(codes))

@@ -215,7 +215,8 @@ def text_of(declared: Mapping[str, Any], key: str) -> str | None:
 class Numeric(Column):
     """A number clipped to [low, high]; `bins` (inner cut points) encode it as the indicator of its interval.
 
-    With `model` = "number" bins are what is released, and models have one weight for the number itself.
+    With `model` = "number" bins are what is released, and models have one weight for the number itself. `integer` says
+    that values are whole numbers, which is public: a plan may then give every value a bin.
     """
 
     low: float
@@ -223,9 +224,10 @@ class Numeric(Column):
     bins: tuple[float, ...] = ()
     fill: float | None = None
     model: str = field(default=BINS, kw_only=True)
+    integer: bool = field(default=False, kw_only=True)
 
     kind = "numeric"
-    keys = {"low": True, "high": True, "bins": False, "model": False, "fill": False}  # noqa: RUF012 - as the base class
+    keys = {"low": True, "high": True, "bins": False, "model": False, "integer": False, "fill": False}  # noqa: RUF012 - as the base class
     storage = Storage.NUMBERS
     ordered = True
 
@@ -248,15 +250,23 @@ class Numeric(Column):
             raise SchemaError(f"fill must lie between low and high, got fill={self.fill}")
         if self.model not in (BINS, NUMBER):
             raise SchemaError(f'model must be "{BINS}" or "{NUMBER}", got model={shown(self.model)}')
+        if not isinstance(self.integer, bool):
+            raise SchemaError(f"integer must be true or false, got integer={shown(self.integer)}")
+        if self.integer and not (float(self.low).is_integer() and float(self.high).is_integer()):
+            raise SchemaError(f"an integer column has whole bounds, got low={self.low:g}, high={self.high:g}")
+        if self.integer and not all(a < b for a, b in pairwise(self.whole_edges)):
+            raise SchemaError(f"every bin of an integer column holds a whole number, got bins={shown(list(self.bins))}")
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
         bins, model = tuple(declared.get("bins", ())), declared.get("model", BINS)
-        return cls(declared["low"], declared["high"], bins, declared.get("fill"), model=model)
+        integer = declared.get("integer", False)
+        return cls(declared["low"], declared["high"], bins, declared.get("fill"), model=model, integer=integer)
 
     def declared(self) -> dict[str, Any]:
         cut = {"bins": list(self.bins)} if self.bins else {}
-        return {"low": self.low, "high": self.high} | cut | ({} if self.model == BINS else {"model": self.model})
+        taken = {} if self.model == BINS else {"model": self.model}
+        return {"low": self.low, "high": self.high} | cut | taken | ({"integer": True} if self.integer else {})
 
     @property
     def in_model(self) -> Column:
@@ -282,9 +292,16 @@ class Numeric(Column):
     def edges(self) -> tuple[float, ...]:
         return self.low, *self.bins, self.high
 
+    @property
+    def whole_edges(self) -> tuple[int, ...]:
+        """The first whole number of each bin, and the one after the last."""
+        return *(math.ceil(edge) for edge in self.edges[:-1]), math.floor(self.high) + 1
+
     def coordinates(self, name: str) -> tuple[str, ...]:
         if not self.bins:
             return (name,)
+        if self.integer and all(b - a == 1 for a, b in pairwise(self.whole_edges)):
+            return tuple(f"{name}={value}" for value in self.whole_edges[:-1])
         cuts = [f"{v:g}" for v in self.bins]
         inner = [f"{a}<={name}<{b}" for a, b in pairwise(cuts)]
         return (f"{name}<{cuts[0]}", *inner, f"{name}>={cuts[-1]}")
@@ -303,7 +320,7 @@ class Numeric(Column):
     def describe(self, most: int) -> str:
         cuts = f", cut at {', '.join(f'{b:g}' for b in self.bins)}" if self.bins else ""
         taken = ", a number in models" if self.model == NUMBER else ""
-        return f"{self.low:g} to {self.high:g}{cuts}{taken}"
+        return f"{self.low:g} to {self.high:g}{', whole numbers' if self.integer else ''}{cuts}{taken}"
 
 
 @register_kind

@@ -117,3 +117,15 @@ def test_poor_rows_are_refused_before_the_model_is_fitted() -> None:
         draw_rows(tables_at(1e-5), never, 20)
     assert draw_rows(tables_at(1e-5), fitted, 20, anyway=True).rows == 20
     assert draw_rows(tables_at(50.0), fitted, 20).rows == 20
+
+
+def test_declared_integers_are_drawn_whole_whatever_their_bins() -> None:
+    even = np.tile((np.arange(500) + 0.5) / 500, 3)
+    for column in (Numeric(0, 2, (0.5, 1.5), integer=True), Numeric(0, 2, (1, 2 - 1e-9), integer=True)):
+        assert is_whole(column)
+        codes = np.repeat(np.arange(3), 500)
+        assert within_bins(column, np.full(3, 1 / 3), codes, even).tolist() == codes.tolist()
+    wide = Numeric(0, 5, (3,), integer=True)
+    drawn = within_bins(wide, np.array([0.5, 0.5]), np.repeat([0, 1], 500), even[:1000])
+    assert set(drawn[:500]) == {0.0, 1.0, 2.0} and set(drawn[500:]) == {3.0, 4.0, 5.0}
+    assert is_whole(Numeric(0, 5, integer=True)) and not is_whole(Numeric(0, 5))

@@ -125,3 +125,23 @@ def test_bins() -> None:
     column = Numeric(0, 10, bins=(2.0, 5.0))
     assert column.codes(np.array([0, 1.99, 2, 4.99, 5, 10])).tolist() == [0, 0, 1, 1, 2, 2]
     assert column.coordinates("x") == ("x<2", "2<=x<5", "x>=5")
+
+
+@pytest.mark.parametrize(
+    ("declared", "rule"),
+    [
+        ({"low": 0, "high": 2.5, "integer": True}, "whole bounds"),
+        ({"low": 0, "high": 5, "integer": "yes"}, "true or false"),
+        ({"low": 0, "high": 5, "integer": True, "bins": [1.2, 1.8]}, "holds a whole number"),
+    ],
+)
+def test_integers_say_what_they_are(declared: dict[str, object], rule: str) -> None:
+    with pytest.raises(SchemaError, match=rule):
+        column_from("grade", {"kind": "numeric", **declared})
+
+
+def test_an_integer_is_declared_and_told_as_such() -> None:
+    column = column_from("grade", {"kind": "numeric", "low": 1, "high": 3, "integer": True})
+    assert column_to(column) == {"kind": "numeric", "low": 1, "high": 3, "integer": True}
+    assert column.describe(5) == "1 to 3, whole numbers"
+    assert column_from("grade", {"kind": "numeric", "low": 1, "high": 3}) != column

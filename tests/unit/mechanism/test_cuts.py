@@ -9,7 +9,7 @@ import pytest
 
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.schema import Numeric, Schema
-from colonnade.mechanism.cuts import SPANNED, choose_cuts, describe_cuts, log_cuts
+from colonnade.mechanism.cuts import SPANNED, choose_cuts, describe_cuts, log_cuts, value_cuts
 from colonnade.mechanism.objective import Task
 from colonnade.study import study_from
 
@@ -34,7 +34,7 @@ def test_bins_are_chosen_where_their_noise_costs_less_than_they_are_worth(n: int
     assert (cuts[0].price < SPANNED) is cuts[0].chosen is cut
     assert schema.parties["b"] == SCHEMA.parties["b"]
     assert schema.parties["a"]["gain"].has_levels is cut
-    assert ("11 bins on a log scale" in describe_cuts(cuts)) is cut
+    assert ("11 bins, on a log scale" in describe_cuts(cuts)) is cut
 
 
 def test_declared_bins_and_the_label_are_left_alone() -> None:
@@ -53,10 +53,27 @@ def study_with(**terms: Any) -> dict[str, Any]:
 def test_a_study_may_leave_bins_to_the_plan() -> None:
     left = study_from(study_with(numeric="auto", rows=40_000), Path())
     assert left.cuts is not None and left.agreement.schema.columns["gain"].has_levels
-    assert study_from(study_with(rows=40_000), Path()).agreement.schema == SCHEMA
     with pytest.raises(ColonnadeError, match="needs rows in"):
         study_from(study_with(numeric="auto"), Path())
     with pytest.raises(ColonnadeError, match="numeric must be one of declared, auto"):
         study_from(study_with(numeric="maybe", rows=10), Path())
     with pytest.raises(ColonnadeError, match="order = 2"):
         study_from(study_with(numeric="auto", rows=10, calibration="paper"), Path())
+
+
+def test_an_integer_of_few_values_may_have_a_bin_for_each() -> None:
+    assert value_cuts(Numeric(0, 3, integer=True)) == (0.5, 1.5, 2.5)
+    assert value_cuts(Numeric(0, 3)) == value_cuts(Numeric(1, 17, integer=True)) == ()
+    assert len(value_cuts(Numeric(1, 16, integer=True))) == 15
+    own = {"a": {"grade": Numeric(1, 4, integer=True), "y": SCHEMA.parties["a"]["y"]}, "b": SCHEMA.parties["b"]}
+    schema, cuts = choose_cuts(Schema(own), "a.y", Task.LOGISTIC, 40_000, 1.0, 0.0)
+    assert schema.parties["a"]["grade"].coordinates("grade") == ("grade=1", "grade=2", "grade=3", "grade=4")
+    assert "4 bins, one for every value" in describe_cuts(cuts)
+
+
+def test_a_study_that_says_nothing_leaves_bins_to_the_plan_where_it_tells_its_rows() -> None:
+    assert study_from(study_with(rows=40_000), Path()).agreement.schema.columns["gain"].has_levels
+    assert study_from(study_with(rows=40_000, numeric="declared"), Path()).agreement.schema == SCHEMA
+    assert study_from(study_with(), Path()).agreement.schema == SCHEMA
+    linear = study_with(rows=40_000, task="linear", label="b.age")
+    assert study_from(linear, Path()).agreement.schema == SCHEMA
