@@ -35,7 +35,7 @@ from colonnade.report.curve import forecast_curve
 from colonnade.report.pictures import dependence_context
 from colonnade.report.sheet import broken, budget, outlook, promise, reliance, sheet_context, worst_epsilon
 from colonnade.report.spending import Spending
-from colonnade.report.text import VIEWS, epsilon_text, flaws, share_text, size_text, time_text
+from colonnade.report.text import VIEWS, epsilon_text, flaws, share_text, shares_text, size_text, time_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 SHOWN_COEFFICIENTS = 16
@@ -85,6 +85,7 @@ def environment() -> Environment:
         size=size_text,
         seconds=time_text,
         number=_number,
+        shares=shares_text,
         signed=_signed,
         share=share_text,
     )
