@@ -29,6 +29,7 @@ from experiments.paper import (
     polynomial,
     rehearsal,
     rsquared,
+    splits,
     tables,
     wide,
     wide800,
@@ -57,6 +58,8 @@ def _utility(options: argparse.Namespace) -> int:
     _recall(options)
     command = f"python -m experiments.paper utility --runs {options.runs} --write"
     command += f" --data {','.join(options.data)}" if options.data else ""
+    told = ",".join(map(str, options.parties))
+    command += f" --parties {told}" if tuple(options.parties) != grid.PARTIES else ""
     document = tables.utility(data, extent, _settings(options), command)
     if options.write:
         document.write(tables.RESULTS / "utility.csv")
@@ -270,12 +273,28 @@ def _synthesis_baselines(options: argparse.Namespace) -> int:
 
 def _coverage(options: argparse.Namespace) -> int:
     lines: list[coverage.Line] = []
-    command = "python -m experiments.paper coverage --write"
-    for found in coverage.study(coverage.CASES, options.releases, options.workers, options.seed):
+    command = "python -m experiments.paper coverage --write" + " --panel" * options.panel
+    cases, name, most = coverage.CASES, "coverage", coverage.RELEASES
+    if options.panel:
+        cases = tuple(case for case in coverage.PANEL_CASES if panel.missing(case.data) is None)
+        name, most = "coverage_panel", coverage.PANEL_RELEASES
+    for found in coverage.study(cases, options.releases or most, options.workers, options.seed):
         lines += found
         if options.write:
-            coverage.write(lines, tables.RESULTS, command, options.seed)
+            coverage.write(lines, tables.RESULTS, command, options.seed, name)
     print(coverage.markdown(lines, command, options.seed))
+    return 0
+
+
+def _splits(options: argparse.Namespace) -> int:
+    found = []
+    for one in splits.run(options.runs):
+        sys.stderr.write(f"{one}\n")
+        found.append(one)
+        if options.write:
+            text = splits.markdown(found, options.runs)
+            (tables.RESULTS / "splits.md").write_text(text, encoding="utf-8")
+    print(splits.markdown(found, options.runs), end="")
     return 0
 
 
@@ -400,11 +419,17 @@ def _parser() -> argparse.ArgumentParser:
     others.set_defaults(act=_synthesis_baselines)
 
     covered = commands.add_parser("coverage", help="how often intervals hold the truth, coefficient by coefficient")
-    covered.add_argument("--releases", type=int, default=coverage.RELEASES, help="fresh releases of each case")
+    covered.add_argument("--releases", type=int, help=f"fresh releases of each case, {coverage.RELEASES} if not given")
+    covered.add_argument("--panel", action="store_true", help="on the development panel, into coverage_panel.md")
     covered.add_argument("--workers", type=int, default=2, help="processes")
     covered.add_argument("--seed", type=int, default=SEED)
     covered.add_argument("--write", action="store_true", help="write docs/results/coverage.md and .csv as well")
     covered.set_defaults(act=_coverage)
+
+    divided = commands.add_parser("splits", help="the panel's cells that miss their goal, with other block weights")
+    divided.add_argument("--runs", type=int, default=8, help="releases of each")
+    divided.add_argument("--write", action="store_true", help="write docs/results/splits.md")
+    divided.set_defaults(act=_splits)
 
     checks = commands.add_parser("errata", help="the numbers behind the errata of the paper's tables")
     checks.set_defaults(act=_errata)

@@ -26,6 +26,7 @@ from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.objective import Task
 from experiments.data import Dataset, adult_41, adult_hours
 from experiments.data.dataset import binary, categorical, numeric
+from experiments.data.panel import PANEL
 from experiments.paper.central import Array, Central, central, exact_sums
 from experiments.paper.methods import APPROXIMATE, PURE
 
@@ -34,6 +35,8 @@ DROWNED_RELEASES = 100
 """At epsilon 0.1, where hardly an interval is given."""
 GOAL = 0.93
 PARTIES, COLLUSION = 3, 1
+FIXED: dict[str, Callable[[], Dataset]] = {"adult-41": adult_41, "adult-hours": adult_hours, **PANEL}
+"""Data sets whose records are the same in every release."""
 POPULATION = 1_000_000
 MADE_ROWS = 20_000
 ENOUGH = 100
@@ -91,6 +94,15 @@ CASES = tuple(
     for privacy, epsilon in ((PURE, 1.0), (APPROXIMATE, 1.0), (PURE, 10.0), (PURE, 0.1))
 )
 
+PANEL_CASES = tuple(
+    Case(data, privacy, epsilon)
+    for data in PANEL
+    # Of copies a trace is released at epsilon 1, which has no intervals.
+    if data != "copies"
+    for privacy, epsilon in ((PURE, 1.0), (APPROXIMATE, 1.0), (PURE, 10.0))
+)
+PANEL_RELEASES = 100
+
 
 def made_up(n: int, rng: np.random.Generator, task: str) -> Dataset:
     """Dependent columns of both kinds, two of them close to each other; some coefficients are 0."""
@@ -140,8 +152,8 @@ class Source:
 
 def source_of(case: Case) -> Source:
     """The mechanism of a case, its truth, and its records: always the same, or drawn anew."""
-    if case.data.startswith("adult"):
-        dataset = adult_41() if case.data == "adult-41" else adult_hours()
+    if case.data in FIXED:
+        dataset = FIXED[case.data]()
         n = dataset.frame.height
         mechanism = central(dataset, n, case.epsilon, case.delta(n), PARTIES, COLLUSION)
         sums = exact_sums(dataset, mechanism.layout)
@@ -241,7 +253,7 @@ HEAD = f"""# Coverage of the intervals
 
 Made by `{{command}}` (seed {{seed}}): {{releases}} fresh releases of {PARTIES} parties for each row ({DROWNED_RELEASES}
 at ε = 0.1), collusion {COLLUSION}. In each release the reduced model is chosen anew, and the truth is that model's own
-fit: on Adult to all records; on made-up records, {MADE_ROWS:,} drawn anew for every release, to their law. For a class
+fit: to all records; on those named made-up, {MADE_ROWS:,} drawn anew for every release, to their law. For a class
 the quantity is the coefficient of the linear discriminant, for a number that of least squares, with the label's square
 released.
 
@@ -297,7 +309,7 @@ def _row(case: Case, own: Sequence[Line]) -> str:
     return "| " + " | ".join(cells) + " |\n"
 
 
-def write(lines: Sequence[Line], folder: Path, command: str, seed: int) -> None:
-    """coverage.md and coverage.csv."""
-    (folder / "coverage.csv").write_text(csv_text(lines, command, seed), encoding="utf-8")
-    (folder / "coverage.md").write_text(markdown(lines, command, seed), encoding="utf-8")
+def write(lines: Sequence[Line], folder: Path, command: str, seed: int, name: str = "coverage") -> None:
+    """The summary and every line."""
+    (folder / f"{name}.csv").write_text(csv_text(lines, command, seed), encoding="utf-8")
+    (folder / f"{name}.md").write_text(markdown(lines, command, seed), encoding="utf-8")

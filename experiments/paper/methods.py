@@ -144,8 +144,10 @@ def _ours(cell: Cell, r: Replicate, seed: bytes) -> Result:
         product="lattice" if cell.method == OURS_LATTICE else "plain",
         calibration=Calibration.PAPER if paper else Calibration.EXACT,
         method={FM_PROTOCOL: "raw", FM_REPAIRED_PROTOCOL: "zhang"}.get(cell.method, "default"),
+        numeric="auto" if r.dataset.task == "logistic" and not paper else "declared",
     )
-    return {"score": r.score(r.fit(terms, seed))}
+    own = r.cut(terms)
+    return {"score": own.score(own.fit(terms, seed))}
 
 
 _METHODS: Mapping[str, Callable[[Cell, Replicate, bytes], Result]] = {

@@ -25,7 +25,7 @@ from scipy.special import logit
 
 from colonnade.analysis.solve import solve
 from colonnade.foundation.schema import Column, Numeric, Schema, column_from
-from colonnade.mechanism.cuts import choose_cuts, log_cuts
+from colonnade.mechanism.cuts import choose_cuts
 from colonnade.mechanism.moments import Layout, Moments
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
@@ -69,6 +69,10 @@ def missing(key: str) -> str | None:
     return missing_package() if key in PACKAGED else None if key in PANEL else catalogue.missing(key)
 
 
+Cuts = tuple[tuple[str, tuple[float, ...]], ...]
+"""Numbers that a plan cuts, with their cuts."""
+
+
 class Panelled:
     """A data set with every column's coordinates, and what a plan of any terms says of a release of it."""
 
@@ -88,10 +92,10 @@ class Panelled:
     def label(self) -> str:
         return f"P1.{self.dataset.label}"
 
-    def cut(self, n: int, epsilon: float, delta: float) -> tuple[str, ...]:
+    def cut(self, n: int, epsilon: float, delta: float) -> Cuts:
         """The numbers that a plan of these terms cuts at bins."""
         _, cuts = choose_cuts(self.schema, self.label, Task.LOGISTIC, n, epsilon, delta)
-        return tuple(c.column.partition(".")[2] for c in cuts if c.chosen)
+        return tuple((c.column.partition(".")[2], c.bins) for c in cuts if c.chosen)
 
     def session(self, n: int, epsilon: float, delta: float = 0.0, release: str = "auto") -> SessionPlan:
         agreement = Agreement(
@@ -139,11 +143,11 @@ def dataset(key: str) -> Dataset:
 
 
 @lru_cache(maxsize=3)
-def panelled(key: str, cut: tuple[str, ...] = ()) -> Panelled:
-    """A data set as declared, or with some numbers cut on a log scale."""
+def panelled(key: str, cut: Cuts = ()) -> Panelled:
+    """A data set as declared, or with some numbers cut."""
     plain = Panelled(dataset(key))
-    numbers = {name: plain.columns[name] for name in cut}
-    bins = {n: replace(c, bins=log_cuts(c.low, c.high)) for n, c in numbers.items() if isinstance(c, Numeric)}
+    found = ((name, plain.columns[name], bins) for name, bins in cut)
+    bins = {name: replace(column, bins=bins) for name, column, bins in found if isinstance(column, Numeric)}
     return Panelled(plain.dataset, bins) if bins else plain
 
 
@@ -162,7 +166,7 @@ class Part:
 
 
 @lru_cache(maxsize=3 * SPLITS)
-def part(key: str, number: int, cut: tuple[str, ...] = ()) -> Part:
+def part(key: str, number: int, cut: Cuts = ()) -> Part:
     own = panelled(key, cut)
     train, test = split(own.rows, number)
     records = own.records[train]
@@ -182,6 +186,19 @@ def knowing(plan: Moments) -> Moments:
     return replace(plan, std=std, traces=())
 
 
+def unsplit(split: Layout, whole: Layout, gram: Array) -> Array:
+    """Sums of products where the label is one number, 1 - 2y, from those where it is two classes."""
+    place = {name: i for i, name in enumerate(split.names)}
+    taken = np.zeros((split.width, whole.width))
+    for k, name in enumerate(whole.names):
+        if name in place:
+            taken[place[name], k] = 1.0
+    label = split.span(split.label)
+    taken[:, whole.span(whole.label).start] = 0.0
+    taken[[label.start, label.stop - 1], whole.span(whole.label).start] = 1.0, -1.0
+    return taken.T @ gram @ taken
+
+
 def ours(key: str, method: str, epsilon: float, delta: float, number: int, rng: np.random.Generator) -> Scored:
     """The log-odds of a release's model on the test rows of a split, and what its plan says."""
     n = len(part(key, number).train)
@@ -189,7 +206,8 @@ def ours(key: str, method: str, epsilon: float, delta: float, number: int, rng: 
     own, rows = panelled(key, cut), part(key, number, cut)
     session = own.session(n, epsilon, delta, "label" if method == ORACLE else "auto")
     plan = template(session)
-    model = solve(noisy(knowing(plan) if method == ORACLE else plan, rows.gram, n, rng), Task.LOGISTIC)
+    exact = rows.gram if session.released != "trace" else unsplit(own.layout, plan.layout, rows.gram)
+    model = solve(noisy(knowing(plan) if method == ORACLE else plan, exact, n, rng), Task.LOGISTIC)
     place = {name: i for i, name in enumerate(own.layout.names)}
     score = rows.test[:, [place[f] for f in model.features]] @ np.array(model.coefficients) + model.intercept
     noise = plan.std[plan.layout.span(plan.layout.label)]

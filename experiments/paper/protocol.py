@@ -7,7 +7,7 @@ shares and masks as "lattice" and is what the mass of the runs uses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
 
@@ -18,6 +18,7 @@ from colonnade.analysis.solve import Model, solve
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Schema, column_from
+from colonnade.mechanism.cuts import choose_cuts
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.protocol.agreement import Agreement
 from colonnade.runs import Outcome, run_unguarded
@@ -40,6 +41,8 @@ class Terms:
     calibration: Calibration = Calibration.EXACT
     method: str = "default"
     purpose: Purpose = Purpose.LABEL
+    numeric: str = "declared"
+    """Or "auto": the plan cuts numbers at bins where that pays, as in a study that says how many rows it expects."""
 
 
 class Encoded:
@@ -97,6 +100,18 @@ class Replicate:
     def _unseen(self) -> dict[str, Array]:
         features = {name: self._columns[name] for name in self.dataset.features}
         return table_from("all", self.dataset.frame[self._test], features).coordinates()
+
+    def cut(self, terms: Terms) -> Replicate:
+        """The same split with numbers cut as a plan of these terms does."""
+        if terms.numeric != "auto":
+            return self
+        plain = self.agreement(replace(terms, numeric="declared"))
+        schema, cuts = choose_cuts(plain.schema, plain.label, plain.task, self.n, terms.epsilon, terms.delta)
+        if not any(c.chosen for c in cuts):
+            return self
+        other = Replicate(self.encoded, self.number)
+        other._columns = {name: column for columns in schema.parties.values() for name, column in columns.items()}
+        return other
 
     def tables(self, parties: int) -> dict[str, Table]:
         """The parties' tables: runs of attributes of nearly equal length, the label with the first party."""

@@ -18,7 +18,7 @@ from colonnade.analysis.solve import solve
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.protocol.session_plan import SessionPlan, plan_session
 from experiments.data import split
 from experiments.data.synthetic import NORM_MARGIN, synthetic_arrays
 from experiments.paper.catalogue import SPARSITIES
@@ -31,7 +31,9 @@ SETTINGS = ((1, 0), (2, 0), (2, 1))
 """K and c."""
 GOALS = {0: 0.18, 1: 0.22}
 """Squared error over that of w = 0 that is asked for, by c."""
-DRAWS = 10
+DRAWS = 20
+SPLITS = (1, 2, 3, 4, 5)
+"""Not the first: the declared length was chosen on it."""
 
 
 @dataclass(frozen=True)
@@ -71,39 +73,65 @@ def _sums(X: Array, y: Array, norms: list[tuple[slice, float]]) -> tuple[Array, 
     return products, squares
 
 
+@dataclass(frozen=True)
+class Part:
+    """One split, and what w = 0 and least squares without noise have on it."""
+
+    X: Array
+    y: Array
+    unseen: Array
+    y_test: Array
+    trivial: float
+    without: float
+
+    @classmethod
+    def of(cls, X: Array, y: Array, number: int) -> Part:
+        train, test = split(len(y), number)
+        own, unseen = X[train], X[test]
+        trivial = float(np.mean(y[test] ** 2))
+        exact = np.linalg.solve(own.T @ own, own.T @ y[train])
+        return cls(own, y[train], unseen, y[test], trivial, float(np.mean((unseen @ exact - y[test]) ** 2)) / trivial)
+
+
 def measure(s: float, draws: int = DRAWS, n: int = 80_000, d: int = 800) -> Iterator[Row]:
-    """The rows of one data set, on its first split."""
+    """The rows of one data set; draws go round the splits."""
     X, y, _ = synthetic_arrays(n, d, s)
-    train, test = split(n, 0)
-    unseen, y_test = X[test], y[test]
-    X, y = X[train], y[train]
-    trivial = float(np.mean(y_test**2))
-    exact = np.linalg.solve(X.T @ X, X.T @ y)
-    without = float(np.mean((unseen @ exact - y_test) ** 2)) / trivial
-    for parties, collusion in SETTINGS:
-        agreement = _agreement(d, s, parties, collusion, len(y))
-        session = plan_session(agreement, len(y), bytes(32))
-        plan = template(session)
-        layout = plan.layout
-        features, label = list(layout.features), layout.span(layout.label).start
-        widths = [len(columns) - (name == "P1") for name, columns in agreement.schema.parties.items()]
-        ends = np.cumsum([0, *widths])
-        spans = [slice(int(a), int(b)) for a, b in pairwise(ends)]
-        products, squares = _sums(X, y, list(zip(spans, agreement.schema.norms.values(), strict=True)))
-        sums = np.zeros((layout.width, layout.width))
-        sums[features, label] = sums[label, features] = products
-        sums[features, features] = squares
-        sums[label, label], sums[0, label], sums[label, 0] = y @ y, y.sum(), y.sum()
-        rng = np.random.default_rng([round(10 * s), parties, collusion])
-        errors = []
-        for _ in range(draws):
-            model = solve(noisy(plan, sums, len(y), rng), Task.LINEAR)
-            scores = unseen @ np.array(model.coefficients) + model.intercept
-            errors.append(float(np.mean((scores - y_test) ** 2)) / trivial)
-        std = max(float(session.plan.noise_std(i)) for i in session.plan.blocks if i.block.size > 1)
-        row = Row(s, parties, collusion, std, draws, float(np.mean(errors)), float(np.std(errors)), without)
+    errors: dict[tuple[int, int], list[float]] = {setting: [] for setting in SETTINGS}
+    without, noise = [], {}
+    for place, number in enumerate(SPLITS[:draws]):
+        rows = Part.of(X, y, number)
+        without.append(rows.without)
+        for parties, collusion in SETTINGS:
+            agreement = _agreement(d, s, parties, collusion, len(rows.y))
+            session = plan_session(agreement, len(rows.y), bytes(32))
+            plan, sums = template(session), _release_sums(session, agreement, rows)
+            rng = np.random.default_rng([round(10 * s), parties, collusion, number])
+            for _ in range(place, draws, len(SPLITS)):
+                model = solve(noisy(plan, sums, len(rows.y), rng), Task.LINEAR)
+                scores = rows.unseen @ np.array(model.coefficients) + model.intercept
+                errors[parties, collusion].append(float(np.mean((scores - rows.y_test) ** 2)) / rows.trivial)
+            stds = (float(session.plan.noise_std(i)) for i in session.plan.blocks if i.block.size > 1)
+            noise[parties, collusion] = max(stds)
+    for setting, found in errors.items():
+        mean, std = float(np.mean(found)), float(np.std(found))
+        row = Row(s, *setting, noise[setting], len(found), mean, std, float(np.mean(without)))
         sys.stderr.write(f"{row}\n")
         yield row
+
+
+def _release_sums(session: SessionPlan, agreement: Agreement, rows: Part) -> Array:
+    """What a release of a split has, without noise."""
+    layout = session.plan.layout
+    features, label = list(layout.features), layout.span(layout.label).start
+    widths = [len(columns) - (name == "P1") for name, columns in agreement.schema.parties.items()]
+    ends = np.cumsum([0, *widths])
+    spans = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+    products, squares = _sums(rows.X, rows.y, list(zip(spans, agreement.schema.norms.values(), strict=True)))
+    sums = np.zeros((layout.width, layout.width))
+    sums[features, label] = sums[label, features] = products
+    sums[features, features] = squares
+    sums[label, label], sums[0, label], sums[label, 0] = rows.y @ rows.y, rows.y.sum(), rows.y.sum()
+    return sums
 
 
 def run(draws: int = DRAWS) -> list[Row]:
@@ -116,7 +144,8 @@ def markdown(text: str) -> str:
     head, rows = read(text)
     out = [
         *head,
-        "Squared error on the test rows of one split over that of w = 0. A value above the goal stands in brackets.",
+        "Squared error on the test rows over that of w = 0, the mean over draws of the noise that go round five splits",
+        "on which nothing was chosen. A value above the goal stands in brackets.",
         "",
         "| s | K | c | noise on X'y | draws | goal | ours | not private |",
         "|---" * 8 + "|",
