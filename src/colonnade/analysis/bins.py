@@ -15,14 +15,18 @@ NARROWEST = 5.0
 """Of the bins of a number that is drawn as a whole one."""
 
 
-def is_whole(column: Column) -> bool:
-    """Whether drawn numbers are whole: days are, declared integers, and numbers whose bounds and cuts are whole and far
-    apart.
+def says_whole(column: Column) -> bool:
+    """Whether values are known to be whole: those of days and declared integers."""
+    return column.dated or getattr(column, "integer", False)
 
-    Where values of such are not whole, whole ones are at most half a unit off on average, a tenth of the narrowest bin.
-    Other numbers without bins are never rounded: a share has whole bounds too.
+
+def is_whole(column: Column) -> bool:
+    """Whether drawn numbers are whole: known ones, and numbers whose bounds and cuts are whole and far apart.
+
+    Where values of these are not whole, whole ones are at most half a unit off on average, a tenth of the narrowest
+    bin. A number without bins that does not say so is never rounded: a share has whole bounds too.
     """
-    if column.dated or getattr(column, "integer", False):
+    if says_whole(column):
         return True
     edges = column.edges or ()
     return len(edges) > 2 and bool(np.all(np.diff(edges) >= NARROWEST)) and all(float(v).is_integer() for v in edges)

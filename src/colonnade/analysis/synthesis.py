@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from colonnade.analysis.bins import NARROWEST, is_whole, within_bins
+from colonnade.analysis.bins import NARROWEST, is_whole, says_whole, within_bins
 from colonnade.analysis.draws import seeded, uniform
 from colonnade.analysis.label_law import LabelLaw, label_law, with_label
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
@@ -236,7 +236,7 @@ def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None
     names = {i: released.short(i) for i, a in enumerate(released.layout.attributes) if not a.products}
     unbinned = tuple(names[i] for i in released.numbers if i in names and names[i] not in apart)
     columns = released.columns
-    whole = [i for i in fitted.columns if not columns[i].dated and columns[i].edges and is_whole(columns[i])]
+    whole = [i for i in fitted.columns if columns[i].edges and not says_whole(columns[i]) and is_whole(columns[i])]
     expected, independent = expected_distance(fitted.tables, rows)
     return Synthetic(
         values,

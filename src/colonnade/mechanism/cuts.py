@@ -94,4 +94,4 @@ def describe_cuts(cuts: Sequence[Cut]) -> str:
         how = "one for every value" if cut.bins[0] % 1 else "on a log scale"
         done = f"cut into {len(cut.bins) + 1} bins, {how}" if cut.chosen else "left a number"
         told.append(f"{cut.column} {done} (noise on its bins costs {cut.price:.0%} of a weak model)")
-    return f'numeric = "auto": {"; ".join(told)}; up to {SPANNED:.0%} is paid for'
+    return f'numeric = "auto": {"; ".join(told)}; where that is below {SPANNED:.0%}, bins are taken'

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from colonnade.analysis.bins import is_whole, within_bins
+from colonnade.analysis.bins import is_whole, says_whole, within_bins
 from colonnade.analysis.released import Released
 from colonnade.analysis.synthesis import (
     FittedRelease,
@@ -129,3 +129,5 @@ def test_declared_integers_are_drawn_whole_whatever_their_bins() -> None:
     drawn = within_bins(wide, np.array([0.5, 0.5]), np.repeat([0, 1], 500), even[:1000])
     assert set(drawn[:500]) == {0.0, 1.0, 2.0} and set(drawn[500:]) == {3.0, 4.0, 5.0}
     assert is_whole(Numeric(0, 5, integer=True)) and not is_whole(Numeric(0, 5))
+    # Who declared it needs no warning that it was guessed.
+    assert says_whole(wide) and not says_whole(Numeric(0, 60, (20, 40)))
