@@ -28,6 +28,7 @@ from colonnade.foundation.schema import Column, Numeric, Schema, column_from
 from colonnade.mechanism.cuts import choose_cuts
 from colonnade.mechanism.moments import Layout, Moments
 from colonnade.mechanism.objective import Task
+from colonnade.mechanism.weights import EXPLAINED
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import released
 from colonnade.protocol.session_plan import SessionPlan, plan_session
@@ -438,21 +439,30 @@ def _losses(found: Found, columns: Cells) -> list[str]:
     return out
 
 
+def weakly_lost(explained: float) -> float:
+    """The share that a weak model loses, by what is left to one that explains the label wholly (`Forecast`)."""
+    square = (1.0 - explained) / max(explained, 1e-9) / EXPLAINED
+    return 1.0 - 1.0 / (1.0 + square)
+
+
 def _forecasts(found: Found, columns: Cells) -> list[str]:
     """The picture of what plans foretell, and how far they are right."""
-    ratios = []
+    ratios, weak = [], []
     for key in dict.fromkeys(data for data, *_ in found):
         free = found[(key, NON_PRIVATE, NONE, 0.0)]
         for row in (_own(found, key, cell) for cell in columns):
             gained = float(free["base"]) - float(free["log_loss"])
             lost = 1.0 - (float(row["base"]) - float(row["log_loss"])) / gained
             ratios.append(lost / max(1.0 - float(row["explained"]), 1e-9))
-    more = sum(ratio > 1 for ratio in ratios)
+            weak.append(lost / max(weakly_lost(float(row["explained"])), 1e-9))
+    more, more_weak = (sum(ratio > 1 for ratio in found) for found in (ratios, weak))
     return [
         "![share lost, foretold and found](panel.png)",
         "",
-        f"Plans foretell from the noise on the label's products alone, and tell too little: {more} of {len(ratios)} "
-        f"cells lost more than that; the median is {np.median(ratios):.1f} times the share foretold.",
+        f"For a label that its columns explain wholly plans foretell too little: {more} of {len(ratios)} cells lost "
+        f"more than that, in the median {np.median(ratios):.1f} times as much. For one that they explain a tenth of, "
+        f"which plans tell beside it and the picture has, {more_weak} of {len(weak)} lost more, in the median "
+        f"{np.median(weak):.2f} times as much. Both count the noise on the label's products alone.",
     ]
 
 

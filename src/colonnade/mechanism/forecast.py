@@ -15,6 +15,7 @@ from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.mechanism.table_error import TableForecast, forecast_distance
+from colonnade.mechanism.weights import EXPLAINED
 
 LABEL_SPREAD = {Task.LOGISTIC: 1.0, Task.MULTINOMIAL: 1.0, Task.LINEAR: 1 / sqrt(3)}
 """Standard deviation taken for a label in [-1, 1]: balanced classes, or uniform values.
@@ -51,6 +52,14 @@ class Forecast:
     def explained(self) -> float | None:
         """The share of explainable variance that is left after shrinking optimally; a forecast, not a promise."""
         return _left(self.noise_to_signal)
+
+    @property
+    def explained_weak(self) -> float | None:
+        """The same share where the columns explain little of the label: noise is as large and the signal is less.
+
+        On the development panel half of the releases lost less than this says, and half more (docs/results/panel.md).
+        """
+        return _left(None if self.noise_to_signal is None else self.noise_to_signal / sqrt(EXPLAINED))
 
     @property
     def explained_narrow(self) -> float | None:

@@ -187,7 +187,10 @@ def outlook(warnings: Sequence[str], forecast: Mapping[str, Any], mean: str = ""
         text = f"If numbers fill their bounds evenly, {share_text(forecast['explained'])}"
         if tenth is not None and tenth["explained"] != forecast["explained"]:
             text += f", and if they fill a tenth of them {share_text(tenth['explained'])}"
-        out.append(Sentence("note", "What to expect.", f"{text} of what the columns can explain survives the noise."))
+        text += " of what the columns can explain survives the noise, for a label that they explain wholly"
+        weak = forecast.get("explained_weak")
+        text += "" if weak is None else f"; where they explain a tenth of it, {share_text(weak)}"
+        out.append(Sentence("note", "What to expect.", f"{text}."))
     if mean and mean not in warnings:
         out.append(Sentence("note", "The label's bounds.", sentence(mean)))
     return out
