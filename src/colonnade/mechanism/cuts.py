@@ -63,18 +63,39 @@ def choose_cuts(
     """The schema with bins where their predicted price is below their guessed worth, and every decision."""
     found: list[Cut] = []
     target = schema.find(label)
-    for party, columns in schema.parties.items():
-        for name, column in columns.items():
-            if not isinstance(column, Numeric) or column.bins or (party, name) == target:
-                continue
-            if not (bins := value_cuts(column) or log_cuts(column.low, column.high)):
-                continue
-            own = {**schema.parties[party], name: replace(column, bins=bins)}
-            tried = replace(schema, parties={**schema.parties, party: own})
-            price = _risk(tried, label, task, n, epsilon, delta) - _risk(schema, label, task, n, epsilon, delta)
-            found.append(Cut(f"{party}.{name}", bins, price < SPANNED, price))
-            schema = tried if price < SPANNED else schema
+    numbers = [
+        (party, name, column)
+        for party, columns in schema.parties.items()
+        for name, column in columns.items()
+        if isinstance(column, Numeric) and not column.bins and (party, name) != target
+    ]
+
+    def price(tried: Schema, known: Schema) -> float:
+        return _risk(tried, label, task, n, epsilon, delta) - _risk(known, label, task, n, epsilon, delta)
+
+    for party, name, column in numbers:
+        if not value_cuts(column) and (bins := log_cuts(column.low, column.high)):
+            tried = _with(schema, party, name, bins)
+            cost = price(tried, schema)
+            found.append(Cut(f"{party}.{name}", bins, cost < SPANNED, cost))
+            schema = tried if cost < SPANNED else schema
+    # Many integers are worth no more than one: the cheapest come first, and all together pay what one may.
+    few = [(party, name, value_cuts(column)) for party, name, column in numbers if value_cuts(column)]
+    known = schema
+    for party, name, bins in sorted(few, key=lambda one: (len(one[2]), one[0], one[1])):
+        tried = _with(schema, party, name, bins)
+        chosen = price(tried, known) < SPANNED
+        found.append(Cut(f"{party}.{name}", bins, chosen, price(tried, schema)))
+        schema = tried if chosen else schema
     return schema, found
+
+
+def _with(schema: Schema, party: str, name: str, bins: tuple[float, ...]) -> Schema:
+    """The schema with one number cut."""
+    column = schema.parties[party][name]
+    assert isinstance(column, Numeric)
+    own = {**schema.parties[party], name: replace(column, bins=bins)}
+    return replace(schema, parties={**schema.parties, party: own})
 
 
 def _risk(schema: Schema, label: str, task: Task, n: int, epsilon: float, delta: float) -> float:

@@ -77,3 +77,14 @@ def test_a_study_that_says_nothing_leaves_bins_to_the_plan_where_it_tells_its_ro
     assert study_from(study_with(), Path()).agreement.schema == SCHEMA
     linear = study_with(rows=40_000, task="linear", label="b.age")
     assert study_from(linear, Path()).agreement.schema == SCHEMA
+
+
+def test_many_integers_together_pay_no_more_than_one_may() -> None:
+    grades = {f"g{k:02d}": Numeric(1, 5 + k % 3, integer=True) for k in range(30)}
+    own = {"a": {**grades, "y": SCHEMA.parties["a"]["y"]}, "b": SCHEMA.parties["b"]}
+    _, few = choose_cuts(Schema(own), "a.y", Task.LOGISTIC, 40_000, 1.0, 0.0)
+    chosen = [cut for cut in few if cut.chosen]
+    assert 0 < len(chosen) < len(few) == 30 and sum(cut.price for cut in chosen) < SPANNED
+    assert max(len(cut.bins) for cut in chosen) <= min(len(cut.bins) for cut in few if not cut.chosen)
+    _, many = choose_cuts(Schema(own), "a.y", Task.LOGISTIC, 1_000_000, 1.0, 0.0)
+    assert all(cut.chosen for cut in many)
