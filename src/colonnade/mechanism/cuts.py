@@ -79,14 +79,16 @@ def choose_cuts(
             cost = price(tried, schema)
             found.append(Cut(f"{party}.{name}", bins, cost < SPANNED, cost))
             schema = tried if cost < SPANNED else schema
-    # Many integers are worth no more than one: the cheapest come first, and all together pay what one may.
+    # Many integers are worth no more than one, and half of them cut is worse than none: all are, or none is.
     few = [(party, name, value_cuts(column)) for party, name, column in numbers if value_cuts(column)]
-    known = schema
-    for party, name, bins in sorted(few, key=lambda one: (len(one[2]), one[0], one[1])):
+    known, costs = schema, []
+    for party, name, bins in few:
         tried = _with(schema, party, name, bins)
-        chosen = price(tried, known) < SPANNED
-        found.append(Cut(f"{party}.{name}", bins, chosen, price(tried, schema)))
-        schema = tried if chosen else schema
+        costs.append(price(tried, schema))
+        schema = tried
+    chosen = sum(costs) < SPANNED
+    found += [Cut(f"{party}.{name}", bins, chosen, cost) for (party, name, bins), cost in zip(few, costs, strict=True)]
+    schema = schema if chosen else known
     return schema, found
 
 
