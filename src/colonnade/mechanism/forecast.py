@@ -54,14 +54,6 @@ class Forecast:
         return _left(self.noise_to_signal)
 
     @property
-    def explained_weak(self) -> float | None:
-        """The same share where the columns explain little of the label: noise is as large and the signal is less.
-
-        On the development panel half of the releases lost less than this says, and half more (docs/results/panel.md).
-        """
-        return _left(None if self.noise_to_signal is None else self.noise_to_signal / sqrt(EXPLAINED))
-
-    @property
     def explained_narrow(self) -> float | None:
         """The same share if every numeric column fills a tenth of its bounds."""
         return _left(self.narrow)
@@ -81,6 +73,14 @@ class Forecast:
 
 def _left(ratio: float | None) -> float | None:
     return None if ratio is None else 1 / (1 + ratio**2)
+
+
+def weakly_explained(noise_to_signal: float) -> float:
+    """The share that is left where the columns explain a tenth of the label: noise is as large and the signal is less.
+
+    On the development panel half of the releases lost less than this says, and half more (docs/results/panel.md).
+    """
+    return 1 / (1 + noise_to_signal**2 / EXPLAINED)
 
 
 def best_columns(columns: int, ratio: float) -> tuple[int, float]:

@@ -290,7 +290,6 @@ class SessionPlan:
             "forecast": {
                 "noise_to_signal": self.forecast.noise_to_signal,
                 "explained": self.forecast.explained,
-                "explained_weak": self.forecast.explained_weak,
                 "rows_needed": self.forecast.rows_needed,
                 "if_a_tenth": {
                     "noise_to_signal": self.forecast.narrow,

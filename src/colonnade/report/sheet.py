@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from colonnade.mechanism.forecast import weakly_explained
 from colonnade.protocol.agreement import Agreement
 from colonnade.report.charts import epsilon_scale
 from colonnade.report.spending import Spending
@@ -188,8 +189,8 @@ def outlook(warnings: Sequence[str], forecast: Mapping[str, Any], mean: str = ""
         if tenth is not None and tenth["explained"] != forecast["explained"]:
             text += f", and if they fill a tenth of them {share_text(tenth['explained'])}"
         text += " of what the columns can explain survives the noise, for a label that they explain wholly"
-        weak = forecast.get("explained_weak")
-        text += "" if weak is None else f"; where they explain a tenth of it, {share_text(weak)}"
+        weak = share_text(weakly_explained(forecast["noise_to_signal"]))
+        text += f"; where they explain a tenth of it, {weak}"
         out.append(Sentence("note", "What to expect.", f"{text}."))
     if mean and mean not in warnings:
         out.append(Sentence("note", "The label's bounds.", sentence(mean)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from colonnade.mechanism.forecast import weakly_explained
 from colonnade.report.tidy import tidy_table as tidy_table
 
 if TYPE_CHECKING:
@@ -142,11 +143,10 @@ def forecast_text(plan: Mapping[str, Any]) -> Text:
         f"{share_text(forecast['explained'])} of what a model of the same columns without noise could explain; at "
         f"{forecast['rows_needed']:,} records noise and signal would be equal."
     )
-    if forecast.get("explained_weak") is not None:
-        out.append(
-            " That is for a label that its columns explain wholly; where they explain a tenth of it, expect "
-            f"{share_text(forecast['explained_weak'])}."
-        )
+    out.append(
+        " That is for a label that its columns explain wholly; where they explain a tenth of it, expect "
+        f"{share_text(weakly_explained(forecast['noise_to_signal']))}."
+    )
     tenth = forecast.get("if_a_tenth")
     if tenth is not None and tenth["noise_to_signal"] != forecast["noise_to_signal"]:
         out.append(
