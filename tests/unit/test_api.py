@@ -573,3 +573,16 @@ def test_bars_in_a_notebook_are_one_display_that_is_written_anew(monkeypatch: py
     assert "&lt;b&gt;" in drawn[-1] and drawn[-1].count("took") == 2 and "70%" not in drawn[-1]
     with pytest.raises(ZeroDivisionError), NotebookSteps() as steps:
         steps("read", 1 / 0)
+
+
+def test_a_plan_says_which_numbers_it_cuts() -> None:
+    grades = pl.DataFrame({"grade": [1, 2, 3, 4] * 10, "y": ["no", "yes"] * 20})
+    columns = {
+        "grade": {"kind": "numeric", "low": 1, "high": 4, "integer": True},
+        "y": {"kind": "binary", "levels": ["no", "yes"]},
+    }
+    parties = {"school": cn.Party(grades, columns)}
+    cut = cn.Study("school.y", parties, epsilon=1.0, rows=40_000)
+    assert "school.grade cut into 4 bins, one for every value" in " ".join(str(cut.plan()).split())
+    for terms in ({}, {"rows": 40_000, "numeric": "declared"}):
+        assert "one for every value" not in str(cn.Study("school.y", parties, epsilon=1.0, **terms).plan())

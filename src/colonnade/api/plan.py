@@ -13,6 +13,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.shown import shown
+from colonnade.mechanism.cuts import Cut, describe_cuts
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.protocol.variants import Variant, compare
@@ -49,9 +50,11 @@ class Plan(Shown):
         What the plan has to warn of.
     """
 
-    def __init__(self, session: SessionPlan, alignment: str, assumed: bool = False) -> None:
+    def __init__(
+        self, session: SessionPlan, alignment: str, assumed: bool = False, cuts: Sequence[Cut] | None = None
+    ) -> None:
         self.session, self.assumed = session, assumed
-        self._alignment = alignment
+        self._alignment, self._cuts = alignment, cuts
 
     @classmethod
     def read(cls, path: PathLike) -> Plan:
@@ -143,7 +146,8 @@ class Plan(Shown):
             cheating_table(self.session),
             self.session.label_noise_text,
         )
-        return Group(told, f"Digest of these terms, for approve: {self.digest}", *map(caution, self.warnings))
+        cut = [] if self._cuts is None else [describe_cuts(self._cuts)]
+        return Group(told, *cut, f"Digest of these terms, for approve: {self.digest}", *map(caution, self.warnings))
 
     def _html(self) -> str:
         from colonnade.report.charts import curve

@@ -140,7 +140,8 @@ class FrontStudy(Shown):
             frames = [source.frame for source in self.study.sources.values() if source.frame is not None]
             known = min((frame.frame.height for frame in frames), default=None)
         assumed = known is None
-        return Plan(self.study.session(TYPICAL_ROWS if known is None else known), self.study.alignment, assumed)
+        session = self.study.session(TYPICAL_ROWS if known is None else known)
+        return Plan(session, self.study.alignment, assumed, self.study.cuts)
 
     def rehearse(
         self, public: Any = None, *, rows: int | None = None, releases: int = 20, seed: int = 0, **compare: Any
