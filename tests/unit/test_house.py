@@ -81,10 +81,9 @@ def randomness_in(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_one_door_to_randomness(path: Path) -> None:
-    found = randomness_in(path.read_text(encoding="utf-8"))
-    assert found == (["secrets"] if path == DOOR else []), f"{name_of(path)} draws randomness by {found}"
+def test_one_door_to_randomness() -> None:
+    found = {name_of(path): uses for path in MODULES if (uses := randomness_in(path.read_text(encoding="utf-8")))}
+    assert found == {name_of(DOOR): ["secrets"]}
 
 
 @pytest.mark.parametrize(
@@ -100,20 +99,28 @@ def test_other_doors_are_noticed(source: str) -> None:
     assert randomness_in(source)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_module_is_a_small_room(path: Path) -> None:
-    source = path.read_text(encoding="utf-8")
-    tree = ast.parse(source)
-    assert not tree.body or ast.get_docstring(tree), f"{name_of(path)} says nowhere what it is"
-    limit = 10 * LARGEST_ROOM if name_of(path) in LARGER_FOR_A_REASON else LARGEST_ROOM
-    assert source.count("\n") <= limit, f"{name_of(path)} has more than {LARGEST_ROOM} lines"
+def test_modules_are_small_rooms_that_say_what_they_are() -> None:
+    found = []
+    for path in MODULES:
+        source = path.read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        if tree.body and not ast.get_docstring(tree):
+            found.append(f"{name_of(path)} says nowhere what it is")
+        if source.count("\n") > LARGEST_ROOM and name_of(path) not in LARGER_FOR_A_REASON:
+            found.append(f"{name_of(path)} has more than {LARGEST_ROOM} lines")
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("path", SILENT, ids=name_of)
-def test_library_is_silent(path: Path) -> None:
+def test_library_is_silent() -> None:
     """Only the command line and its reports speak, and they do so through their consoles."""
-    calls = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
-    assert not [n.lineno for n in calls if dotted(n.func) in ("print", "sys.stdout.write", "sys.stderr.write", "input")]
+    loud = {"print", "sys.stdout.write", "sys.stderr.write", "input"}
+    found = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in SILENT
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and dotted(node.func) in loud
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_files_are_clean() -> None:
@@ -230,9 +237,9 @@ def kinds_and_steps_in(source: str) -> set[str]:
     return {name for name in names if KINDS_AND_STEPS.match(name)}
 
 
-@pytest.mark.parametrize("path", CARRYING, ids=name_of)
-def test_carriers_name_no_step_and_no_kind_of_session(path: Path) -> None:
-    assert not kinds_and_steps_in(path.read_text(encoding="utf-8"))
+def test_carriers_name_no_step_and_no_kind_of_session() -> None:
+    found = {name_of(path): kinds_and_steps_in(path.read_text(encoding="utf-8")) for path in CARRYING}
+    assert not {name: named for name, named in found.items() if named}
 
 
 def test_a_carrier_that_names_one_is_noticed() -> None:
@@ -252,13 +259,17 @@ def test_a_class_name_means_one_thing() -> None:
 LARGEST_BODY, MOST_PARAMETERS = 60, 8
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_functions_are_short_and_constructors_ask_for_little(path: Path) -> None:
+def test_functions_are_short_and_constructors_ask_for_little() -> None:
     """Compiled loops apart; constructors of roles, carriers and guards alone."""
-    room = path.relative_to(PACKAGE).parts[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        assert path.name == "loops.py" or (node.end_lineno or 0) - node.body[0].lineno <= LARGEST_BODY, node.name
-        if node.name == "__init__" and room in ("transport", "flare", "consent", "protocol", "sites"):
-            assert len(node.args.args) + len(node.args.kwonlyargs) - 1 <= MOST_PARAMETERS, node.name
+    found = []
+    for path in MODULES:
+        room = path.relative_to(PACKAGE).parts[0]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if path.name != "loops.py" and (node.end_lineno or 0) - node.body[0].lineno > LARGEST_BODY:
+                found.append(f"{name_of(path)}: {node.name} has more than {LARGEST_BODY} lines")
+            few = room in ("transport", "flare", "consent", "protocol", "sites") and node.name == "__init__"
+            if few and len(node.args.args) + len(node.args.kwonlyargs) - 1 > MOST_PARAMETERS:
+                found.append(f"{name_of(path)}: a constructor asks for more than {MOST_PARAMETERS} things")
+    assert not found, "\n".join(found)
