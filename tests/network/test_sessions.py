@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import colonnade
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
 from colonnade.data.table import read_table
@@ -47,6 +48,7 @@ from tests.helpers.wires import (
 )
 
 SEED = b"a seed of tests"
+VERSIONS = f"colonnade {colonnade.__version__}, protocol 3"
 
 
 @pytest.fixture
@@ -249,13 +251,37 @@ def test_seeds_must_agree(study: Study, tmp_path: Path) -> None:
     assert all("(seed-differs)" in text for text in told if "is not let in" not in text)
 
 
-def test_another_version_of_the_protocol(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+def older(hello: Hello) -> bytes:
+    """What 0.1.0 sends."""
+    return encode_body(msgspec.structs.replace(hello, version=2))
+
+
+def later(hello: Hello) -> bytes:
+    """What a version to come may send: another number, and a field that nobody knows yet."""
+    return msgspec.msgpack.encode({**msgspec.structs.asdict(hello), "version": 4, "dialect": "new"})
+
+
+@pytest.mark.parametrize(
+    ("body", "says", "named"),
+    [
+        (older, "", "colonnade 0.1.0 or unknown"),
+        (later, "colonnade 9.1, protocol 4", "colonnade 9.1, protocol 4"),
+        (later, "bank\x1b[31m; colonnade 9.1, protocol 4", "colonnade 0.1.0 or unknown"),
+    ],
+)
+def test_another_version_of_the_protocol(
+    study: Study,
+    tmp_path: Path,
+    guards: dict[str, ConsentGuard],
+    body: Callable[[Hello], bytes],
+    says: str,
+    named: str,
+) -> None:
     def wire(relay: Relay) -> Wire:
         def carry(name: str, data: bytes) -> bytes:
             message, request = message_in(data), decode_request(data)
             if name == "town" and message is not None and message.step is Step.HELLO:
-                older = msgspec.structs.replace(body_of(message, Hello), version=1)
-                item = msgspec.structs.replace(message, body=encode_body(older)).encode()
+                item = msgspec.structs.replace(message, plan=says, body=body(body_of(message, Hello))).encode()
                 data = encode(msgspec.structs.replace(request, item=item))
             return relay.handle(name, data)
 
@@ -263,8 +289,11 @@ def test_another_version_of_the_protocol(study: Study, tmp_path: Path, guards: d
 
     out = run(study, tmp_path, guards=guards, wire=wire)
     assert out.sentence("town") == (
-        "party town is not let in: it speaks another version of the protocol than the server; nothing is spent"
+        "party town is not let in: it speaks another version of the protocol than the server "
+        f"(it is {VERSIONS}, the server {VERSIONS}); nothing is spent"
     )
+    assert out.told.startswith("the session ended at town (version-differs)")
+    assert out.relay.role.aside == f"town is {named}, the server {VERSIONS}"
     for other in ("works", "bank"):
         assert out.sentence(other).startswith("the session ended at town (version-differs)"), out.sentence(other)
     nothing_spent(guards)

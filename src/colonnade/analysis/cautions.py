@@ -24,7 +24,7 @@ def tied_attributes(release: Release, label: str | None) -> dict[int, str]:
         return {}
     schema = _schema(release)
     made = [_made_of(layout, schema, i) for i in range(len(layout.attributes))]
-    name = label or names_of(layout, layout.label)[-1]
+    name = label or layout.attributes[layout.label].column
     own, out = _column(layout, schema, at), {}
     for i, attribute in enumerate(layout.attributes):
         if common := sorted(made[i] & made[at]) if i != at else []:
@@ -44,16 +44,8 @@ def attribute_of(layout: Layout, label: str | None) -> int | None:
     """The attribute that a label means; None where there is none, which the fit then says."""
     if label is None:
         return layout.label
-    for i, attribute in enumerate(layout.attributes):
-        if label in (*names_of(layout, i), *attribute.coordinates):
-            return i
-    return None
-
-
-def names_of(layout: Layout, i: int) -> tuple[str, str]:
-    """The names of an attribute, with its party and without."""
-    attribute = layout.attributes[i]
-    return attribute.name, attribute.name.removeprefix(f"{attribute.owner}.")
+    found = layout.find(label)
+    return None if found is None else found[0]
 
 
 def _column(layout: Layout, schema: Schema, i: int) -> tuple[str, str] | None:
@@ -61,7 +53,7 @@ def _column(layout: Layout, schema: Schema, i: int) -> tuple[str, str] | None:
     attribute = layout.attributes[i]
     if attribute.products:
         return None
-    name = names_of(layout, i)[1]
+    name = attribute.column
     return attribute.owner, name if name in schema.parties[attribute.owner] else name.rpartition("=")[0]
 
 
@@ -86,11 +78,12 @@ def faint_means(release: Release, label: str | None = None, features: Sequence[s
     known, schema = complete(release.moments()), _schema(release)
     layout = known.layout
     at, faint = attribute_of(layout, label), []
+    wanted = None if features is None else {attribute_of(layout, name) for name in features}
     for i in range(len(layout.attributes)):
         column = _numeric(release, schema, layout, i)
         if column is None or (noise := _faint(known, i)) is None:
             continue
-        name = names_of(layout, i)[-1]
+        name = layout.attributes[i].column
         if i == at:
             low, high = column.require_bounds()
             return [
@@ -98,7 +91,7 @@ def faint_means(release: Release, label: str | None = None, features: Sequence[s
                 f"{column.write(high)}: noise alone moves it by about {rounded(noise * (high - low))}; a model of "
                 f"{name} needs narrower bounds or more records"
             ]
-        if i != layout.label and (features is None or set(names_of(layout, i)) & set(features)):
+        if i != layout.label and (wanted is None or i in wanted):
             faint.append(name)
     several = f"the released means of {', '.join(faint)} cannot be told from a bound of theirs"
     return [f"{several}: where values vary little within their bounds, narrower ones would help"] if faint else []

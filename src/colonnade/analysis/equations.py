@@ -27,7 +27,8 @@ class Target:
 
 def target_of(layout: Layout, task: Task, label: str | None) -> Target:
     """The declared label, or another attribute (or one of its levels) that the release has the products of."""
-    if label is None or _matches(layout.attributes[layout.label].name, label):
+    place = (layout.label, None) if label is None else layout.find(label)
+    if place == (layout.label, None):
         at, attribute = layout.label, layout.attributes[layout.label]
         last = layout.span(at).stop - 1
         if attribute.kind is Encoding.SIGNED:
@@ -36,17 +37,13 @@ def target_of(layout: Layout, task: Task, label: str | None) -> Target:
             return Target(attribute.name, at, last, scale, shift)
         scale, shift = (2.0, -1.0) if task is Task.LINEAR else (1.0, 0.0)
         return Target(attribute.name, at, last, scale, shift)
-    for at, attribute in enumerate(layout.attributes):
-        span = layout.span(at)
-        if _matches(attribute.name, label) and (attribute.kind is Encoding.SIGNED or attribute.size == 2):
-            coordinate = span.stop - 1
-        elif label in attribute.coordinates:
-            coordinate = span.start + attribute.coordinates.index(label)
-        else:
-            continue
-        if attribute.kind is Encoding.SIGNED and task is Task.LOGISTIC:
-            raise StudyError(f"the label of a logistic regression must be a level, got numeric column {label}")
-        return Target(label, at, coordinate, 1.0, 0.0)
+    if label is not None and place is not None:
+        at, level = place
+        attribute, span = layout.attributes[at], layout.span(at)
+        if level is not None or attribute.kind is Encoding.SIGNED or attribute.size == 2:
+            if attribute.kind is Encoding.SIGNED and task is Task.LOGISTIC:
+                raise StudyError(f"the label of a logistic regression must be a level, got numeric column {label}")
+            return Target(label, at, span.stop - 1 if level is None else span.start + level, 1.0, 0.0)
     raise StudyError(f"the label must be a numeric column or a level that was released, got label={label!r}")
 
 
@@ -56,8 +53,8 @@ def chosen_attributes(layout: Layout, target: Target, features: Sequence[str] | 
         return tuple(i for i, a in enumerate(layout.attributes) if a.role is Role.FEATURE and i != target.attribute)
     chosen: list[int] = []
     for name in features:
-        found = [i for i, a in enumerate(layout.attributes) if _matches(a.name, name)]
-        if not found or found[0] == target.attribute:
+        found = layout.find(name, column=True)
+        if found is None or found[0] == target.attribute:
             raise StudyError(f"a feature must be a released column other than the label, got {name!r}")
         chosen.append(found[0])
     return tuple(sorted(set(chosen)))
@@ -160,7 +157,3 @@ def _ceilings(estimate: Estimate, columns: Sequence[int], variance: float, split
     simplex = np.array([layout.attributes[i].kind is Encoding.SIMPLEX for i in layout.attribute_of[list(columns)]])
     result: Floats = variance * np.where(simplex & split, np.minimum(margins**2, squares), squares)
     return result
-
-
-def _matches(attribute: str, name: str) -> bool:
-    return name in (attribute, attribute.rpartition(".")[2])

@@ -326,4 +326,4 @@ def _reason(found: Sequence[Interval], full: bool, covariance: NoisyCovariance) 
 
 
 def _plain(layout: Layout, i: int) -> str:
-    return layout.attributes[i].name.rpartition(".")[2]
+    return layout.attributes[i].column

@@ -32,25 +32,20 @@ NEGLIGIBLE = 1e-9
 def cut_numbers(layout: Layout, schema: Schema, names: Sequence[str] | None = None) -> dict[int, Column]:
     """Attributes that a model shall take as numbers, with their columns; None: those that the schema says so of."""
     columns = {f"{party}.{name}": column for party, own in schema.parties.items() for name, column in own.items()}
-    places = {a.name: i for i, a in enumerate(layout.attributes)}
-    if names is None:
-        wanted = [
-            full
-            for full, column in columns.items()
-            if column.has_levels != column.in_model.has_levels and full in places
-        ]
-    else:
-        wanted = [_find(columns, places, name) for name in names]
-    return {places[full]: columns[full] for full in wanted}
+    if names is not None:
+        return {i: columns[layout.attributes[i].name] for i in (_find(layout, columns, name) for name in names)}
+    places = ((i, columns.get(a.name)) for i, a in enumerate(layout.attributes))
+    return {i: c for i, c in places if c is not None and c.has_levels != c.in_model.has_levels}
 
 
-def _find(columns: Mapping[str, Column], places: Mapping[str, int], name: str) -> str:
-    for full, column in columns.items():
-        if name in (full, full.partition(".")[2]) and full in places:
-            if column.edges is None or not column.has_levels:
-                raise StudyError(f"a number in the place of its bins needs bins, and column {name} has none")
-            return full
-    raise StudyError(f"a number in the place of its bins must be a released column, got {name!r}")
+def _find(layout: Layout, columns: Mapping[str, Column], name: str) -> int:
+    found = layout.find(name, column=True)
+    column = None if found is None else columns.get(layout.attributes[found[0]].name)
+    if found is None or column is None:
+        raise StudyError(f"a number in the place of its bins must be a released column, got {name!r}")
+    if column.edges is None or not column.has_levels:
+        raise StudyError(f"a number in the place of its bins needs bins, and column {name} has none")
+    return found[0]
 
 
 def line_through(
@@ -97,8 +92,7 @@ def _uncut(layout: Layout, numbers: Mapping[int, Column]) -> Layout:
     """The layout with one signed coordinate for each of these attributes."""
 
     def signed(attribute: Attribute) -> Attribute:
-        name = attribute.name.removeprefix(f"{attribute.owner}.")
-        return replace(attribute, kind=Encoding.SIGNED, coordinates=(name,), drop=None, ordered=False)
+        return replace(attribute, kind=Encoding.SIGNED, coordinates=(attribute.column,), drop=None, ordered=False)
 
     return replace(
         layout, attributes=tuple(signed(a) if i in numbers else a for i, a in enumerate(layout.attributes)), classes=()

@@ -50,6 +50,6 @@ def declared_model(release: Release) -> Model:
     if found.on_edge:
         told += ", on its edge: the objective may have no minimum, or one farther out"
     nan, label = float("nan"), release.layout.attributes[release.layout.label]
-    name = label.name.removeprefix(f"{label.owner}.")
+    name = label.column
     weights = tuple(float(w) for w in found.weights)
     return Model(Task.POLYNOMIAL.value, name, declared.parameters, weights, 0.0, told, nan, float(len(weights)), nan)

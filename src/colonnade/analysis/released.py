@@ -94,8 +94,7 @@ class Released:
 
     def short(self, i: int) -> str:
         """An attribute's column, without its party."""
-        attribute = self.layout.attributes[i]
-        return attribute.coordinates[0] if attribute.products else attribute.name.removeprefix(f"{attribute.owner}.")
+        return self.layout.attributes[i].column
 
     def levels(self, i: int) -> tuple[str, ...]:
         """The names of an attribute's levels, without the column's name where it is not needed."""
@@ -104,9 +103,8 @@ class Released:
 
     def find(self, name: str) -> int:
         """The attribute that "column" or "party.column" means."""
-        for i, attribute in enumerate(self.layout.attributes):
-            if name in (attribute.name, self.short(i)):
-                return i
+        if (found := self.layout.find(name, column=True)) is not None:
+            return found[0]
         known = ", ".join(self.short(i) for i in range(len(self.layout.attributes)))
         raise StudyError(f"there is no released column {name!r}; the release has {known}")
 
@@ -122,24 +120,26 @@ class Released:
 
     def condition(self, text: str) -> Cell:
         """ "sex=Female", "age<25" or "age=27": the level, or the bin that the number falls into."""
-        for i in self.tabular:
-            names = self.layout.attributes[i].coordinates
-            if text in names:
-                return i, names.index(text)
-        name, separator, level = text.partition("=")
-        if not separator:
+        found = self.layout.find(text)
+        if found is not None and found[1] is not None and found[0] in self.tabular:
+            return found[0], found[1]
+        # A name may have a "=" of its own: the first that stands behind a released column ends it.
+        cuts = [at for at, letter in enumerate(text) if letter == "="]
+        if not cuts:
             raise StudyError(f'a condition is written as "column=level", got {text!r}')
-        i = self.find_table(name.strip())
+        at = next((at for at in cuts if self.layout.find(text[:at].strip(), column=True)), cuts[0])
+        name, level = text[:at].strip(), text[at + 1 :].strip()
+        i = self.find_table(name)
         column = self.columns[i]
         if column.storage is Storage.NUMBERS:
             try:
                 return i, int(column.codes(np.array([column.read_number(level)]))[0])
             except ValueError:
-                raise StudyError(f"column {name.strip()} takes a number in a condition, got {level!r}") from None
+                raise StudyError(f"column {name} takes a number in a condition, got {level!r}") from None
         levels = self.levels(i)
-        if level.strip() not in levels:
-            raise StudyError(f"column {name.strip()} has no level {level.strip()!r}; it has {', '.join(levels)}")
-        return i, levels.index(level.strip())
+        if level not in levels:
+            raise StudyError(f"column {name} has no level {level!r}; it has {', '.join(levels)}")
+        return i, levels.index(level)
 
     def conditions(self, texts: Sequence[str]) -> dict[int, int]:
         """Several conditions, at most one for each column."""

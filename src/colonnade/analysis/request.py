@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from colonnade.analysis.cautions import attribute_of, faint_means, names_of, tied_attributes
+from colonnade.analysis.cautions import attribute_of, faint_means, tied_attributes
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.lines import cut_numbers
 from colonnade.analysis.models import Question, answer, check_question, held_features
@@ -54,9 +54,9 @@ class ModelRequest:
                 "numbers in the place of bins go with linear and logistic models of all records and a ridge"
             )
         for name in self.features or ():
-            for i, why in self.left_out.items():
-                if name in names_of(self.release.layout, i):
-                    raise StudyError(f"a feature must not tell the label by how it is computed, got {name}, {why}")
+            found = self.release.layout.find(name, column=True) if self.left_out else None
+            if found is not None and (why := self.left_out.get(found[0])) is not None:
+                raise StudyError(f"a feature must not tell the label by how it is computed, got {name}, {why}")
 
     def _require_declared(self) -> None:
         """A release of a declared objective answers that objective alone."""
@@ -85,7 +85,7 @@ class ModelRequest:
             held.add(layout.label)
         if self.given:
             held |= Released(self.release).conditions(self.given).keys()
-        return tuple(a.name for i, a in enumerate(layout.attributes) if i not in held)
+        return tuple(a.spelled for i, a in enumerate(layout.attributes) if i not in held)
 
     @property
     def notes(self) -> list[str]:
@@ -94,7 +94,7 @@ class ModelRequest:
         if self._declared:
             return []
         if self.features is None and self.left_out:
-            told = ", ".join(f"{names_of(self.release.layout, i)[-1]} ({why})" for i, why in self.left_out.items())
+            told = ", ".join(f"{self.release.layout.attributes[i].column} ({why})" for i, why in self.left_out.items())
             out.append(f"not used as features: {told}")
         if self.given:
             released = Released(self.release)
@@ -108,10 +108,9 @@ class ModelRequest:
         if self.task is not None:
             return self.task
         if self.label is not None:
-            for attribute in self.release.layout.attributes:
-                known = (attribute.name, attribute.name.removeprefix(f"{attribute.owner}."))
-                if self.label in known and attribute.size > 2:
-                    return "multinomial"
+            found = self.release.layout.find(self.label)
+            if found is not None and found[1] is None and self.release.layout.attributes[found[0]].size > 2:
+                return "multinomial"
         return str(self.release.plan["task"])
 
     @property

@@ -20,6 +20,7 @@ from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.files import places
 from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.parts import local_path
+from colonnade.foundation.schema import find_column
 from colonnade.study import Source, read_study, study_from
 from colonnade.study import Study as CheckedStudy
 
@@ -443,12 +444,11 @@ class _Watcher:
 
 def _task_of(label: str, parties: Mapping[str, Party]) -> str:
     """The regression that fits the label; one that is not there is refused later, by its name."""
-    party, _, name = label.rpartition(".") if isinstance(label, str) else ("", "", "")
-    for owner, own in parties.items():
-        if name in own.columns and party in ("", owner):
-            column = own.columns[name]
-            return "logistic" if column.positive is not None else "multinomial" if column.has_levels else "linear"
-    return "linear"
+    found = find_column({party: own.columns for party, own in parties.items()}, label)
+    if found is None:
+        return "linear"
+    column = parties[found[0]].columns[found[1]]
+    return "logistic" if column.positive is not None else "multinomial" if column.has_levels else "linear"
 
 
 def _alignment_of(parties: Mapping[str, Party]) -> str:

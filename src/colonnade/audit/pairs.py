@@ -171,7 +171,7 @@ def _coordinates(session: SessionPlan, party: str, name: str, raw: list[Any]) ->
         i
         for i in session.plan.layout.attribute_of[session.columns_of(party)]
         if (attribute := session.plan.layout.attributes[i].name) == f"{party}.{name}"
-        or (attribute.startswith(f"{party}.{name}=") and attribute.removeprefix(f"{party}.") not in columns)
+        or (attribute.rpartition("=")[0] == f"{party}.{name}" and attribute.removeprefix(f"{party}.") not in columns)
     ]
     here = np.isin(session.plan.layout.attribute_of[session.columns_of(party)], own)
     return session.columns_of(party).start + np.flatnonzero(here), rows[:, here]

@@ -30,6 +30,7 @@ from colonnade.flare.status import look, unfinished
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError, SiteError, StudyError
 from colonnade.foundation.locks import require_locks
+from colonnade.protocol.messages import versions
 from colonnade.sites.readiness import try_releases
 from colonnade.sites.site import COORDINATOR, PARTY, SERVER, SITE, STARTUP, STATUS, Site, read_site
 
@@ -116,7 +117,7 @@ def look_at_version(site: Site) -> str:
         raise SiteError(f"nvflare must be {FLARE[0]}.{FLARE[1]}, got {engine}: all sites need the same")
     if site.role != COORDINATOR:
         check_local(site.folder)
-    return f"colonnade {version('colonnade')}, nvflare {engine}, Python {platform.python_version()}, {sys.platform}"
+    return f"{versions()}, nvflare {engine}, Python {platform.python_version()}, {sys.platform}"
 
 
 def look_at_certificate(site: Site) -> str:

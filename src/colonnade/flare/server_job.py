@@ -118,7 +118,7 @@ class ServerJob(Controller):  # type: ignore[misc]
         assert role.end is not None
         traffic = {"sent": relay.traffic.sent, "received": relay.traffic.received}
         well = role.end.code is None
-        account = self._recipe.account(role) if well else JobAccount(role.task.ending(role.end))
+        account = self._recipe.account(role) if well else JobAccount(role.task.ending(role.end), aside=role.aside)
         return replace(account, bytes=traffic)
 
     def _tell(self, account: JobAccount) -> None:

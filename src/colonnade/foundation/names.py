@@ -1,13 +1,15 @@
-"""The one rule for names that people are shown: short, and every character of them can be seen."""
+"""Names that people are shown: short, every character of them can be seen, and each means one thing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
 
 from colonnade.foundation.errors import ColonnadeError, SchemaError
 from colonnade.foundation.shown import LARGEST_SHOWN
 
+T = TypeVar("T", bound=Hashable)
 LONGEST_NAME = 200
 """Characters of a study's, party's or column's name, or of a level."""
 LONGEST_TEXT = 1 << 12
@@ -65,3 +67,21 @@ def plain_cell(text: str) -> str:
     """
     bare = text.lstrip("'")
     return f"'{text}" if bare.startswith(FORMULA) and not _NUMBER.fullmatch(bare) else text
+
+
+class Names(Generic[T]):
+    """All texts that things may be called by, with what each of them may mean."""
+
+    def __init__(self, spelled: Iterable[tuple[str, T]]) -> None:
+        found: dict[str, dict[T, None]] = {}
+        for text, thing in spelled:
+            found.setdefault(text, {})[thing] = None
+        self._readings = {text: tuple(things) for text, things in found.items()}
+
+    def readings(self, text: str) -> tuple[T, ...]:
+        """Everything that a text may mean: one thing, or none, or several where names collide."""
+        return self._readings.get(text, ())
+
+    def collisions(self) -> dict[str, tuple[T, ...]]:
+        """The texts that may mean several things."""
+        return {text: things for text, things in self._readings.items() if len(things) > 1}

@@ -96,14 +96,28 @@ class Schema:
 
     def find(self, reference: str) -> tuple[str, str]:
         """The (party, column) that "party.column" or a bare column name refers to."""
-        party, _, name = reference.rpartition(".")
-        for owner, columns in self.parties.items():
-            if name in columns and party in ("", owner):
-                return owner, name
-        raise SchemaError(f"column {reference} is declared by no party")
+        found = find_column(self.parties, reference)
+        if found is None:
+            raise SchemaError(f"column {reference} is declared by no party")
+        return found
+
+    def find_level(self, text: str) -> tuple[str, str, str] | None:
+        """The party, column and declared level that "column=level" refers to; either may have a "=" of its own."""
+        for at in (i for i, letter in enumerate(text) if letter == "="):
+            found = find_column(self.parties, text[:at])
+            if found is not None and text[at + 1 :] in self.parties[found[0]][found[1]].all_levels:
+                return *found, text[at + 1 :]
+        return None
 
     def to(self) -> dict[str, dict[str, dict[str, Any]]]:
         return {party: {n: column_to(c) for n, c in columns.items()} for party, columns in self.parties.items()}
+
+
+def find_column(parties: Mapping[str, Mapping[str, Any]], reference: str) -> tuple[str, str] | None:
+    """The (party, column) of a "party.column", or else of a bare name; a column's own name may have dots."""
+    named = [(party, name) for party, columns in parties.items() for name in columns]
+    whole = (each for each in named if reference == ".".join(each))
+    return next(whole, None) or next((each for each in named if reference == each[1]), None)
 
 
 def _require_sizes(parties: Mapping[str, Mapping[str, Mapping[str, Any] | Column]]) -> None:

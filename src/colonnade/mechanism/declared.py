@@ -19,7 +19,7 @@ from colonnade.foundation.names import require_name
 from colonnade.foundation.polynomials import Names
 from colonnade.foundation.schema import Schema
 from colonnade.foundation.shown import shown
-from colonnade.mechanism.moments import Encoding, Law, Layout
+from colonnade.mechanism.moments import Law, Layout
 from colonnade.mechanism.objective import MOST_SUMS, Objective, plain_layout, reduced, with_products
 
 Product = tuple[int, ...]
@@ -107,15 +107,10 @@ class DeclaredObjective:
 def _place(place: Mapping[str, int], name: str, layout: Layout) -> int:
     if name in place:
         return place[name]
-    short = name.rpartition(".")[2]
-    levels = [a.coordinates[-1] for a in layout.attributes if a.kind is Encoding.SIMPLEX and _is_of(a.name, short)]
-    if levels:
-        raise StudyError(f"column {name} has levels: an objective names one of them in quotes, such as '{levels[0]}'")
+    if (found := layout.find(name)) is not None:
+        level = layout.attributes[found[0]].coordinates[-1]
+        raise StudyError(f"column {name} has levels: an objective names one of them in quotes, such as '{level}'")
     raise StudyError(f"an objective names parameters and columns of the study, got {shown(name)}, which is neither")
-
-
-def _is_of(full: str, name: str) -> bool:
-    return full.partition(".")[2] == name
 
 
 def declared_layout(schema: Schema, label: str, declared: DeclaredObjective) -> Layout:

@@ -8,7 +8,7 @@ signed attribute whose coordinate is a product of others, which several parties 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -16,6 +16,9 @@ from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
+
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.names import Names
 
 Floats = NDArray[np.float64]
 
@@ -61,6 +64,18 @@ class Attribute:
     """Of an interaction: the owners of its factors, in the order of their coordinates."""
 
     @property
+    def column(self) -> str:
+        """Its name without its party. The paper's features are levels: a column and a level's place."""
+        return self.name if self.products else self.name.removeprefix(f"{self.owner}.")
+
+    @property
+    def spelled(self) -> str:
+        """The whole text that it is asked for by; the paper's features are asked for by their level."""
+        if self.kind is Encoding.SIMPLEX or self.products:
+            return self.name
+        return f"{self.owner}.{self.coordinates[0]}"
+
+    @property
     def sum_only(self) -> bool:
         """Whether it is a product whose sum is released, and no feature of a model."""
         return bool(self.products) and self.drop == 0
@@ -75,6 +90,8 @@ class Attribute:
         return len(self.coordinates)
 
 
+Place = tuple[int, int | None]
+"""An attribute, and one of its coordinates where it has levels or halves and one of them is meant."""
 Family = tuple[str, Encoding, Role, int]
 """Owner, kind, role and class of attributes that are counted as alike."""
 
@@ -102,6 +119,40 @@ class Layout:
     @cached_property
     def names(self) -> tuple[str, ...]:
         return ("1", *(c for a in self.attributes for c in a.coordinates))
+
+    @cached_property
+    def named(self) -> Names[Place]:
+        """What every text means here: columns and coordinates, each with its party and without."""
+        return Names(self._spelled())
+
+    def _spelled(self) -> Iterator[tuple[str, Place]]:
+        for i, a in enumerate(self.attributes):
+            if a.products:
+                yield a.name, (i, None)
+            elif a.kind is Encoding.SIGNED:
+                yield from ((a.coordinates[0], (i, None)), (a.spelled, (i, None)))
+            else:
+                yield from ((a.column, (i, None)), (a.name, (i, None)))
+                for j, coordinate in enumerate(a.coordinates):
+                    yield from ((coordinate, (i, j)), (f"{a.owner}.{coordinate}", (i, j)))
+
+    def find(self, text: str, *, column: bool = False) -> Place | None:
+        """The one thing that a text means, of columns alone or of coordinates, too; None where it means nothing."""
+        found = [place for place in self.named.readings(text) if place[1] is None or not column]
+        if len(found) > 1:
+            told = " or ".join(self.tell(place) for place in found)
+            raise StudyError(f"{text!r} may mean {told}: this release has columns whose names cannot be told apart")
+        return found[0] if found else None
+
+    def tell(self, place: Place) -> str:
+        """An attribute or one of its coordinates, for a person."""
+        i, j = place
+        a = self.attributes[i]
+        if a.products:
+            return f"the product {a.name}"
+        if j is None:
+            return f"column {a.coordinates[0] if a.kind is Encoding.SIGNED else a.column} of {a.owner}"
+        return f"{a.coordinates[j]} of column {a.column} of {a.owner}"
 
     @cached_property
     def attribute_of(self) -> NDArray[np.int64]:

@@ -240,12 +240,12 @@ def _interaction(layout: Layout, factors: tuple[int, ...], order: Sequence[int])
 def _coordinates_of(layout: Layout, schema: Schema, reference: str) -> list[int]:
     """The coordinates that the model has a weight for of a feature's column."""
     party, name = schema.find(reference)
-    full = f"{party}.{name}"
+    full, levels = f"{party}.{name}", schema.parties[party][name].coordinates(name)
+    # The paper's calibration has an attribute for each level.
     own = [
         i
         for i, a in enumerate(layout.attributes)
-        if a.name == full
-        or (a.owner == party and a.name.rpartition("=")[0] == full and a.name[len(full) + 1 :].isdigit())
+        if a.name == full or (a.owner == party and a.name.startswith(f"{full}=") and a.coordinates[0] in levels)
     ]
     if any(layout.attributes[i].role is Role.LABEL for i in own):
         raise StudyError(f"an interaction is a product of features, got the label {reference}")

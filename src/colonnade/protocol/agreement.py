@@ -188,9 +188,8 @@ class Agreement:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
             raise StudyError(f'an impossible pair is written as ["column=level", "column=level"], got {pair!r}')
         for text in pair:
-            name, _, level = text.partition("=")
-            party, column = self.schema.find(name)
-            if level not in self.schema.parties[party][column].all_levels:
+            if self.schema.find_level(text) is None:
+                self.schema.find(text.partition("=")[0])
                 raise StudyError(f"an impossible pair names declared levels of categories, got {text!r}")
 
     def _check_interactions(self) -> None:
@@ -250,7 +249,7 @@ class Agreement:
         if self.declared is not None:
             layout = declared_layout(self.schema, self.label, self.declared)
             held = [layout.attribute_at(c) for a in layout.attributes for term in a.products for c in term]
-            found += [(a.owner, a.name.removeprefix(f"{a.owner}.")) for a in held]
+            found += [(a.owner, a.column) for a in held]
         return tuple(dict.fromkeys(found))
 
     @property

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,8 +19,9 @@ from colonnade.mechanism.release import Release, write_release
 from colonnade.protocol.codes import Code
 
 MAGIC = b"CLN1"
-VERSION = 2
+VERSION = 3
 """Of the conversation: who speaks another is told so, and takes no part."""
+SOFTWARE = re.compile(r"colonnade [0-9][0-9A-Za-z.+-]{0,31}, protocol [0-9]{1,9}")
 IDENTITY_BYTES = 32
 """Of a session's id."""
 JOINING = "join"
@@ -79,8 +83,25 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
             raise MessageError(f"a message of {len(data)} bytes cannot be decoded") from None
 
 
-class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A party enters, and asks what became of sessions that it booked and never saw end."""
+@cache
+def versions() -> str:
+    """Name this software and its protocol: HELLO, and an END before there is a plan, carry it in the plan's place.
+
+    Peers of every version read that place as a text and pass over it, so that none fails to hear why it is sent away.
+    """
+    return f"colonnade {version('colonnade')}, protocol {VERSION}"
+
+
+def versions_in(envelope: Envelope) -> str:
+    """Return what a peer says of its versions; 0.1.0 says nothing."""
+    return envelope.plan if SOFTWARE.fullmatch(envelope.plan) else "colonnade 0.1.0 or unknown"
+
+
+class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A party enters, and asks what became of sessions that it booked and never saw end.
+
+    Fields of a later version are passed over: who speaks it hears that versions differ.
+    """
 
     version: int
     terms: str

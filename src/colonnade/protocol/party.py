@@ -51,6 +51,8 @@ from colonnade.protocol.messages import (
     Welcome,
     body_of,
     encode_body,
+    versions,
+    versions_in,
 )
 from colonnade.protocol.signatures import ALIGNMENT, OPENED, SESSION, SUBMISSION, WITHDRAWN, SignedTraffic, Signer
 
@@ -89,6 +91,7 @@ class PartyRole:
         """Whether what was opened has come."""
         self.settled = False
         """Whether the party's books say what became of the session."""
+        self.server = ""  # What the server says of its versions when it ends the session.
         self.standing = ""
         """Why a booking stands though the server says that nothing was opened."""
         self.doubt = ""
@@ -130,7 +133,7 @@ class PartyRole:
             pending = self.task.pending()
         accountable = self._account is not None
         hello = Hello(VERSION, self.task.terms, self._randomness.seeded, pending, accountable)
-        yield self._to_server(Step.HELLO, hello)
+        yield Envelope(b"", versions(), self.name, SERVER, Step.HELLO, encode_body(hello))
 
     def receive(self, envelope: Envelope) -> Iterator[Envelope]:
         """Answer one message; answers are made lazily, so that rows can stream. What it raises goes to `fault`."""
@@ -167,6 +170,7 @@ class PartyRole:
             case Event.OPENED:
                 yield from self._open(body_of(envelope, Piece))
             case Event.END:
+                self.server = versions_in(envelope)
                 self._hear_end(body_of(envelope, End))
 
     def fault(self, error: BaseException) -> list[Envelope]:

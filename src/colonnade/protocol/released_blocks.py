@@ -95,7 +95,6 @@ def _parts(agreement: Agreement, layout: Layout) -> dict[str, tuple[int, float]]
     out = {}
     for i, attribute in enumerate(layout.attributes):
         if i == layout.label or attribute.owner != layout.attributes[layout.label].owner:
-            name = attribute.name.removeprefix(f"{attribute.owner}.")
-            low, high = agreement.schema.parties[attribute.owner][name].require_bounds()
+            low, high = agreement.schema.parties[attribute.owner][attribute.column].require_bounds()
             out[attribute.owner] = (layout.starts[i], (high - low) / 2)
     return out

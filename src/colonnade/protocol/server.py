@@ -49,6 +49,8 @@ from colonnade.protocol.messages import (
     body_of,
     encode_body,
     room_for,
+    versions,
+    versions_in,
 )
 
 Watch = Callable[[str, float], None]
@@ -95,6 +97,8 @@ class ServerRole:
         self.end: End | None = None
         """How the session ended, once it has."""
         self.error: ColonnadeError | None = None
+        self.aside = ""
+        """What else the server's own people should know of how it ended."""
         """What the server itself found wrong, for its own people."""
         self.counts = False
         """Whether all have handed in, so that the session counts as opened whatever happens from now on."""
@@ -160,7 +164,7 @@ class ServerRole:
         self._show()
         match event:
             case Event.HELLO:
-                yield from self._enter(party, body_of(envelope, Hello))
+                yield from self._enter(party, body_of(envelope, Hello), versions_in(envelope))
             case Event.READY:
                 if self._arrived(party, "that it is ready"):
                     yield from self._align()
@@ -211,11 +215,12 @@ class ServerRole:
         """The last word, for a party that comes when all is over."""
         assert self.end is not None
         proofs = [(name, theirs[party]) for name, theirs in self._withdrawn.items() if party in theirs]
-        return self._make(party, Step.END, encode_body(msgspec.structs.replace(self.end, withdrawn=tuple(proofs))))
+        body = encode_body(msgspec.structs.replace(self.end, withdrawn=tuple(proofs)))
+        return Envelope(self.identity, self._digest or versions(), SERVER, party, Step.END, body)
 
     # The way in.
 
-    def _enter(self, party: str, hello: Hello) -> Iterator[Envelope]:
+    def _enter(self, party: str, hello: Hello, theirs: str) -> Iterator[Envelope]:
         peer = self._peers[party]
         if peer.entered:
             raise ProtocolError(f"the server has heard hello from {party} already")
@@ -226,6 +231,8 @@ class ServerRole:
             (hello.seeded != self._randomness.seeded, Code.SEED),
         ):
             if differs:
+                if code is Code.VERSION:
+                    self.aside = f"{party} is {theirs}, the server {versions()}"
                 yield from self._fail(Event.ERROR, code, party)
                 return
         # Other sessions of this server are over: it runs one at a time.

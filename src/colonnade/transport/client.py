@@ -10,7 +10,7 @@ from contextlib import suppress
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, ProtocolError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.codes import MEANING, Code
-from colonnade.protocol.messages import Envelope
+from colonnade.protocol.messages import Envelope, versions
 from colonnade.protocol.party import ENTRY, PartyRole
 from colonnade.transport.wire import (
     INSTANCE_BYTES,
@@ -159,6 +159,8 @@ class Client:
             )
         if end.party == role.name and end.code in ENTRY:
             meaning = kind.terms if end.code is Code.TERMS else MEANING[end.code]
+            if end.code is Code.VERSION:
+                meaning = f"{meaning} (it is {versions()}, the server {role.server})"
             sentence = f"party {role.name} is not let in: {meaning}; {kind.unspent}"
             return StudyError(sentence) if end.code is Code.TERMS else PolicyError(sentence)
         if role.standing:
