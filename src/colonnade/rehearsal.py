@@ -301,7 +301,7 @@ class _Stage:
         for party, own in columns.items():
             # A party corrects its own squares for their rounding.
             places = np.r_[0, np.arange(layout.width)[session.columns_of(party)]]
-            gram[np.ix_(places, places)] = own.gram
+            gram[np.ix_(places, places)] = own.sums.unbiased()
         self._grams[layout.width, bound] = gram
         return gram
 

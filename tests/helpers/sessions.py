@@ -223,7 +223,7 @@ def exact_moments(session: SessionPlan, tables: Mapping[str, Table]) -> NDArray[
         columns = tables[name].encode(session.plan.layout, session.grid, coins_of(name))
         assert isinstance(columns, Summed)
         parts.append(np.asarray(columns.rows(0, session.rows), dtype=np.float64))
-        grams.append((session.columns_of(name), columns.gram[1:, 1:]))
+        grams.append((session.columns_of(name), columns.sums.unbiased()[1:, 1:]))
     record = np.concatenate(parts, axis=1)
     out = record.T @ record
     for own, gram in grams:

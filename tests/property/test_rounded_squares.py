@@ -7,9 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from colonnade.data.encode import Coding, code_block, corrected
+from colonnade.data.table import IntegerColumns, Table
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column, Numeric
+from colonnade.mechanism.blocks import exact_block
 from colonnade.mechanism.dissection import Block, dissect, traces
 from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import Task, exact_objective
@@ -31,16 +32,23 @@ def blocks_of(layout: Layout, release: str) -> tuple[Block, ...]:
     return dissect(exact_objective(layout, label_square=True))
 
 
-def released(layout: Layout, blocks: tuple[Block, ...], bound: int, record: np.ndarray, coins: bytes) -> np.ndarray:
-    """What one record and nothing else would open without noise, in units of the moments."""
-    coding = Coding("p", COLUMNS, layout.attributes, Grid(bound), coins)
-    _, gram, enlarged = code_block(coding, {name: record[[i]] for i, name in enumerate(COLUMNS)}, 0, 1)
-    gram = corrected(coding, gram, enlarged)
-    parts = []
-    for block in blocks:
-        values = gram[block.factors[:, -2], block.factors[:, -1]] * np.abs(block.weights)
-        parts.append(values.sum(keepdims=True) if block.summed else values)
-    return np.concatenate(parts) / bound**2
+def background(bound: int, split: bool, draw: np.random.Generator) -> np.ndarray:
+    """Many records on the grid, and two whose excess leaves every column a little below a half: any more turns it."""
+    little = 0.002
+    f = 0.5 - np.sqrt(0.25 - (0.5 - little / 2) / 2)
+    steps = draw.integers(-bound, bound + 1, (62, FEATURES + 1)).astype(float)
+    # A label in halves has half as many steps: those of the bound's parity.
+    steps[:, -1] = bound - 2 * draw.integers(0, bound + 1, 62) if split else steps[:, -1]
+    steps[:2] = [*[f] * FEATURES, bound - 2 + 2 * f if split else f]
+    return steps / bound
+
+
+def released(layout: Layout, blocks: tuple[Block, ...], bound: int, rows: np.ndarray, coins: bytes) -> np.ndarray:
+    """What these records would open without noise, in units of the moments."""
+    table = Table("p", COLUMNS, {name: rows[:, i] for i, name in enumerate(COLUMNS)}, len(rows))
+    columns = table.encode(layout, Grid(bound), coins)
+    assert isinstance(columns, IntegerColumns)
+    return np.concatenate([exact_block(block, columns.sums, 1).values for block in blocks]) / bound**2
 
 
 @pytest.mark.parametrize("law", list(Law))
@@ -54,16 +62,33 @@ def test_no_pair_of_rounded_records_moves_more_than_the_plan_counts(
     terms = Terms(Task.LINEAR, delta=0.0 if law is Law.LAPLACE else 1e-6, bound=bound)
     counted = _joint(layout, blocks, [1.0] * len(blocks), terms)
     draw = np.random.default_rng(bound)
+    others = background(bound, split, draw)
     best = 0.0
     for trial in range(150):
-        # Near the bounds, on the grid and between its steps.
+        # Near the bounds, on the grid, between its steps, and so little off it that it is rounded back.
         two = np.sign(draw.standard_normal((2, FEATURES + 1))) * draw.choice([0.0, 1 / 3, 1.0], (2, FEATURES + 1))
         two = np.clip(two + draw.choice([0.0, 0.5, 0.9]) / bound * draw.uniform(-1, 1, two.shape), -1, 1)
-        one, other = (released(layout, blocks, bound, record, bytes([trial] * 32)) for record in two)
+        if trial % 2:
+            two[1] = (np.rint(two[1] * bound) + draw.choice([0.002, -0.002], FEATURES + 1)) / bound
+        tables = (np.concatenate([[record], others]) for record in two)
+        one, other = (released(layout, blocks, bound, rows, bytes([trial] * 32)) for rows in tables)
         change = np.abs(one - other)
         best = max(best, float(change.sum() if law is Law.LAPLACE else np.linalg.norm(change)))
     assert best <= counted
     assert best > 0.6 * counted
+
+
+@pytest.mark.parametrize("bound", [7, 31])
+def test_one_record_turns_one_rounding_of_a_trace(bound: int) -> None:
+    """It turned one for each column: three steps for three columns, where the plan counts a quarter each and one."""
+    layout = layout_of(False)
+    trace = next(b for b in traces(layout) if b.role is Role.FEATURE)
+    others = background(bound, False, np.random.default_rng(0))
+    steps = []
+    for off in (0.0, 0.002):
+        rows = np.concatenate([np.full((1, FEATURES + 1), off / bound), others])
+        steps.append(released(layout, (trace,), bound, rows, bytes(32)) * bound**2)
+    assert abs(steps[0] - steps[1]) == pytest.approx(1)
 
 
 def test_the_slack_counts_each_kind_of_square() -> None:

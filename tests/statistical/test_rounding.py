@@ -55,7 +55,7 @@ def opened_without_noise(session: SessionPlan, study: Study, coins: bytes) -> li
         columns = table_from(party, frame, own).encode(session.plan.layout, session.grid, (coins + party.encode())[:32])
         assert isinstance(columns, IntegerColumns)
         integers[:, session.columns_of(party)] = columns.rows(0, study.rows)
-        grams[party] = (session.columns_of(party).start - 1, columns.gram)
+        grams[party] = (session.columns_of(party).start - 1, columns.sums.unbiased())
     products = integers.T @ integers
     out = []
     for item in session.plan.blocks:

@@ -19,6 +19,7 @@ from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Stream
 from colonnade.foundation.schema import Column
+from colonnade.foundation.sums import Sums
 from colonnade.mechanism.moments import Attribute, Encoding, Floats, Role
 
 _CACHED = 1 << 17
@@ -192,6 +193,32 @@ def _runs(places: tuple[int, ...]) -> list[tuple[int, int]]:
     return out
 
 
+class SumsOfBlocks:
+    """Adds up the sums of chunks, and of blocks."""
+
+    def __init__(self, coding: Coding) -> None:
+        self._halves = coding.halves
+        self.products = np.zeros((coding.width + 1, coding.width + 1))
+        self.excess, self._lost = np.zeros(coding.width), np.zeros(coding.width)
+
+    @proven("rounding")
+    def add(self, products: Floats, enlarged: Floats) -> None:
+        """Kahan's sum of the excess, so that no order of blocks and no other record shows in its last bits."""
+        self.products += products
+        step = enlarged - self._lost
+        total = self.excess + step
+        self._lost = (total - self.excess) - step
+        self.excess = total
+
+    @property
+    def total(self) -> Sums:
+        excess = np.concatenate([np.zeros(1), self.excess])
+        halves = None if self._halves is None else self._halves + 1
+        if halves is not None:
+            excess[halves - 1] = excess[halves]
+        return Sums(self.products, excess, halves)
+
+
 def code_block(
     coding: Coding, values: Mapping[str, Values], before: int, rows: int, inside: Collection[str] = ()
 ) -> tuple[NDArray[np.int16], Floats, Floats]:
@@ -203,30 +230,14 @@ def code_block(
     width = coding.width
     step = max(_SHORTEST, _CACHED // (width + 1))
     integers = np.empty((rows, width), dtype=np.int16)
-    gram, enlarged = np.zeros((width + 1, width + 1)), np.zeros(width)
+    sums = SumsOfBlocks(coding)
     coins = coding.toss(before, before + rows)
     whole = np.full((width + 1, min(step, rows)), float(coding.grid.bound))
     for start in range(0, rows, step):
         stop = min(rows, start + step)
         floats = whole if stop - start == whole.shape[1] else np.ascontiguousarray(whole[:, : stop - start])
         here = {name: column[start:stop] for name, column in values.items()}
-        enlarged += coding.write(here, floats[1:], coins[start:stop], inside)
+        enlarged = coding.write(here, floats[1:], coins[start:stop], inside)
         integers[start:stop] = floats[1:].T
-        gram += floats @ floats.T  # Alg. 1, line 6
-    return integers, gram, enlarged
-
-
-@proven("rounding")
-def corrected(coding: Coding, gram: Floats, enlarged: Floats) -> Floats:
-    """Sums of products without what rounding adds to squares on average, to the next integer."""
-    excess = np.rint(enlarged)
-    out = gram.copy()
-    for place in coding.rounded:
-        out[place + 1, place + 1] -= excess[place]
-    if coding.halves is not None:
-        # The lower half is the bound minus the upper: its square grows alike, and the product of both shrinks.
-        upper, lower = coding.halves + 1, coding.halves
-        out[lower, lower] -= excess[coding.halves]
-        out[lower, upper] += excess[coding.halves]
-        out[upper, lower] += excess[coding.halves]
-    return out
+        sums.add(floats @ floats.T, enlarged)  # Alg. 1, line 6
+    return integers, sums.products, sums.excess

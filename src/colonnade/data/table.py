@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.crypto.product import Columns
-from colonnade.data.encode import Coding, code_block, corrected
+from colonnade.data.encode import Coding, SumsOfBlocks, code_block
 from colonnade.data.reading import (
     FileBlocks,
     block_rows,
@@ -28,6 +28,7 @@ from colonnade.foundation.errors import DataError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.parts import data_files, is_parquet
 from colonnade.foundation.schema import Column
+from colonnade.foundation.sums import Sums
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.moments import Floats, Layout
 
@@ -41,9 +42,8 @@ class IntegerColumns:
     """Integer columns in memory or on disk; implements crypto.product.Columns."""
 
     stored: NDArray[np.int16] | DiskRows
-    gram: Floats
-    """Sums of products of all columns and of the constant 1, squares corrected for rounding: they are formed in the one
-    pass that makes the columns."""
+    sums: Sums
+    """Formed in the one pass that makes the columns."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -113,16 +113,15 @@ class Table:
         width = coding.width
         small = 2 * self.rows * width <= CACHE_BYTES
         out = np.empty((self.rows, width), np.int16) if small else DiskRows(width)
-        gram, enlarged, start = np.zeros((width + 1, width + 1)), np.zeros(width), 0
-        for rows, sums, more in self._code_blocks(coding, workers):
+        total, start = SumsOfBlocks(coding), 0
+        for rows, sums, enlarged in self._code_blocks(coding, workers):
             if isinstance(out, DiskRows):
                 out.append(rows)
             else:
                 out[start : start + len(rows)] = rows
-            gram += sums
-            enlarged += more
+            total.add(sums, enlarged)
             start += len(rows)
-        return IntegerColumns(out, corrected(coding, gram, enlarged))
+        return IntegerColumns(out, total.total)
 
     def _code_blocks(self, coding: Coding, workers: Workers) -> Iterator[tuple[NDArray[np.int16], Floats, Floats]]:
         if isinstance(self.values, UnreadColumns) and not self.values.known:

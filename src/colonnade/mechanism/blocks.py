@@ -9,7 +9,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.sums import Sums
 from colonnade.mechanism.accounting import ROUNDING_VARIANCE
 from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Law
@@ -83,25 +85,30 @@ class IntegerNoise:
         )
 
 
-def exact_block(block: Block, gram: NDArray[np.float64], offset: int) -> ExactBlock:  # Alg. 1, line 6
-    """The block's sums, picked from the owner's own Gram matrix; its first row is the constant's.
+@proven("rounding")
+def exact_block(block: Block, sums: Sums, offset: int) -> ExactBlock:  # Alg. 1, line 6
+    """The block's integers, picked from the owner's own sums; what rounding added is rounded once for each of them.
 
     Coordinate c of the record stands at row 1 + c - offset, and the constant 0 at row 0.
     """
     rows = np.where(block.factors == 0, 0, block.factors - offset + 1)
-    values = np.rint(gram[rows[:, -2], rows[:, -1]]).astype(np.int64)
-    return ExactBlock(values.sum(keepdims=True) if block.summed else values)
+    pairs = rows[:, -2], rows[:, -1]
+    values, added = sums.products[pairs].astype(np.int64), sums.added(*pairs)
+    if block.summed:
+        values, added = values.sum(keepdims=True), added.sum(keepdims=True)
+    return ExactBlock(values - np.rint(added).astype(np.int64))
 
 
-def own_square(block: Block, gram: NDArray[np.float64], offset: int, gain: int) -> int:
+@proven("rounding")
+def own_square(block: Block, sums: Sums, offset: int, gain: int) -> int:
     """What one owner adds to its share of a sum of two owners' terms: its squares, in the integers of the product.
 
     Exact like an ExactBlock, it may only be added to a share that has this party's noise in it.
     """
     rows = block.factors - offset + 1
-    mine = (block.factors[:, -2] == block.factors[:, -1]) & (rows[:, -1] > 0) & (rows[:, -1] < len(gram))
+    mine = (block.factors[:, -2] == block.factors[:, -1]) & (rows[:, -1] > 0) & (rows[:, -1] < len(sums.excess))
     return sum(
-        round(Fraction(float(weight)) * gain * round(gram[row, row]))
+        round(Fraction(float(weight)) * gain * (round(sums.products[row, row]) - round(sums.excess[row])))
         for weight, row in zip(block.weights[mine], rows[mine, -1], strict=True)
     )
 

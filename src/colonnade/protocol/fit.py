@@ -30,7 +30,7 @@ from colonnade.mechanism.release import Release, ReleasedBlock, read_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.coins import hashed
-from colonnade.protocol.gram import gram_of, with_sums_of
+from colonnade.protocol.gram import sums_of, with_sums_of
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import (
     Mask,
@@ -244,16 +244,16 @@ class FitParty(PartyTask):
         single, shared = session.own(self.name), session.shared_sums(self.name)
         if single or shared:
             # Squares of encoded columns are corrected for their rounding; of made columns sums alone are released.
-            gram = gram_of(encoded, session.grid.bound)
+            sums = sums_of(encoded, session.grid.bound)
             if columns is not encoded:
-                gram = with_sums_of(gram, columns, session.grid.bound)
+                sums = with_sums_of(sums, columns, session.grid.bound)
             offset = session.columns_of(self.name).start
             self._squares = np.zeros(session.length - session.cross_start, dtype=np.int64)
             for i in shared:
                 place = session.positions[i] - session.cross_start
-                self._squares[place] += own_square(session.plan.blocks[i].block, gram, offset, session.spec.gain)
+                self._squares[place] += own_square(session.plan.blocks[i].block, sums, offset, session.spec.gain)
             for i in single:  # Alg. 1, line 5
-                exact = exact_block(session.own_block(i), gram, offset)
+                exact = exact_block(session.own_block(i), sums, offset)
                 own = session.noise(i).draw(1, noise_source)
                 drawn += [own.tobytes()] if context.accountable else []
                 self._own[i] = perturb(exact, own)

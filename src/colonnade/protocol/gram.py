@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.crypto.product import Columns
+from colonnade.foundation.sums import Sums
 
 GRAM_ROWS = 1 << 15
 
@@ -17,29 +18,29 @@ class Summed(Columns, Protocol):
     """Columns whose sums of products were formed when they were made."""
 
     @property
-    def gram(self) -> NDArray[np.float64]: ...
+    def sums(self) -> Sums: ...
 
 
-def with_sums_of(gram: NDArray[np.float64], columns: Columns, bound: int) -> NDArray[np.float64]:
+def with_sums_of(sums: Sums, columns: Columns, bound: int) -> Sums:
     """The sums of products of the first columns, and behind them the sums by themselves of all others."""
     n, width = columns.shape
-    own = len(gram) - 1
+    own = len(sums.products) - 1
     out = np.zeros((width + 1, width + 1))
-    out[: own + 1, : own + 1] = gram
+    out[: own + 1, : own + 1] = sums.products
     for start in range(0, n, GRAM_ROWS):
         rows = columns.rows(start, min(n, start + GRAM_ROWS))
         out[0, own + 1 :] += float(bound) * rows[:, own:].sum(axis=0, dtype=np.float64)
     out[own + 1 :, 0] = out[0, own + 1 :]
-    return out
+    return replace(sums, products=out, excess=np.concatenate([sums.excess, np.zeros(width - own)]))
 
 
-def gram_of(columns: Columns, bound: int) -> NDArray[np.float64]:
+def sums_of(columns: Columns, bound: int) -> Sums:
     """Sums of products of all own columns and of the constant 1, which the grid writes as its bound.
 
     float64 holds every partial sum exactly: entries are below 2^11, so n may reach 2^31.
     """
     if isinstance(columns, Summed):
-        return columns.gram
+        return columns.sums
     n, width = columns.shape
     total = np.zeros((width + 1, width + 1))
     for start in range(0, n, GRAM_ROWS):
@@ -47,4 +48,4 @@ def gram_of(columns: Columns, bound: int) -> NDArray[np.float64]:
         block = np.full((stop - start, width + 1), float(bound))
         block[:, 1:] = columns.rows(start, stop)
         total += block.T @ block
-    return total
+    return Sums.of(total)

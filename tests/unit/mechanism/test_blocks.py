@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.sums import Sums
 from colonnade.mechanism.blocks import ExactBlock, IntegerNoise, exact_block, perturb
 from colonnade.mechanism.dissection import Block, dissect, traces
 from colonnade.mechanism.moments import Law, Role
@@ -25,7 +26,7 @@ def test_exact_block_picks_the_owners_sums() -> None:
         offset = 1 + columns.start
         record = np.concatenate([np.full((50, 1), 7.0), data], axis=1)
         for block in (b for b in dissect(exact_objective(layout)) + traces(layout) if b.owners == (party,)):
-            values = exact_block(block, own.T @ own, offset).values
+            values = exact_block(block, Sums.of(own.T @ own), offset).values
             truth = (record.T @ record)[block.factors[:, 0], block.factors[:, 1]]
             assert values.tolist() == ([truth.sum()] if block.summed else truth.tolist())
 

@@ -1,0 +1,49 @@
+"""Sums of products of a party's integer columns, and apart from them what rounding to the grid added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.foundation.proof import proven
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, repr=False)
+class Sums:
+    """Both are kept as they are: who releases an integer rounds what is taken off it, once.
+
+    A float that held their difference would have no bits left for the excess at 2^31 records.
+    """
+
+    products: Floats
+    """Of all columns and of the constant 1, which the grid writes as its bound; exact, the constant first."""
+    excess: Floats
+    """By how much rounding is expected to have enlarged each column's sum of squares; the constant first."""
+    halves: int | None = None
+    """Where the upper half of a label stands whose lower one, before it, is the bound minus the upper."""
+
+    @classmethod
+    def of(cls, products: Floats) -> Sums:
+        """Of columns that were integers from the start."""
+        return cls(products, np.zeros(len(products)))
+
+    @proven("rounding")
+    def added(self, rows: Places, columns: Places) -> Floats:
+        """What rounding is expected to have added to these products."""
+        out = np.where(rows == columns, self.excess[rows], 0.0)
+        if self.halves is not None:
+            # The lower half's square grows like the upper's, and the product of both shrinks by as much.
+            crossed = (rows + columns == 2 * self.halves - 1) & (np.abs(rows - columns) == 1)
+            out[crossed] = -self.excess[self.halves]
+        return out
+
+    def unbiased(self) -> Floats:
+        """All products without what rounding added, unrounded: for forecasts, never for a release."""
+        every = np.arange(len(self.excess))
+        rows, columns = np.repeat(every, len(every)), np.tile(every, len(every))
+        return self.products - self.added(rows, columns).reshape(self.products.shape)
