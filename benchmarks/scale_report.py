@@ -26,7 +26,8 @@ SAID = (
     "first sends the most. Written by `python benchmarks/scale.py --write`."
 )
 HEAD = (
-    "Written by `make scale` from `scale.json`, which `python benchmarks/scale.py --series` measured: whole studies "
+    "Written by `python -m experiments scale` from `scale.json`, which `python benchmarks/scale.py --series` "
+    "measured: whole studies "
     "from Parquet parts to release, all parties in one process and of equal width, Gaussian noise, all products "
     "released, no alignment but where ids are named. CPU is that after imports; fixed is that of a study of 2,000 rows "
     "in the same process; memory is the largest resident set of the process."

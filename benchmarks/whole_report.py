@@ -17,9 +17,10 @@ CASES = [(rows, aligned) for rows in (100_000, 1_000_000) for aligned in (False,
 COLUMNS, PARTIES = 20, 3
 HEAD = f"""# What privacy costs a whole study
 
-Written by `make whole` (`python benchmarks/whole.py --series`). The private side is `colonnade fit` with all parties in
-one process: their CPU seconds together, from files to release, model and intervals. The other side is a script that
-reads the same files with polars, joins them by id and fits scikit-learn's LogisticRegression with its default solver.
+Written by `python -m experiments whole` (`python benchmarks/whole.py --series`). The private side is `colonnade fit`
+with all parties in one process: their CPU seconds together, from files to release, model and intervals. The other side
+is a script that reads the same files with polars, joins them by id and fits scikit-learn's LogisticRegression with
+its default solver.
 Each is a process of its own with one thread, on a machine that others use too; `benchmarks/whole.py` says how total and
 work are measured. The demo has 3 CSV files; the made studies have 3 Parquet files, {COLUMNS} columns in all, ids as
 texts, a tenth of each list not common, or none of them where rows are aligned already.

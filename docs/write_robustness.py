@@ -1,13 +1,14 @@
-"""Write docs/results/robustness.md from what `make fuzz` and `make load` printed as JSON.
+"""Run the fuzzing, the load, or both, and write docs/results/robustness.md.
 
-    python docs/write_robustness.py fuzz.json load.json
+    python docs/write_robustness.py [fuzz] [load]
 
-Each file is one of the two; a part that is not given stays as it was (docs/results/robustness.json keeps them).
+A part that is not named stays as it was (docs/results/robustness.json keeps them).
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "docs" / "results" / "robustness.json"
 PAGE = ROOT / "docs" / "results" / "robustness.md"
+PROGRAMS = {"fuzz": ("-m", "fuzz"), "load": ("benchmarks/load.py",)}
 
 SECRETS = """## Secrets (tests/robustness/test_secrets.py)
 Every stream key, seed, mask key, mask, noise share, product share, lattice secret and error, exact sum and encoded
@@ -65,7 +67,7 @@ def load_section(found: dict[str, Any]) -> str:
         for name, r in found.items()
         if "kb_per_study" in r
     )
-    return f"""## Load (`make load`)
+    return f"""## Load (`python -m experiments load`)
 Whole studies with the lattice product, all parties and the server in one process and one thread, numeric columns, pure
 epsilon, each case in a process of its own. Peak memory includes interpreter and libraries (about 90 MB). Making the
 model afterwards is not counted. The last column is the largest distance of an opened value from the truth, in standard
@@ -82,11 +84,12 @@ deviations of its noise and rounding (of the last study, where there are many).
 def main() -> None:
     kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
     for name in sys.argv[1:]:
-        found = json.loads(Path(name).read_text(encoding="utf-8"))
-        kept["fuzz" if "engine" in found else "load"] = found
+        ran = subprocess.run([sys.executable, *PROGRAMS[name], "--json"], cwd=ROOT, capture_output=True, check=True)
+        kept[name] = json.loads(ran.stdout)
     KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     parts = [
-        "# Robustness: fuzzing and load\n\nWritten by `make fuzz` and `make load`; the figures are of one run each.\n"
+        "# Robustness: fuzzing and load\n\nWritten by `make fuzz` and `python -m experiments load`; the figures are of "
+        "one run each.\n"
     ]
     parts += [section(kept[key]) for key, section in (("fuzz", fuzz_section), ("load", load_section)) if key in kept]
     parts.append(SECRETS)

@@ -61,7 +61,7 @@ def study(limit: int = LIMIT, total: int = TOTAL) -> None:
     Rows that are there already, as those of a GPU elsewhere, are scored whatever time is left.
     """
     if not PYTHON.exists():
-        raise SystemExit(f"{PYTHON.relative_to(ROOT)} is missing: run `make synthesis-baselines`")
+        raise SystemExit(f"{PYTHON.relative_to(ROOT)} is missing: run `python -m experiments synthesis-baselines`")
     WORK.mkdir(parents=True, exist_ok=True)
     truths = {data: _truth(data) for data in DATA if data != "Dutch" or catalogue.missing("dutch-36") is None}
     later = [(method, seed) for seed in range(SEEDS) for method in SYNTHESIZERS if seed < method.seeds]

@@ -48,8 +48,9 @@ release itself says of the rows' TV2; both are to be near TV2.
 
 """
 COMPARED = """
-At (1, 1/n), dpmm 0.1.9 (`make synthesis-baselines`; pinned in experiments/synthesizers/requirements.txt) on the same
-training rows and levels, held in one place; ours across 2 or 3 parties. The package's promise is for adding or removing
+At (1, 1/n), dpmm 0.1.9 (`python -m experiments synthesis-baselines`; pinned in
+experiments/synthesizers/requirements.txt) on the same training rows and levels, held in one
+place; ours across 2 or 3 parties. The package's promise is for adding or removing
 a record under zCDP. It is given the smaller rho at which *replacing* one costs epsilon 1: rho of its Gaussian noise
 doubles, and that of its choices by the exponential mechanism is four times as large (AIM 2.2 times in all, MST 8/3).
 Lines with add/remove are at epsilon 1 as the package means it. Its noise does not come from a seed. Its defaults (80

@@ -1,4 +1,4 @@
-"""A small form of `make load`: many parties, many columns, many studies, and nothing left behind."""
+"""A small form of `python -m experiments load`: many parties, many columns, many studies, and nothing left behind."""
 
 from __future__ import annotations
 

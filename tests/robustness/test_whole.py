@@ -1,4 +1,4 @@
-"""A small form of `make whole`, and what a command must not import to start quickly."""
+"""A small form of `python -m experiments whole`, and what a command must not import to start quickly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Intervals hold the truth as often as they say, the choice of the reduced model included: `make coverage`, small."""
+"""Intervals hold the truth as often as they say, the choice of the reduced model included.
+
+A small form of `python -m experiments coverage`.
+"""
 
 from __future__ import annotations
 

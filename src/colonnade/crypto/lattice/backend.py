@@ -30,7 +30,7 @@ from colonnade.crypto.product import (
 )
 from colonnade.foundation.errors import ProductError
 
-# The cost model that `make overhead` fits, in docs/results/overhead.json.
+# The cost model that `python -m experiments overhead` fits, in docs/results/overhead.json.
 SECONDS_A_SESSION = 8.97e-3
 SECONDS_A_SEALED_WORD = 19.5e-9
 SECONDS_A_RECEIVED_WORD = 14.24e-9

@@ -1,0 +1,23 @@
+"""`python -m drills` lists the drills; `python -m drills NAME` runs one."""
+
+from __future__ import annotations
+
+import sys
+
+from experiments.commands import Command, run
+
+COMMANDS = {
+    name: Command(what, (("-m", f"drills.{name}"),))
+    for name, what in {
+        "chaos": "kill -9 of server and parties at each request (--every 5)",
+        "strikes": "kill -9 of the server's process at each step of a session",
+        "load": "250 MB of sealed columns through the server; peak memory of each process (long)",
+        "soak": "sessions over the real engine with faults (--sessions 100 --minutes 110 --write)",
+        "mutants": "changes of the code that promises rest on (map, then run --count 500 --seed 1)",
+        "timing": "what a party's answers tell by their timing",
+        "signing_cost": "what signatures and evidence cost",
+    }.items()
+}
+
+if __name__ == "__main__":
+    sys.exit(run("drills", COMMANDS, sys.argv[1:]))
