@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from colonnade.data.reading import filed, reason, scan
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
-from colonnade.foundation.names import plain_cell, require_texts
+from colonnade.foundation.names import Names, plain_cell, require_texts
 from colonnade.foundation.parts import data_files, local_path
 from colonnade.foundation.schema import Column, Schema, column_to
 from colonnade.mechanism.moments import Floats, Layout
@@ -61,14 +63,34 @@ class PublicModel:
         """The party and the column that a feature's coordinate comes from."""
         if self.is_declared:
             raise StudyError("a declared objective has parameters and no scores: it cannot be applied to records")
-        for party, columns in self.schema.parties.items():
-            for name, column in columns.items():
-                if feature in column.coordinates(name):
-                    return party, name
-        raise ReleaseError(f"feature {feature} of the model belongs to no declared column")
+        found = self._named.readings(feature)
+        if len(found) > 1 or (found and feature in self.interactions):
+            told = " and ".join(f"column {name} of {party}" for party, name in found)
+            products = " and a product" if feature in self.interactions else ""
+            raise ReleaseError(f"feature {feature} of the model may be of {told}{products}: their names are alike")
+        if not found:
+            raise ReleaseError(f"feature {feature} of the model belongs to no declared column")
+        return found[0]
+
+    @cached_property
+    def _named(self) -> Names[tuple[str, str]]:
+        """Party and column of every coordinate, by its name."""
+        return Names(
+            (coordinate, (party, name))
+            for party, columns in self.schema.parties.items()
+            for name, column in columns.items()
+            for coordinate in column.coordinates(name)
+        )
+
+    def require_distinct(self) -> None:
+        """Refuse a model of which two features have one name: files of earlier versions may have such names."""
+        for feature in self.model.features if not self.is_declared else ():
+            if feature not in self.interactions or self._named.readings(feature):
+                self.owner(feature)
 
     def needs(self) -> dict[str, dict[str, Column]]:
         """The columns that each party needs for its partial score; a party without any is left out."""
+        self.require_distinct()
         out: dict[str, dict[str, Column]] = {}
         for factor in (f for feature in self.model.features for f in self.interactions.get(feature, (feature,))):
             party, name = self.owner(factor)
@@ -82,8 +104,10 @@ class PublicModel:
         try:
             party, name = self.schema.find(self.model.label)
         except ColonnadeError:
-            party, name = self.owner(self.model.label)
-            return name, self.schema.parties[party][name], self.model.label.removeprefix(f"{name}=")
+            party, _, rest = self.model.label.partition(".")
+            text = rest if self._named.readings(rest) and party in self.schema.parties else self.model.label
+            party, name = self.owner(text)
+            return name, self.schema.parties[party][name], text.removeprefix(f"{name}=")
         column = self.schema.parties[party][name]
         return name, column, column.positive
 
@@ -91,6 +115,11 @@ class PublicModel:
 def publish(release: Release, model: Model) -> PublicModel:
     """A model of a release, with the release's public facts."""
     agreement = release.provenance["agreement"]
+    named = Counter(release.layout.names)
+    for feature in model.features if model.task != Task.POLYNOMIAL.value else ():
+        if named[feature] > 1:
+            # What a record has of it could not be told: this says between what.
+            release.layout.find(feature)
     public = PublicModel(
         _with_whole_label(release, model),
         str(agreement["name"]),
@@ -126,7 +155,7 @@ def interactions_of(layout: Layout) -> dict[str, tuple[str, ...]]:
 def _with_whole_label(release: Release, model: Model) -> Model:
     """A numeric label that is a feature here was released as two halves: (1+y)/2 becomes y, as records have it."""
     attribute = release.layout.attributes[release.layout.label]
-    name = attribute.name.removeprefix(f"{attribute.owner}.")
+    name = attribute.column
     upper = f"{name}+"
     if attribute.coordinates != (f"{name}-", upper) or upper not in model.features:
         return model

@@ -11,7 +11,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
 from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.matching import HYBRID, NONE, PSI
-from colonnade.foundation.names import require_name
+from colonnade.foundation.names import Names, require_name
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Column, Schema, column_from, derive_columns
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
@@ -19,6 +19,7 @@ from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.cuts import Cut, choose_cuts
 from colonnade.mechanism.declared import declared_layout
+from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions, with_sums
 from colonnade.mechanism.plan import Offer, Terms
 from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reason_of
@@ -184,6 +185,9 @@ class _Reader:
                     agreement, cuts = _cut(agreement, rows)
                     # A study that says nothing and has nothing to cut needs no sentence about it.
                     cuts = cuts if cuts or "numeric" in terms else None
+            if not note.found and (homonym := find_homonym(agreement)) is not None:
+                with note.at(*homonym[0]):
+                    raise homonym[1]
             if not note.found:
                 return Study(agreement, self._sources, alignment, rows, cuts)
         return None
@@ -327,10 +331,7 @@ class _Reader:
         """What a plan would refuse later: the label's kind, and how many may collude."""
         note = self._mistakes
         with note.at("study", "label"):
-            if agreement.declared is not None:
-                layout = declared_layout(agreement.schema, agreement.label, agreement.declared)
-            else:
-                layout = layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+            layout = _columns_of(agreement)
             with note.at("study", "interactions"):
                 multiplied = with_interactions(layout, agreement.schema, agreement.interactions)
                 if agreement.order > 2:
@@ -339,6 +340,33 @@ class _Reader:
                 Terms(agreement.task, collusion=agreement.collusion).check(layout, ())
             with note.at("study", "delta"):
                 Terms(agreement.task, agreement.calibration, agreement.delta, 0).check(layout, ())
+
+
+def _columns_of(agreement: Agreement) -> Layout:
+    """The coordinates of a record, without interactions."""
+    if agreement.declared is not None:
+        return declared_layout(agreement.schema, agreement.label, agreement.declared)
+    return layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
+
+
+def find_homonym(agreement: Agreement) -> tuple[KeyPath, SchemaError] | None:
+    """The refusal of a study in which one text would stand for two columns, levels, bins, halves or products.
+
+    Files of earlier versions may have such names, and are read; what is asked of them by such a text is refused.
+    """
+    layout = with_interactions(_columns_of(agreement), agreement.schema, agreement.interactions)
+    if agreement.order > 2:
+        layout = with_sums(layout, agreement.order)
+    # In the paper's calibration an attribute is a level, and known by its place.
+    places = Names((a.name, (i, None)) for i, a in enumerate(layout.attributes))
+    for text, found in (layout.named.collisions() | places.collisions()).items():
+        told = " and ".join(layout.tell(place) for place in found)
+        path: KeyPath = ("study", "interactions" if agreement.interactions else "label")
+        for attribute in (layout.attributes[i] for i, _ in found):
+            if attribute.column in agreement.schema.parties.get(attribute.owner, {}):
+                path = ("party", attribute.owner, "columns", attribute.column)
+        return path, SchemaError(f"{told} would both be called {text}: one of them needs another name")
+    return None
 
 
 def _may_cut(agreement: Agreement, rows: int | None) -> bool:

@@ -175,10 +175,10 @@ class _Label:
     @classmethod
     def of(cls, released: Released, question: Question) -> _Label:
         text, task = question.label, question.task
-        level = next((c for c in released.tabular if text in released.layout.attributes[c].coordinates), None)
-        i = released.find(text) if level is None else level
+        place = released.layout.find(text)
+        level = place[1] if place is not None and place[0] in released.tabular else None
+        i = released.find(text) if place is None or level is None else place[0]
         attribute, column = released.layout.attributes[i], released.columns[i]
-        names = attribute.coordinates
         if task == "multinomial":
             if level is not None or i not in released.tabular:
                 raise StudyError(f"a multinomial model needs a column with levels or bins as label, got {text}")
@@ -191,7 +191,7 @@ class _Label:
         if task == "logistic":
             if i not in released.tabular or (level is None and attribute.size != 2):
                 raise StudyError(f"the label of a logistic regression must be binary or a level, got column {text}")
-            pick = names.index(text) if level is not None else 1
+            pick = level if level is not None else 1
             return cls(text, i, bernoulli, np.eye(attribute.size)[:, [pick]], 0.0)
         if column.bounds is None:
             raise StudyError(f"a {task} model needs a numeric column as label, got {text}")

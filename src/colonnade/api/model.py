@@ -142,6 +142,7 @@ class FrontModel(Shown):
 
     def _by_class(self, of: Any) -> Any:
         model = self.public.model
+        self.public.require_distinct()
         if not isinstance(model, ClassModel):
             return of(model.coefficients, model.intercept)
         rows = zip(model.classes, model.by_class, model.intercepts, strict=True)

@@ -10,7 +10,7 @@ from colonnade.api.shown import Shown
 from colonnade.data.frames import FrameData, frame_data, is_frame, refuse_other
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.schema import Column, column_from, column_to
-from colonnade.foundation.shown import shown
+from colonnade.foundation.shown import plain, shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -64,11 +64,12 @@ class Party(Shown):
     ) -> None:
         if not isinstance(columns, Mapping):
             raise SchemaError(f"a party's columns must be a mapping of names to columns, got {shown(columns)}")
-        self.columns = {key: c if isinstance(c, Column) else column_from(key, c) for key, c in columns.items()}
-        self.data, self.id, self.name = data, id, name
+        declared = {plain(key): plain(column) for key, column in columns.items()}
+        self.columns = {key: c if isinstance(c, Column) else column_from(key, c) for key, c in declared.items()}
+        self.data, self.id, self.name = data, plain(id), plain(name)
         self.policy, self.ledger = policy, ledger
-        self.epsilon, self.split, self.norm = epsilon, split, norm
-        self._more = more
+        self.epsilon, self.split, self.norm = plain(epsilon), plain(split), plain(norm)
+        self._more = plain(more)
 
     def declared(self, party: str) -> dict[str, Any]:
         """The party's section as a study file has it, without data that is no file."""

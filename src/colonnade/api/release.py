@@ -13,6 +13,7 @@ from colonnade.api.views import PrincipalComponents, ReleasedTables, SyntheticRo
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import Place, places, read_whole
 from colonnade.foundation.parts import local_path
+from colonnade.foundation.shown import plain
 from colonnade.mechanism.release import Release as OpenedRelease
 from colonnade.mechanism.release import digest, read_release, write_release
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def listed(texts: str | Sequence[str] | None) -> tuple[str, ...]:
     """One text or several as a tuple."""
-    return () if texts is None else (texts,) if isinstance(texts, str) else tuple(texts)
+    return () if texts is None else (plain(texts),) if isinstance(texts, str) else tuple(map(plain, texts))
 
 
 def place_of(path: PathLike, force: bool) -> Place:
@@ -207,7 +208,9 @@ class FrontRelease(Shown):
                 raise StudyError(f"{name} must be one of {', '.join(known)}, got {name}={value!r}")
         columns, taken = (None if names is None else listed(names) for names in (features, numbers))
         fit = partial(self._fitted, seed)
-        return ModelRequest(self.released, task, label, columns, listed(given), penalty, method, seed, taken, fit)
+        return ModelRequest(
+            self.released, task, plain(label), columns, listed(given), penalty, method, seed, taken, fit
+        )
 
     def _fitted(self, seed: int, impossible: Sequence[tuple[str, str]] = ()) -> FittedRelease:
         """The maximum-entropy model of the release, fitted once: rows and models of several kinds are made of it."""

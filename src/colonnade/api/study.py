@@ -21,6 +21,7 @@ from colonnade.foundation.files import places
 from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import find_column
+from colonnade.foundation.shown import plain
 from colonnade.study import Source, read_study, study_from
 from colonnade.study import Study as CheckedStudy
 
@@ -88,6 +89,7 @@ class FrontStudy(Shown):
         rows: int | None = None,
         **terms: Any,
     ) -> None:
+        label, parties = plain(label), {plain(party): own for party, own in parties.items()}
         for party, own in parties.items():
             if not isinstance(own, Party):
                 raise StudyError(f"parties must map names to Party objects, got {type(own).__name__} for {party}")
@@ -96,7 +98,7 @@ class FrontStudy(Shown):
         head |= {"delta": delta, "product": product, "alignment": alignment or _alignment_of(parties)}
         head |= {key: value for key, value in named.items() if value is not None} | terms
         content = {"study": head, "party": {party: own.declared(party) for party, own in parties.items()}}
-        checked = study_from(content, Path())
+        checked = study_from(plain(content), Path())
         frames = {party: own.frame(party) for party, own in parties.items()}
         sources = {party: replace(source, frame=frames[party]) for party, source in checked.sources.items()}
         self._start(replace(checked, sources=sources))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +24,11 @@ ApprovedPlans = Annotated[
     list[str] | None,
     typer.Option("--approve", metavar="DIGEST", help="A plan that a person has approved, by the digest of its terms."),
 ]
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Names that are listed with commas; one that has a comma of its own stands in quotes, as in a CSV file."""
+    return tuple(part.strip() for part in next(csv.reader([text or '""'], skipinitialspace=True)))
 
 
 def require_engine() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.options import Html, Json, ReleaseFile
+from colonnade.cli.options import Html, Json, ReleaseFile, names_in
 from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
@@ -177,7 +177,7 @@ def synthesize(
     opened = open_release(release)
     released = Released(opened)
     conditions = released.conditions(given or [])
-    zeros = released.impossible([pair.split(",") for pair in impossible or []])
+    zeros = released.impossible([names_in(pair) for pair in impossible or []])
     with places(out) as (file,):
         tables = Tables.of(released)
         found = draw_rows(tables, partial(fit_release, tables, seed, zeros), rows, conditions, seed, anyway)
@@ -268,8 +268,8 @@ def solve(
     if path and (ridge is not None or out is not None or method != "default"):
         raise typer.BadParameter("--path goes without --ridge, --method and --out")
     opened = open_release(release)
-    columns = None if features is None else tuple(f.strip() for f in features.split(","))
-    taken = None if numbers is None else tuple(f.strip() for f in numbers.split(",") if f.strip())
+    columns = None if features is None else names_in(features)
+    taken = None if numbers is None else tuple(filter(None, names_in(numbers)))
     terms = penalty.value, method, seed, taken
     wanted = ModelRequest(opened, task and task.value, label, columns, tuple(given or ()), *terms)
     if path:

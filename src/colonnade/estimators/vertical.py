@@ -44,7 +44,7 @@ from colonnade.model import as_taken, partial_scores
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.runs import run_guarded
-from colonnade.study import offer_of
+from colonnade.study import find_homonym, offer_of
 
 Floats = NDArray[np.float64]
 Declared = Column | Mapping[str, Any]
@@ -109,6 +109,8 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         label, target = self._target(y)
         schema, owner = self._declare(label)
         agreement = self._agreement(schema, f"{owner}.{self._label_name}")
+        if (homonym := find_homonym(agreement)) is not None:
+            raise homonym[1]
         # Whatever the plan refuses or warns of is said before anything is spent.
         session = plan_session(agreement, len(X), bytes(32))
         source = self._randomness()
@@ -234,9 +236,6 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         """Every party's columns, label included, and the label's owner."""
         declared = self._features()
         names = self._names
-        encoded = [c for name in names for c in declared[name].coordinates(name)]
-        if len(set(encoded)) < len(encoded):
-            raise SchemaError(f"the names of encoded columns must be distinct, got {encoded}")
         self._label_name = self.label if isinstance(self.label, str) else LABEL
         while self._label_name in names:
             self._label_name += "_"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.registry import Registry
-from colonnade.foundation.shown import OPEN, shown
+from colonnade.foundation.shown import OPEN, plain, shown
 
 OTHER = "other"
 BINS, NUMBER = "bins", "number"
@@ -182,6 +182,12 @@ class Column(ABC):
         """The stored number that a person's text says; it may raise ValueError."""
         return float(text)
 
+    def settle(self, **fields: Any) -> None:
+        """Keep these values, made plain: a column is also made in Python, of numpy's texts and numbers."""
+        for key, value in fields.items():
+            found = plain(value)
+            object.__setattr__(self, key, tuple(found) if isinstance(found, list) else found)
+
 
 KINDS: Registry[type[Column]] = Registry("kind", SchemaError)
 
@@ -196,6 +202,15 @@ def is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return -sys.float_info.max <= value <= sys.float_info.max
+
+
+def cut_texts(bins: Sequence[float]) -> list[str]:
+    """Cut points as texts of six digits, or of as many as tell them apart."""
+    for digits in range(6, 18):
+        texts = [f"{cut:.{digits}g}" for cut in bins]
+        if len(set(texts)) == len(texts):
+            break
+    return texts
 
 
 def texts_of(declared: Mapping[str, Any], key: str) -> tuple[str, ...]:
@@ -232,6 +247,7 @@ class Numeric(Column):
     ordered = True
 
     def __post_init__(self) -> None:
+        self.settle(low=self.low, high=self.high, bins=self.bins, fill=self.fill, model=self.model)
         for name, value in (
             ("low", self.low),
             ("high", self.high),
@@ -302,7 +318,7 @@ class Numeric(Column):
             return (name,)
         if self.integer and all(b - a == 1 for a, b in pairwise(self.whole_edges)):
             return tuple(f"{name}={value}" for value in self.whole_edges[:-1])
-        cuts = [f"{v:g}" for v in self.bins]
+        cuts = cut_texts(self.bins)
         inner = [f"{a}<={name}<{b}" for a, b in pairwise(cuts)]
         return (f"{name}<{cuts[0]}", *inner, f"{name}>={cuts[-1]}")
 
@@ -318,7 +334,7 @@ class Numeric(Column):
         return "numeric, binned" if self.bins else "numeric"
 
     def describe(self, most: int) -> str:
-        cuts = f", cut at {', '.join(f'{b:g}' for b in self.bins)}" if self.bins else ""
+        cuts = f", cut at {', '.join(cut_texts(self.bins))}" if self.bins else ""
         taken = ", a number in models" if self.model == NUMBER else ""
         return f"{self.low:g} to {self.high:g}{', whole numbers' if self.integer else ''}{cuts}{taken}"
 
@@ -339,6 +355,7 @@ class Categorical(Column):
     has_levels = True
 
     def __post_init__(self) -> None:
+        self.settle(levels=self.levels, drop=self.drop, fill=self.fill)
         if len(self.all_levels) < 2:
             raise SchemaError(f"a categorical column needs at least 2 levels, got levels={shown(list(self.levels))}")
         if len(set(self.all_levels)) != len(self.all_levels):
@@ -393,6 +410,7 @@ class Binary(Column):
     has_levels = True
 
     def __post_init__(self) -> None:
+        self.settle(levels=self.levels, fill=self.fill)
         if len(self.levels) != 2 or self.levels[0] == self.levels[1]:
             raise SchemaError(f"a binary column needs 2 distinct levels, got levels={shown(list(self.levels))}")
         if self.fill is not None and self.fill not in self.levels:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from colonnade.foundation.columns import Codes, Column, Storage, register_kind
 from colonnade.foundation.errors import SchemaError
-from colonnade.foundation.shown import OPEN, shown
+from colonnade.foundation.shown import OPEN, plain, shown
 
 FALSE, TRUE = "false", "true"
 SPELLED = {
@@ -85,6 +85,12 @@ class Date(Column):
     dated = True
 
     def __post_init__(self) -> None:
+        self.settle(earliest=_text("earliest", self.earliest), latest=_text("latest", self.latest))
+        bins = plain(self.bins)
+        if not isinstance(bins, (list, tuple)):
+            raise SchemaError(f"bins must be a list of dates, got bins={shown(bins)}")
+        self.settle(bins=tuple(_text("bins", b) for b in bins))
+        self.settle(fill=None if self.fill is None else _text("fill", self.fill))
         if not all(a < b for a, b in pairwise(self.edges)):
             if self.earliest >= self.latest:
                 told = f"earliest={self.earliest}, latest={self.latest}"
@@ -95,12 +101,7 @@ class Date(Column):
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        bins = declared.get("bins", ())
-        if not isinstance(bins, (list, tuple)):
-            raise SchemaError(f"bins must be a list of dates, got bins={shown(bins)}")
-        fill = None if declared.get("fill") is None else _text("fill", declared["fill"])
-        first, last = (_text(key, declared[key]) for key in ("earliest", "latest"))
-        return cls(first, last, tuple(_text("bins", b) for b in bins), fill)
+        return cls(declared["earliest"], declared["latest"], declared.get("bins", ()), declared.get("fill"))
 
     def declared(self) -> dict[str, Any]:
         ends = {"earliest": self.earliest, "latest": self.latest}
@@ -166,9 +167,11 @@ def days_of(text: str) -> float:
 
 
 def _text(key: str, value: object) -> str:
-    """A declared date, from a file's own dates or from a text."""
-    written = getattr(value, "isoformat", None)
-    text = str(written()) if written else value
+    """A declared date, from a file's own dates, from Python's or from a text."""
+    found = plain(value)
+    # Python's own dates; a timestamp is one where its time is midnight.
+    written = getattr(found, "isoformat", None)
+    text = str(written()).removesuffix("T00:00:00") if written else found
     try:
         if isinstance(text, str):
             days_of(text)

@@ -1,13 +1,25 @@
-"""Values in texts: as an error shows them, and as a person writes a number."""
+"""Values from outside: made plain, as an error shows them, and as a person writes a number."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
+from typing import Any
 
 LARGEST_SHOWN = 80
 OPEN = "?"
 """Stands in a draft for what a person has to write."""
+
+
+def plain(value: Any) -> Any:
+    """The same as Python's own texts, numbers, lists and tables: numpy and pandas have types of their own for them."""
+    if callable(listed := getattr(value, "tolist", None)):
+        value = listed()
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item) for key, item in value.items()}
+    return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
 
 
 def shown(value: object) -> str:
