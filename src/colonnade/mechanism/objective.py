@@ -298,13 +298,15 @@ def exact_objective(
 
     Alg. 1, line 1.
     Left out because they are known: products within one simplex attribute, and sums of single coordinates, which are
-    sums of the label-split tables. `products=False` leaves out the feature pairs and squares (high dimension); of
-    `pairs` only those of the named attributes are kept, and no squares.
+    sums of the label-split tables. Where no feature has levels nothing sums to the label's own counts: these are
+    released, of two halves or levels one, since it gives the other. `products=False` leaves out the feature pairs and
+    squares (high dimension); of `pairs` only those of the named attributes are kept, and no squares.
     """
     parts = [_label_pairs(layout)]
     label = layout.span(layout.label)
     if all(a.kind is Encoding.SIGNED or a.role is Role.LABEL for a in layout.attributes):
-        parts.append(np.array([[0, label.stop - 1]]))
+        size = label.stop - label.start
+        parts.append(np.array([[0, c] for c in range(label.start if size > 2 else label.stop - 1, label.stop)]))
     if label_square:
         parts.append(np.array([[label.start, label.stop - 1]]))
     if products:
