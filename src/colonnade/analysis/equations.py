@@ -13,6 +13,9 @@ from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 
+LIKELY = 2.0
+"""Standard deviations of its noise by which a level's count could well be larger than estimated."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -118,7 +121,8 @@ def equations(
     right_noise = factor * right_std**2 / n**2
     # Denoising keeps sums in their range, so the noise that is left in them is bounded, too. A small variance of the
     # target bounds no noise: what it makes implausible is left to the prior.
-    ceiling = np.maximum(_ceilings(estimate, columns, mean * (1 - mean) if split else 1.0, split), 1e-300)
+    largest_square = mean * (1 - mean) if split else 1.0
+    ceiling = np.maximum(_ceilings(estimate, columns, largest_square, split, bool(noise.any())), 1e-300)
     right_noise = right_noise * ceiling / (right_noise + ceiling)
     return NoisyEquations(
         second[grid] / n,
@@ -149,11 +153,19 @@ def possible(system: NoisyEquations, variance: float) -> NoisyEquations:
     return replace(system, right=np.clip(system.right, -reach, reach))
 
 
-def _ceilings(estimate: Estimate, columns: Sequence[int], variance: float, split: bool) -> Floats:
-    """Largest square of each covariance with the target, per record: by Cauchy-Schwarz, or by a level's count."""
-    layout = estimate.layout
-    margins = estimate.margin[list(columns)] / estimate.n
-    squares = np.maximum(np.diag(estimate.value)[list(columns)] / estimate.n - margins**2, 0.0)
-    simplex = np.array([layout.attributes[i].kind is Encoding.SIMPLEX for i in layout.attribute_of[list(columns)]])
+def _ceilings(estimate: Estimate, columns: Sequence[int], variance: float, split: bool, paired: bool) -> Floats:
+    """Largest square of each covariance with the target, per record: by Cauchy-Schwarz, or by a level's count.
+
+    Where products of two features were released (`paired`), a level has a count that could well be: of one estimated
+    at 0 the equation would else have no noise, and bind the weights of all columns that its row has products with.
+    """
+    layout, at = estimate.layout, list(columns)
+    margins = estimate.margin[at] / estimate.n
+    squares = np.maximum(np.diag(estimate.value)[at] / estimate.n - margins**2, 0.0)
+    simplex = np.array([layout.attributes[i].kind is Encoding.SIMPLEX for i in layout.attribute_of[at]])
+    if paired:
+        std = estimate.std[0, at]
+        margins = np.where(simplex, np.minimum(margins + LIKELY * std / estimate.n, 1.0), margins)
+        squares = np.where(simplex, np.where(margins < 0.5, margins * (1.0 - margins), 0.25), squares)
     result: Floats = variance * np.where(simplex & split, np.minimum(margins**2, squares), squares)
     return result
