@@ -309,10 +309,26 @@ def _unreleased_blocks(work: _Work, features: list[int], released: NDArray[np.bo
     margin = work.value[0, at]
     guess = np.outer(margin, margin) / work.moments.n
     if not work.moments.traces:
-        through = work.through_label[at]
+        through = work.through_label[at] * _possible_share(work, at, owner)
         guess += np.outer(through, through) / BEHIND
     work.value[grid] = np.where(apart, guess, work.value[grid])
     work.std[grid] = np.where(apart, np.inf, work.std[grid])
+
+
+def _possible_share(work: _Work, at: NDArray[np.intp], owner: NDArray[np.intp]) -> Floats:
+    """What of a coordinate's share in the guess is possible: what lies behind the label explains no column twice over.
+
+    A column of which the label explains more than `BEHIND` would have less than nothing of its own, and a guess that is
+    impossible moves squares that were released, to make it possible.
+    """
+    layout, through = work.moments.layout, work.through_label[at]
+    levels = np.array([layout.attributes[i].kind is Encoding.SIMPLEX for i in owner])
+    # Of levels the inverse of their covariance is that of their counts, as deviations sum to 0.
+    own = np.where(levels, np.maximum(work.value[0, at], 1.0), np.maximum(_variances(work)[at], 1e-300))
+    _, place = np.unique(owner, return_inverse=True)
+    explained = np.bincount(place, through**2 / own)[place]
+    share: Floats = np.sqrt(np.minimum(1.0, BEHIND / np.maximum(explained, 1e-300)))
+    return share
 
 
 def _put_shrunk(work: _Work, i: int, j: int, shrunk: Shrunk) -> None:
