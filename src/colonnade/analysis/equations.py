@@ -53,7 +53,11 @@ def target_of(layout: Layout, task: Task, label: str | None) -> Target:
 def chosen_attributes(layout: Layout, target: Target, features: Sequence[str] | None) -> tuple[int, ...]:
     """Attributes that the model may use; by default every feature but the target."""
     if features is None:
-        return tuple(i for i, a in enumerate(layout.attributes) if a.role is Role.FEATURE and i != target.attribute)
+        own = tuple(i for i, a in enumerate(layout.attributes) if a.role is Role.FEATURE and i != target.attribute)
+        if not own and target.attribute != layout.label:
+            label = layout.attributes[layout.label].name
+            raise StudyError(f"a model of {target.name} has no feature left: name the study's label {label} as one")
+        return own
     chosen: list[int] = []
     for name in features:
         found = layout.find(name, column=True)

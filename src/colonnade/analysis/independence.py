@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import chndtrinc
 
 from colonnade.analysis.draws import counts, noise, normal, seeded
-from colonnade.analysis.tables import Tables, margin_variance, unshrunk_table, with_margins
+from colonnade.analysis.tables import NEARLY_ALL, Tables, margin_variance, unshrunk_table, with_margins
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
 
@@ -25,8 +25,6 @@ STRENGTHS = np.linspace(0.0, 4.0, 161)
 FITTING_STEPS = 10
 CHANCE = 0.025
 """Where noise alone is likelier than this to look so dependent, the rows may be independent."""
-NEARLY_ALL = 0.9
-"""An interval from 0 to this share of the largest mutual information says nothing."""
 REACH = 2.5
 """Standard deviations around the nearest possible table: more than hold 95 of 100 values, as counts end at 0."""
 CLIMBS, STARTS = 12, 12
@@ -83,9 +81,7 @@ def dependence(tables: Tables, i: int, j: int, seed: int = 0, draws: int = DRAWS
 
 def every_dependence(tables: Tables, seed: int = 0, draws: int = DRAWS) -> list[Dependence]:
     """All pairs of columns whose table was released."""
-    tabular, released = tables.released.tabular, tables.released
-    pairs = [(i, j) for i in tabular for j in tabular if i < j and released.has_table(i, j)]
-    return [dependence(tables, i, j, seed, draws) for i, j in pairs]
+    return [dependence(tables, i, j, seed, draws) for i, j in tables.released.tables]
 
 
 def dependence_tree(found: Sequence[Dependence]) -> list[Dependence]:

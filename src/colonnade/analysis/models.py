@@ -69,8 +69,8 @@ class Question:
 
 def check_question(released: Released, question: Question) -> None:
     """Refuse a question that the release cannot answer, before anything is fitted."""
-    label = _Label.of(released, question)
-    _chosen(released, question, label.attribute, released.conditions(question.given))
+    label, given = _Label.of(released, question), released.conditions(question.given)
+    released.require_model(label.attribute, _chosen(released, question, label.attribute, given), given)
 
 
 def answer(released: Released, question: Question, seed: int = 0, fitted: FittedRelease | None = None) -> Model:

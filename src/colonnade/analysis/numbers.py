@@ -36,14 +36,18 @@ def encode_levels(tables: Tables, columns: Sequence[int], levels: Levels) -> Flo
 
 
 def fill_numbers(tables: Tables, columns: Sequence[int], records: Floats, randomness: Randomness) -> None:
-    """Draw the numbers that were not cut: linear means given all that is drawn, beta laws around them."""
+    """Draw the numbers that were not cut: linear means given all that is drawn, beta laws around them.
+
+    Given columns alone whose products with the number were released; of one without a known spread the mean.
+    """
     released, layout, estimate = tables.released, tables.released.layout, tables.estimate
     weights = np.full(len(records), 1.0 / len(records))
-    known = [k for i in columns for k in range(layout.width)[layout.span(i)]]
+    drawn_before = [k for i in columns for k in range(layout.width)[layout.span(i)]]
     means, covariance = estimate.margin / estimate.n, estimate.covariance / estimate.n
     for i in released.numbers:
         span = layout.span(i)
         at = span.stop - 1
+        known = [k for k in drawn_before if released.known.has_products(int(layout.attribute_of[k]), i)]
         gram = covariance[np.ix_(known, known)] + RIDGE * np.eye(len(known))
         slopes = np.linalg.solve(gram, covariance[known, at])
         # The halves of a label lie in [0, 1]: half of a number in [-1, 1], moved up.
@@ -51,20 +55,28 @@ def fill_numbers(tables: Tables, columns: Sequence[int], records: Floats, random
         scale, shift = (2.0, -1.0) if half else (1.0, 0.0)
         mean = scale * (means[at] + (records[:, known] - means[known]) @ slopes) + shift
         residual = scale**2 * max(float(covariance[at, at] - slopes @ covariance[known, at]), 1e-6)
-        drawn = draw_signed(mean, residual, weights, uniform(randomness, len(records)))
+        points = uniform(randomness, len(records))
+        spread = released.known.has_square(i)
+        drawn = draw_signed(mean, residual, weights, points) if spread else np.clip(mean, -1.0, 1.0)
         records[:, at] = (drawn - shift) / scale
         if half:
             records[:, span.start] = 1.0 - records[:, at]
-        known.append(at)
+        drawn_before.append(at)
+
+
+def drawable(tables: Tables) -> tuple[int, ...]:
+    """Numbers whose mean and spread the release tells, and its noise does not hide."""
+    found = {i: tables.number(i) for i in tables.released.numbers}
+    return tuple(i for i, number in found.items() if number.mean is not None and number.std is not None)
 
 
 def draw_numbers(tables: Tables, columns: Sequence[int], levels: Levels, randomness: Randomness) -> dict[int, Drawn]:
-    """The numbers that were not cut at bins, in their own units."""
+    """The numbers that were not cut at bins, in their own units; none whose mean or spread is not known."""
     released = tables.released
     records = encode_levels(tables, columns, levels)
     fill_numbers(tables, columns, records, randomness)
     out: dict[int, Drawn] = {}
-    for i in released.numbers:
+    for i in drawable(tables):
         span, column = released.layout.span(i), released.columns[i]
         signed = records[:, span.stop - 1]
         if span.stop - span.start == 2:

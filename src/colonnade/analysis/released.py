@@ -2,21 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
-from colonnade.analysis.denoise import holds_indicators
+from colonnade.analysis.denoise import Estimate, denoise, holds_indicators
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.schema import Column, Numeric, Schema, Storage
-from colonnade.mechanism.moments import Law, Layout, Moments
+from colonnade.mechanism.moments import Floats, Law, Layout, Moments
 from colonnade.mechanism.release import Release
 
 Cell = tuple[int, int]
 """An attribute and one of its levels."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Whether a sum over records was released, or follows from what was, and with how much noise.
+
+    Whatever uses a count, a square or a product of two columns asks here first. Noise is a standard deviation, infinite
+    where nothing is known: what an estimate has there is a guess, and no answer.
+    """
+
+    estimate: Estimate
+
+    def sums(self, i: int) -> Floats:
+        """Noise on an attribute's sums: how many records have each level, or a number's mean times n."""
+        noise: Floats = self.estimate.std[0, self.estimate.layout.span(i)]
+        return noise
+
+    def square(self, i: int) -> float:
+        """Noise on a number's sum of squares; of levels on the last one's count, which is its own square."""
+        at = self.estimate.layout.span(i).stop - 1
+        return float(self.estimate.std[at, at])
+
+    def products(self, i: int, j: int) -> Floats:
+        """Noise on the products of two attributes' coordinates."""
+        noise: Floats = self.estimate.std[self.estimate.layout.span(i), self.estimate.layout.span(j)]
+        return noise
+
+    def has_sums(self, i: int) -> bool:
+        return bool(np.isfinite(self.sums(i)).all())
+
+    def has_square(self, i: int) -> bool:
+        return bool(np.isfinite(self.square(i)))
+
+    def has_products(self, i: int, j: int) -> bool:
+        return bool(np.isfinite(self.products(i, j)).all())
 
 
 @dataclass(frozen=True)
@@ -38,6 +74,11 @@ class Released:
     @cached_property
     def moments(self) -> Moments:
         return self.release.moments()
+
+    @cached_property
+    def known(self) -> Known:
+        """What the release tells of its columns."""
+        return Known(denoise(self.moments))
 
     @property
     def layout(self) -> Layout:
@@ -83,14 +124,48 @@ class Released:
             return sum(f**2 for f in narrowed) ** 2 / sum(f**4 for f in narrowed)
         return parties / max(1, parties - int(self.release.plan["collusion"]))
 
+    @cached_property
+    def counted(self) -> tuple[int, ...]:
+        """Attributes with levels of which the release tells how many records have each."""
+        return tuple(i for i in self.tabular if self.known.has_sums(i))
+
+    @cached_property
+    def tables(self) -> tuple[tuple[int, int], ...]:
+        """Every two attributes with levels whose table was released."""
+        return tuple((i, j) for i, j in combinations(self.tabular, 2) if self.has_table(i, j))
+
     def has_table(self, i: int, j: int) -> bool:
         """Whether the whole table of two attributes was released."""
-        return bool(np.isfinite(self.moments.std[self.layout.span(i), self.layout.span(j)]).all())
+        return self.known.has_products(i, j)
 
     def require_pairs(self, told: str) -> None:
         """Refuse a release of margins alone; `told` says why."""
         if self.release.plan.get("released") == "margins":
             raise ReleaseError(f"this release holds margins alone: {told}")
+
+    def require_counts(self, i: int) -> None:
+        """Refuse what needs the sums of an attribute that the release does not tell."""
+        if not self.known.has_sums(i):
+            told = "how many records have each level" if i in self.tabular else "the mean"
+            raise ReleaseError(f"the release does not hold {told} of {self.short(i)}")
+
+    def require_model(self, label: int, features: Collection[int], given: Collection[int] = ()) -> None:
+        """Refuse a model that would need a sum which was not released."""
+        self.require_counts(label)
+        for i in (*given, *features):
+            if not self.known.has_products(label, i):
+                raise ReleaseError(
+                    f"a label needs its products with every feature, which the release lacks for {self.short(label)} "
+                    f"and {self.short(i)}"
+                )
+            if not self.known.has_square(i):
+                raise ReleaseError(f"a feature needs its square, which the release lacks for {self.short(i)}")
+            for j in given:
+                if i not in given and not self.known.has_products(i, j):
+                    raise ReleaseError(
+                        f"a condition on {self.short(j)} needs its products with every feature, which the release "
+                        f"lacks for {self.short(i)}"
+                    )
 
     def short(self, i: int) -> str:
         """An attribute's column, without its party."""

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from colonnade.analysis.cautions import attribute_of, faint_means, tied_attributes
+from colonnade.analysis.denoise import denoise
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.lines import cut_numbers
 from colonnade.analysis.models import Question, answer, check_question, held_features
 from colonnade.analysis.objectives import declared_model
-from colonnade.analysis.released import Released
+from colonnade.analysis.released import Known, Released
 from colonnade.analysis.solve import Model, ridge_path, solve
 from colonnade.analysis.synthesis import FittedRelease, fit_release
 from colonnade.analysis.tables import Tables
-from colonnade.foundation.errors import StudyError
+from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.schema import Column, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
@@ -55,6 +56,8 @@ class ModelRequest:
             )
         for name in self.features or ():
             found = self.release.layout.find(name, column=True) if self.left_out else None
+            if found is not None and found[0] in self._unknown:
+                raise ReleaseError(f"a feature needs its square, which the release lacks for {name}")
             if found is not None and (why := self.left_out.get(found[0])) is not None:
                 raise StudyError(f"a feature must not tell the label by how it is computed, got {name}, {why}")
 
@@ -71,8 +74,21 @@ class ModelRequest:
 
     @cached_property
     def left_out(self) -> dict[int, str]:
-        """Attributes that no model of this label may use, as one of the two is computed from the other, and why."""
-        return {} if self._declared else tied_attributes(self.release, self.label)
+        """Attributes that no model of this label may use, and why.
+
+        As one of the two is computed from the other, or as the attribute's own square was not released.
+        """
+        return {} if self._declared else {**self._unknown, **tied_attributes(self.release, self.label)}
+
+    @cached_property
+    def _unknown(self) -> dict[int, str]:
+        """The study's label as a feature of another column's model, where nothing tells how far it varies."""
+        moments = self.release.moments()
+        layout = moments.layout
+        if self._declared or attribute_of(layout, self.label) in (layout.label, None):
+            return {}
+        known = Known(denoise(moments))
+        return {} if known.has_square(layout.label) else {layout.label: "its square was not released"}
 
     @cached_property
     def usable(self) -> tuple[str, ...] | None:

@@ -90,6 +90,10 @@ class Synthetic:
     whole: tuple[str, ...] = ()
     derived: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """Numbers without a column, as their mean or spread is not known."""
+    apart: bool = False
+    """Whether some products of the numbers were not released."""
 
     def notes(self) -> list[str]:
         """What a reader of the rows has to know."""
@@ -107,6 +111,13 @@ class Synthetic:
             out.append(
                 f"{', '.join(self.unbinned)}: released without bins, so these numbers have the released means, "
                 "variances and correlations, and an assumed shape."
+                + " Where two were not released together, they depend through the columns that both were released with."
+                * self.apart
+            )
+        if self.unknown:
+            out.append(
+                f"{', '.join(self.unknown)}: left out, since mean or variance was not released or drowns in noise "
+                "(that of a numeric label is released by label_square = true)."
             )
         if self.whole:
             out.append(
@@ -147,6 +158,8 @@ def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, 
 def require_dependence(tables: Tables) -> None:
     """Refuse rows that are not expected to be better than independent columns with exact margins."""
     tables.released.require_pairs("rows of it would have independent columns")
+    if not tables.released.tables:
+        raise ReleaseError("this release holds no table of two columns: rows of it would have independent levels")
     expected, independent = expected_distance(tables)
     if expected > NO_BETTER * independent:
         raise ReleaseError(
@@ -229,12 +242,14 @@ def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None
     drawn |= draw_numbers(fitted.tables, fitted.columns, levels, randomness)
     order = [(p, c) for p, columns in released.schema.parties.items() for c in columns]
     index = {(a.owner, released.short(i)): i for i, a in enumerate(released.layout.attributes)}
-    written = {name: drawn[index[party, name]] for party, name in order if (party, name) in index}
+    written = {name: drawn[index[party, name]] for party, name in order if index.get((party, name)) in drawn}
     held = [released.short(i) for i in given or ()]
     values, derived, left_out = derive_drawn(released.schema, written, held)
     apart = {*derived, *left_out}
     names = {i: released.short(i) for i, a in enumerate(released.layout.attributes) if not a.products}
-    unbinned = tuple(names[i] for i in released.numbers if i in names and names[i] not in apart)
+    numbers = [i for i in released.numbers if i in names]
+    unbinned = tuple(names[i] for i in numbers if i in drawn and names[i] not in apart)
+    unreleased = any(not released.has_table(i, j) for i in numbers if i in drawn for j in drawn if j != i)
     columns = released.columns
     whole = [i for i in fitted.columns if columns[i].edges and not says_whole(columns[i]) and is_whole(columns[i])]
     expected, independent = expected_distance(fitted.tables, rows)
@@ -249,6 +264,8 @@ def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None
         tuple(names[i] for i in whole if names[i] not in apart),
         derived,
         left_out,
+        tuple(names[i] for i in numbers if i not in drawn),
+        unreleased,
     )
 
 
@@ -314,15 +331,15 @@ def _target(tables: Tables, impossible: Sequence[tuple[Cell, Cell]]) -> TargetTa
 def _certificate(tables: Tables, target: TargetTables, model: PairModel) -> Certificate:
     released, layout, n = tables.released, tables.released.layout, tables.released.n
     distances, squares, cells = [], 0.0, 0
-    for x, i in enumerate(released.tabular):
-        for y, j in enumerate(released.tabular):
-            if x < y and released.has_table(i, j):
-                own = model.tables[target.spans[x], target.spans[y]]
-                distances.append(0.5 * float(np.abs(own - target.pairs[target.spans[x], target.spans[y]]).sum()))
-                rows, columns = layout.span(i), layout.span(j)
-                gap = (own * n - released.moments.value[rows, columns]) / released.moments.std[rows, columns]
-                squares, cells = squares + float((gap**2).sum()), cells + gap.size
-    return Certificate(float(np.mean(distances)), float(np.sqrt(squares / cells)))
+    place = dict(zip(released.tabular, target.spans, strict=True))
+    for i, j in released.tables:
+        own = model.tables[place[i], place[j]]
+        distances.append(0.5 * float(np.abs(own - target.pairs[place[i], place[j]]).sum()))
+        rows, columns = layout.span(i), layout.span(j)
+        gap = (own * n - released.moments.value[rows, columns]) / released.moments.std[rows, columns]
+        squares, cells = squares + float((gap**2).sum()), cells + gap.size
+    # Without a table of two columns the margins are met, and nothing else is asked for.
+    return Certificate(float(np.mean(distances)), float(np.sqrt(squares / cells))) if cells else Certificate(0.0, 0.0)
 
 
 def _require_possible(fitted: FittedRelease, fixed: Mapping[int, int]) -> None:

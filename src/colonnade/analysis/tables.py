@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from colonnade.analysis.bounded import GAUSSIAN_SHAPE, count_intervals
-from colonnade.analysis.denoise import Estimate, denoise
+from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.released import Released
 from colonnade.analysis.shrinkage import Deviations, shrink
 from colonnade.foundation.errors import ReleaseError
@@ -20,6 +20,8 @@ from colonnade.mechanism.moments import Floats, Law
 FITTING_STEPS = 60
 GAUSSIAN_REACH, LAPLACE_REACH = 1.96, 2.12
 """Standard deviations that hold 95 of 100 values of the noise."""
+NEARLY_ALL = 0.9
+"""An interval of this share of all that there can be says nothing."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Tables:
     @classmethod
     def of(cls, released: Released) -> Tables:
         """Denoise a release for tables; the label's, which the solver would shrink, are shrunk as all others."""
-        estimate = denoise(released.moments)
+        estimate = released.known.estimate
         tables = cls(released, Estimate(estimate.n, estimate.layout, estimate.value.copy(), estimate.std.copy()))
         _shrink_label(tables)
         layout = released.layout
@@ -97,12 +99,19 @@ class Tables:
     def margin(self, i: int) -> Margin:
         """One column's margin."""
         released, span = self.released, self.released.layout.span(i)
+        released.require_counts(i)
         count = self.estimate.value[0, span]
         std = np.sqrt(margin_variance(self, i))
         low, high = count_intervals(count, std, GAUSSIAN_SHAPE)
         low, high = np.minimum(low, released.n), np.minimum(high, released.n)
         attribute = released.layout.attributes[i]
         return Margin(released.short(i), attribute.owner, released.levels(i), count, low, high)
+
+    def not_known(self) -> list[str]:
+        """What the release does not tell of columns with levels."""
+        released = self.released
+        uncounted = [i for i in released.tabular if i not in released.counted]
+        return [f"how many records have each level of {released.short(i)}" for i in uncounted]
 
     def number(self, i: int) -> Number:
         """What is known of a number that was not cut at bins, in its own units."""
@@ -127,7 +136,7 @@ class Tables:
         second = _bracket(square - mean**2, spread, 0.0, most, released)
         std = None
         if second is not None:
-            ends = (min(variance, most), second.low, second.high)
+            ends = (float(np.clip(variance, second.low, second.high)), second.low, second.high)
             std = Bracketed(*(float(half * np.sqrt(v)) for v in ends))
         name, owner = released.short(i), " x ".join(released.layout.attributes[i].holders)
         return Number(name, owner, shown, std)
@@ -156,9 +165,14 @@ class Tables:
         )
 
 
+def reach_of(released: Released) -> float:
+    """Standard deviations that hold 95 of 100 values of the release's noise."""
+    return GAUSSIAN_REACH if released.release.law is Law.GAUSSIAN else LAPLACE_REACH
+
+
 def _bracket(value: float, std: float, low: float, high: float, released: Released) -> Bracketed | None:
     """A value with its interval inside a range; None where that is the whole range."""
-    reach = (GAUSSIAN_REACH if released.release.law is Law.GAUSSIAN else LAPLACE_REACH) * std
+    reach = reach_of(released) * std
     inside = float(np.clip(value, low, high))
     if not np.isfinite(reach) or (inside - reach <= low and inside + reach >= high):
         return None

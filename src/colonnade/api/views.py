@@ -40,7 +40,7 @@ class ReleasedTables(Shown):
     def frame(self) -> pl.DataFrame:
         cells: list[tuple[Any, ...]] = []
         released, chosen = self._tables.released, self._chosen
-        for i in () if len(chosen) == 2 else chosen or released.tabular:
+        for i in () if len(chosen) == 2 else chosen or released.counted:
             m = self._tables.margin(i)
             every = zip(m.levels, m.count, m.low, m.high, strict=True)
             cells += [(m.name, level, None, None, *map(float, numbers)) for level, *numbers in every]
@@ -59,7 +59,7 @@ class ReleasedTables(Shown):
             return [(chosen[0], chosen[1])]
         if chosen:
             return []
-        return [(i, j) for i in released.tabular for j in released.tabular if i < j and released.has_table(i, j)]
+        return list(released.tables)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as `colonnade tables --json` prints it, with the tests of independence."""
@@ -109,13 +109,20 @@ class PrincipalComponents(Shown):
     loadings : numpy.ndarray
         One row for each component.
     correlations : numpy.ndarray
-        Of every two coded columns.
+        Of every two coded columns; nan where the noise leaves nearly all that a correlation can be.
+    low, high : numpy.ndarray
+        The ends of their 95% intervals, for the correlations of the records.
+    clear : int
+        How many components have more variance than noise alone would give one.
+    notes : list of str
+        What to know of the noise.
     """
 
     def __init__(self, found: Components, shown: int) -> None:
         self._found, self._shown = found, shown
         self.names, self.share = found.names, found.share
         self.loadings, self.correlations = found.loadings, found.correlations
+        self.low, self.high, self.clear, self.notes = found.low, found.high, found.clear, found.notes()
 
     def __rich__(self) -> RenderableType:
         from colonnade.report.tables import components_text
@@ -124,7 +131,7 @@ class PrincipalComponents(Shown):
 
     def _html(self) -> str:
         from colonnade.report.charts import Bar, bars
-        from colonnade.report.notebook import fragment, heading, html_table
+        from colonnade.report.notebook import fragment, heading, html_table, paragraph
         from colonnade.report.tables import SHOWN_LOADINGS
 
         rows, items = [], []
@@ -136,7 +143,8 @@ class PrincipalComponents(Shown):
             items.append(Bar(f"component {k + 1}", float(self.share[k]), text, f"component {k + 1}: {text}"))
         picture = bars([("", items)], "Share of the variance", "; ".join(b.hint for b in items))
         table = html_table(["component", "share", "largest loadings"], rows, (1,))
-        return fragment(heading("Principal components of the coded columns"), picture, table)
+        notes = [paragraph(note, "soft") for note in self.notes]
+        return fragment(heading("Principal components of the coded columns"), picture, table, *notes)
 
 
 class SyntheticRows(Shown):

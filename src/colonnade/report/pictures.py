@@ -120,7 +120,7 @@ def dependence_context(
         tree = dependence_tree(every)
         for d in sorted(every, key=lambda d: -d.information)[:maps]:
             crosses.append((tables.cross(released.find(d.names[0]), released.find(d.names[1])), d))
-    margins = [tables.margin(i) for i in (chosen[:1] if len(chosen) == 1 else () if chosen else released.tabular)]
+    margins = [tables.margin(i) for i in (chosen[:1] if len(chosen) == 1 else () if chosen else released.counted)]
     expected, independent = expected_distance(tables) if len(released.tabular) > 1 else (0.0, 0.0)
     return {
         "crosses": [
@@ -130,6 +130,7 @@ def dependence_context(
         "tree_picture": tree_picture(tree) if tree else None,
         "margins": [{"margin": m, "picture": margin_picture(m)} for m in margins],
         "numbers": [tables.number(i) for i in released.numbers] if not chosen else [],
+        "not_known": [] if chosen else tables.not_known(),
         "bracketed": bracket_text,
         "expected": distance_text(expected) if len(released.tabular) > 1 else None,
         "independent": distance_text(independent),

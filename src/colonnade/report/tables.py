@@ -31,9 +31,10 @@ def tables_text(tables: Tables, chosen: Sequence[int], seed: int) -> RenderableT
 
         cross, told = tables.cross(*chosen), dependence(tables, chosen[0], chosen[1], seed)
         return Group(_cross_text(cross), dependence_line(told), Text(INTERVALS, style="dim"))
-    columns = list(chosen) or list(tables.released.tabular)
+    columns = list(chosen) or list(tables.released.counted)
     parts: list[RenderableType] = [_margin_text(tables.margin(i)) for i in columns]
     if not chosen:
+        parts += [Text(f"Not known: {told}.") for told in tables.not_known()]
         parts += [_numbers_text(tables), _pairs_text(tables, seed)]
     return Group(*parts, Text(INTERVALS, style="dim"))
 
@@ -142,15 +143,15 @@ def tables_json(tables: Tables, chosen: Sequence[int], seed: int) -> dict[str, A
     if len(chosen) == 2:
         found = dependence_json(dependence(tables, chosen[0], chosen[1], seed))
         return {**head, "tables": [_cross_json(tables.cross(*chosen))], "dependence": [found]}
-    pairs = [(i, j) for i in released.tabular for j in released.tabular if i < j and released.has_table(i, j)]
     every = every_dependence(tables, seed)
-    expected, independent = expected_distance(tables) if pairs else (None, None)
-    numbers = [tables.number(i) for i in released.numbers]
+    expected, independent = expected_distance(tables) if released.tables else (None, None)
+    numbers, untold = [tables.number(i) for i in released.numbers], tables.not_known()
     return {
         **head,
-        "margins": [_margin_json(tables.margin(i)) for i in released.tabular],
+        **({"not_known": untold} if untold else {}),
+        "margins": [_margin_json(tables.margin(i)) for i in released.counted],
         "numbers": [_number_json(x) for x in numbers],
-        "tables": [_cross_json(tables.cross(i, j)) for i, j in pairs],
+        "tables": [_cross_json(tables.cross(i, j)) for i, j in released.tables],
         "dependence": [dependence_json(d) for d in every],
         "tree": [list(d.names) for d in dependence_tree(every)],
         "expected_tv": expected,
@@ -167,7 +168,7 @@ def tables_csv(tables: Tables, chosen: Sequence[int]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["column_a", "level_a", "column_b", "level_b", "count", "low", "high"])
     released = tables.released
-    for i in [] if len(chosen) == 2 else chosen or released.tabular:
+    for i in [] if len(chosen) == 2 else chosen or released.counted:
         margin = tables.margin(i)
         for level, *numbers in zip(margin.levels, margin.count, margin.low, margin.high, strict=True):
             named = (plain_cell(margin.name), plain_cell(level), "", "")
@@ -176,10 +177,7 @@ def tables_csv(tables: Tables, chosen: Sequence[int]) -> str:
         for level, found in (("(mean)", number.mean), ("(standard deviation)", number.std)):
             ends = [""] * 3 if found is None else [f"{v:.6g}" for v in (found.value, found.low, found.high)]
             writer.writerow([plain_cell(number.name), level, "", "", *ends])
-    pairs = [tuple(chosen)] if len(chosen) == 2 else []
-    if not chosen:
-        pairs = [(i, j) for i in released.tabular for j in released.tabular if i < j and released.has_table(i, j)]
-    for i, j in pairs:
+    for i, j in [tuple(chosen)] if len(chosen) == 2 else () if chosen else released.tables:
         cross = tables.cross(i, j)
         for a, row in enumerate(cross.rows):
             for b, column in enumerate(cross.columns):
@@ -198,7 +196,8 @@ def components_text(found: Components, shown: int) -> RenderableType:
         order = sorted(range(len(found.names)), key=lambda c: -abs(found.loadings[k, c]))[:SHOWN_LOADINGS]
         told = ", ".join(f"{found.names[c]} {found.loadings[k, c]:+.2f}" for c in order)
         table.add_row(str(k + 1), f"{found.share[k]:.3f}", f"{total:.3f}", Text(told))
-    return titled("Principal components of the coded columns (levels 0 or 1, numbers from -1 to 1)", table, "")
+    title = "Principal components of the coded columns (levels 0 or 1, numbers from -1 to 1)"
+    return Group(titled(title, table, ""), *(Text(note, style="dim") for note in found.notes()))
 
 
 def components_json(found: Components, shown: int) -> dict[str, Any]:
@@ -208,4 +207,8 @@ def components_json(found: Components, shown: int) -> dict[str, Any]:
         "share": found.share[:count].tolist(),
         "loadings": found.loadings[:count].tolist(),
         "correlations": found.correlations.tolist(),
+        "low": found.low.tolist(),
+        "high": found.high.tolist(),
+        "clear": found.clear,
+        "notes": found.notes(),
     }
