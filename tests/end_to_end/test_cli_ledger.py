@@ -381,3 +381,29 @@ def test_files_that_are_no_ledger(run: Run, folder: Path) -> None:
         refused(run("ledger", command, folder / "works.csv"), "cannot be used")
     assert not (folder / "none.ledger").exists()
     assert run("ledger", "settle", folder / "none.ledger").code == 2
+
+
+def test_the_rule_of_the_first_entry_stays_when_it_is_void(run: Run, folder: Path) -> None:
+    """Gaussian first, which is void, then Laplace: the sum would have taken over, and more would have been admitted."""
+    for party in ("works", "bank"):
+        edit(folder / f"{party}.toml", "epsilon = 40.0", "epsilon = 40.0\ndelta = 1e-5")
+        edit(folder / f"{party}.toml", "epsilon = 50.0", "epsilon = 50.0\ndelta = 1e-5")
+    edit(folder / "works.toml", "epsilon = 50.0", "epsilon = 5000.0")
+    study = folder / "study.toml"
+    text = study.read_text()
+    study.write_text(text.replace("delta = 0\n", "delta = 1e-6\n", 1))
+    answer = fit(run, folder, "first.json")
+    assert answer.code == 0, answer.err
+    session = entries(folder, "bank")[0].booking.session
+    with sqlite3.connect(folder / "bank.ledger") as book:
+        # As if the process had died before it heard of the release.
+        book.execute("DROP TRIGGER no_delete")
+        book.execute("DELETE FROM entries WHERE number = (SELECT max(number) FROM entries)")
+    ended = run("ledger", "settle", folder / "bank.ledger", "--session", session, "--as", "void", "--reason", "died")
+    assert ended.code == 0, ended.err
+    study.write_text(text)
+    assert fit(run, folder, "second.json").code == 0
+    (account,) = json.loads(run("ledger", "show", folder / "bank.ledger", "--json").out)["accounts"]
+    assert account["spent"]["rule"] == "rho" and account["spent"]["sessions"] == 1
+    edit(folder / "bank.toml", "delta = 1e-5\n\n[total]", 'delta = 1e-5\n\n[total]\nrule = "sum"')
+    refused(fit(run, folder, "third.json"), 'is accounted by rule "rho", fixed by entry')

@@ -26,6 +26,7 @@ from colonnade.data.table import read_table, table_from
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import DataError, LedgerError, PolicyError
 from colonnade.foundation.schema import Numeric, Schema
+from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.composition import (
     Cap,
     Charge,
@@ -33,7 +34,6 @@ from colonnade.mechanism.composition import (
     charge_of,
     record_epsilon,
     rho_of_pure,
-    rho_of_stated,
 )
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
@@ -51,6 +51,10 @@ CAP = Cap(1.0)
 
 def pure(epsilon: float) -> Charge:
     return Charge(epsilon, 0.0, rho_of_pure(epsilon))
+
+
+def noisy(epsilon: float, delta: float = 1e-6) -> Charge:
+    return Charge(epsilon, delta, float(gaussian_rho(epsilon, delta)))
 
 
 def booking(session: str = "s1", epsilon: float = 0.25, data: DataSet = DATA, party: str = "bank") -> Booking:
@@ -88,14 +92,14 @@ def test_the_cap_is_reached_exactly_and_not_passed(book: Ledger) -> None:
 def test_a_first_session_above_the_cap_is_refused_and_leaves_no_entry(book: Ledger) -> None:
     with pytest.raises(LedgerError, match=r"at most epsilon=1 in total, this session alone asks epsilon=1\.5"):
         book.book(booking(epsilon=1.5), CAP)
-    gaussian = Charge(0.5, 1e-6, rho_of_stated(0.5, 1e-6))
+    gaussian = noisy(0.5)
     with pytest.raises(LedgerError, match=r"asks epsilon=0\.5 at delta=1e-06"):
         book.book(replace(booking(), charge=gaussian), CAP)
     assert book.entries() == []
 
 
 def test_a_gaussian_account_holds_more_sessions_than_the_sum_of_its_epsilons(book: Ledger) -> None:
-    charge = Charge(0.25, 1e-6, rho_of_stated(0.25, 1e-6))
+    charge = noisy(0.25)
     cap = Cap(1.0, 1e-6)
     booked = 0
     with pytest.raises(LedgerError, match='by rule "rho"'):
@@ -103,8 +107,69 @@ def test_a_gaussian_account_holds_more_sessions_than_the_sum_of_its_epsilons(boo
             book.book(replace(booking(f"s{booked}"), charge=charge), cap)
     assert booked > 8
     assert 0.9 < book.spent(DATA, cap).epsilon <= 1.0
-    with pytest.raises(LedgerError, match='by rule "sum"'):
-        book.check(DATA, charge, replace(cap, rule=Rule.SUM))
+
+
+def admitted(book: Ledger, charge: Charge, cap: Cap, most: int) -> int:
+    """How many more sessions of this charge, up to so many, the ledger takes."""
+    start = len(book.entries())
+    for done in range(most):
+        try:
+            book.book(replace(booking(f"s{start + done}"), charge=charge), cap)
+        except LedgerError:
+            return done
+    return most
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "cap", "rule", "most"),
+    [
+        # 0.1.0 booked 5.5 of a cap of 4.5: the sum took over when the first was void.
+        (noisy(0.5, 1e-7), pure(0.5), Cap(4.5, 1e-6), Rule.RHO, 2),
+        # 0.1.0 counted 1.0 as less and admitted many more: rho took over.
+        (pure(0.25), noisy(0.25, 1e-7), Cap(1.0, 1e-6), Rule.SUM, 3),
+        (pure(0.25), pure(0.25), Cap(1.0, 1e-6, Rule.ZCDP), Rule.ZCDP, 3),
+    ],
+)
+def test_the_first_entry_fixes_the_rule_and_void_does_not_change_it(
+    tmp_path: Path, first: Charge, then: Charge, cap: Cap, rule: Rule, most: int
+) -> None:
+    book = Ledger(tmp_path / "ledger.sqlite")
+    assert admitted(book, first, cap, 1) == 1
+    assert admitted(book, then, cap, 20) == most
+    before = book.spent(DATA, cap)
+    book.settle("s0", "bank", EntryKind.VOID, "the server died")
+    after = book.spent(DATA, cap)
+    assert before.rule is after.rule is rule and after.sessions == before.sessions - 1
+    # One session is void, and no more than one takes its place.
+    assert admitted(book, then, cap, 20) <= 1
+    assert book.spent(DATA, cap).epsilon <= cap.epsilon and book.accounts()[0].spent.rule is rule
+
+
+def test_neither_a_void_entry_nor_another_cap_changes_the_rule(book: Ledger) -> None:
+    cap = Cap(1.0, 1e-6)
+    book.book(replace(booking("s1"), charge=noisy(0.25, 1e-7)), cap)
+    book.settle("s1", "bank", EntryKind.VOID, "the server died")
+    book.book(booking("s2", 0.05), cap)
+    assert book.spent(DATA, cap).rule is Rule.RHO
+    # A policy that names no delta any more does not make a sum of it.
+    with pytest.raises(LedgerError, match=r'by rule "rho" since its first entry, which needs a total\.delta above 0'):
+        book.book(booking("s3"), Cap(1.0))
+    assert book.spent(DATA, Cap(1.0)).rule is Rule.RHO
+    for other in (Rule.SUM, Rule.ZCDP):
+        with pytest.raises(LedgerError, match=f'"rho", fixed by entry 1; the policy\'s total.rule is "{other.value}"'):
+            book.book(booking("s3"), replace(cap, rule=other))
+    book.check(DATA, noisy(0.1, 1e-7), replace(cap, rule=Rule.RHO))
+    assert len(book.entries()) == 3
+
+
+def test_zcdp_admits_a_session_in_which_a_party_knows_noise(book: Ledger) -> None:
+    cap, known = Cap(1.0, 1e-6, Rule.ZCDP), Charge(0.25, 1e-7, None, 2.0e-3)
+    for i in range(3):
+        book.book(replace(booking(f"s{i}"), charge=known), cap)
+    assert [e.booking.charge for e in book.entries()] == [known] * 3
+    assert book.export()[0]["charge"]["zcdp"] == 2.0e-3
+    book.book(replace(booking("s3"), charge=noisy(0.25, 1e-7)), cap)
+    assert "zcdp" not in book.export()[3]["charge"]
 
 
 def test_a_session_is_booked_once(book: Ledger) -> None:

@@ -212,7 +212,7 @@ def test_a_short_file_has_safe_defaults() -> None:
         ("epsilon = 3.0", "epsilon = true", r"total\.epsilon must be a number, got epsilon=True"),
         ("delta = 1e-6", "delta = 1", r"session\.delta must lie in \[0, 1\), got delta=1"),
         ("delta = 1e-5", "delta = 0", 'rule "rho" needs a positive delta'),
-        ('rule = "rho"', 'rule = "best"', "total.rule must be one of sum, rho, got rule='best'"),
+        ('rule = "rho"', 'rule = "best"', "total.rule must be one of sum, rho, zcdp, got rule='best'"),
         ("[session]", "[session", "is not valid TOML"),
     ],
 )

@@ -59,7 +59,7 @@ class Booking:
             "study": self.study,
             "plan": self.plan,
             "data": {"name": self.data.name, "digest": self.data.digest},
-            "charge": {"epsilon": self.charge.epsilon, "delta": self.charge.delta, "rho": self.charge.rho},
+            "charge": _charge_to(self.charge),
             "record_epsilon": self.record_epsilon,
         }
 
@@ -78,6 +78,12 @@ class Booking:
             Charge(**content["charge"]),
             content["record_epsilon"],
         )
+
+
+def _charge_to(charge: Charge) -> dict[str, Any]:
+    """Entries of 0.1.0 have no `zcdp`, nor have those that need none."""
+    content = {"epsilon": charge.epsilon, "delta": charge.delta, "rho": charge.rho}
+    return content if charge.zcdp is None else {**content, "zcdp": charge.zcdp}
 
 
 @dataclass(frozen=True)

@@ -253,5 +253,5 @@ def foresee_scores(policy: Policy, party: str, prediction: Prediction) -> None:
 
 
 def _lowered(charge: Charge, slack: float) -> Charge:
-    rho = None if charge.rho is None else charge.rho * (1 - slack) ** 2
-    return replace(charge, epsilon=charge.epsilon * (1 - slack), rho=rho)
+    rho, zcdp = (None if r is None else r * (1 - slack) ** 2 for r in (charge.rho, charge.zcdp))
+    return replace(charge, epsilon=charge.epsilon * (1 - slack), rho=rho, zcdp=zcdp)

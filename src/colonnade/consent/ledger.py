@@ -54,8 +54,9 @@ class Ledger:
 
         `apart` are sessions of which it is not known yet whether they count.
         """
-        own = [e for e in _bookings(_of(self.lines(), data)) if e.booking.session not in apart]
-        require_room(cap, _counted(own), charge, data.name)
+        own = _bookings(_of(self.lines(), data))
+        known = [e for e in own if e.booking.session not in apart]
+        require_room(cap, _rule(own, cap, charge), _counted(known), charge, data.name)
 
     def check_alignments(self, data: DataSet, limit: int | None) -> None:
         """Raise PolicyError if the data set's ids were matched as often as the policy allows."""
@@ -101,7 +102,8 @@ class Ledger:
                         f"{earlier[0].number}: fresh noise is another spend, under another session id"
                     )
                 return earlier[0]
-            require_room(cap, _counted(_bookings(_of(lines, booking.data))), booking.charge, booking.data.name)
+            own, charge = _bookings(_of(lines, booking.data)), booking.charge
+            require_room(cap, _rule(own, cap, charge), _counted(own), charge, booking.data.name)
             return self._append(connection, lines, EntryKind.BOOKED, booking, cap, "")
 
     def settle(self, session: str, party: str, kind: EntryKind, reason: str = "") -> Entry:
@@ -122,8 +124,8 @@ class Ledger:
             return self._append(connection, lines, kind, history[0].booking, history[0].cap, reason)
 
     def spent(self, data: DataSet, cap: Cap) -> Spent:
-        """What the data set has spent, by the cap's rule."""
-        return total(cap, _counted(_bookings(_of(self.lines(), data))))
+        """What the data set has spent, by the rule of its first entry."""
+        return _spent(_bookings(_of(self.lines(), data)), cap)
 
     def accounts(self) -> list[Account]:
         """Every data set with what it has spent of the cap that was last in force."""
@@ -137,21 +139,21 @@ class Ledger:
             cap = ([e for e in booked if e.kind is EntryKind.BOOKED] or own)[-1].cap
             pending = sum(1 for last in _last(booked).values() if last.kind is EntryKind.BOOKED)
             data = tuple(dict.fromkeys(e.data for e in own))
-            out.append(Account(data, cap, total(cap, _counted(booked)), pending, len(own) - len(booked)))
+            out.append(Account(data, cap, _spent(booked, cap), pending, len(own) - len(booked)))
         return out
 
     def before_and_after(self, data: DataSet, charge: Charge, cap: Cap) -> tuple[Spent, Spent]:
         """What the data set has spent, and what it would have with one more charge; books nothing."""
-        before = _counted(_bookings(_of(self.lines(), data)))
-        return total(cap, before), total(cap, [*before, charge])
+        own = _bookings(_of(self.lines(), data))
+        return _spent(own, cap), _spent(own, cap, charge)
 
     def around(self, session: str) -> list[tuple[Entry, Spent, Spent]]:
         """Every booking of a session with what its data set had spent before it, and had with it."""
         lines, out = self.lines(), []
         for i, line in enumerate(lines):
             if isinstance(line, Entry) and line.kind is EntryKind.BOOKED and line.booking.session == session:
-                before = _counted(_bookings(_of(lines[:i], line.data)))
-                out.append((line, total(line.cap, before), total(line.cap, [*before, line.booking.charge])))
+                own = _bookings(_of(lines[:i], line.data))
+                out.append((line, _spent(own, line.cap), _spent(own, line.cap, line.booking.charge)))
         return out
 
     def entries(self) -> list[Entry]:
@@ -358,3 +360,26 @@ def _last(entries: Sequence[Entry]) -> dict[tuple[str, str], Entry]:
 def _counted(entries: Sequence[Entry]) -> list[Charge]:
     """The charges that count, in the order in which they were booked."""
     return [e.booking.charge for e in _last(entries).values() if e.kind is not EntryKind.VOID]
+
+
+def _fixed(own: Sequence[Entry]) -> Rule | None:
+    """The rule that an account's first entry fixed for good, void or not: whoever voids it has seen releases since."""
+    return own[0].cap.rule_for(own[0].booking.charge) if own else None
+
+
+def _rule(own: Sequence[Entry], cap: Cap, asked: Charge) -> Rule:
+    """The rule by which one more charge is judged; refuses a cap that names another than the account has."""
+    fixed = _fixed(own)
+    if fixed is not None and cap.rule not in (None, fixed):
+        raise LedgerError(
+            f'data set {own[0].data.name} is accounted by rule "{fixed.value}", fixed by entry {own[0].number}; the '
+            f'policy\'s total.rule is "{cap.rule.value}": leave it out, or write "{fixed.value}"'
+        )
+    return fixed or cap.rule_for(asked)
+
+
+def _spent(own: Sequence[Entry], cap: Cap, asked: Charge | None = None) -> Spent:
+    """What the entries that count add up to, and one more charge if there is one."""
+    charges = _counted(own) + ([] if asked is None else [asked])
+    rule = _fixed(own) or (cap.rule or Rule.SUM if asked is None else cap.rule_for(asked))
+    return total(cap, rule, charges)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, inf, isfinite, log, log1p, nextafter, sqrt
 
@@ -23,6 +24,18 @@ ROUNDING = Fraction(1, 1 << 30)
 ROUNDING_VARIANCE = 4
 # What gaussian_variance leaves for that rounding (of up to 2^48 values) and for gaussian_sum_slack of all blocks.
 SLACK = Fraction(1, 1 << 30)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a plan guarantees against one view: (epsilon, delta), and under Gaussian noise the rho that it computed."""
+
+    epsilon: float
+    delta: float
+    rho: Fraction | None = None
+    """Half the squared L2 sensitivity over the noise; None under Laplace noise."""
+    dominated: bool = True
+    """Whether the Gaussian pair of rho dominates the view; otherwise rho holds as zCDP alone."""
 
 
 def _check(epsilon: float, delta: float) -> None:

@@ -16,20 +16,20 @@ from scipy.special import ndtri_exp
 
 from colonnade.foundation.errors import LedgerError, PrivacyError
 from colonnade.foundation.proof import proven
-from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, gaussian_rho
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho, zcdp_rho
 from colonnade.mechanism.plan import PrivacyPlan
 
 MOST_SESSIONS = 1 << 10
-"""No more sessions than these share the slack of the noise under Rule.RHO."""
+"""No more sessions than these share the slack of the noise under Rule.RHO and Rule.ZCDP."""
 ALL_SLACK = MOST_SESSIONS * SLACK
 
 
 class Rule(StrEnum):
-    """How sessions add up: epsilons and deltas, or the rho = mu^2 / 2 of Gaussian differential privacy."""
+    """How sessions add up: epsilons and deltas, the rho = mu^2 / 2 of Gaussian differential privacy, or zCDP's rho."""
 
     SUM = "sum"
     RHO = "rho"
+    ZCDP = "zcdp"
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,32 @@ class Charge:
     epsilon: float
     delta: float
     rho: float | None
+    zcdp: float | None = None
+    """Where no Gaussian pair does, the rho of zCDP."""
 
     def __post_init__(self) -> None:
         if not (isfinite(self.epsilon) and self.epsilon > 0):
             raise PrivacyError(f"a charge's epsilon must be positive and finite, got epsilon={self.epsilon}")
         if not 0 <= self.delta < 1:
             raise PrivacyError(f"a charge's delta must lie in [0, 1), got delta={self.delta}")
-        if self.rho is not None and not (isfinite(self.rho) and self.rho > 0):
-            raise PrivacyError(f"a charge's rho must be positive and finite, got rho={self.rho}")
+        for key, rho in (("rho", self.rho), ("zcdp", self.zcdp)):
+            if rho is not None and not (isfinite(rho) and rho > 0):
+                raise PrivacyError(f"a charge's {key} must be positive and finite, got {key}={rho}")
+
+    @property
+    def concentrated(self) -> Fraction | None:
+        """The rho by which the session is zCDP: epsilon^2 / 2 if it is pure."""
+        if self.delta == 0:
+            return _decimal(self.epsilon) ** 2 / 2
+        known = self.rho if self.zcdp is None else self.zcdp
+        return None if known is None else Fraction(known)
 
 
 @dataclass(frozen=True)
 class Cap:
     """The most that all sessions together may tell about one data set.
 
-    Without a rule the first session's law decides: Laplace adds up epsilons, Gaussian adds up rho.
+    Without a rule the first session's distribution decides: Laplace adds up epsilons, Gaussian adds up rho.
     """
 
     epsilon: float
@@ -65,11 +76,11 @@ class Cap:
             raise PrivacyError(f"a cap's epsilon must be positive and finite, got epsilon={self.epsilon}")
         if not 0 <= self.delta < 1:
             raise PrivacyError(f"a cap's delta must lie in [0, 1), got delta={self.delta}")
-        if self.rule is Rule.RHO and self.delta == 0:
-            raise PrivacyError('a cap with rule "rho" needs a positive delta, got delta=0')
+        if self.rule not in (None, Rule.SUM) and self.delta == 0:
+            raise PrivacyError(f'a cap with rule "{self.rule.value}" needs a positive delta, got delta=0')
 
     def rule_for(self, first: Charge) -> Rule:
-        """The rule of an account whose first session was `first`."""
+        """The rule that an account keeps for good if `first` is its first entry, booked under this cap."""
         if self.rule is not None:
             return self.rule
         return Rule.RHO if min(first.delta, self.delta) > 0 and first.rho is not None else Rule.SUM
@@ -94,34 +105,16 @@ def rho_of_pure(epsilon: float) -> float:
 
 
 @proven("ledger_composition")
-def rho_of_stated(epsilon: float, delta: float) -> float:
-    """An upper bound, within 2^-35 of itself, of the rho for which a plan stated (epsilon, delta)."""
-    high = 1.0
-    while epsilon_of_gaussian(Fraction(high), delta) <= epsilon:
-        high *= 2
-    low = high / 2
-    while epsilon_of_gaussian(Fraction(low), delta) > epsilon:
-        low, high = low / 2, low
-        if low < 2.0**-400:
-            raise PrivacyError(f"no Gaussian noise gives epsilon={epsilon} at delta={delta}")
-    while high > low * (1 + 2.0**-40):
-        middle = (low + high) / 2
-        stated = epsilon_of_gaussian(Fraction(middle), delta)
-        low, high = (middle, high) if stated <= epsilon else (low, middle)
-    return high * (1 + 2.0**-36)
-
-
-@proven("ledger_composition")
 def charge_of(plan: PrivacyPlan, party: str) -> Charge:
-    """What a session of this plan spends of a party's data: epsilon^(k) against the worst view with a guarantee."""
+    """What a session of this plan spends of a party's data: its guarantee against the worst view that has one."""
     if party not in plan.parties:
         raise PrivacyError(f"the plan has no party {party!r}, it has {', '.join(plan.names)}")
-    epsilon = max(e for e in plan.parties[party].values() if e is not None)
-    if plan.law is Law.LAPLACE:
-        return Charge(epsilon, 0.0, rho_of_pure(epsilon))
-    # A party that knows a share of the noise is accounted by zCDP alone, which no Gaussian pair need dominate.
-    known = plan.collusion == 0 and len(plan.names) > 1
-    return Charge(epsilon, plan.delta, None if known else rho_of_stated(epsilon, plan.delta))
+    worst = plan.guarantees[party]
+    if worst.rho is None:
+        return Charge(worst.epsilon, 0.0, rho_of_pure(worst.epsilon))
+    # As much above what the plan's floats gave as epsilon_of_gaussian and epsilon_of_rho count.
+    rho = float(worst.rho) * (1 + 2.0**-29)
+    return Charge(worst.epsilon, worst.delta, *((rho, None) if worst.dominated else (None, rho)))
 
 
 def record_epsilon(plan: PrivacyPlan) -> float:
@@ -130,28 +123,25 @@ def record_epsilon(plan: PrivacyPlan) -> float:
 
 
 @proven("ledger_composition")
-def require_room(cap: Cap, before: Sequence[Charge], asked: Charge, name: str) -> None:
-    """Refuse `asked`, with the numbers, unless all charges together stay within the cap of the data set `name`."""
+def require_room(cap: Cap, rule: Rule, before: Sequence[Charge], asked: Charge, name: str) -> None:
+    """Refuse `asked`, with the numbers, unless all charges together stay within the cap of the data set `name`.
+
+    `rule` is the account's, fixed by its first entry, void or not; `before` are the charges that count.
+    """
     # The first session is chosen before anything was seen: its own statement is what counts.
     if not before:
         if _decimal(asked.epsilon) > _decimal(cap.epsilon) or _decimal(asked.delta) > _decimal(cap.delta):
             raise LedgerError(f"{_limit(cap, name)}, this session alone asks {_pair(asked.epsilon, asked.delta)}")
         return
-    rule = cap.rule_for(before[0])
     charges = [*before, asked]
     if rule is Rule.SUM:
         fits = _sum(c.epsilon for c in charges) <= _decimal(cap.epsilon)
         fits = fits and _sum(c.delta for c in charges) <= _decimal(cap.delta)
     else:
-        if len(charges) > MOST_SESSIONS:
-            raise LedgerError(f'data set {name} may have at most {MOST_SESSIONS} sessions under rule "rho"')
-        if any(c.rho is None for c in charges):
-            raise LedgerError(
-                f'data set {name} is accounted by rule "rho", which a session without collusion cannot join'
-            )
-        fits = _rho(charges) <= gaussian_rho(cap.epsilon, cap.delta, ALL_SLACK)
+        fits = _pure_within(cap, charges) if rule is Rule.ZCDP else False
+        fits = fits or _rho_within(cap, rule, charges, name)
     if not fits:
-        spent, after = total(cap, before), total(cap, charges)
+        spent, after = total(cap, rule, before), total(cap, rule, charges)
         raise LedgerError(
             f"{_limit(cap, name)}, {_pair(spent.epsilon, spent.delta)} is spent and with this session's "
             f"{_pair(asked.epsilon, asked.delta)} it would be {_pair(after.epsilon, after.delta)} by rule "
@@ -160,16 +150,43 @@ def require_room(cap: Cap, before: Sequence[Charge], asked: Charge, name: str) -
 
 
 @proven("ledger_composition")
-def total(cap: Cap, charges: Sequence[Charge]) -> Spent:
-    """What the charges add up to by the cap's rule."""
-    if not charges:
-        return Spent(0, 0.0, 0.0, cap.rule or Rule.SUM)
-    rule = cap.rule_for(charges[0])
+def _pure_within(cap: Cap, charges: Sequence[Charge]) -> bool:
+    """Whether no loss can pass the cap's epsilon: all sessions are pure, and their epsilons add up to no more."""
+    return all(c.delta == 0 for c in charges) and _sum(c.epsilon for c in charges) <= _decimal(cap.epsilon)
+
+
+@proven("ledger_composition")
+def _rho_within(cap: Cap, rule: Rule, charges: Sequence[Charge], name: str) -> bool:
+    """Whether the sum of rho gives no more than the cap; refuses charges that the rule cannot add up."""
+    if cap.delta == 0:
+        raise LedgerError(
+            f'data set {name} is accounted by rule "{rule.value}" since its first entry, which needs a total.delta '
+            "above 0; the policy has delta=0"
+        )
+    if len(charges) > MOST_SESSIONS:
+        raise LedgerError(f'data set {name} may have at most {MOST_SESSIONS} sessions under rule "{rule.value}"')
+    rho = _rho(rule, charges)
+    if rho is None:
+        raise LedgerError(
+            f'data set {name} is accounted by rule "{rule.value}", which a session without collusion cannot join'
+        )
+    limit = gaussian_rho if rule is Rule.RHO else zcdp_rho
+    return rho <= limit(cap.epsilon, cap.delta, ALL_SLACK)
+
+
+@proven("ledger_composition")
+def total(cap: Cap, rule: Rule, charges: Sequence[Charge]) -> Spent:
+    """What the charges add up to by the account's rule."""
     if len(charges) == 1:
         return Spent(1, charges[0].epsilon, charges[0].delta, rule)
-    if rule is Rule.SUM:
-        return Spent(len(charges), float(_sum(c.epsilon for c in charges)), float(_sum(c.delta for c in charges)), rule)
-    return Spent(len(charges), epsilon_of_gaussian(_rho(charges), cap.delta, ALL_SLACK), cap.delta, rule)
+    plain = Spent(len(charges), float(_sum(c.epsilon for c in charges)), float(_sum(c.delta for c in charges)), rule)
+    rho = None if rule is Rule.SUM or not charges or cap.delta == 0 else _rho(rule, charges)
+    if rho is None:
+        return plain
+    read = epsilon_of_gaussian if rule is Rule.RHO else epsilon_of_rho
+    composed = Spent(len(charges), read(rho, cap.delta, ALL_SLACK), cap.delta, rule)
+    pure = rule is Rule.ZCDP and plain.delta == 0
+    return plain if pure and plain.epsilon <= composed.epsilon else composed
 
 
 def _decimal(value: float) -> Fraction:
@@ -181,8 +198,15 @@ def _sum(values: Iterable[float]) -> Fraction:
     return sum((_decimal(v) for v in values), Fraction(0))
 
 
-def _rho(charges: Iterable[Charge]) -> Fraction:
-    return sum((Fraction(c.rho) for c in charges if c.rho is not None), Fraction(0))
+def _rho(rule: Rule, charges: Iterable[Charge]) -> Fraction | None:
+    """The sum by rule "rho" or "zcdp"; None where a session has no such rho."""
+    total = Fraction(0)
+    for charge in charges:
+        one = charge.concentrated if rule is Rule.ZCDP else None if charge.rho is None else Fraction(charge.rho)
+        if one is None:
+            return None
+        total += one
+    return total
 
 
 def _limit(cap: Cap, name: str) -> str:

@@ -21,6 +21,7 @@ from colonnade.foundation.grid import rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.accounting import (
     SLACK,
+    Guarantee,
     check_epsilon,
     epsilon_of_gaussian,
     epsilon_of_rho,
@@ -93,6 +94,8 @@ class PrivacyPlan:
     """By how much the secure product's own error may stretch the sensitivity of cross-party blocks."""
     record: Epsilons
     parties: Mapping[str, Epsilons]
+    guarantees: Mapping[str, Guarantee]
+    """Of each party's part of a record, against the worst view that has one."""
     bound: int | None = None
     """That of the grid whose rounding the scales count with."""
     errors: Mapping[int, float] = field(default_factory=dict)
@@ -394,7 +397,6 @@ def _finish(
     narrowed: Mapping[str, Fraction] | None = None,
 ) -> PrivacyPlan:
     """`promised` are epsilons that the scales keep by construction, so that rounding cannot print a larger one."""
-    parties = parties_of(layout)
     if terms.draft:
         alone = [Fraction(0)] * len(blocks)
     elif terms.calibration is Calibration.PAPER:
@@ -402,8 +404,11 @@ def _finish(
     else:
         alone = [_coarse(Fraction(moved)) for moved in _alone(layout, blocks, terms)]
     items = tuple(BlockPlan(b, s, scale) for b, s, scale in zip(blocks, alone, scales, strict=True))
-    scopes: tuple[str | None, ...] = () if terms.draft else (None, *parties)
+    scopes: tuple[str | None, ...] = () if terms.draft else (None, *parties_of(layout))
     views = {scope: _views(layout, items, terms, scope, promised.get(scope, inf), narrowed or {}) for scope in scopes}
+    epsilons = {
+        scope: {view: None if g is None else g.epsilon for view, g in found.items()} for scope, found in views.items()
+    }
     return PrivacyPlan(
         layout,
         terms.task,
@@ -413,8 +418,9 @@ def _finish(
         terms.collusion,
         items,
         terms.error_factor,
-        views.pop(None, {}),
-        {party: views[party] for party in parties if party in views},
+        epsilons.get(None, {}),
+        {party: found for party, found in epsilons.items() if party},
+        {party: max(filter(None, found.values()), key=lambda g: g.epsilon) for party, found in views.items() if party},
         terms.bound,
         errors=terms.errors,
         purpose=terms.purpose,
@@ -430,8 +436,8 @@ def _views(
     owner: str | None,
     promised: float,
     narrowed: Mapping[str, Fraction],
-) -> dict[View, float | None]:
-    """The epsilon of the record (owner None) or of one party's part against each view.
+) -> dict[View, Guarantee | None]:
+    """The guarantee of the record (owner None) or of one party's part against each view.
 
     A coalition is the server with up to c parties; a single party is covered when c >= 1. With c = 0 a party knows a
     share of the noise: under Gaussian the rest is a smaller Gaussian, under Laplace there is no guarantee.
@@ -440,18 +446,19 @@ def _views(
     if narrowed:
         # The other party knows all noise but one share; everybody else sees both, of Laplace no more than one of them.
         seen = sqrt(sum(float(f) ** 2 for f in narrowed.values())) if terms.law is Law.GAUSSIAN else 1.0
-        apart = [_epsilon(layout, items, terms, p, 1 / float(f)) for p, f in narrowed.items() if owner in (None, p)]
-        whole = max(apart) if owner else max(*apart, _epsilon(layout, items, terms, None, 1 / seen))
+        seers: list[tuple[str | None, float]] = [] if owner else [(None, 1 / seen)]
+        seers += [(p, 1 / float(f)) for p, f in narrowed.items() if owner in (None, p)]
+        whole = max((_guarantee(layout, items, terms, *seer) for seer in seers), key=lambda found: found.epsilon)
     else:
-        whole = _epsilon(layout, items, terms, owner, 1.0)
+        whole = _guarantee(layout, items, terms, owner, 1.0)
     if terms.calibration is Calibration.EXACT:
-        whole = min(whole, promised)
-    party: float | None = None
+        whole = replace(whole, epsilon=min(whole.epsilon, promised))
+    party: Guarantee | None = None
     if parties > 1:
         if terms.collusion > 0:
             party = whole
         elif terms.law is Law.GAUSSIAN:
-            party = _epsilon(layout, items, terms, owner, sqrt(parties / (parties - 1)), rounded=False)
+            party = _guarantee(layout, items, terms, owner, sqrt(parties / (parties - 1)), rounded=False)
         elif all(i.block.single for i in items):
             party = whole
     return {
@@ -462,28 +469,29 @@ def _views(
     }
 
 
-def _epsilon(
+def _guarantee(
     layout: Layout, items: tuple[BlockPlan, ...], terms: Terms, owner: str | None, crossed: float, rounded: bool = True
-) -> float:
+) -> Guarantee:
     """Cross-party rates count times a factor; `rounded` says that noise has the variance that rounding takes."""
     touched = [i for i in items if owner is None or owner in i.block.owners]
     if terms.calibration is Calibration.PAPER:
         # Theorems 1 and 2: every block has its own scale in the bottom-up case, so the sum is taken block by block.
         total = float(sum((paper_sensitivity([i.block], owner) / i.scale for i in touched), Fraction(0)))
         if terms.error_factor == 1:
-            return total
+            return Guarantee(total, 0.0)
     rates = [1 / float(i.scale) for i in touched]
     joint = _joint(layout, [i.block for i in touched], rates, terms, owner, crossed)
     if terms.calibration is Calibration.PAPER:
         # The paper's 2 max leaves room for the product's own error, unless a party holds very little.
-        return max(total, joint)
+        return Guarantee(max(total, joint), 0.0)
     moved = [i.sensitivity / i.scale * (1 if i.block.single else Fraction(crossed)) for i in touched]
     if terms.law is Law.LAPLACE:
-        return min(joint, float(sum(moved, Fraction(0))))
+        return Guarantee(min(joint, float(sum(moved, Fraction(0)))), 0.0)
     composed = sum(float(m) ** 2 for m in moved)
     rho = Fraction(min(joint**2, composed) / 2)
     # Fewer shares than planned have less than the variance that rounding takes, which only zCDP does without.
-    return epsilon_of_gaussian(rho, terms.delta) if rounded else epsilon_of_rho(rho, terms.delta, SLACK)
+    epsilon = epsilon_of_gaussian(rho, terms.delta) if rounded else epsilon_of_rho(rho, terms.delta, SLACK)
+    return Guarantee(epsilon, terms.delta, rho, dominated=rounded)
 
 
 def _coarse(value: Fraction) -> Fraction:
