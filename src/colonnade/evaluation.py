@@ -30,6 +30,7 @@ from colonnade.mechanism.objective import Purpose, Task
 from colonnade.mechanism.release import Release, digest
 from colonnade.model import PublicModel, partial_scores, write_model
 from colonnade.protocol.agreement import Agreement, Evaluated
+from colonnade.protocol.cautions import refusing_columns
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.study import Source, Study
 
@@ -114,6 +115,10 @@ class Evaluation:
 
     def derive(self, raw: Table) -> Table:
         """A party's records as this evaluation takes them: its scores, and at the label's holder the outcome."""
+        # What was not as declared is counted in the columns that were read.
+        return replace(self._scored(raw), unfit=raw.unfit, left_out=raw.left_out)
+
+    def _scored(self, raw: Table) -> Table:
         party, part = raw.party, self.parts[raw.party]
         score = partial_scores(raw, self.public.model)
         columns = self.agreement.schema.parties[party]
@@ -144,7 +149,7 @@ class Evaluation:
 
     def warnings(self, session: SessionPlan) -> list[str]:
         """What to consider before anything is spent."""
-        return [
+        return refusing_columns({party: self.needs(party) for party in self.parts}) + [
             f"noise is expected to move {name.replace('r_squared', 'R²')} by about {std:.2g}: most likely nothing will "
             "be told; more records or a larger epsilon would tell something"
             for name, std in self.expected(session).items()

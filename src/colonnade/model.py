@@ -18,7 +18,7 @@ from scipy.special import expit, softmax
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.solve import Model
 from colonnade.data.reading import filed, reason, scan
-from colonnade.data.table import Table, read_table
+from colonnade.data.table import Look, Table, read_table
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
 from colonnade.foundation.names import Names, plain_cell, require_texts
@@ -302,7 +302,14 @@ class Scores:
     """What the ids are called."""
 
 
-def score_files(public: PublicModel, files: Sequence[str], ids: str | Sequence[str] | None = None) -> Scores:
+def score_files(
+    public: PublicModel,
+    files: Sequence[str],
+    ids: str | Sequence[str] | None = None,
+    *,
+    look: Look | None = None,
+    strict: bool = False,
+) -> Scores:
     """Scores of records whose columns lie in one wide file, or in one file for each party.
 
     Several files are matched by their ids, or row by row where no id column is named. An id column is that of all
@@ -311,7 +318,7 @@ def score_files(public: PublicModel, files: Sequence[str], ids: str | Sequence[s
     parts: list[tuple[Sequence[str] | None, dict[str, Floats]]] = []
     places, ids_of = _places(public, files), _id_columns(public, [ids] if isinstance(ids, str) else ids or ())
     for party, columns in public.needs().items():
-        table = read_table(party, places[party], columns, ids_of.get(party))
+        table = read_table(party, places[party], columns, ids_of.get(party)).require_fit(strict, look)
         parts.append((table.ids, table.coordinates()))
     name = next(iter(ids_of.values()), None)
     return _added_up(public, parts, bool(ids_of) and len({places[p] for p in public.needs()}) > 1, name)

@@ -19,7 +19,7 @@ from colonnade.analysis.lines import cut_numbers
 from colonnade.analysis.solve import Model, solve
 from colonnade.data.invented import Signal, invent_tables
 from colonnade.data.store import read_rows
-from colonnade.data.table import IntegerColumns, Table, read_table
+from colonnade.data.table import IntegerColumns, Look, Table, read_table
 from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.randomness import Randomness
@@ -383,7 +383,9 @@ def corner_notes(agreement: Agreement, tables: Mapping[str, Table]) -> list[str]
     return out
 
 
-def read_public_rows(study: Study, files: Sequence[str]) -> dict[str, Table]:
+def read_public_rows(
+    study: Study, files: Sequence[str], look: Look | None = None, strict: bool = False
+) -> dict[str, Table]:
     """Public rows by party: of one file with all columns, or of a file for each party as PARTY=FILE.
 
     Files of several parties are matched by the study's ids where it has them, and taken in their order where not.
@@ -392,7 +394,10 @@ def read_public_rows(study: Study, files: Sequence[str]) -> dict[str, Table]:
     named = {party: path for party, _, path in (text.partition("=") for text in files) if party in schema.parties}
     if len(files) == 1 and not named:
         path = local_path(files[0])
-        return {party: read_table(party, path, columns) for party, columns in schema.parties.items()}
+        return {
+            party: read_table(party, path, columns).require_fit(strict, look)
+            for party, columns in schema.parties.items()
+        }
     missing = [party for party in schema.parties if party not in named]
     if missing or len(named) != len(files):
         told = f"got none for {missing[0]}" if missing else f"got {len(files)} files"
@@ -401,7 +406,8 @@ def read_public_rows(study: Study, files: Sequence[str]) -> dict[str, Table]:
     for party, columns in schema.parties.items():
         path = local_path(named[party])
         source = study.sources.get(party)
-        tables[party] = read_table(party, path, columns, source.id if source is not None else None)
+        table = read_table(party, path, columns, source.id if source is not None else None)
+        tables[party] = table.require_fit(strict, look)
     return match_tables(tables)
 
 

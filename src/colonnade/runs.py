@@ -16,7 +16,7 @@ from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.policy import check_approvals, read_policy
 from colonnade.consent.shared_ledger import open_ledger
-from colonnade.data.table import Table, open_table, read_table
+from colonnade.data.table import Look, Table, open_table, read_table
 from colonnade.evaluation import Evaluation, Measured
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import content_digest
@@ -47,8 +47,6 @@ Ask = Callable[[str], bool]
 """Asks a person about a plan."""
 Show = Callable[[str, SessionPlan], None]
 """Is shown the plan in a party's name before that party agrees; may raise PolicyError to refuse it."""
-Look = Callable[[Table], None]
-"""Is shown each party's own table once it is read, for that party's own eyes."""
 Keep = Callable[[Release], None]
 """Gets the release as soon as it is open, before anything else can go wrong: the budget is spent."""
 
@@ -102,16 +100,18 @@ def fit(
     watch: Watch | None = None,
     workers: Workers = HERE,
     evidence: Mapping[str, Path] | None = None,
+    strict: bool = False,
 ) -> FittedStudy:
     """Run a study on all parties' files and spend its epsilon once; refused before that unless all policies agree.
 
+    A column of which more than one value in twenty is not as declared is refused, with `strict` any such value.
     With `evidence`, a folder for each party, the session is accountable: each can be audited by what it keeps there.
     """
 
     def read(name: str) -> Table:
         return _read(study, name, workers)
 
-    return _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers, evidence)
+    return _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers, evidence, strict)
 
 
 def evaluate(
@@ -125,15 +125,17 @@ def evaluate(
     keep: Keep | None = None,
     watch: Watch | None = None,
     workers: Workers = HERE,
+    strict: bool = False,
 ) -> tuple[FittedStudy, Measured]:
     """How good a model is on the records of all parties' files; spends the evaluation's epsilon once, as `fit` does."""
     study = evaluation.study
 
     def read(name: str) -> Table:
-        source = study.sources[name]
-        return evaluation.derive(_read_source(name, source, evaluation.needs(name), workers))
+        matched = matches_ids(study.alignment, study.agreement.schema.names)
+        raw = _read_source(name, study.sources[name], evaluation.needs(name), matched, workers)
+        return evaluation.derive(raw)
 
-    fitted = _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers)
+    fitted = _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers, strict=strict)
     return fitted, evaluation.measure(fitted.release)
 
 
@@ -149,15 +151,14 @@ def _fit(
     watch: Watch | None,
     workers: Workers,
     evidence: Mapping[str, Path] | None = None,
+    strict: bool = False,
 ) -> FittedStudy:
     source = Randomness() if randomness is None else randomness
     guards = open_guards(study, approved, ask, seeded=source.seeded)
     tables: dict[str, Table] = {}
 
     def read(name: str) -> Table:
-        tables[name] = read_own(name)
-        if look is not None:
-            look(tables[name])
+        tables[name] = read_own(name).require_fit(strict, look)
         return tables[name]
 
     for name, own in study.sources.items():
@@ -177,6 +178,9 @@ def _fit(
         evidence,
         {} if evidence is None else {name: _place(name, own) for name, own in study.sources.items()},
     )
+    for table in tables.values():
+        if look is not None and table.late:
+            look(table)
     spent = {name: guard.spent() for name, guard in guards.items() if name not in outcome.unsettled}
     return FittedStudy(outcome, tables, guards, spent)
 
@@ -256,6 +260,8 @@ def predict(
     watch: Watch | None = None,
     randomness: Randomness | None = None,
     evidence: Mapping[str, Path] | None = None,
+    look: Look | None = None,
+    strict: bool = False,
 ) -> tuple[Scores, Prediction]:
     """Scores of the records that all parties have in common, opened to one of them; `data` names other files."""
     prediction = prediction_of(model, study.agreement.schema, receiver)
@@ -263,7 +269,8 @@ def predict(
     guards = _guards(sources, approved, ask)
 
     def read(name: str) -> Table:
-        return _read_source(name, sources[name], prediction.columns[name])
+        matched = matches_ids(study.alignment, prediction.parties)
+        return _read_source(name, sources[name], prediction.columns[name], matched).require_fit(strict, look)
 
     readers = {name: partial(read, name) for name in prediction.parties}
     return (
@@ -413,21 +420,20 @@ def open_guards(
 def _read(study: Study, name: str, workers: Workers) -> Table:
     """A party's table; where rows stay in their files' order, Parquet is read when it is needed."""
     source, columns = study.sources[name], study.agreement.schema.parties[name]
-    if (
-        source.frame is not None
-        or source.addressed is not None
-        or matches_ids(study.alignment, study.agreement.schema.names)
-    ):
-        return _read_source(name, source, columns, workers)
+    matched = matches_ids(study.alignment, study.agreement.schema.names)
+    if source.frame is not None or source.addressed is not None or matched:
+        return _read_source(name, source, columns, matched, workers)
     return open_table(name, _place(name, source), columns, workers)
 
 
-def _read_source(name: str, source: Source, columns: Mapping[str, Column], workers: Workers = HERE) -> Table:
-    """All of a party's table, with its ids."""
+def _read_source(
+    name: str, source: Source, columns: Mapping[str, Column], matched: bool, workers: Workers = HERE
+) -> Table:
+    """All of a party's table, with its ids, and whether these are `matched`."""
     held = source.frame or source.addressed
     if held is not None:
-        return held.read(name, columns, source.id)
-    return read_table(name, _place(name, source), columns, source.id, workers)
+        return held.read(name, columns, source.id, matched=matched)
+    return read_table(name, _place(name, source), columns, source.id, workers, matched=matched)
 
 
 def _guards(sources: Mapping[str, Source], approved: Collection[str], ask: Ask | None) -> dict[str, ConsentGuard]:

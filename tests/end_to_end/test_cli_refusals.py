@@ -113,6 +113,13 @@ def _as(encoding: str, old: str = "", new: str = "") -> Callable[[Path], None]:
     )
 
 
+def _commas(folder: Path) -> None:
+    """Every number as a spreadsheet of another country writes it."""
+    head, *lines = (folder / "bank.csv").read_text().splitlines()
+    rows = [f'{line.split(",")[0]},"{line.split(",")[1]},5"' for line in lines]
+    (folder / "bank.csv").write_text("\n".join([head, *rows]) + "\n")
+
+
 def _bytes(content: bytes) -> Callable[[Path], None]:
     return lambda f: (f / "works.csv").write_bytes(content) and None
 
@@ -121,17 +128,18 @@ DATA: dict[str, tuple[Callable[[Path], None], str]] = {
     "missing file": (lambda f: (f / "bank.csv").unlink(), "party bank: there is no data file"),
     "missing column": (lambda f: edit(f / "bank.csv", "savings", "saving"), "bank.csv has no column 'savings'"),
     "missing id column": (lambda f: edit(f / "bank.csv", "person", "name"), "bank.csv has no column 'person'"),
-    "unknown level": (_row("works.csv", "q1,30,tailor,yes"), "column job: level 'tailor' is not among the declared"),
-    "NaN": (_row("bank.csv", "q1,nan"), "party bank: column savings misses 1 value, the first in row 37"),
-    "empty value": (_row("bank.csv", "q1,"), "party bank: column savings misses 1 value, the first in row 37"),
-    "text for a number": (_row("bank.csv", "q1,much"), "party bank: column savings must hold numbers"),
-    "duplicate ids": (_row("works.csv", "p7,30,clerk,yes"), "ids must be unique, one is repeated in works.csv by row"),
-    "missing id": (_row("works.csv", ",30,clerk,yes"), "the id column person of works.csv misses 1 value"),
     "different n": (_short, "without alignment all parties must hold the same number of records"),
     "empty party": (_keep(0), "party bank: bank.csv holds no records"),
     "1 record": (_keep(1), "a regression needs at least 2 common records, got n=1"),
     "empty file": (lambda f: (f / "bank.csv").write_text("") and None, "bank.csv cannot be read: it is empty"),
-    "Latin-1": (_as("latin-1", "clerk", "clérk"), "party works: works.csv cannot be read: it is not in UTF-8; save it"),
+    "Latin-1": (
+        _as("latin-1", "clerk", "clérk"),
+        "party works: column job: level 'cl\ufffdrk' (not in UTF-8) is not among the declared",
+    ),
+    "decimal commas": (
+        _commas,
+        "column savings must hold numbers such as 1234.5, 36 of 36 values do not, the first in row 1: it holds decimal",
+    ),
     "UTF-16": (_as("utf-16"), "party works: works.csv must be CSV in UTF-8 by its name, and is UTF-16"),
     "spreadsheet": (_bytes(b"PK\x03\x04rest"), "works.csv must be CSV in UTF-8 by its name, and is a zip file or a"),
     "Parquet called CSV": (_bytes(b"PAR1rest"), "works.csv must be CSV in UTF-8 by its name, and is Parquet"),
@@ -148,12 +156,61 @@ DATA: dict[str, tuple[Callable[[Path], None], str]] = {
         _row("works.csv", "q1,30,clerk,yes,9"),
         "cannot be read: a row has more fields than the header",
     ),
-    "decimal comma": (_row("bank.csv", 'q1,"3,5"'), "column savings must hold numbers such as 1234.5, row 37 does not"),
     "400 levels": (
         lambda f: edit(f / "study.toml", '["clerk", "smith", "baker"]', str([f"l{k}" for k in range(400)])),
         "'l10', 'l11'] and 388 more, in row 1",
     ),
 }
+
+
+UNFIT: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "unknown level": (
+        _row("works.csv", "q1,30,tailor,yes"),
+        "column job: level 'tailor' is not among the declared levels ['clerk', 'smith', 'baker'], in row 41 (strict",
+        "works (for its own eyes): 1 of 41 values of job is not among its levels, the first in row 41: taken as",
+    ),
+    "NaN": (
+        _row("bank.csv", "q1,nan"),
+        "party bank: column savings misses 1 value, the first in row 37; declare a fill value",
+        "1 of 37 values of savings is missing, the first in row 37: taken as 500, the middle of its bounds",
+    ),
+    "empty value": (
+        _row("bank.csv", "q1,"),
+        "party bank: column savings misses 1 value, the first in row 37",
+        "1 of 37 values of savings is missing, the first in row 37: taken as 500, the middle of its bounds",
+    ),
+    "text for a number": (
+        _row("bank.csv", "q1,much"),
+        "party bank: column savings must hold numbers such as 1234.5, row 37 does not (strict refuses any",
+        "1 of 37 values of savings is no number, the first in row 37: taken as 500, the middle of its bounds",
+    ),
+    "decimal comma": (
+        _row("bank.csv", 'q1,"3,5"'),
+        "column savings must hold numbers such as 1234.5, row 37 does not: it holds decimal commas",
+        "1 of 37 values of savings is no number",
+    ),
+    "duplicate ids": (
+        _row("works.csv", "p7,30,clerk,yes"),
+        "the id column person must hold ids that are unique, row 41 repeats one",
+        "1 of 41 rows that repeat an id (person), the first in row 41: left out",
+    ),
+    "missing id": (
+        _row("works.csv", ",30,clerk,yes"),
+        "the id column person misses 1 value, the first in row 41",
+        "1 of 41 rows without an id (person), the first in row 41: left out",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_value_that_does_not_fit_is_counted_and_strictly_refused(name: str, run: Run, folder: Path) -> None:
+    spoil, says, warns = UNFIT[name]
+    spoil(folder)
+    out = folder / "release.json"
+    refuse(run, folder, "fit", folder / "study.toml", "--out", out, "--strict", "--json", says=says)
+    done = run("fit", folder / "study.toml", "--out", out, "--json")
+    assert done.code == 0 and out.exists()
+    assert [line for line in done.err.splitlines() if line.startswith("warning: ") and warns in line]
 
 
 @pytest.mark.parametrize("name", DATA)

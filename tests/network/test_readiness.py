@@ -31,7 +31,7 @@ from colonnade.protocol.messages import Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
 from colonnade.sites.evidence import open_evidence
-from colonnade.sites.readiness import clipping, get_ready, try_releases
+from colonnade.sites.readiness import get_ready, try_releases
 from colonnade.sites.site import PARTY, SERVER, Site, read_site
 from colonnade.study import read_study
 from colonnade.transport.client import Client
@@ -145,7 +145,7 @@ def test_clipping_is_told_to_the_party(bank: Path) -> None:
     rows = (bank.parent / "bank.csv").read_text().splitlines()
     rows[1], rows[2] = f"{rows[1].split(',')[0]},7000", f"{rows[2].split(',')[0]},-3"
     (bank.parent / "bank.csv").write_text("\n".join(rows) + "\n")
-    assert ready(bank) == ["values were clipped to their bounds: 2 of savings"]
+    assert ready(bank) == ["2 values of savings were clipped to its bounds"]
 
 
 @pytest.fixture
@@ -258,7 +258,7 @@ def test_a_job_tells_of_clipping(bank: Path, job: Any) -> None:
     rows = (bank.parent / "bank.csv").read_text().splitlines()
     (bank.parent / "bank.csv").write_text("\n".join([rows[0], "q1,7000", *rows[1:]]) + "\n")
     own, said = job()
-    assert own["sentence"] == "the release was opened; values were clipped to their bounds: 1 of savings"
+    assert own["sentence"] == "the release was opened; 1 values of savings were clipped to its bounds"
     assert own["ok"] and set(said.values()) == {"the release was opened"}
     # The matching stands in the ledger under the id that the terminal shows.
     (noted,) = [line for line in book(bank).lines() if line.kind is EntryKind.ALIGNED]
@@ -313,4 +313,4 @@ def test_the_servers_places_are_tried_before_parties_are_asked(bank: Path) -> No
 
 def test_no_clipping_no_words() -> None:
     table = table_from("bank", pl.DataFrame({"savings": [1.0, 2.0]}), {"savings": Numeric(0, 5)})
-    assert clipping(table) == ""
+    assert table.notes() == []

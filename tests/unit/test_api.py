@@ -167,7 +167,7 @@ def test_integers_truth_values_and_dates() -> None:
     again = study(parties=parties(works=(floats, filled))).fit(seed=1, progress=False)
     assert again.tables("kids").frame["count"].to_list() == pytest.approx([100] * 4, abs=3)
     with pytest.raises(DataError, match="kids"):
-        study(parties=parties(works=(floats, columns))).fit(seed=1, progress=False)
+        study(parties=parties(works=(floats, columns))).fit(seed=1, progress=False, strict=True)
 
 
 def test_a_database_and_columns_that_are_computed(tmp_path: Path) -> None:
@@ -237,14 +237,18 @@ def test_two_columns_of_one_name_in_a_frame() -> None:
     study(parties=parties(works=(doubled.assign(nested=[[1]] * N), WORKS)))
 
 
-def test_repeated_and_missing_ids_are_refused() -> None:
+def test_repeated_and_missing_ids_are_left_out_and_warned_of() -> None:
     works, _ = people()
     repeated = works.with_columns(pl.Series("person", ["p0", "p0", *works["person"].to_list()[2:]]))
-    with pytest.raises(DataError, match="ids must be unique, one is repeated in the data frame of works by row 2"):
-        study(parties=parties(works=(repeated, WORKS))).fit(seed=1, progress=False)
+    with pytest.raises(DataError, match="column person must hold ids that are unique, row 2 repeats one"):
+        study(parties=parties(works=(repeated, WORKS))).fit(seed=1, progress=False, strict=True)
+    with pytest.warns(UserWarning, match="rows that repeat an id .person., the first in row 2: left out"):
+        assert study(parties=parties(works=(repeated, WORKS))).fit(seed=1, progress=False).n == N - 1
     missing = works.with_columns(pl.Series("person", [None, *works["person"].to_list()[1:]]))
     with pytest.raises(DataError, match="misses 1 value"):
-        study(parties=parties(works=(missing, WORKS))).fit(seed=1, progress=False)
+        study(parties=parties(works=(missing, WORKS))).fit(seed=1, progress=False, strict=True)
+    with pytest.warns(UserWarning, match="rows without an id .person., the first in row 1: left out"):
+        assert study(parties=parties(works=(missing, WORKS))).fit(seed=1, progress=False).n == N - 1
 
 
 def test_a_release_is_not_overwritten(tmp_path: Path, release: cn.Release) -> None:

@@ -437,7 +437,9 @@ def test_types_of_pandas_are_read_as_what_they_hold() -> None:
     typed.loc[3, "age"] = pd.NA
     typed.loc[4, "owner"] = pd.NA
     with pytest.raises(DataError, match="misses 1 value"):
-        _rent().fit(typed, rent)
+        _rent(strict=True).fit(typed, rent)
+    with pytest.warns(UserWarning, match="1 of 400 values of age is missing, the first in row 4: taken as"):
+        assert _rent().fit(typed, rent).unfit_ == {"bank": {"owner": 1}, "town": {"age": 1}}
     filled = {**SCHEMA, "age": Numeric(0, 100, fill=40.0), "owner": Binary(("0", "1"), fill="0")}
     assert np.isfinite(_rent(schema=filled).fit(typed, rent).predict(typed)).all()
 
@@ -502,19 +504,22 @@ def test_wrong_settings_are_named_and_nothing_is_spent(
 
 
 @pytest.mark.parametrize("value", [None, np.nan, np.inf, "much"])
-def test_a_value_that_is_no_number_is_refused_unless_a_fill_is_declared(value: Any) -> None:
+def test_a_value_that_is_no_number_is_counted_or_refused(value: Any) -> None:
     frame, rent = _people(30)
     broken = frame.astype({"age": object})
     broken.loc[3, "age"] = value
-    with pytest.raises(DataError, match="age"):
+    model = _rent().fit(broken, rent)
+    assert np.isfinite(model.predict(broken)).all()
+    if value is np.inf:
+        # As in a file: beyond its bounds.
+        assert model.clipped_["town"]["age"] == 1
+        return
+    assert model.unfit_["town"] == {"age": 1}
+    with pytest.raises(DataError, match="column age"):
+        _rent(strict=True).fit(broken, rent)
+    broken.loc[5, "age"] = value
+    with pytest.raises(DataError, match=r"column age .*more than 1 in 20 does not fit"):
         _rent().fit(broken, rent)
-    filled = _rent(schema={**SCHEMA, "age": Numeric(0, 100, fill=40.0)})
-    if value is None or value is np.nan:
-        filled.fit(broken, rent)
-        assert np.isfinite(filled.predict(broken)).all()
-    else:
-        with pytest.raises(DataError, match="age"):
-            filled.fit(broken, rent)
 
 
 def test_a_regression_needs_two_classes() -> None:

@@ -35,9 +35,9 @@ def test_truth_values_are_read_however_they_are_written() -> None:
         table = table_from("p", pl.DataFrame({"smoker": series}), {"smoker": column})
         assert table.coordinates()["smoker=true"].tolist() == [1, 0]
     with pytest.raises(DataError, match="level 'maybe' is not among the declared levels"):
-        table_from("p", pl.DataFrame({"smoker": ["true", "maybe"]}), {"smoker": column})
+        table_from("p", pl.DataFrame({"smoker": ["true", "maybe"]}), {"smoker": column}).require_fit()
     with pytest.raises(MissingError, match="column smoker misses 1 value"):
-        table_from("p", pl.DataFrame({"smoker": [True, None]}), {"smoker": column})
+        table_from("p", pl.DataFrame({"smoker": [True, None]}), {"smoker": column}).require_fit()
     filled = column_from("smoker", {"kind": "boolean", "fill": True})
     assert column_to(filled) == {"kind": "boolean", "fill": "true"} and column_from("s", column_to(filled)) == filled
     with pytest.raises(SchemaError, match="column s: fill must be true or false, got fill='perhaps'"):
@@ -100,13 +100,17 @@ def test_a_wrong_date_is_refused(declared: dict[str, object], says: str) -> None
         (["2020-01-01", "31.12.2020"], "must hold dates such as 2024-05-31, row 2 does not"),
         (["2020-01-01", "2020-13-01"], "row 2 does not"),
         (["2020-01-01 and more"], "row 1 does not"),
-        ([20200101, 20200102], "must hold dates such as 2024-05-31, got another type"),
+        (
+            [20200101, 20200102],
+            "2 of 2 values do not, the first in row 1: it holds another type",
+        ),
         (["2020-01-01", None], "column admitted misses 1 value, the first in row 2"),
     ],
 )
 def test_other_values_than_dates_are_refused(values: list[object], says: str) -> None:
     with pytest.raises(DataError, match=says):
-        table_from("p", pl.DataFrame({"admitted": values}), {"admitted": column_from("admitted", ADMITTED)})
+        column = column_from("admitted", ADMITTED)
+        table_from("p", pl.DataFrame({"admitted": values}), {"admitted": column}).require_fit()
 
 
 STUDY = """[study]

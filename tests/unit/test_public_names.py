@@ -48,25 +48,25 @@ PATHS = {
     "colonnade.study": {"Study", "read_study", "study_from"},
 }
 PARAMETERS = {
-    "colonnade.runs.fit": "study randomness approved ask show look keep watch workers evidence",
-    "colonnade.runs.predict": "study model receiver data approved ask watch randomness evidence",
+    "colonnade.runs.fit": "study randomness approved ask show look keep watch workers evidence strict",
+    "colonnade.runs.predict": "study model receiver data approved ask watch randomness evidence look strict",
     "colonnade.study.read_study": "path",
-    "colonnade.model.score_files": "public files ids",
+    "colonnade.model.score_files": "public files ids look strict",
     "colonnade.analysis.solve.solve": "moments task method ridge features label intercept numbers",
     "colonnade.analysis.intervals.intervals": "moments task features label intercept level",
     "colonnade.Study": "label parties epsilon task name delta collusion product alignment rows terms",
     "colonnade.Study.plan": "self rows",
     "colonnade.Study.fit": "self out force approve ask strict seed workers progress",
     "colonnade.Study.evaluate": "self model data release epsilon delta rows out force strict approve ask progress",
-    "colonnade.Study.rehearse": "self public rows releases seed compare",
+    "colonnade.Study.rehearse": "self public rows releases seed strict compare",
     "colonnade.Party": "data columns id name policy ledger epsilon split norm more",
     "colonnade.Release.solve": "self label task features given penalty ridge method seed numbers",
     "colonnade.Release.tables": "self a b seed",
     "colonnade.Release.synthesize": "self rows given impossible seed anyway",
-    "colonnade.Model.predict": "self data id",
+    "colonnade.Model.predict": "self data id strict",
     "colonnade.VerticalLinearRegression": (
         "epsilon delta split parties schema norms label label_party collusion product calibration release label_square "
-        "method fit_intercept ridge random_state consent"
+        "method fit_intercept ridge random_state consent strict"
     ),
 }
 

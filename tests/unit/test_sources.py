@@ -160,20 +160,21 @@ def test_sqlite_gives_the_same_release(tmp_path: Path) -> None:
 def test_one_snapshot_and_few_rows_at_a_time(postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are added while a query is read are not seen, and blocks are as small as they are asked for."""
     from colonnade.data import addresses
+    from colonnade.data import table as table_module
 
     monkeypatch.setattr(addresses, "block_rows", lambda width: 50)
     seen: list[int] = []
-    check = addresses.check_block
+    check = table_module.check_block
 
-    def checked(party: str, frame: pl.DataFrame, *rest: Any) -> Any:
+    def checked(frame: pl.DataFrame, *rest: Any) -> Any:
         if not seen:
             postgres.execute("insert into clinic (person, visits) values ('late', 3)")
             postgres.execute("update clinic set visits = 99")
         seen.append(frame.height)
         assert frame["visits"].max() <= 20  # type: ignore[operator]
-        return check(party, frame, *rest)
+        return check(frame, *rest)
 
-    monkeypatch.setattr(addresses, "check_block", checked)
+    monkeypatch.setattr(table_module, "check_block", checked)
     data = AddressedData("postgresql:///postgres", "clinic", "select person, visits from clinic")
     table = data.read("clinic", {"visits": column_from("visits", {"kind": "numeric", "low": 0, "high": 20})}, "person")
     assert table.rows == ROWS and seen == [50] * 6 and table.clipped == {"visits": 0}
@@ -183,7 +184,7 @@ def test_what_a_database_refuses_is_one_sentence(postgres: Any) -> None:
     number = {"visits": column_from("visits", {"kind": "numeric", "low": 0, "high": 20})}
 
     def read(query: str, address: str = "postgresql:///postgres", column: str | None = None) -> None:
-        AddressedData(address, "clinic", query).read("clinic", number, column)
+        AddressedData(address, "clinic", query).read("clinic", number, column).require_fit(strict=True)
 
     for query, says in (
         (
@@ -200,12 +201,12 @@ def test_what_a_database_refuses_is_one_sentence(postgres: Any) -> None:
     ):
         with pytest.raises(DataError, match=says):
             read(query)
-    with pytest.raises(DataError, match="ids must be unique"):
+    with pytest.raises(DataError, match="must hold ids that are unique"):
         read("select visits, 'same' as person from clinic", column="person")
     with pytest.raises(MissingError, match="column visits misses 18 values, the first in row 4"):
         AddressedData(
             "postgresql:///postgres", "c", "select cost as visits from clinic order by length(person), person"
-        ).read("clinic", number)
+        ).read("clinic", number).require_fit()
     with pytest.raises(DataError, match="postgresql:///nowhere cannot be read: "):
         read("select 1", "postgresql:///nowhere")
     assert postgres.execute("select count(*) from clinic").fetchone() == (ROWS,)

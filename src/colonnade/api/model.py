@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.units import Units, label_units
-from colonnade.api.shown import Shown
+from colonnade.api.shown import Shown, warn_of
 from colonnade.data.frames import frame_data, is_frame
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import DataError, StudyError
@@ -175,7 +175,7 @@ class FrontModel(Shown):
         """Every coefficient in the data's units and as encoded, with odds ratios and 95% intervals."""
         return ModelSummary(self)
 
-    def predict(self, data: Any, *, id: Any = None) -> NDArray[Any]:
+    def predict(self, data: Any, *, id: Any = None, strict: bool = False) -> NDArray[Any]:
         """Predict the label of records, in its own units or as a level.
 
         Parameters
@@ -185,21 +185,24 @@ class FrontModel(Shown):
         id : str, or {party: str}, optional
             The column by which several frames are matched; row by row if not given. Predictions then come in the order
             of the first party's records that all have: `scores` tells their ids.
+        strict : bool
+            Refuse any value that is not as declared. By default a column of which more than one value in twenty is not
+            is refused, and fewer are warned of.
 
         Returns
         -------
         numpy.ndarray
             One prediction for each record.
         """
-        return self._labels(self._score(data, id).values)
+        return self._labels(self._score(data, id, strict).values)
 
-    def predict_proba(self, data: Any, *, id: Any = None) -> NDArray[np.float64]:
+    def predict_proba(self, data: Any, *, id: Any = None, strict: bool = False) -> NDArray[np.float64]:
         """The chance of each class, one column for each of `classes`; takes what `predict` takes."""
-        return self._chances(self._score(data, id).values)
+        return self._chances(self._score(data, id, strict).values)
 
-    def scores(self, data: Any, *, id: Any = None) -> pl.DataFrame:
+    def scores(self, data: Any, *, id: Any = None, strict: bool = False) -> pl.DataFrame:
         """Ids, chances and predictions as a data frame; takes what `predict` takes."""
-        scored = self._score(data, id)
+        scored = self._score(data, id, strict)
         columns: dict[str, Any] = {}
         if scored.ids is not None and scored.id_column is not None:
             columns[scored.id_column] = list(scored.ids)
@@ -221,7 +224,7 @@ class FrontModel(Shown):
         levels: NDArray[Any] = np.array(self.classes, dtype=object)[chosen]
         return levels
 
-    def _score(self, data: Any, ids: Any) -> Scores:
+    def _score(self, data: Any, ids: Any, strict: bool) -> Scores:
         needs = self.public.needs()
         several = isinstance(data, Mapping)
         if several and (lacking := [party for party in needs if party not in data]):
@@ -229,7 +232,8 @@ class FrontModel(Shown):
         own = ids if isinstance(ids, Mapping) else dict.fromkeys(needs, ids)
         tables = {}
         for party, columns in needs.items():
-            tables[party] = table_of(party, data[party] if several else data, columns, own.get(party))
+            table = table_of(party, data[party] if several else data, columns, own.get(party))
+            tables[party] = table.require_fit(strict, warn_of)
         named = [own.get(party) for party in needs]
         if any(name is None for name in named) and any(name is not None for name in named):
             missing = next(party for party, name in zip(needs, named, strict=True) if name is None)

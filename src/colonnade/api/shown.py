@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from colonnade.data.table import Table
+
 WIDTH = 100
 
 
@@ -41,6 +43,12 @@ class Shown(ABC):
     def _repr_html_(self) -> str | None:
         """A notebook shows the text where the extra "page" is not installed."""
         return self._html() if find_spec("markupsafe") else None
+
+
+def warn_of(table: Table) -> None:
+    """Warn of what is not as declared, and of which the declaration does not say what follows."""
+    for note in table.surprises():
+        warn_user(f"party {table.party}: {note}")
 
 
 def warn_user(note: str) -> None:

@@ -14,7 +14,7 @@ from colonnade.api.model import FrontModel, PathLike, table_of
 from colonnade.api.party import Party
 from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
 from colonnade.api.release import FrontRelease, place_of
-from colonnade.api.shown import Shown, warn_user
+from colonnade.api.shown import Shown, warn_of, warn_user
 from colonnade.data.frames import frame_data, is_frame, refuse_other
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.files import places
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from colonnade.foundation.randomness import Randomness
     from colonnade.mechanism.release import Release as OpenedRelease
     from colonnade.protocol.session_plan import SessionPlan
+    from colonnade.runs import FittedStudy
 
 NAME = "study"
 
@@ -72,6 +73,9 @@ class FrontStudy(Shown):
         What the last `fit` released, there as soon as it is open: it is paid for, whatever goes wrong afterwards.
     clipped : {party: {column: int}}
         After `fit`: how many values lay outside of their declared bounds, for each party's own eyes.
+    unfit : {party: {column: int}}
+        After `fit` or `evaluate`: how many values were missing or not as declared, and under the id column how many
+        rows were left out, for each party's own eyes.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class FrontStudy(Shown):
         self.study = study
         self.opened: FrontRelease | None = None
         self.clipped: dict[str, dict[str, int]] = {}
+        self.unfit: dict[str, dict[str, int]] = {}
 
     @classmethod
     def read(cls, path: PathLike) -> FrontStudy:
@@ -147,7 +152,14 @@ class FrontStudy(Shown):
         return Plan(session, self.study.alignment, assumed, self.study.cuts)
 
     def rehearse(
-        self, public: Any = None, *, rows: int | None = None, releases: int = 20, seed: int = 0, **compare: Any
+        self,
+        public: Any = None,
+        *,
+        rows: int | None = None,
+        releases: int = 20,
+        seed: int = 0,
+        strict: bool = False,
+        **compare: Any,
     ) -> StudyRehearsal | ExpectedRange:
         """Foretell how good the model will be, by simulating the noise. Nothing is spent, no party's data is read.
 
@@ -162,6 +174,8 @@ class FrontStudy(Shown):
             How many to simulate for each plan.
         seed : int
             The same seed gives the same answer.
+        strict : bool
+            Refuse any value of the public rows that is not as declared.
         **compare
             Other terms to rehearse under, as `Plan.compare` takes them.
 
@@ -183,7 +197,8 @@ class FrontStudy(Shown):
             if several and party not in public:
                 raise StudyError(f"public rows are one frame, or one for each party of the study, got none for {party}")
             ids = self.study.sources[party].id if several else None
-            tables[party] = table_of(party, public[party] if several else public, columns, ids)
+            table = table_of(party, public[party] if several else public, columns, ids)
+            tables[party] = table.require_fit(strict, warn_of)
         found = rehearse_each(agreement, match_tables(tables), n, choices_of(compare), releases=releases, seed=seed)
         return StudyRehearsal(found)
 
@@ -215,7 +230,8 @@ class FrontStudy(Shown):
         ask : callable, optional
             Asks a person about a plan where a policy wants that: gets the question, returns whether it is approved.
         strict : bool
-            Refuse a plan that comes with a warning.
+            Refuse a plan that comes with a warning, and any value that is not as declared. By default a column of
+            which more than one value in twenty is not is refused, and fewer are warned of.
         seed : int or bytes, optional
             For simulations alone: whoever knows it can remove the noise, and the release says so.
         workers : int, optional
@@ -246,15 +262,16 @@ class FrontStudy(Shown):
                 approved=list(approve),
                 ask=ask,
                 show=watcher.show,
+                look=warn_of,
                 keep=keep,
                 watch=steps,
                 workers=crew,
+                strict=strict,
             )
         self.clipped = {name: dict(table.clipped or {}) for name, table in fitted.tables.items()}
         for note in (note for table in fitted.tables.values() for note in table.heavy_clipping()):
             warn_user(note)
-        for party, reason in fitted.unsettled.items():
-            warn_user(f"the session of {party} stays booked: {reason}")
+        self._note(fitted)
         outcome = fitted.outcome
         return FrontRelease(outcome.release, seconds=outcome.seconds, sent=outcome.traffic.sent, spent=fitted.spent)
 
@@ -315,12 +332,19 @@ class FrontStudy(Shown):
                 approved=list(approve),
                 ask=ask,
                 show=_Watcher(strict, asked.warnings).show,
+                look=warn_of,
                 keep=lambda found: file.write(write_release(found)),
                 watch=steps,
+                strict=strict,
             )
+        self._note(fitted)
+        return ModelEvaluation(asked, measured)
+
+    def _note(self, fitted: FittedStudy) -> None:
+        """Keep and tell what a run leaves beside its release."""
+        self.unfit = {name: table.unfit_counts for name, table in fitted.tables.items()}
         for party, reason in fitted.unsettled.items():
             warn_user(f"the session of {party} stays booked: {reason}")
-        return ModelEvaluation(asked, measured)
 
     def _sources_with(self, data: Mapping[str, Any]) -> dict[str, Source]:
         """Each party's source, with other records where they are named."""
@@ -348,6 +372,7 @@ class FrontStudy(Shown):
         data: Mapping[str, PathLike] | None = None,
         approve: Collection[str] = (),
         ask: Callable[[str], bool] | None = None,
+        strict: bool = False,
         progress: bool | None = None,
     ) -> Any:
         """Score the records that all parties have in common; one party opens the sums of the parties' parts.
@@ -365,6 +390,8 @@ class FrontStudy(Shown):
             Other files of records to score; the study's own if not given.
         approve, ask, progress
             As in `fit`.
+        strict : bool
+            Refuse any value that is not as declared.
 
         Returns
         -------
@@ -379,7 +406,15 @@ class FrontStudy(Shown):
         places_of = {party: local_path(os.fspath(path)) for party, path in (data or {}).items()}
         with _steps(progress) as steps:
             scores, _ = runs.predict(
-                self.study, model.public, to, data=places_of, approved=list(approve), ask=ask, watch=steps
+                self.study,
+                model.public,
+                to,
+                data=places_of,
+                approved=list(approve),
+                ask=ask,
+                watch=steps,
+                look=warn_of,
+                strict=strict,
             )
         column = self.study.sources[to].id
         ids = {} if scores.ids is None or column is None else {column: list(scores.ids)}

@@ -18,7 +18,7 @@ from colonnade.foundation.sections import Section
 from colonnade.foundation.workers import HERE
 from colonnade.protocol.fit import FIT, FitParty
 from colonnade.protocol.guard import Unguarded
-from colonnade.protocol.kinds import PartyTask
+from colonnade.protocol.kinds import PartyTask, matches_ids
 from colonnade.protocol.messages import Envelope
 from colonnade.sites.recipes import EvaluateRecipe, FitRecipe, PredictRecipe, Recipe
 from colonnade.sites.site import PARTY, STARTUP, Site, read_site
@@ -72,7 +72,8 @@ class Premises:
         if file is None:
             raise SiteError(f"[party.{party}] names no data: give its file with --data")
         columns = study.agreement.schema.parties[party]
-        read = partial(read_table, party, file, columns, source.id)
+        matched = matches_ids(study.alignment, study.agreement.schema.names)
+        read = partial(read_table, party, file, columns, source.id, matched=matched)
         task = FitParty(party, study.agreement, study.alignment, read, Unguarded())
         task.data = lambda: bytes.fromhex(content_digest(file))
         return cls(kept, task, key, study.agreement.collusion, None)

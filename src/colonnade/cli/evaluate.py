@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile
-from colonnade.cli.screen import print_json, stderr, stdout
+from colonnade.cli.options import ApprovedPlans, Force, Json, Strict, StudyFile
+from colonnade.cli.screen import own_eyes, print_json, stderr, stdout
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.parts import local_path
 
@@ -60,7 +60,7 @@ def evaluate(
         Path | None,
         typer.Option("--opened", parser=local_path, metavar="FILE", help="Tell again what such a file says; no cost."),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse an evaluation that comes with a warning.")] = False,
+    strict: Strict = False,
     force: Force = False,
     approve: ApprovedPlans = None,
     json: Json = False,
@@ -131,10 +131,7 @@ def _run(evaluation: Evaluation, out: Path, force: bool, approved: list[str], js
                 return typer.confirm(f"{question}\nIs it approved?", err=True)
 
         def look(table: Table) -> None:
-            for column, count in (table.clipped or {}).items():
-                if count:
-                    told = f"{table.party} (for its own eyes): {count} values of {column} were clipped"
-                    steps.print_between(stderr(), told)
+            steps.print_between(stderr(), *own_eyes(table))
 
         def keep(release: Release) -> None:
             file.write(write_release(release))
@@ -147,6 +144,7 @@ def _run(evaluation: Evaluation, out: Path, force: bool, approved: list[str], js
             look=look,
             keep=keep,
             watch=steps,
+            strict=strict,
         )
     for name, reason in fitted.unsettled.items():
         stderr().print(caution(f"the session of {name} stays booked: {reason}"))

@@ -15,6 +15,9 @@ from colonnade.foundation.parts import local_path
 
 StudyFile = Annotated[Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file (TOML).")]
 ReleaseFile = Annotated[Path, typer.Argument(parser=local_path, metavar="RELEASE", help="Release file that fit wrote.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse what comes with a warning, and any value that is not as declared.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a release that is there already.")]
 Html = Annotated[

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.options import Json
-from colonnade.cli.screen import print_json, stderr
+from colonnade.cli.options import Json, Strict
+from colonnade.cli.screen import own_eyes, print_json, stderr, tell_own
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
+    from colonnade.data.table import Table
     from colonnade.model import PublicModel, Scores
     from colonnade.protocol.prediction import Prediction
     from colonnade.study import Study
@@ -62,6 +63,7 @@ def predict(
             "--out", parser=local_path, metavar="FILE", help="CSV file to write; standard output if not given."
         ),
     ] = None,
+    strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Score records. Each party adds up its own columns, and only the sum over parties is shown: exactly, to one."""
@@ -79,9 +81,9 @@ def predict(
     told: dict[str, Any] = {}
     with places(out) as (file,):
         if study is None or receiver is None:
-            scores = score_files(public, data or [], id_columns)
+            scores = score_files(public, data or [], id_columns, look=tell_own, strict=strict)
         else:
-            scores, prediction = _score_across(public, study, receiver, data or [], approve or [], not json)
+            scores, prediction = _score_across(public, study, receiver, data or [], approve or [], not json, strict)
             told = {"receiver": receiver, "parties": list(prediction.parties), "exact": True}
             stderr().print(caution(opened_scores_text(prediction, len(scores.values))))
         content = scores_csv(public, scores, scores.id_column)
@@ -103,24 +105,32 @@ def _is_same_file(out: Path, text: str) -> bool:
 
 
 def _score_across(
-    public: PublicModel, path: Path, receiver: str, files: list[str], approved: list[str], may_ask: bool
+    public: PublicModel, path: Path, receiver: str, files: list[str], approved: list[str], may_ask: bool, strict: bool
 ) -> tuple[Scores, Prediction]:
     from colonnade import runs
     from colonnade.model import prediction_of
+    from colonnade.protocol.cautions import refusing_columns
     from colonnade.report.progress import Steps
+    from colonnade.report.text import caution
     from colonnade.study import read_study
 
     study = read_study(path)
-    places = _places(study, prediction_of(public, study.agreement.schema, receiver), files)
+    asked = prediction_of(public, study.agreement.schema, receiver)
+    places = _places(study, asked, files)
+    for note in refusing_columns(asked.columns):
+        stderr().print(caution(note))
     with Steps(stderr()) as steps:
 
         def ask(question: str) -> bool:
             with steps.pause():
                 return typer.confirm(f"{question}\nIs it approved?", err=True)
 
+        def look(table: Table) -> None:
+            steps.print_between(stderr(), *own_eyes(table))
+
         someone = ask if may_ask and sys.stdin.isatty() else None
         scores, prediction = runs.predict(
-            study, public, receiver, data=places, approved=approved, ask=someone, watch=steps
+            study, public, receiver, data=places, approved=approved, ask=someone, watch=steps, look=look, strict=strict
         )
     return replace(scores, id_column=study.sources[receiver].id), prediction
 

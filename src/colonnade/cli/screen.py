@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+
+    from colonnade.data.table import Table
 
 
 def stdout() -> Console:
@@ -27,6 +29,21 @@ def _console(errors: bool) -> Console:
         # A log keeps a warning on one line; tables need a width.
         console.width = 1000 if errors else 110
     return console
+
+
+def own_eyes(table: Table) -> list[RenderableType]:
+    """What a party alone should know of how its records were read; a warning where its declaration does not say so."""
+    from colonnade.report.text import caution
+
+    surprises = table.surprises()
+    lines = [(note, f"{table.party} (for its own eyes): {note}") for note in table.notes()]
+    return [caution(line) if note in surprises else line for note, line in lines]
+
+
+def tell_own(table: Table) -> None:
+    """Print that on the error stream."""
+    for line in own_eyes(table):
+        stderr().print(line)
 
 
 def print_json(content: dict[str, Any]) -> None:

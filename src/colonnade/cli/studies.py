@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.options import ApprovedPlans, Force, Html, Json, StudyFile
-from colonnade.cli.screen import print_json, stderr, stdout
+from colonnade.cli.options import ApprovedPlans, Force, Html, Json, Strict, StudyFile
+from colonnade.cli.screen import own_eyes, print_json, stderr, stdout, tell_own
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
@@ -143,6 +143,7 @@ def rehearse(
         int, typer.Option("--releases", metavar="M", min=4, help="Releases to simulate for each plan.")
     ] = 20,
     seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same answer.")] = 0,
+    strict: Strict = False,
     html: Html = None,
     json: Json = False,
 ) -> None:
@@ -159,7 +160,7 @@ def rehearse(
     checked = read_study(study)
     if public:
         with places(html) as (page,):
-            tables = read_public_rows(checked, public)
+            tables = read_public_rows(checked, public, tell_own, strict)
             found = _rehearsed(checked, tables, records or checked.rows, compare or [], releases, seed)
             _print_rehearsed(checked, found, page if html is not None else None, json)
         return
@@ -220,7 +221,7 @@ def fit(
     ] = None,
     force: Force = False,
     json: Json = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse a plan that comes with a warning.")] = False,
+    strict: Strict = False,
     approve: ApprovedPlans = None,
     seed: Annotated[
         str | None, typer.Option("--seed", metavar="HEX", help="For simulations only; the release says so.")
@@ -261,13 +262,12 @@ def fit(
                 approved=approve or [],
                 ask=terminal.ask if sys.stdin.isatty() and not json else None,
                 show=terminal.show_plan,
-                look=terminal.tell_clipped,
+                look=terminal.tell_own,
                 keep=lambda release: release_file.write(write_release(release)),
                 watch=steps,
                 workers=crew,
+                strict=strict,
             )
-            for table in (t for t in fitted.tables.values() if t.late):
-                terminal.tell_clipped(table)
         _tell_unsettled(fitted)
         public = publish(fitted.release, ModelRequest(fitted.release).model(None))
         model_file.write(write_model(public))
@@ -330,13 +330,9 @@ class _Terminal:
         with self.steps.pause():
             return typer.confirm(f"{question}\nIs it approved?", err=True)
 
-    def tell_clipped(self, table: Table) -> None:
-        """Tell a party how many of its values lay outside the bounds that it declared."""
-        for column, count in (table.clipped or {}).items():
-            if count:
-                left = ": the column is constant now" if table.is_constant(column) else ""
-                told = f"{table.party} (for its own eyes): {count} values of {column} were clipped to its bounds{left}"
-                self.steps.print_between(stderr(), told)
+    def tell_own(self, table: Table) -> None:
+        """Tell a party what of its records is not as it declared."""
+        self.steps.print_between(stderr(), *own_eyes(table))
 
 
 def _tell_unsettled(fitted: FittedStudy) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind
@@ -60,6 +60,9 @@ class PolicyGuard:
     def settle(self, outcomes: Mapping[str, str]) -> None:
         """Nothing is ever booked."""
 
+    def inform(self, notes: Sequence[str]) -> None:
+        """Nobody is asked."""
+
     def align(self, session: str, study: str, parties: Collection[str]) -> None:
         """No ledger notes the matching."""
 
@@ -85,6 +88,8 @@ class ConsentGuard:
     """Digests of plans that a person approved beforehand."""
     ask: Callable[[str], bool] | None = None
     """Asks a person about a plan, where there is one to ask."""
+    notes: Sequence[str] = ()
+    """What the person who approves should know of the party's own records."""
     _booked: str | None = field(default=None, init=False)
 
     @property
@@ -113,6 +118,10 @@ class ConsentGuard:
             elif outcome == "opened":
                 told = "the server says that all parties had submitted"
                 self.ledger.settle(session, self.party, EntryKind.RELEASED, told)
+
+    def inform(self, notes: Sequence[str]) -> None:
+        """Take what a person should know of the records before anything is agreed to; for this party alone."""
+        self.notes = notes
 
     def foresee(self, agreement: Agreement, rows: int, aligned: bool, apart: Collection[str] = ()) -> None:
         """Refuse, before ids are matched, what no number of common records could make right.
@@ -147,9 +156,13 @@ class ConsentGuard:
         summary = (
             f"{self.party}: study {session.agreement.name} with n={session.rows} would spend "
             f"epsilon={charge.epsilon:.6g} of data set {self.data.name}, {spent.epsilon:.6g} of {cap.epsilon:.6g} is "
-            "spent"
+            f"spent{self._noted}"
         )
         self.policy.approve(session.terms, summary, self.approved, self.ask)
+
+    @property
+    def _noted(self) -> str:
+        return "".join(f"; {note}" for note in self.notes)
 
     def foresee_scores(self, prediction: Prediction, aligned: bool) -> None:
         """Raise PolicyError, before ids are matched, for a prediction that the policy does not allow."""
@@ -164,7 +177,7 @@ class ConsentGuard:
         each = "" if prediction.scores == 1 else f", {prediction.scores} of each,"
         summary = (
             f"{self.party}: exact scores of n={rows} records{each} by {len(prediction.columns[self.party])} of its "
-            f"columns would be opened by {prediction.receiver}"
+            f"columns would be opened by {prediction.receiver}{self._noted}"
         )
         self.policy.approve(prediction.terms(rows), summary, self.approved, self.ask)
 

@@ -11,12 +11,10 @@ from pathlib import Path
 import polars as pl
 
 from colonnade.data.frames import select_from
-from colonnade.data.reading import GatheredIds, block_rows, check_block, explain_errors, filed
+from colonnade.data.reading import block_rows, explain_errors, filed
 from colonnade.data.sql import frame_of, query_rows
-from colonnade.data.storage import count_missing, none_clipped
-from colonnade.data.store import ColumnStore
-from colonnade.data.table import Table
-from colonnade.foundation.errors import DataError, MissingError, StudyError
+from colonnade.data.table import Table, gather_table
+from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.parts import is_parquet
 from colonnade.foundation.schema import Column, Storage
@@ -48,31 +46,12 @@ class AddressedData:
         content = f"colonnade/1 address {len(self.address)}:{self.address}{self.query or ''}"
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def read(self, party: str, columns: Mapping[str, Column], id_column: str | None = None) -> Table:
+    def read(
+        self, party: str, columns: Mapping[str, Column], id_column: str | None = None, *, matched: bool = True
+    ) -> Table:
         """The party's table, by the rules that hold for files, in blocks of rows."""
-        store, clipped, rows = ColumnStore(), none_clipped(columns), 0
-        ids = None if id_column is None else GatheredIds(party, id_column)
         frames = self._frames(party, columns, id_column)
-        for frame in frames:
-            if ids is not None:
-                ids.append(frame)
-            try:
-                values, outside = check_block(party, frame.select(filed(columns)), columns, rows)
-            except MissingError as error:
-                raise self._recounted(error, columns[error.column], frames) from None
-            store.append(values)
-            rows += frame.height
-            for name, count in outside.items():
-                clipped[name] += count
-        if not rows:
-            raise DataError(f"party {party}: {self.address} gives no records")
-        known = None if ids is None else ids.unique(self.address)
-        return Table(party, dict(columns), store.columns(), rows, known, clipped)
-
-    def _recounted(self, error: MissingError, column: Column, rest: Iterator[pl.DataFrame]) -> MissingError:
-        """The rest of the rows is counted too, of the same snapshot."""
-        count = error.count + sum(count_missing(frame.get_column(error.column), column) for frame in rest)
-        return MissingError(error.party, error.column, count, error.row)
+        return gather_table(party, frames, columns, f"{self.address} gives", id_column, matched=matched)
 
     def _frames(self, party: str, columns: Mapping[str, Column], id_column: str | None) -> Iterator[pl.DataFrame]:
         wanted = [*filed(columns), *([] if id_column is None else [id_column])]
@@ -98,7 +77,11 @@ class AddressedData:
     def _stored(self, wanted: list[str], rows: int) -> Iterator[pl.DataFrame]:
         """A file of an object store, through polars, with credentials of the environment."""
         place = Path(self.address.partition("://")[2])
-        found = pl.scan_parquet(self.address) if is_parquet(place) else pl.scan_csv(self.address, infer_schema=False)
+        found = (
+            pl.scan_parquet(self.address)
+            if is_parquet(place)
+            else pl.scan_csv(self.address, infer_schema=False, encoding="utf8-lossy")
+        )
         present = found.collect_schema().names()
         chosen = found.select(name for name in wanted if name in present)
         yield from chosen.collect_batches(chunk_size=rows, maintain_order=True)

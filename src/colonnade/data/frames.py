@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from colonnade.data.reading import GatheredIds, check_block, explain_errors, filed
-from colonnade.data.table import Table
+from colonnade.data.reading import explain_errors, filed
+from colonnade.data.table import Table, gather_table
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.schema import Column, Storage
 from colonnade.foundation.shown import shown
@@ -34,19 +34,12 @@ class FrameData:
         """SHA-256 of all values, with the columns' names."""
         return hashlib.sha256(self.frame.write_csv().encode()).hexdigest()
 
-    def read(self, party: str, columns: Mapping[str, Column], id_column: str | None = None) -> Table:
+    def read(
+        self, party: str, columns: Mapping[str, Column], id_column: str | None = None, *, matched: bool = True
+    ) -> Table:
         """The party's table, by the rules that hold for files."""
-        what = f"the data frame of {party}"
         frame = select_from(party, self.frame, columns, id_column)
-        if not frame.height:
-            raise DataError(f"party {party}: the data frame holds no records")
-        ids = None
-        if id_column is not None:
-            known = GatheredIds(party, id_column)
-            known.append(frame)
-            ids = known.unique(what)
-        values, clipped = check_block(party, frame.select(filed(columns)), columns, 0)
-        return Table(party, dict(columns), values, frame.height, ids, clipped)
+        return gather_table(party, iter([frame]), columns, "the data frame holds", id_column, matched=matched)
 
 
 def is_frame(data: Any) -> bool:
@@ -94,25 +87,16 @@ def _series(name: str, values: Any) -> pl.Series:
 def select_from(
     party: str, frame: pl.DataFrame, columns: Mapping[str, Column], id_column: str | None = None
 ) -> pl.DataFrame:
-    """The columns that are wanted, levels and ids as the texts that a file would have."""
+    """The columns that are wanted, levels as the texts that a file would have."""
     out = []
     for name in filed(columns):
         series, column = frame.get_column(name), columns[name]
         out.append(_as_levels(series, column) if column.storage is Storage.LEVELS else series)
     if id_column is not None:
-        ids = _whole(frame.get_column(id_column))
         if id_column in columns:
             raise DataError(f"party {party}: the id column {id_column!r} must not be a column of the study")
-        with explain_errors(party, "its data frame"):
-            out.append(ids.cast(pl.String))
+        out.append(frame.get_column(id_column))
     return pl.DataFrame(out)
-
-
-def _whole(series: pl.Series) -> pl.Series:
-    """Whole numbers that a missing value turned into floats, as whole numbers."""
-    if series.dtype.is_float() and bool((series.drop_nulls().round() == series.drop_nulls()).all()):
-        return series.cast(pl.Int64, strict=False)
-    return series
 
 
 def _as_levels(series: pl.Series, column: Column) -> pl.Series:

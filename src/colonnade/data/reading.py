@@ -1,4 +1,4 @@
-"""A party's CSV or Parquet files as blocks of checked numbers and level codes, and its ids."""
+"""A party's CSV or Parquet files as blocks of numbers and level codes, and its ids."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import compress, islice
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.data.storage import STORED, count_missing
+from colonnade.data.storage import STORED, id_texts
 from colonnade.data.store import DiskTexts, Values
-from colonnade.foundation.errors import DataError, MissingError
+from colonnade.data.unfit import LeftOut, Unfit
+from colonnade.foundation.errors import AlignmentError, DataError
 from colonnade.foundation.parts import data_files, is_feather, is_parquet
 from colonnade.foundation.schema import Column
 
@@ -61,62 +63,78 @@ def block_rows(width: int) -> int:
     return min(ROW_BLOCK, max(SHORTEST_BLOCK, BLOCK_VALUES // width))
 
 
-class FileBlocks:
-    """A file's blocks with what their checking needs; ids, if any, are gathered on the way."""
+class Blocks:
+    """A table's frames with what their reading needs; ids, if any, are gathered on the way."""
 
-    def __init__(self, party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None) -> None:
-        self._given = party, path, columns, id_column
+    def __init__(
+        self, party: str, frames: Iterator[pl.DataFrame], columns: Mapping[str, Column], id_column: str | None = None
+    ) -> None:
+        self._party, self._frames, self._columns = party, frames, columns
         self.ids = None if id_column is None else GatheredIds(party, id_column)
         self.rows = 0
 
-    def __iter__(self) -> Iterator[tuple[str, pl.DataFrame, Mapping[str, Column], int]]:
-        party, _, columns, _ = self._given
-        for frame in _batches(*self._given):
+    def __iter__(self) -> Iterator[tuple[pl.DataFrame, Mapping[str, Column], int]]:
+        for frame in self._frames:
             if self.ids is not None:
                 self.ids.append(frame)
-            yield party, frame.select(filed(columns)), columns, self.rows
+            yield frame.select(filed(self._columns)), self._columns, self.rows
             self.rows += frame.height
 
 
 class GatheredIds:
-    """Gathers ids on disk, and finds repeated ones by their hashes."""
+    """Gathers ids on disk, and finds repeated ones by their hashes; a row without an id has an empty text."""
 
     def __init__(self, party: str, column: str) -> None:
         self._party, self._column = party, column
         self._texts = DiskTexts()
-        self._missing = 0
+        self._missing: list[NDArray[np.bool_]] = []
         self._hashes: list[NDArray[np.uint64]] = []
 
     def append(self, frame: pl.DataFrame) -> None:
-        series = frame.get_column(self._column)
-        if self._missing or series.null_count():
-            self._missing += series.null_count()
-            return
+        series = id_texts(frame.get_column(self._column))
+        self._missing.append(series.is_null().to_numpy())
+        series = series.fill_null("")
         data = "".join(series.to_list()).encode()
         self._texts.append(np.frombuffer(data, np.uint8), series.str.len_bytes().cast(pl.Int64).to_numpy())
         self._hashes.append(series.hash().to_numpy())
 
-    def unique(self, where: str) -> DiskTexts:
-        if self._missing:
-            many = "1 value" if self._missing == 1 else f"{self._missing:,} values"
-            raise DataError(f"party {self._party}: the id column {self._column} of {where} misses {many}")
-        hashes = np.concatenate(self._hashes)
-        order = np.argsort(hashes, kind="stable")
+    @property
+    def texts(self) -> DiskTexts:
+        """Of every row."""
+        return self._texts
+
+    def distinct(self) -> tuple[DiskTexts, NDArray[np.int64], LeftOut]:
+        """The ids that are left, their rows, and what is left out: rows without an id, or with that of an earlier."""
+        missing, hashes = np.concatenate(self._missing), np.concatenate(self._hashes)
+        left = ~missing
+        order = np.flatnonzero(left)
+        order = order[np.argsort(hashes[order], kind="stable")]
         alike = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+        repeated: list[int] = []
         if len(alike):
             # Different ids may share a hash: the texts decide.
             seen: set[str] = set()
-            repeated: list[int] = []
             for row in np.unique(order[np.concatenate([alike, alike + 1])]):
                 text = self._texts[int(row)]
                 if text in seen:
-                    repeated.append(int(row) + 1)
+                    repeated.append(int(row))
                 seen.add(text)
-            if repeated:
-                many = f"{len(repeated)} rows of {where} repeat one, the first is row"
-                told = many if len(repeated) > 1 else f"one is repeated in {where} by row"
-                raise DataError(f"party {self._party}: ids must be unique, {told} {repeated[0]}")
-        return self._texts
+            left[repeated] = False
+        rows = np.flatnonzero(left)
+        if not len(rows):
+            raise AlignmentError(f"party {self._party}: no row has an id in column {self._column}")
+        none = np.flatnonzero(missing)
+        firsts = (int(found[0]) + 1 if len(found) else 0 for found in (none, repeated))
+        found = LeftOut(self._column, len(none), len(repeated), *firsts)
+        return self._taken(left) if found.count else self._texts, rows, found
+
+    def _taken(self, left: NDArray[np.bool_]) -> DiskTexts:
+        out, texts = DiskTexts(), iter(self._texts)
+        for start in range(0, len(left), ROW_BLOCK):
+            stop = start + ROW_BLOCK
+            chosen = [text.encode() for text in compress(islice(texts, ROW_BLOCK), left[start:stop])]
+            out.append(np.frombuffer(b"".join(chosen), np.uint8), np.array([len(text) for text in chosen], np.int64))
+        return out
 
 
 @contextmanager
@@ -150,7 +168,12 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
                 raise DataError(f"{file.name} must be CSV in UTF-8 by its name, and is {kind}")
         _require_short_rows(file)
     found = pl.scan_csv(
-        files, infer_schema=typed is not None, infer_schema_length=typed, try_parse_dates=typed is not None
+        files,
+        infer_schema=typed is not None,
+        infer_schema_length=typed,
+        try_parse_dates=typed is not None,
+        # A text that is not in UTF-8 is an undeclared one; no record ends the reading.
+        encoding="utf8-lossy" if typed is None else "utf8",
     )
     names = found.collect_schema().names()
     if len(names) == 1 and (marks := [mark for mark in (";", "\t", "|") if mark in names[0]]):
@@ -205,7 +228,7 @@ def _stated_size(file: Path) -> int:
 
 
 def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:
-    """The columns that are wanted, levels and ids as texts."""
+    """The columns that are wanted."""
     wanted = filed(columns)
     wanted += [id_column] if id_column is not None and id_column not in wanted else []
     try:
@@ -216,11 +239,13 @@ def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_col
     for name in wanted:
         if name not in present:
             raise DataError(f"party {party}: {path.name} has no column {name!r}")
-    texts = [n for n in filed(columns) if STORED[columns[n].storage].from_text] + ([id_column] if id_column else [])
-    return found.select(pl.col(n).cast(pl.String) if n in texts else pl.col(n) for n in wanted)
+    return found.select(wanted)
 
 
-def _batches(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> Iterator[pl.DataFrame]:
+def file_frames(
+    party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None
+) -> Iterator[pl.DataFrame]:
+    """A file's wanted columns, block by block."""
     with explain_errors(party, path):
         wanted = select_columns(party, path, columns, id_column)
         rows = block_rows(len(columns) + 1)
@@ -243,31 +268,25 @@ def _require_whole(party: str, path: Path, found: int) -> None:
         raise DataError(f"party {party}: {path.name} is damaged: it states {stated} records, {found} can be read")
 
 
-@contextmanager
-def recount_missing(party: str, path: Path, columns: Mapping[str, Column]) -> Iterator[None]:
-    """A block that lacks values knows those of its own rows: the rest of the file is counted before it is told."""
-    try:
-        yield
-    except MissingError as error:
-        only = {error.column: columns[error.column]}
-        blocks = (frame.get_column(error.column) for frame in _batches(party, path, only, None))
-        count = sum(count_missing(series, only[error.column]) for series in blocks)
-        raise MissingError(party, error.column, max(count, error.count), error.row) from None
-
-
 def check_block(
-    party: str, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
-) -> tuple[dict[str, Values], dict[str, int]]:
-    """A block's columns as they are stored, and how many numbers will be clipped; `before` rows came earlier."""
+    frame: pl.DataFrame, columns: Mapping[str, Column], before: int
+) -> tuple[dict[str, Values], dict[str, int], dict[str, Unfit]]:
+    """A block's columns as they are stored, how many numbers will be clipped, and what is not as declared.
+
+    `before` rows came earlier.
+    """
     values: dict[str, Values] = {}
     clipped: dict[str, int] = {}
+    unfit: dict[str, Unfit] = {}
     for name in filed(columns):
         storage = STORED[columns[name].storage]
-        values[name], outside = storage.read(party, name, frame.get_column(name), columns[name], before)
+        values[name], outside, found = storage.read(frame.get_column(name), columns[name], before)
         if storage.clips:
             clipped[name] = outside
+        if found.count:
+            unfit[name] = found
     for name, column in columns.items():
         if column.sources:
             values[name] = column.compute(values, columns)
             clipped[name] = 0
-    return values, clipped
+    return values, clipped, unfit

@@ -1,9 +1,14 @@
-"""How a file's values are read and checked, by the storage type that their column names: numbers, or levels."""
+"""How a file's values are read, by the storage type that their column names: numbers, or levels.
+
+Nothing is refused here: what is not as declared is counted, and the column's fallback stands for it.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from math import inf, isnan
 from typing import ClassVar
 
@@ -12,108 +17,76 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.data.store import Values
-from colonnade.foundation.errors import DataError, MissingError
+from colonnade.data.unfit import Unfit
 from colonnade.foundation.schema import Column, Storage
-from colonnade.foundation.shown import shown
 
-MOST_SHOWN = 12
-"""Levels that an error lists."""
+_COMMA = re.compile(r"[-+]?\d[\d. ']*,\d+")
 
 
 class StorageType(ABC):
     """One way to read a column."""
 
-    from_text: ClassVar[bool]
-    """Whether the file's values are turned into texts first."""
     clips: ClassVar[bool]
     """Whether values may lie outside of the column's bounds, and are counted."""
 
     @abstractmethod
-    def read(self, party: str, name: str, series: pl.Series, column: Column, before: int) -> tuple[Values, int]:
-        """A block of a column as it is stored, and how many values lie outside its bounds, after `before` rows."""
+    def read(self, series: pl.Series, column: Column, before: int) -> tuple[Values, int, Unfit]:
+        """A block of a column as it is stored, how many values lie outside its bounds, and what is not as declared.
 
-    @abstractmethod
-    def missing(self, series: pl.Series, column: Column) -> int:
-        """How many values a block lacks."""
+        `before` rows came earlier.
+        """
 
 
 class NumberStorage(StorageType):
     """Floats; an empty text and a NaN are missing."""
 
-    from_text = False
     clips = True
 
-    def read(self, party: str, name: str, series: pl.Series, column: Column, before: int) -> tuple[Values, int]:
+    def read(self, series: pl.Series, column: Column, before: int) -> tuple[Values, int, Unfit]:
         numbers: NDArray[np.float64]
-        if column.dated:
-            series = _days(party, name, series, before)
-        if series.dtype == pl.Float64 and not series.null_count():
+        if series.dtype == pl.Float64 and not series.null_count() and not column.dated:
             numbers = series.to_numpy()
             # The minimum is NaN if any number is.
             least = float(numbers.min(initial=inf))
             if not isnan(least):
-                return numbers, _outside(numbers, least, column)
-        if series.dtype.is_temporal():
-            raise DataError(
-                f'party {party}: column {name} must hold numbers, got dates or times, which kind = "date" takes'
-            )
+                return numbers, _outside(numbers, least, column), Unfit(column)
         series = _trimmed(series)
-        cast = series.cast(pl.Float64, strict=False)
+        cast = _days(series) if column.dated else _floats(series)
         wrong = cast.is_null() & series.is_not_null()
-        if wrong.any():
-            row = before + int(wrong.arg_max() or 0) + 1
-            raise DataError(f"party {party}: column {name} must hold numbers such as 1234.5, row {row} does not")
         cast = cast.fill_nan(None)
-        if column.fill is not None:
-            cast = cast.fill_null(column.read_number(column.fill) if isinstance(column.fill, str) else column.fill)
-        _require_complete(party, name, cast, before)
-        numbers = cast.to_numpy()
-        return numbers, _outside(numbers, float(numbers.min(initial=inf)), column)
-
-    def missing(self, series: pl.Series, column: Column) -> int:
-        series = _trimmed(series)
-        if column.dated:
-            return series.null_count()
-        numbers = series.drop_nulls().cast(pl.Float64, strict=False)
-        return series.null_count() + int(numbers.is_nan().sum())
+        unfit = _counted(column, cast.is_null() & ~wrong, wrong, before)
+        if unfit.wrong:
+            unfit = replace(unfit, held=_held(series, int(wrong.arg_max() or 0)))
+            cast = cast.set(wrong, column.fallback(missing=False))
+        numbers = cast.fill_null(column.fallback(missing=True)).to_numpy()
+        return numbers, _outside(numbers, float(numbers.min(initial=inf)), column), unfit
 
 
 class LevelStorage(StorageType):
-    """The place of each text among the declared levels; an undeclared one is an error, unless the column has a code."""
+    """The place of each text among the declared levels."""
 
-    from_text = True
     clips = False
 
-    def read(self, party: str, name: str, series: pl.Series, column: Column, before: int) -> tuple[Values, int]:
-        texts = _texts(series, column)
+    def read(self, series: pl.Series, column: Column, before: int) -> tuple[Values, int, Unfit]:
+        texts = as_texts(series)
+        texts = texts.str.strip_chars() if "" in column.all_levels else _trimmed(texts)
         if column.spelled:
             texts = texts.str.to_lowercase().replace(column.spelled)
-        if column.fill is not None:
-            texts = texts.fill_null(column.fill)
-        _require_complete(party, name, texts, before)
         levels = column.all_levels
-        codes = texts.replace_strict(
-            list(levels), list(range(len(levels))), default=column.undeclared, return_dtype=pl.Int32
-        )
+        missing = texts.is_null()
+        codes = texts.replace_strict(list(levels), list(range(len(levels))), default=-1, return_dtype=pl.Int32)
         numbers: NDArray[np.int32] = codes.to_numpy()
-        if numbers.size and int(numbers.min()) < 0:
-            first = int(np.argmin(numbers))
-            raise DataError(
-                f"party {party}: column {name}: level {shown(texts[first])} is not among the declared levels "
-                f"{_few(levels)}, in row {before + first + 1}"
-            )
-        return numbers, 0
-
-    def missing(self, series: pl.Series, column: Column) -> int:
-        return _texts(series, column).null_count()
+        if not numbers.size or int(numbers.min()) >= 0:
+            return numbers, 0, Unfit(column)
+        wrong = (codes < 0) & ~missing
+        unfit = _counted(column, missing, wrong, before)
+        if unfit.wrong:
+            unfit = replace(unfit, level=texts[int(wrong.arg_max() or 0)])
+        codes = codes.set(wrong, int(column.fallback(missing=False)))
+        return codes.set(missing, int(column.fallback(missing=True))).to_numpy(), 0, unfit
 
 
 STORED: Mapping[Storage, StorageType] = {Storage.NUMBERS: NumberStorage(), Storage.LEVELS: LevelStorage()}
-
-
-def count_missing(series: pl.Series, column: Column) -> int:
-    """How many values a block of a column lacks."""
-    return STORED[column.storage].missing(series, column)
 
 
 def none_clipped(columns: Mapping[str, Column]) -> dict[str, int]:
@@ -121,37 +94,78 @@ def none_clipped(columns: Mapping[str, Column]) -> dict[str, int]:
     return {name: 0 for name, column in columns.items() if STORED[column.storage].clips}
 
 
+def _counted(column: Column, missing: pl.Series, wrong: pl.Series, before: int) -> Unfit:
+    """How many, and in which row the first."""
+    row_of_missing, row_of_wrong = (
+        before + int(found.arg_max() or 0) + 1 if found.any() else 0 for found in (missing, wrong)
+    )
+    return Unfit(column, int(missing.sum()), int(wrong.sum()), row_of_missing, row_of_wrong)
+
+
+def as_texts(series: pl.Series) -> pl.Series:
+    """Values of any type as the texts that a file would have."""
+    kind = series.dtype
+    if kind == pl.Binary:
+        # A cast would end at the first value that is not in UTF-8.
+        texts = [None if value is None else value.decode(errors="replace") for value in series]
+        return pl.Series(series.name, texts, dtype=pl.String)
+    if kind.is_nested() or kind == pl.Object:
+        texts = [None if value is None else str(value) for value in series]
+        return pl.Series(series.name, texts, dtype=pl.String)
+    return series.cast(pl.String)
+
+
+def id_texts(series: pl.Series) -> pl.Series:
+    """Ids as texts; whole numbers that a missing value turned into floats are whole numbers, an empty text is no id."""
+    if series.dtype.is_float():
+        series = series.fill_nan(None)
+        whole = ((series.round() == series) & (series.abs() < 2**53)).fill_null(False)
+        return as_texts(series.cast(pl.Int64, strict=False)).zip_with(whole, as_texts(series))
+    texts = as_texts(series)
+    return texts.set(texts == "", None)
+
+
 def _trimmed(series: pl.Series) -> pl.Series:
     """Texts without the spaces around them; an empty one is no value."""
+    if series.dtype in (pl.Categorical, pl.Enum, pl.Binary):
+        series = as_texts(series)
     if series.dtype != pl.String:
         return series
     series = series.str.strip_chars()
     return series.set(series == "", None)
 
 
+def _floats(series: pl.Series) -> pl.Series:
+    """Numbers, and texts that say one; None for anything else."""
+    kind = series.dtype
+    if kind.is_numeric() or kind in (pl.String, pl.Boolean, pl.Null):
+        return series.cast(pl.Float64, strict=False)
+    return pl.Series(series.name, [None], dtype=pl.Float64).new_from_index(0, len(series))
+
+
 _DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:.*)?$"
 
 
-def _days(party: str, name: str, series: pl.Series, before: int) -> pl.Series:
-    """Dates, or texts such as 2024-05-31, as days since 1970-01-01; a time of day is left out."""
-    if series.dtype == pl.String:
-        series = _trimmed(series)
-        dates = series.set(~series.str.contains(_DATE), None).str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
-        wrong = dates.is_null() & series.is_not_null()
-        if wrong.any():
-            row = before + int(wrong.arg_max() or 0) + 1
-            raise DataError(f"party {party}: column {name} must hold dates such as 2024-05-31, row {row} does not")
-    elif series.dtype == pl.Date or isinstance(series.dtype, pl.Datetime) or series.dtype == pl.Null:
-        dates = series.cast(pl.Date)
-    else:
-        raise DataError(f"party {party}: column {name} must hold dates such as 2024-05-31, got another type")
-    return dates.to_physical().cast(pl.Float64)
+def _days(series: pl.Series) -> pl.Series:
+    """Dates, or texts such as 2024-05-31, as days since 1970-01-01 without the time of day; None for anything else."""
+    kind = series.dtype
+    if kind == pl.String:
+        series = series.set(~series.str.contains(_DATE), None).str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
+    elif not (kind == pl.Date or isinstance(kind, pl.Datetime) or kind == pl.Null):
+        series = pl.Series(series.name, [None], dtype=pl.Date).new_from_index(0, len(series))
+    return series.cast(pl.Date).to_physical().cast(pl.Float64)
 
 
-def _texts(series: pl.Series, column: Column) -> pl.Series:
-    """Levels as texts."""
-    texts = series.cast(pl.String)
-    return texts.str.strip_chars() if "" in column.all_levels else _trimmed(texts)
+def _held(series: pl.Series, first: int) -> str:
+    """What stands in the place of numbers or dates, by the type of a block and the first value that is none."""
+    if series.dtype.is_temporal():
+        return 'dates or times, which kind = "date" takes'
+    if series.dtype != pl.String:
+        return f"another type ({series.dtype})"
+    text = series[first]
+    if _COMMA.fullmatch(text):
+        return "decimal commas"
+    return "texts that are not in UTF-8" if "\ufffd" in text else ""
 
 
 def _outside(numbers: NDArray[np.float64], least: float, column: Column) -> int:
@@ -161,15 +175,3 @@ def _outside(numbers: NDArray[np.float64], least: float, column: Column) -> int:
     if low <= least and float(numbers.max(initial=-inf)) <= high:
         return 0
     return int(np.count_nonzero((numbers < low) | (numbers > high)))
-
-
-def _few(levels: Sequence[str]) -> str:
-    more = len(levels) - MOST_SHOWN
-    few = f"[{', '.join(map(shown, levels[:MOST_SHOWN]))}]"
-    return few if more <= 0 else f"{few} and {more} more"
-
-
-def _require_complete(party: str, name: str, series: pl.Series, before: int) -> None:
-    if series.null_count():
-        row = before + int(series.is_null().arg_max() or 0) + 1
-        raise MissingError(party, name, series.null_count(), row)

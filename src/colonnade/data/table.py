@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from colonnade.crypto.product import Columns
 from colonnade.data.encode import Coding, SumsOfBlocks, code_block
 from colonnade.data.reading import (
-    FileBlocks,
+    Blocks,
     block_rows,
     check_block,
     explain_errors,
+    file_frames,
     filed,
-    recount_missing,
     select_columns,
 )
 from colonnade.data.storage import none_clipped
 from colonnade.data.store import ColumnStore, ColumnValues, DiskRows, read_rows, take_rows
+from colonnade.data.unfit import LeftOut, Unfit, add_unfit, require_agreed, require_fit
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.parts import data_files, is_parquet
@@ -64,6 +65,10 @@ class Table:
     ids: Sequence[str] | None = None
     clipped: Mapping[str, int] | None = None
     """How many values of each numeric column lay outside its bounds; for the party's own eyes."""
+    unfit: Mapping[str, Unfit] = field(default_factory=dict)
+    """Of each column that has some, the values that are missing or not as declared; for the party's own eyes."""
+    left_out: LeftOut = field(default_factory=LeftOut)
+    """Rows that had no id, or an earlier row's; for the party's own eyes."""
 
     @property
     def late(self) -> bool:
@@ -90,6 +95,45 @@ class Table:
                     f"{left}"
                 )
         return out
+
+    def require_fit(self, strict: bool = False, look: Look | None = None) -> Table:
+        """Itself; raise DataError where more than one value in twenty of a column does not fit, or with `strict` any.
+
+        For whoever sees all parties' data. A file that is read when it is encoded is judged then. `look` is shown the
+        table, for that party's own eyes.
+        """
+        if isinstance(self.values, UnreadColumns) and not self.values.known:
+            self.values.strict = strict
+        else:
+            require_fit(self.party, self.unfit, self.left_out, self.rows + self.left_out.count, strict)
+        if look is not None:
+            look(self)
+        return self
+
+    @property
+    def unfit_counts(self) -> dict[str, int]:
+        """How many values of each column are missing or not as declared, and rows that were left out by their ids."""
+        left = {self.left_out.column: self.left_out.count} if self.left_out.count else {}
+        return {name: own.count for name, own in self.unfit.items()} | left
+
+    def surprises(self) -> list[str]:
+        """A sentence for each thing that is not as declared, and of which the declaration does not say what follows."""
+        return [note for note, declared in self._unfit_notes() if not declared]
+
+    def notes(self) -> list[str]:
+        """Whatever the party alone should know of how its records were taken."""
+        out = [
+            f"{count:,} values of {name} were clipped to its bounds"
+            + (": the column is constant now" if self.is_constant(name) else "")
+            for name, count in (self.clipped or {}).items()
+            if count
+        ]
+        return out + [note for note, _ in self._unfit_notes()]
+
+    def _unfit_notes(self) -> list[tuple[str, bool]]:
+        rows = self.rows + self.left_out.count
+        found = [note for name, own in self.unfit.items() for note in own.notes(name, rows)]
+        return found + self.left_out.notes(rows)
 
     def take(self, rows: NDArray[np.int64]) -> Table:
         """These rows in this order, without ids."""
@@ -144,6 +188,10 @@ class Table:
         return out
 
 
+Look = Callable[[Table], None]
+"""Is shown each party's own table once it is read, for that party's own eyes."""
+
+
 class UnreadColumns(Mapping[str, ColumnValues]):
     """A Parquet file's columns that are coded as they are read, and stored only if they are asked for otherwise."""
 
@@ -153,6 +201,10 @@ class UnreadColumns(Mapping[str, ColumnValues]):
         self.rows = sum(int(pl.scan_parquet(file).select(pl.len()).collect().item()) for file in data_files(path))
         self.clipped = none_clipped(columns)
         """Known after the first reading."""
+        self.unfit: dict[str, Unfit] = {}
+        """The same."""
+        self.strict: bool | None = None
+        """How much may not fit; None where nobody asked."""
 
     @property
     def known(self) -> bool:
@@ -160,20 +212,31 @@ class UnreadColumns(Mapping[str, ColumnValues]):
 
     def code_blocks(self, coding: Coding, workers: Workers) -> Iterator[tuple[NDArray[np.int16], Floats, Floats]]:
         """Integer rows and sums of products, block by block, in one pass through the file."""
-        pieces, seen = FileBlocks(self._party, self._path, self._columns), 0
+        frames = file_frames(self._party, self._path, self._columns)
+        pieces, seen = Blocks(self._party, frames, self._columns), 0
         self.clipped.update(dict.fromkeys(self.clipped, 0))
-        with recount_missing(self._party, self._path, self._columns):
-            for rows, sums, more, outside in workers.map(_code_frame, ((coding, *piece) for piece in pieces)):
-                seen += len(rows)
-                for name, count in outside.items():
-                    self.clipped[name] += count
-                yield rows, sums, more
+        self.unfit.clear()
+        for rows, sums, more, outside, unfit in workers.map(_code_frame, ((coding, *piece) for piece in pieces)):
+            seen += len(rows)
+            for name, count in outside.items():
+                self.clipped[name] += count
+            add_unfit(self.unfit, unfit)
+            yield rows, sums, more
         if seen != self.rows:
             raise DataError(f"party {self._party}: {self._path.name} had {self.rows} records and has {seen} now")
+        self._judge()
+
+    def _judge(self) -> None:
+        require_agreed(self._party, self.unfit, self.rows)
+        if self.strict is not None:
+            require_fit(self._party, self.unfit, LeftOut(), self.rows, self.strict)
 
     def __getitem__(self, name: str) -> ColumnValues:
         if self._known is None:
-            self._known = dict(read_table(self._party, self._path, self._columns).values)
+            read = read_table(self._party, self._path, self._columns)
+            self._known = dict(read.values)
+            self.unfit.update(read.unfit)
+            self._judge()
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -183,22 +246,51 @@ class UnreadColumns(Mapping[str, ColumnValues]):
         return len(self._columns)
 
 
+def gather_table(
+    party: str,
+    frames: Iterator[pl.DataFrame],
+    columns: Mapping[str, Column],
+    where: str,
+    id_column: str | None = None,
+    *,
+    matched: bool = True,
+    workers: Workers = HERE,
+) -> Table:
+    """A party's table from frames that hold its columns and ids, block by block; `where` says whence they come.
+
+    Ids that are `matched` tell records apart: of rows with the same id the first stays, and one without any is left
+    out. Where rows are taken in their order all stay, and ids are names for people.
+    """
+    store, clipped, pieces = ColumnStore(), none_clipped(columns), Blocks(party, frames, columns, id_column)
+    unfit: dict[str, Unfit] = {}
+    for values, outside, found in workers.map(check_block, pieces):
+        store.append(values)
+        for name, count in outside.items():
+            clipped[name] += count
+        add_unfit(unfit, found)
+    if not pieces.rows:
+        raise DataError(f"party {party}: {where} no records")
+    require_agreed(party, unfit, pieces.rows)
+    held, ids = store.columns(), None if pieces.ids is None else pieces.ids.texts
+    table = Table(party, dict(columns), held, pieces.rows, ids, clipped, unfit)
+    if pieces.ids is None or not matched:
+        return table
+    ids, rows, left = pieces.ids.distinct()
+    return replace(table, values=take_rows(held, rows), rows=len(rows), ids=ids, left_out=left) if left.count else table
+
+
 def read_table(
-    party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None, workers: Workers = HERE
+    party: str,
+    path: Path,
+    columns: Mapping[str, Column],
+    id_column: str | None = None,
+    workers: Workers = HERE,
+    *,
+    matched: bool = True,
 ) -> Table:
     """A party's table from a CSV (plain or compressed) or Parquet file, a folder of either, or a pattern of parts."""
-    store = ColumnStore()
-    clipped = none_clipped(columns)
-    pieces = FileBlocks(party, path, columns, id_column)
-    with recount_missing(party, path, columns):
-        for values, outside in workers.map(check_block, pieces):
-            store.append(values)
-            for name, count in outside.items():
-                clipped[name] += count
-    if not pieces.rows:
-        raise DataError(f"party {party}: {path.name} holds no records")
-    ids = None if pieces.ids is None else pieces.ids.unique(path.name)
-    return Table(party, dict(columns), store.columns(), pieces.rows, ids, clipped)
+    frames = file_frames(party, path, columns, id_column)
+    return gather_table(party, frames, columns, f"{path.name} holds", id_column, matched=matched, workers=workers)
 
 
 def open_table(party: str, path: Path, columns: Mapping[str, Column], workers: Workers = HERE) -> Table:
@@ -214,7 +306,7 @@ def open_table(party: str, path: Path, columns: Mapping[str, Column], workers: W
         values = UnreadColumns(party, path, dict(columns))
     if not values.rows:
         raise DataError(f"party {party}: {path.name} holds no records")
-    return Table(party, dict(columns), values, values.rows, None, values.clipped)
+    return Table(party, dict(columns), values, values.rows, None, values.clipped, values.unfit)
 
 
 def table_from(
@@ -227,13 +319,14 @@ def table_from(
     if ids is not None and (isinstance(ids, str) or len(ids) != frame.height):
         told = f"the text {ids!r}" if isinstance(ids, str) else f"{len(ids)} ids"
         raise DataError(f"party {party}: there must be one id for each of {frame.height} records, got {told}")
-    values, clipped = check_block(party, frame, columns, 0)
-    return Table(party, dict(columns), values, frame.height, ids, clipped)
+    values, clipped, unfit = check_block(frame, columns, 0)
+    require_agreed(party, unfit, frame.height)
+    return Table(party, dict(columns), values, frame.height, ids, clipped, unfit)
 
 
 def _code_frame(
-    coding: Coding, party: str, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
-) -> tuple[NDArray[np.int16], Floats, Floats, dict[str, int]]:
-    values, outside = check_block(party, frame, columns, before)
+    coding: Coding, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
+) -> tuple[NDArray[np.int16], Floats, Floats, dict[str, int], dict[str, Unfit]]:
+    values, outside, unfit = check_block(frame, columns, before)
     inside = {name for name, count in outside.items() if not count}
-    return *code_block(coding, values, before, frame.height, inside), outside
+    return *code_block(coding, values, before, frame.height, inside), outside, unfit

@@ -28,6 +28,17 @@ def refuse_dates(X: Any) -> None:
             raise DataError(f"column {name} must hold numbers, got dates or times")
 
 
+def holds_numbers(X: Any) -> bool:
+    """Whether every value is of a type of numbers; a list is taken to hold them."""
+    if is_frame(X):
+        kinds = [column.dtype for _, column in _columns(X)]
+        return all(
+            kind.is_numeric() if isinstance(kind, pl.DataType) else getattr(kind, "kind", "O") in tuple("iuf")
+            for kind in kinds
+        )
+    return getattr(X, "dtype", np.dtype(float)).kind in "iufb"
+
+
 def object_array(X: Any) -> NDArray[Any]:
     """A data frame's values as they are: one array of numbers would turn truth values into 0.0 and 1.0."""
     out = np.empty(X.shape, dtype=object)
@@ -74,15 +85,11 @@ def series_of(name: str, column: Column, values: NDArray[Any]) -> pl.Series:
     if values.dtype.kind == "O":
         values = np.array([np.nan if is_missing(value) else value for value in values], dtype=object)
     try:
-        numbers = values.astype(np.float64)
+        return pl.Series(name, values.astype(np.float64))
     except (TypeError, ValueError):
-        what = "dates or times" if any(hasattr(value, "isoformat") for value in values) else "something else"
-        raise DataError(f"column {name} must hold numbers, got {what}") from None
-    if np.isinf(numbers).any():
-        raise DataError(
-            f"column {name} must hold finite numbers, got infinity in row {int(np.isinf(numbers).argmax()) + 1}"
-        )
-    return pl.Series(name, numbers)
+        if any(hasattr(value, "isoformat") for value in values):
+            raise DataError(f"column {name} must hold numbers, got dates or times") from None
+        return pl.Series(name, [None if is_missing(value) else str(value) for value in values], dtype=pl.String)
 
 
 def classes_of(label: Column, y: NDArray[Any]) -> NDArray[Any]:

@@ -25,8 +25,9 @@ from colonnade.analysis.models import ClassModel
 from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.solve import METHODS, Model, solve
 from colonnade.analysis.units import Units
-from colonnade.data.table import table_from
+from colonnade.data.table import Table, table_from
 from colonnade.estimators.frames import (
+    holds_numbers,
     is_frame,
     names_by_position,
     object_array,
@@ -81,6 +82,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         ridge: float | None = None,
         random_state: Any = None,
         consent: Consent | None = None,
+        strict: bool = False,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -100,6 +102,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         self.ridge = ridge
         self.random_state = random_state
         self.consent = consent
+        self.strict = strict
 
     def fit(self, X: Any, y: Any, **refused: Any) -> Self:
         """Run one session on these records and spend its epsilon."""
@@ -117,7 +120,8 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         for sentence in [*self._assumed(), *session.warnings(), *self._repeated(session, source.seeded)]:
             warnings.warn(sentence, UserWarning, stacklevel=2)
         frame = self._frame(X, schema).with_columns(pl.Series(self._label_name, target))
-        tables = {party: table_from(party, frame, columns) for party, columns in schema.parties.items()}
+        tables = {party: self._table(party, frame, columns) for party, columns in schema.parties.items()}
+        self.unfit_ = {party: table.unfit_counts for party, table in tables.items()}
         self.clipped_ = {party: dict(table.clipped or {}) for party, table in tables.items()}
         for sentence in (note for table in tables.values() for note in table.heavy_clipping()):
             warnings.warn(sentence, UserWarning, stacklevel=2)
@@ -185,16 +189,30 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
             )
         return out
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Where columns are declared, something stands for a missing value.
+        tags.input_tags.allow_nan = self.schema is not None
+        return tags
+
+    def _table(self, party: str, frame: pl.DataFrame, columns: Mapping[str, Column]) -> Table:
+        """A party's table; what is not as declared is refused or warned of, as `strict` says."""
+        table = table_from(party, frame, columns).require_fit(self.strict)
+        for sentence in table.surprises():
+            warnings.warn(f"party {party}: {sentence}", UserWarning, stacklevel=3)
+        return table
+
     def _validate(self, X: Any, **y: Any) -> Any:
         """scikit-learn's checks; columns that are not plain numbers are checked against the schema afterwards."""
         fitting = bool(y)
         if fitting:
             features = [column for name, column in self._declarations().items() if name != self.label]
-            self._plain = all(c.storage is Storage.NUMBERS and c.fill is None and not c.dated for c in features)
-        kept: dict[str, Any] = {"dtype": np.float64} if self._plain else {"dtype": None, "ensure_all_finite": False}
+            self._plain = all(c.storage is Storage.NUMBERS and not c.dated for c in features)
+        plain = self._plain and (self.schema is None or holds_numbers(X))
+        kept: dict[str, Any] = {"dtype": np.float64 if plain else None, "ensure_all_finite": self.schema is None}
         if fitting:
             kept |= {"ensure_min_samples": 2, "y_numeric": self._task is Task.LINEAR, "multi_output": False}
-        if self._plain:
+        if plain:
             refuse_dates(X)
         elif is_frame(X):
             # Names are checked by the frame; values go on as they are, column by column.
@@ -358,7 +376,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         for party, columns in self._taken.parties.items():
             own = {name: column for name, column in columns.items() if name != self._label_name}
             if own:
-                score += partial_scores(table_from(party, frame, own), model)
+                score += partial_scores(self._table(party, frame, own), model)
         return score
 
     @property

@@ -26,6 +26,8 @@ from colonnade.foundation.shown import OPEN, plain, shown
 OTHER = "other"
 BINS, NUMBER = "bins", "number"
 """What a number that is released by its bins is in a model."""
+REFUSE = "refuse"
+"""Of `undeclared`: a value that is not as declared ends the session, and partners hear of it."""
 Codes = NDArray[np.int32]
 Numbers = NDArray[np.float64]
 
@@ -48,6 +50,8 @@ class Column(ABC):
     storage: ClassVar[Storage]
     fill: float | str | None
     """Stands for a missing value."""
+    undeclared: str | None = None
+    """`REFUSE`, or None: what is not as declared is counted, and `fallback` stands for it."""
     ordered: ClassVar[bool] = False
     """Whether neighbouring levels are alike: the bins of a number."""
     sources: tuple[str, ...] = ()
@@ -115,9 +119,27 @@ class Column(ABC):
         return ()
 
     @property
-    def undeclared(self) -> int:
-        """The code of a text that is not declared; negative where it is an error."""
-        return -1
+    def other_code(self) -> int | None:
+        """The code of the level that takes every undeclared text, where one does."""
+        return None
+
+    def takes(self, *, missing: bool) -> bool:
+        """Whether the declaration says what a missing value, or one that is not declared, is taken as."""
+        return self.fill is not None if missing else self.other_code is not None
+
+    def fallback(self, *, missing: bool) -> float:
+        """The stored value of a missing value, or of one that is not declared.
+
+        What the declaration says, by `fill` or `other`; else the reference level, or the middle of the bounds.
+        """
+        if self.storage is Storage.NUMBERS:
+            if self.fill is not None:
+                return self.read_number(self.fill) if isinstance(self.fill, str) else self.fill
+            low, high = self.bounds or (0.0, 0.0)
+            return low / 2 + high / 2
+        fill = None if self.fill is None else self.all_levels.index(str(self.fill))
+        declared = (fill, self.other_code) if missing else (self.other_code, fill)
+        return next((code for code in declared if code is not None), self.dropped)
 
     @property
     def positive(self) -> str | None:
@@ -213,6 +235,12 @@ def cut_texts(bins: Sequence[float]) -> list[str]:
     return texts
 
 
+def require_undeclared(column: Column) -> None:
+    """Raise SchemaError for a rule about undeclared values that there is not."""
+    if column.undeclared not in (None, REFUSE):
+        raise SchemaError(f'undeclared must be "{REFUSE}" or left out, got undeclared={shown(column.undeclared)}')
+
+
 def texts_of(declared: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """A declared list as texts."""
     if not isinstance(declared[key], (list, tuple)):
@@ -240,14 +268,24 @@ class Numeric(Column):
     fill: float | None = None
     model: str = field(default=BINS, kw_only=True)
     integer: bool = field(default=False, kw_only=True)
+    undeclared: str | None = field(default=None, kw_only=True)
 
     kind = "numeric"
-    keys = {"low": True, "high": True, "bins": False, "model": False, "integer": False, "fill": False}  # noqa: RUF012 - as the base class
+    keys = {  # noqa: RUF012 - as the base class
+        "low": True,
+        "high": True,
+        "bins": False,
+        "model": False,
+        "integer": False,
+        "fill": False,
+        "undeclared": False,
+    }
     storage = Storage.NUMBERS
     ordered = True
 
     def __post_init__(self) -> None:
         self.settle(low=self.low, high=self.high, bins=self.bins, fill=self.fill, model=self.model)
+        require_undeclared(self)
         for name, value in (
             ("low", self.low),
             ("high", self.high),
@@ -348,14 +386,18 @@ class Categorical(Column):
     other: bool = False
     drop: str | None = None
     fill: str | None = None
+    undeclared: str | None = field(default=None, kw_only=True)
 
     kind = "categorical"
-    keys = {"levels": True, "other": False, "drop": False, "fill": False}  # noqa: RUF012 - as the base class declares
+    keys = {"levels": True, "other": False, "drop": False, "fill": False, "undeclared": False}  # noqa: RUF012 - as the base class declares
     storage = Storage.LEVELS
     has_levels = True
 
     def __post_init__(self) -> None:
         self.settle(levels=self.levels, drop=self.drop, fill=self.fill)
+        require_undeclared(self)
+        if self.other and self.undeclared is not None:
+            raise SchemaError(f'other takes undeclared levels, and undeclared = "{REFUSE}" refuses them: choose one')
         if len(self.all_levels) < 2:
             raise SchemaError(f"a categorical column needs at least 2 levels, got levels={shown(list(self.levels))}")
         if len(set(self.all_levels)) != len(self.all_levels):
@@ -388,8 +430,8 @@ class Categorical(Column):
         return (*self.levels, OTHER) if self.other else self.levels
 
     @property
-    def undeclared(self) -> int:
-        return len(self.levels) if self.other else -1
+    def other_code(self) -> int | None:
+        return len(self.levels) if self.other else None
 
     @property
     def dropped(self) -> int:
@@ -403,14 +445,16 @@ class Binary(Column):
 
     levels: tuple[str, str]
     fill: str | None = None
+    undeclared: str | None = field(default=None, kw_only=True)
 
     kind = "binary"
-    keys = {"levels": True, "fill": False}  # noqa: RUF012 - as the base class declares
+    keys = {"levels": True, "fill": False, "undeclared": False}  # noqa: RUF012 - as the base class declares
     storage = Storage.LEVELS
     has_levels = True
 
     def __post_init__(self) -> None:
         self.settle(levels=self.levels, fill=self.fill)
+        require_undeclared(self)
         if len(self.levels) != 2 or self.levels[0] == self.levels[1]:
             raise SchemaError(f"a binary column needs 2 distinct levels, got levels={shown(list(self.levels))}")
         if self.fill is not None and self.fill not in self.levels:
@@ -454,7 +498,7 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
     for key, needed in kind.keys.items():
         if needed and key not in declared:
             raise SchemaError(f"column {name}: a {kind.kind} column needs {key!r}")
-    values = {key: value for key, value in declared.items() if key != "kind"}
+    values = {key: value for key, value in declared.items() if key not in ("kind", "undeclared")}
     if opened := [key for key, value in values.items() if _is_open(value)]:
         has = "has" if len(opened) == 1 else "have"
         raise SchemaError(
@@ -462,7 +506,10 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
             "replace it by what is publicly known of the column"
         )
     try:
-        return kind.of(values)
+        column = kind.of(values)
+        if "undeclared" in declared:
+            column = replace(column, undeclared=declared["undeclared"])  # type: ignore[type-var]
+        return column
     except SchemaError as error:
         raise SchemaError(f"column {name}: {error}") from None
     except (TypeError, ValueError):
@@ -476,5 +523,9 @@ def _is_open(value: object) -> bool:
 
 def column_to(column: Column) -> dict[str, Any]:
     """The declared form of a column; `column_from` reads it back."""
-    fill = {} if column.fill is None else {"fill": column.fill}
-    return {"kind": column.kind, **column.declared(), **fill}
+    given = {"fill": column.fill, "undeclared": column.undeclared}
+    return {
+        "kind": column.kind,
+        **column.declared(),
+        **{key: value for key, value in given.items() if value is not None},
+    }

@@ -47,18 +47,7 @@ class NoDataError(DataError):
 
 
 class MissingError(DataError):
-    """A column without a fill lacks values: so many, the first of them in this row."""
-
-    def __init__(self, party: str, column: str = "", count: int = 0, row: int = 0) -> None:
-        super().__init__(party, column, count, row)
-        self.party, self.column, self.count, self.row = party, column, count, row
-
-    def __str__(self) -> str:
-        many = "1 value" if self.count == 1 else f"{self.count:,} values"
-        return (
-            f"party {self.party}: column {self.column} misses {many}, the first in row {self.row}; "
-            "declare a fill value or leave these records out"
-        )
+    """A column lacks values, and its declaration does not say what stands for them."""
 
 
 class SiteError(ColonnadeError):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.foundation.columns import Codes, Column, Storage, register_kind
+from colonnade.foundation.columns import Codes, Column, Storage, register_kind, require_undeclared
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.shown import OPEN, plain, shown
 
@@ -32,12 +32,16 @@ class Boolean(Column):
     """A truth value: 1 where it is true, against 0 where it is false. Nothing about it has to be declared."""
 
     fill: str | None = None
+    undeclared: str | None = field(default=None, kw_only=True)
 
     kind = "boolean"
-    keys = {"fill": False}  # noqa: RUF012 - as the base class declares
+    keys = {"fill": False, "undeclared": False}  # noqa: RUF012 - as the base class declares
     storage = Storage.LEVELS
     has_levels = True
     spelled = SPELLED
+
+    def __post_init__(self) -> None:
+        require_undeclared(self)
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
@@ -77,9 +81,10 @@ class Date(Column):
     latest: str
     bins: tuple[str, ...] = ()
     fill: str | None = None
+    undeclared: str | None = field(default=None, kw_only=True)
 
     kind = "date"
-    keys = {"earliest": True, "latest": True, "bins": False, "fill": False}  # noqa: RUF012 - as the base class declares
+    keys = {"earliest": True, "latest": True, "bins": False, "fill": False, "undeclared": False}  # noqa: RUF012 - as the base class declares
     storage = Storage.NUMBERS
     ordered = True
     dated = True
@@ -91,6 +96,7 @@ class Date(Column):
             raise SchemaError(f"bins must be a list of dates, got bins={shown(bins)}")
         self.settle(bins=tuple(_text("bins", b) for b in bins))
         self.settle(fill=None if self.fill is None else _text("fill", self.fill))
+        require_undeclared(self)
         if not all(a < b for a, b in pairwise(self.edges)):
             if self.earliest >= self.latest:
                 told = f"earliest={self.earliest}, latest={self.latest}"

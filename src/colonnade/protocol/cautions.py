@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from colonnade.foundation.grid import Grid
+from colonnade.foundation.schema import Column
 from colonnade.mechanism.forecast import Forecast, heavy_columns, mean_noise_text, objective_note, order_warning
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Calibration, Purpose
@@ -49,9 +50,20 @@ def label_noise_text(session: Planned) -> str:
     return mean_noise_text(session.label_noise, name, session.agreement.schema.parties[party][name])
 
 
+def refusing_columns(parties: Mapping[str, Mapping[str, Column]]) -> list[str]:
+    """What partners learn of a column that refuses what is not as declared."""
+    return [
+        f'column {party}.{name} says undeclared = "{column.undeclared}": one record that is not as declared ends the '
+        "session, and every partner learns that there is one, exactly, however often they try, and no epsilon counts it"
+        for party, columns in parties.items()
+        for name, column in columns.items()
+        if column.undeclared is not None
+    ]
+
+
 def warnings_of(session: Planned, lower: Callable[[], PrivacyPlan]) -> list[str]:
     """One sentence each; `lower` plans the same study with the order 2."""
-    out = []
+    out = refusing_columns(session.agreement.schema.parties)
     if session.agreement.declared is not None:
         out.append(objective_note(session.plan, session.rows))
     elif session.forecast.hopeless and session.agreement.evaluates is None:

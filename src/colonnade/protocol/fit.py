@@ -184,6 +184,7 @@ class FitParty(PartyTask):
 
     def read(self) -> FitRecords:
         self._table = self.source()
+        self.guard.inform(self._table.notes())
         return self._table
 
     def foresee(self, rows: int) -> None:

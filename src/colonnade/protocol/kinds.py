@@ -53,6 +53,10 @@ class Records(Protocol):
     @property
     def ids(self) -> Sequence[str] | None: ...
 
+    def notes(self) -> Sequence[str]:
+        """What the party alone should know of how they were read."""
+        ...
+
 
 @dataclass(frozen=True)
 class SessionContext:

@@ -176,6 +176,7 @@ class PredictParty(PartyTask):
 
     def read(self) -> ScoreRecords:
         self._table = self.source()
+        self.guard.inform(self._table.notes())
         return self._table
 
     def note_matching(self, session: str) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.policy import check_approvals
-from colonnade.data.table import Table
 from colonnade.foundation.errors import LedgerError, PolicyError, SiteError
 from colonnade.sites.site import SITE, Site
 
@@ -34,7 +33,8 @@ def get_ready(site: Site, approved: list[str]) -> list[str]:
     try_releases(site)
     with site.open_workers():
         table = site.table()
-    notes = [told] if (told := clipping(table)) else []
+    # Whoever approves decides with what is not as declared in mind: no partner hears of it.
+    notes = table.notes()
     agreement, aligned = site.study.agreement, site.aligned
     try:
         if not isinstance(guard, ConsentGuard):
@@ -50,13 +50,3 @@ def get_ready(site: Site, approved: list[str]) -> list[str]:
         # A party whose budget is spent may still score records.
         notes.append(f"a session would be refused: {error}")
     return notes
-
-
-def clipping(table: Table) -> str:
-    """How many values lay beyond their bounds, for the party's own eyes; empty if none did."""
-    found = [
-        f"{count:,} of {column}" + (", which is constant now" if table.is_constant(column) else "")
-        for column, count in (table.clipped or {}).items()
-        if count
-    ]
-    return f"values were clipped to their bounds: {', '.join(found)}" if found else ""

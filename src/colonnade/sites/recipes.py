@@ -27,7 +27,7 @@ from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluation_request
 from colonnade.sites.prediction_request import SCORED, PredictionRequest, read_prediction_request
-from colonnade.sites.readiness import clipping, try_folder, try_releases
+from colonnade.sites.readiness import try_folder, try_releases
 from colonnade.sites.site import SCORES, Site, find_site, read_sites
 from colonnade.study import Source, Study
 
@@ -63,6 +63,8 @@ class Recipe(ABC):
         """What the session left here."""
         self.data: DataSet | None = None
         """This party's data by content, where its ledger asks for it."""
+        self.notes: list[str] = []
+        """What this party's people should know of how their records were read."""
 
     @classmethod
     def open_site(cls, folder: Path, job: str, role: str) -> Site:
@@ -113,7 +115,7 @@ class FitRecipe(Recipe):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self._clipped = self._flaw = ""
+        self._flaw = ""
         self._fetched = True
 
     @property
@@ -162,7 +164,7 @@ class FitRecipe(Recipe):
 
         def read() -> Table:
             table = self.table(workers)
-            self._clipped = clipping(table)
+            self.notes = table.notes()
             return table
 
         def keep(release: Release) -> None:
@@ -183,7 +185,7 @@ class FitRecipe(Recipe):
             ) from None
 
     def sentence(self) -> str:
-        return "; ".join(["the release was opened", *filter(None, [self._clipped])])
+        return "; ".join(["the release was opened", *self.notes])
 
 
 class EvaluateRecipe(FitRecipe):
@@ -214,7 +216,7 @@ class EvaluateRecipe(FitRecipe):
         return super().prepare(guard)
 
     def sentence(self) -> str:
-        return "; ".join(["the evaluation was opened", *filter(None, [self._clipped])])
+        return "; ".join(["the evaluation was opened", *self.notes])
 
 
 class PredictRecipe(Recipe):
@@ -262,6 +264,7 @@ class PredictRecipe(Recipe):
 
         def read() -> Table:
             self._table = asked.table()
+            self.notes = self._table.notes()
             return self._table
 
         self._task = PredictParty(
@@ -289,9 +292,10 @@ class PredictRecipe(Recipe):
 
     def sentence(self) -> str:
         assert self._task is not None
+        told = f"the parts of {self._task.scored:,} scores were handed in for {self.asked.prediction.receiver}"
         if self.file is not None:
-            return f"{self._task.scored:,} scores were opened, and lie in {SCORES}/{self.file.name}"
-        return f"the parts of {self._task.scored:,} scores were handed in for {self.asked.prediction.receiver}"
+            told = f"{self._task.scored:,} scores were opened, and lie in {SCORES}/{self.file.name}"
+        return "; ".join([told, *self.notes])
 
 
 def file_of(session: str) -> str:

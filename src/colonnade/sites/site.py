@@ -131,8 +131,8 @@ class Site:
     ) -> Table:
         """Records of this party, in a file or at an address."""
         if isinstance(data, AddressedData):
-            return data.read(self.party, columns, id_column)
-        return read_table(self.party, data, columns, id_column, workers)
+            return data.read(self.party, columns, id_column, matched=self.aligned)
+        return read_table(self.party, data, columns, id_column, workers, matched=self.aligned)
 
     def open_workers(self) -> AbstractContextManager[Workers]:
         """Who does this party's block work: by default a thread for each core of its machine."""

@@ -107,7 +107,8 @@ class Explorer:
         total: Any = 0.0
         for party, columns in needed.items():
             row = {c.name: [c.value] for c in shown if c.party == party}
-            total = total + partial_scores(table_from(party, pl.DataFrame(row), columns), public.model)
+            table = table_from(party, pl.DataFrame(row), columns).require_fit(strict=True)
+            total = total + partial_scores(table, public.model)
         found = predict(public, np.asarray(total))[0]
         return {"controls": shown, "answer": _answer(public, found)}
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
+from colonnade.data.table import Table
 from colonnade.foundation.errors import ColonnadeError, StoppedError, StudyError
 from colonnade.foundation.files import Place, places
 from colonnade.mechanism.release import write_release
@@ -85,6 +86,7 @@ class Run:
                 fitted = fit(
                     self.study,
                     approved=self.approved,
+                    look=self.look,
                     keep=lambda release: file.write(write_release(release)),
                     watch=self.watch,
                 )
@@ -101,6 +103,10 @@ class Run:
         finally:
             self._finish()
             self.done = True
+
+    def look(self, table: Table) -> None:
+        """What a party's person should know of how its records were read."""
+        self.notes += [f"{table.party} (for its own eyes): {note}" for note in table.notes()]
 
     def watch(self, step: str, share: float) -> None:
         """Called by the run with a step and the share of it that is done."""
