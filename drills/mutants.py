@@ -190,10 +190,10 @@ def make_map() -> None:
         "code = pytest.main(sys.argv[1:], plugins=[s]); "
         f"open({str(KEPT / 'seconds.json')!r}, 'w').write(json.dumps(s.taken)); sys.exit(code)"
     )
-    (KEPT / "traced.py").write_text(program)
+    (KEPT / "traced").write_text(program)
     ignored = [f"--ignore-glob=*{name}*" for name in NOT_OF_THE_PROGRAM]
     command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", f"--data-file={KEPT / 'lines'}"]
-    command += [str(KEPT / "traced.py"), "-q", "-p", "no:cacheprovider", *ignored, *FOLDERS]
+    command += [str(KEPT / "traced"), "-q", "-p", "no:cacheprovider", *ignored, *FOLDERS]
     subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": f"src{os.pathsep}."}, check=False)
 
 

@@ -16,12 +16,13 @@ if os.environ.get("CI"):
 TESTS = Path(__file__).parent
 QUICK = ("unit/foundation", "unit/mechanism", "unit/crypto", "unit/report", "property", "goldens")
 """Folders whose tests a contributor runs before every commit, but for those that are marked slow."""
-QUICK_FILES = ("test_proofs", "test_house", "test_table", "test_policy", "test_ledger", "test_guard", "test_kinds")
+QUICK_FILES = ("test_proofs", "test_table", "test_policy", "test_guard", "test_kinds")
+TOO_LONG = ("test_compiled", "test_chains", "test_plan_promises", "test_choices", "test_locks", "test_bgn")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         place = item.path.relative_to(TESTS)
         near = place.as_posix().startswith(QUICK) or place.stem in QUICK_FILES
-        if near and item.get_closest_marker("slow") is None:
+        if near and place.stem not in TOO_LONG and item.get_closest_marker("slow") is None:
             item.add_marker("quick")

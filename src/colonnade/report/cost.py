@@ -25,6 +25,7 @@ from colonnade.protocol.messages import (
     Ready,
     Step,
     encode_body,
+    versions,
 )
 from colonnade.protocol.session_plan import SessionPlan
 
@@ -75,7 +76,7 @@ def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
         return parcels * frame + sum(size(Step.DONE, Done(name), plan) for name in names)
 
     columns = {name: column_to(column) for name, column in session.agreement.schema.parties[party].items()}
-    total = size(Step.HELLO, Hello(VERSION, agreed, False, [])) + size(Step.READY, Ready())
+    total = size(Step.HELLO, Hello(VERSION, agreed, False, []), versions()) + size(Step.READY, Ready())
     total += size(Step.JOIN, Join(columns, session.rows, bytes(32)))
     total += size(Step.ACCEPT, Accept(agreed), agreed) + size(Step.CONFIRM, Confirm(), agreed)
     total += size(Step.SUBMIT, Piece(0, 1, bytes(COUNT_BYTES)), agreed)
