@@ -50,6 +50,17 @@ STUDIES = {
     "epsilon 0": ("epsilon = 40.0", "epsilon = 0", "epsilon must be a positive number, got epsilon=0"),
     "epsilon -1": ("epsilon = 40.0", "epsilon = -1", "epsilon must be a positive number, got epsilon=-1"),
     "epsilon nan": ("epsilon = 40.0", "epsilon = nan", "epsilon must be a positive number, got epsilon=nan"),
+    "epsilon 5e-324": ("epsilon = 40.0", "epsilon = 5e-324", "epsilon must be at least 1e-12, got epsilon=5e-324"),
+    "norm 1e-300": (
+        'data = "works.csv"',
+        'data = "works.csv"\nnorm = 1e-300',
+        "party works: norm must lie between 1e-06 and 1e+06, for its columns are scaled to [-1, 1], got norm=1e-300",
+    ),
+    "norm 1e300": (
+        'data = "works.csv"',
+        'data = "works.csv"\nnorm = 1e300',
+        "party works: norm must lie between 1e-06 and 1e+06, for its columns are scaled to [-1, 1], got norm=1e+300",
+    ),
     "no epsilon": ("epsilon = 40.0", "", "give either epsilon of the study"),
     "delta 1": ("delta = 0", "delta = 1.0", "delta must lie in [0, 1), got delta=1.0"),
     "delta nan": ("delta = 0", "delta = nan", "delta must lie in [0, 1), got delta=nan"),

@@ -7,11 +7,14 @@ import pytest
 
 from colonnade.data.table import Table
 from colonnade.foundation.grid import Grid, rounded_norm
-from colonnade.foundation.schema import Numeric, Schema
+from colonnade.foundation.schema import Column, Numeric, Schema
 from colonnade.mechanism.dissection import dissect, traces
 from colonnade.mechanism.moments import Law, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of
 from colonnade.mechanism.sensitivity import sensitivity
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.precision import REPLANNED
+from colonnade.protocol.session_plan import draft_plan, plan_session
 
 NORMS = {"a": 1.5, "b": 0.8}
 WIDTHS = {"a": 6, "b": 4}
@@ -124,3 +127,15 @@ def test_encoded_records_are_within_the_norm_on_the_grid() -> None:
     lengths = np.linalg.norm(rows, axis=1)
     assert lengths.max() <= rounded_norm(NORMS["b"], WIDTHS["b"], grid.bound) * grid.bound
     assert (lengths > 0.9 * NORMS["b"] * grid.bound).mean() > 0.2
+
+
+@pytest.mark.parametrize(("features", "norm"), [(1000, 0.03), (400, 0.05), (40, 0.02), (6, 1.5)])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_draft_counts_what_rounding_adds_to_a_norm(features: int, norm: float, delta: float) -> None:
+    """Words are sized by the draft: it left out a sixth of the noise that a small norm has in the end."""
+    b: dict[str, Column] = {f"x{i}": Numeric(-1, 1) for i in range(features)}
+    schema = Schema({"a": {"y": Numeric(-1, 1)}, "b": b}, {"b": norm})
+    agreement = Agreement("norms", schema, "a.y", Task.LINEAR, epsilon=1.0, delta=delta, release="trace")
+    rough, final = draft_plan(agreement, 30)[1], plan_session(agreement, 30, bytes(32)).plan
+    for before, after in zip(rough.blocks, final.blocks, strict=True):
+        assert after.scale <= REPLANNED * before.scale, before.block.name

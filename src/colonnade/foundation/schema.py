@@ -26,6 +26,7 @@ from colonnade.foundation.shown import shown
 MOST_PARTIES = 256
 MOST_COORDINATES = 20_000
 """A plan is computed from pairs of these: numbers, and levels or bins of the other columns."""
+LEAST_NORM, LARGEST_NORM = 1e-6, 1e6
 LARGEST_NAMES = 1 << 21
 """Bytes of all names and levels together."""
 
@@ -49,6 +50,9 @@ class Schema:
                 raise SchemaError(f"a norm must be declared by a party of the schema, got party {party!r}")
             if not is_number(norm) or not norm > 0:
                 raise SchemaError(f"party {party}: norm must be a positive number, got norm={shown(norm)}")
+            if not LEAST_NORM <= norm <= LARGEST_NORM:
+                told = f"between {LEAST_NORM:g} and {LARGEST_NORM:g}, for its columns are scaled to [-1, 1]"
+                raise SchemaError(f"party {party}: norm must lie {told}, got norm={shown(norm)}")
         if not self.parties:
             raise SchemaError("a schema needs at least one party")
         owners: dict[str, str] = {}

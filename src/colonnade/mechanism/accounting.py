@@ -12,7 +12,7 @@ from scipy.special import log_ndtr, ndtr
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.proof import proven
 
-LARGEST_EPSILON = 1e12
+LEAST_EPSILON, LARGEST_EPSILON = 1e-12, 1e12
 """Far beyond any promise; the accountant's floats reach no farther."""
 
 # dp-accounting refuses orders at or below 1.01.
@@ -184,6 +184,8 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
         raise PrivacyError(f"{name} must be a positive number, got {name}={short_number(epsilon)}")
     if epsilon > LARGEST_EPSILON:
         raise PrivacyError(f"{name} must be at most {LARGEST_EPSILON:g}, got {name}={short_number(epsilon)}")
+    if epsilon < LEAST_EPSILON:
+        raise PrivacyError(f"{name} must be at least {LEAST_EPSILON:g}, got {name}={short_number(epsilon)}")
     return float(epsilon)
 
 

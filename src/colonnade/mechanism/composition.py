@@ -43,13 +43,13 @@ class Charge:
     """Where no Gaussian pair does, the rho of zCDP."""
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.epsilon) and self.epsilon > 0):
-            raise PrivacyError(f"a charge's epsilon must be positive and finite, got epsilon={self.epsilon}")
+        if not (isfinite(self.epsilon) and self.epsilon >= 0):
+            raise PrivacyError(f"a charge's epsilon must be finite and not negative, got epsilon={self.epsilon}")
         if not 0 <= self.delta < 1:
             raise PrivacyError(f"a charge's delta must lie in [0, 1), got delta={self.delta}")
         for key, rho in (("rho", self.rho), ("zcdp", self.zcdp)):
-            if rho is not None and not (isfinite(rho) and rho > 0):
-                raise PrivacyError(f"a charge's {key} must be positive and finite, got {key}={rho}")
+            if rho is not None and not (isfinite(rho) and rho >= 0):
+                raise PrivacyError(f"a charge's {key} must be finite and not negative, got {key}={rho}")
 
     @property
     def concentrated(self) -> Fraction | None:
@@ -184,7 +184,8 @@ def total(cap: Cap, rule: Rule, charges: Sequence[Charge]) -> Spent:
     if rho is None:
         return plain
     read = epsilon_of_gaussian if rule is Rule.RHO else epsilon_of_rho
-    composed = Spent(len(charges), read(rho, cap.delta, ALL_SLACK), cap.delta, rule)
+    # Sessions that use no column of the data set spend nothing.
+    composed = Spent(len(charges), read(rho, cap.delta, ALL_SLACK) if rho else 0.0, cap.delta, rule)
     pure = rule is Rule.ZCDP and plain.delta == 0
     return plain if pure and plain.epsilon <= composed.epsilon else composed
 

@@ -17,7 +17,7 @@ from math import ceil, inf, log2, sqrt
 import numpy as np
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.foundation.grid import rounded_norm
+from colonnade.foundation.grid import LARGEST_BOUND, rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.accounting import (
     SLACK,
@@ -170,7 +170,9 @@ class Terms:
         require_pairs(blocks)
         if self.error_factor > 1 and not layout.has_interactions:
             require_one_owner_of_sums(layout, blocks)
-        return replace(self, collusion=0) if parties == 1 else self
+        # A draft knows no grid yet. On the finest one rounding costs a norm least, and yet may double a small one.
+        bound = LARGEST_BOUND if self.draft and layout.norms else self.bound
+        return replace(self, collusion=0 if parties == 1 else self.collusion, bound=bound)
 
 
 @proven("top_down")
@@ -218,7 +220,7 @@ def _spend_rest(
     layout: Layout, blocks: tuple[Block, ...], scales: list[Fraction], terms: Terms, offers: Mapping[str, Offer]
 ) -> list[Fraction]:
     """Less noise where no owner has reached its offer: blocks move less together than one by one."""
-    free = set(parties_of(layout))
+    free = {owner for block in blocks for owner in block.owners}
     for _ in range(5 * len(free) if len(free) <= FEW_PARTIES else 1):
         slacks = {party: _slack(layout, blocks, scales, terms, party, offers[party]) for party in sorted(free)}
         free = {party for party, slack in slacks.items() if slack > NO_SLACK}
@@ -474,6 +476,9 @@ def _guarantee(
 ) -> Guarantee:
     """Cross-party rates count times a factor; `rounded` says that noise has the variance that rounding takes."""
     touched = [i for i in items if owner is None or owner in i.block.owners]
+    if not touched:
+        # A declared objective may use no column of a party: its part moves nothing.
+        return Guarantee(0.0, terms.delta, Fraction(0) if terms.law is Law.GAUSSIAN else None)
     if terms.calibration is Calibration.PAPER:
         # Theorems 1 and 2: every block has its own scale in the bottom-up case, so the sum is taken block by block.
         total = float(sum((paper_sensitivity([i.block], owner) / i.scale for i in touched), Fraction(0)))
