@@ -1,4 +1,4 @@
-"""Twelve bugs, each planted from outside by patching: as a context in which the package has it."""
+"""Bugs, each planted from outside by patching: as a context in which the package has it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from colonnade.crypto.lattice import party as lattice
 from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric
+from colonnade.foundation.sums import Sums
 from colonnade.mechanism import plan as plan_module
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block
@@ -143,6 +144,14 @@ def same_seed() -> Iterator[None]:
 def bare_u() -> Iterator[None]:
     """u is made without rho and e1."""
     with patch.object(lattice, "draw_wide", lambda randomness, count: np.zeros(count, np.int8)):
+        yield
+
+
+@contextmanager
+def rounding_counted_once() -> Iterator[None]:
+    """What rounding added is rounded for each term of a sum, where the plan counts one rounding of the sum."""
+    added = Sums.added
+    with patch.object(Sums, "added", lambda self, rows, columns: np.rint(added(self, rows, columns))):
         yield
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from audit import bugs
 from audit.probes import SCALE, noise_gaps, sealed_alike, u_guessed
+from audit.search import ratios, traced
 from audit.studies import lean, lopsided, uneven
-from colonnade.audit.views import Finding, Stage
+from colonnade.audit.views import ROUNDING, Finding, Stage
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Calibration
@@ -120,6 +121,12 @@ def _gaps(effort: Effort) -> Verdict:
     return Verdict(off > 0 or never > 0, f"{off:.0%} off the grid, {never:.0%} impossible for the neighbour")
 
 
+def _moved(effort: Effort) -> Verdict:
+    found = ratios(traced(), 100, np.random.default_rng(0))
+    name, most = max(found.items(), key=lambda item: item[1])
+    return Verdict(most > 1 + ROUNDING, f"a record moves {most:.4f} times as far as claimed, {name}")
+
+
 def _paper() -> Agreement:
     # The lattice product's plan takes the larger of two formulas, which would hide the bug.
     return uneven(calibration=Calibration.PAPER, product="plain")
@@ -173,6 +180,7 @@ BUGS = (
         "view server, run cut short",
         view("server, run cut short", lambda: lean(2, epsilon=8.0), EVERYONE),
     ),
+    Bug("rounding counted once", bugs.rounding_counted_once, "search beside a chosen table", _moved),
 )
 
 

@@ -19,7 +19,9 @@ from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Storage
+from colonnade.mechanism.blocks import exact_block, own_square
 from colonnade.mechanism.moments import Law
+from colonnade.protocol.gram import sums_of
 from colonnade.protocol.session_plan import SessionPlan
 
 Floats = NDArray[np.float64]
@@ -190,17 +192,29 @@ def tables_with(session: SessionPlan, records: Sequence[Record], rows: int) -> d
 
 
 def exact_vector(session: SessionPlan, tables: Mapping[str, Table]) -> Integers:
-    """The integers that a session on these tables would open if there were no noise."""
-    parts = [np.full((session.rows, 1), session.grid.bound, dtype=np.int64)]
+    """The integers that a session on these tables would open if there were no noise.
+
+    A party's own come from the sums and the excess that it keeps beside its columns, as in a session: the columns
+    themselves are copies in which a number may have wrapped. Products of two parties are of these copies.
+    """
+    record, out = (
+        np.zeros((session.rows, session.plan.layout.width), dtype=np.int64),
+        np.zeros(session.length, np.int64),
+    )
     for name in session.parties:
         columns = tables[name].encode(session.plan.layout, session.grid, COINS)
-        parts.append(np.asarray(columns.rows(0, session.rows), dtype=np.int64))
-    record = np.concatenate(parts, axis=1)
+        own, sums = session.columns_of(name), sums_of(columns, session.grid.bound)
+        record[:, own] = columns.rows(0, session.rows)
+        for i in session.own(name):
+            out[session.positions[i]] = exact_block(session.own_block(i), sums, own.start).values
+        for i in session.shared_sums(name):
+            out[session.positions[i]] += own_square(session.plan.blocks[i].block, sums, own.start, session.spec.gain)
     products = record.T @ record
-    out = np.zeros(session.length, dtype=np.int64)
     for i, item in enumerate(session.plan.blocks):
-        factors = item.block.factors
-        values = products[factors[:, -2], factors[:, -1]]
-        gain = 1 if item.block.single else session.spec.gain
-        out[session.positions[i]] = gain * (values.sum(keepdims=True) if item.block.summed else values)
+        if not item.block.single:
+            # Squares in a sum of two owners' terms are their owners' own.
+            pairs = item.block.factors[:, -2:]
+            crossed = pairs[pairs[:, 0] != pairs[:, 1]] if item.block.summed else pairs
+            values = session.spec.gain * products[crossed[:, 0], crossed[:, 1]]
+            out[session.positions[i]] += values.sum(keepdims=True) if item.block.summed else values
     return out
