@@ -35,7 +35,7 @@ def check_rational(name: str, value: Fraction, smallest: Fraction, largest: Frac
     if not isinstance(value, (int, Fraction)):
         raise PrivacyError(f"{name} must be an exact rational, got {name}={value!r}")
     if not smallest <= value <= largest:
-        given = float(min(value, 10**300))
+        given = float(min(Fraction(value), Fraction(10**300)))
         raise PrivacyError(f"{name} must be in [{float(smallest):.3g}, {float(largest):.3g}], got {name}={given:.3g}")
     return Fraction(value)
 
