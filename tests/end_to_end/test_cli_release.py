@@ -73,7 +73,7 @@ def test_rows_no_better_than_independent_columns_are_refused(run: Run, tmp_path:
     planned = run("plan", study, "--rows", 55, "--json").json
     lines = {line["purpose"]: line for line in planned["purposes"]}
     assert lines["all"]["chosen"] and lines["all"]["rows_worse_than_independent"]
-    assert any("worse than independent columns" in note for note in planned["warnings"])
+    assert any("no better than independent columns" in note for note in planned["warnings"])
     assert "tables, rows and models of all columns" in run("plan", study, "--rows", 55).out
     release, rows = tmp_path / "release.json", tmp_path / "rows.csv"
     assert run("fit", study, "--seed", "aa", "--json", "--out", release).code == 0

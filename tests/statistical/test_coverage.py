@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.paper import coverage
+from experiments.paper import coverage, coverage_answers
 from experiments.paper.coverage import Case, run_case
 from experiments.paper.methods import PURE
 
@@ -36,3 +36,11 @@ def test_markdown_tells_each_case() -> None:
     assert "| 1 | 5.0 | 6.0 | 9.0 |" in text
     assert "| adult-41 | pure | 0.1 | 0.1 | 0.0 of 41 (0%) | none given |" in text
     assert coverage.csv_text(lines, "command", 1).count("\n") == 5
+
+
+def test_intervals_of_other_answers_cover_and_hold_their_estimates() -> None:
+    lines = coverage_answers.run_case(coverage_answers.Case((5, 4), 0.4, 20_000, 3.0), 6, 3)
+    assert {line.kind for line in lines} == {"count", "information", "mean", "deviation", "correlation"}
+    assert not any(line.outside for line in lines), "an estimate lies outside its own interval"
+    assert sum(line.covered for line in lines) >= 0.93 * sum(line.given for line in lines)
+    assert all(line.covered >= 0.8 * line.given for line in lines)

@@ -15,6 +15,10 @@ from colonnade.mechanism.release import Release
 FAINT = 2.0
 """A mean that lies within this many standard deviations of its noise of a bound is not told from that bound."""
 
+MOSTLY = 0.1
+"""Of a release whose noise could hide more than this share of the largest variance it is not said that a column is
+constant: nothing is known of it."""
+
 
 def tied_attributes(release: Release, label: str | None) -> dict[int, str]:
     """Attributes that have a column in common with the label, by how either is computed, each with the reason."""
@@ -95,6 +99,34 @@ def faint_means(release: Release, label: str | None = None, features: Sequence[s
             faint.append(name)
     several = f"the released means of {', '.join(faint)} cannot be told from a bound of theirs"
     return [f"{several}: where values vary little within their bounds, narrower ones would help"] if faint else []
+
+
+def constant_columns(release: Release, label: str | None = None, features: Sequence[str] | None = None) -> list[str]:
+    """A sentence about features that cannot be told from constants, though noise would let one see that they vary."""
+    known, step = complete(release.moments()), 1.0 / float(release.plan["grid"]["bound"])
+    layout, at = known.layout, attribute_of(known.layout, label)
+    wanted = None if features is None else {attribute_of(layout, name) for name in features}
+    chosen = [i for i in range(len(layout.attributes)) if i not in (at, layout.label) or i in (wanted or ())]
+    constant = [i for i in chosen if (wanted is None or i in wanted) and i != at and _constant(known, i, step)]
+    if not constant:
+        return []
+    names = ", ".join(layout.attributes[i].column for i in constant)
+    return [f"{names} cannot be told from a constant by this release: its coefficients mean nothing"]
+
+
+def _constant(known: Estimate, i: int, step: float) -> bool:
+    """Whether a column hardly varies, by a release whose noise is far less than what it could."""
+    span, n = known.layout.span(i), known.n
+    if known.layout.attributes[i].kind is Encoding.SIMPLEX:
+        top = span.start + int(np.argmax(known.value[0, span]))
+        left, noise, most = 1.0 - float(known.value[0, top]) / n, float(known.std[0, top]) / n, 1.0
+    else:
+        at, mean = span.start, float(known.value[0, span.start]) / n
+        left, most = float(known.value[at, at]) / n - mean**2, max(1.0 - mean**2, 0.0)
+        noise = float(np.hypot(known.std[at, at], 2.0 * mean * known.std[0, at])) / n
+        # Rounding a value to the grid adds up to a quarter of the square of its step.
+        left -= 0.5 * step**2
+    return bool(np.isfinite(noise)) and left <= FAINT * noise < MOSTLY * most
 
 
 def _numeric(release: Release, schema: Schema, layout: Layout, i: int) -> Column | None:

@@ -8,13 +8,13 @@ steps are taken as with the release (parametric Monte-Carlo: Gaboardi, Lim, Roge
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import chndtrinc
+from scipy.special import chndtrinc, gammaincc
 
 from colonnade.analysis.draws import counts, noise, normal, seeded
-from colonnade.analysis.tables import NEARLY_ALL, Tables, margin_variance, unshrunk_table, with_margins
+from colonnade.analysis.tables import NEARLY_ALL, Tables, margin_variance, reach_of, unshrunk_table, with_margins
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
 
@@ -41,8 +41,10 @@ class Dependence:
     low: float
     high: float
     p_value: float
+    """Corrected for the number of pairs that were looked at together."""
     top: float
     """The largest mutual information that columns of so many levels can have."""
+    pairs: int = 1
 
     @property
     def known(self) -> bool:
@@ -63,25 +65,56 @@ def mutual_information(table: Floats) -> float:
 
 def dependence(tables: Tables, i: int, j: int, seed: int = 0, draws: int = DRAWS) -> Dependence:
     """Test two columns and measure how far they depend."""
+    return _tested(tables, i, j, seed, draws)[0]
+
+
+def _tested(tables: Tables, i: int, j: int, seed: int, draws: int) -> tuple[Dependence, Floats]:
+    """The same, with how surprising the statistic is and those of tables drawn under independence, in that order."""
     released = tables.released
     cross = tables.cross(i, j)
     randomness = seeded(seed, f"dependence {released.layout.attributes[i].name} {released.layout.attributes[j].name}")
     case = _Case.of(tables, i, j)
     drawn = case.under_independence(randomness, draws)
-    p_value = (1 + int((drawn >= case.statistic(case.seen, case.down, case.across)).sum())) / (draws + 1)
+    seen = float(case.statistic(case.seen, case.down, case.across))
+    p_value = (1 + int((drawn >= seen).sum())) / (draws + 1)
     information = mutual_information(cross.count)
     low, high = _strength_interval(case, cross.count, randomness, draws)
     hidden = float(np.quantile(_informations(tables, i, j, randomness, PLAUSIBLE), 0.975))
-    local = 1.96 * _delta_method(case, cross.count)
-    low = min(low, max(information - local, 0.0)) if case.noise_alone(randomness, draws) <= CHANCE else 0.0
+    local = reach_of(released) * _delta_method(case, cross.count)
+    below = max(information - local - _added_by_noise(case), 0.0)
+    low = min(low, below) if case.noise_alone(randomness, draws) <= CHANCE else 0.0
     high = max(high, hidden, information + local, largest_information(case, cross.count, randomness))
     top = float(np.log(min(cross.count.shape)))
-    return Dependence(cross.names, information, low, min(high, top), p_value, top)
+    found = Dependence(cross.names, information, low, min(high, top), p_value, top)
+    return found, _surprise(np.append(seen, drawn), drawn)
+
+
+def _surprise(values: Floats, drawn: Floats) -> Floats:
+    """How small a chance values have by a gamma law of the drawn ones' mean and variance: minus its logarithm.
+
+    Sums of squares nearly have such a law. It puts the statistics of tables of all sizes on one scale.
+    """
+    mean, variance = float(drawn.mean()), max(float(drawn.var()), 1e-300)
+    chance = gammaincc(mean**2 / variance, values * mean / variance)
+    # Beyond what a floating-point number can tell, the larger value is the more surprising one.
+    result: Floats = -np.log(np.maximum(chance, 1e-300)) + 1e-9 * values / max(mean, 1e-300)
+    return result
 
 
 def every_dependence(tables: Tables, seed: int = 0, draws: int = DRAWS) -> list[Dependence]:
-    """All pairs of columns whose table was released."""
-    return [dependence(tables, i, j, seed, draws) for i, j in tables.released.tables]
+    """All pairs of columns whose table was released, their p-values corrected for how many these are.
+
+    A pair is compared with the most surprising of all pairs if no two columns depended on each other, draw by draw
+    (Westfall & Young 1993): independent columns show one finding at 5% in at most one of twenty releases.
+    """
+    found = [_tested(tables, i, j, seed, draws) for i, j in tables.released.tables]
+    if not found:
+        return []
+    most = np.max([surprise[1:] for _, surprise in found], axis=0)
+    return [
+        replace(one, p_value=(1 + int((most >= surprise[0]).sum())) / (draws + 1), pairs=len(found))
+        for one, surprise in found
+    ]
 
 
 def dependence_tree(found: Sequence[Dependence]) -> list[Dependence]:
@@ -270,10 +303,18 @@ def _onto_simplex(points: Floats, total: float) -> Floats:
     return nearest
 
 
+def _added_by_noise(case: _Case) -> float:
+    """What noise adds to mutual information on average, to second order: its variance over twice the expected count."""
+    base = np.maximum(np.outer(case.down, case.across) / case.n, case.cell_std)
+    R, C = base.shape
+    return float((0.5 * case.cell_std**2 * (1 - 1 / R) * (1 - 1 / C) / base).sum()) / case.n
+
+
 def _delta_method(case: _Case, count: Floats) -> float:
-    """The standard deviation of the mutual information to first order in the noise of the unshrunk table."""
+    """The standard deviation of the mutual information to first order in the noise of the unshrunk table.
+
+    Of its cells over the combined margins, so that the noise of these counts, too; an empty cell is as large as it.
+    """
     base = np.outer(case.down, case.across) / case.n
-    known = (count > case.std) & (base > 0)
-    slopes = np.log(count[known] / base[known])
-    R, C = count.shape
-    return float(np.sqrt((slopes**2).sum() * (1 - 1 / R) * (1 - 1 / C))) * case.std / case.n
+    slopes = np.log(np.maximum(count, case.cell_std) / np.maximum(base, case.cell_std))
+    return float(np.sqrt((slopes**2).sum())) * case.cell_std / case.n

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from colonnade.analysis.cautions import attribute_of, faint_means, tied_attributes
+from colonnade.analysis.cautions import attribute_of, constant_columns, faint_means, tied_attributes
 from colonnade.analysis.denoise import denoise
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.lines import cut_numbers
@@ -116,7 +116,8 @@ class ModelRequest:
             released = Released(self.release)
             if held := held_features(released, self._questions(released, [None])[0]):
                 out.append(f"given {', '.join(self.given)}, {', '.join(held)}: left out of the model")
-        return [*out, *faint_means(self.release, self.label, self.usable)]
+        asked = (self.release, self.label, self.usable)
+        return [*out, *faint_means(*asked), *constant_columns(*asked)]
 
     @property
     def fitting_task(self) -> str:

@@ -25,6 +25,7 @@ from colonnade.analysis.walk import Levels, Walk
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
+from colonnade.mechanism.table_error import TableForecast, forecast_distance
 
 WARNING = (
     "Do not compute standard errors, tests or intervals from these rows: they know nothing of the release's noise."
@@ -37,8 +38,6 @@ HEAVIEST = 4.0
 CLOSE = 0.015
 """A distance that 10,000 to 20,000 real rows drawn anew have from the rows they are drawn from."""
 LARGEST_MISFIT = 1.1
-NO_BETTER = 0.9
-"""Rows whose expected distance is more than this share of independent columns' are not worth having."""
 
 
 @dataclass(frozen=True)
@@ -156,17 +155,32 @@ def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, 
 
 
 def require_dependence(tables: Tables) -> None:
-    """Refuse rows that are not expected to be better than independent columns with exact margins."""
+    """Refuse rows that are not expected to be better than independent columns with exact margins.
+
+    What the plan foretold decides, from the same noise: rows that it promised are drawn, and say what the release knows
+    of them. Where it had warned, the release may still show that columns depend more than was foretold.
+    """
     tables.released.require_pairs("rows of it would have independent columns")
     if not tables.released.tables:
         raise ReleaseError("this release holds no table of two columns: rows of it would have independent levels")
     expected, independent = expected_distance(tables)
-    if expected > NO_BETTER * independent:
+    if foretold(tables.released).worse and TableForecast(expected, independent).worse:
         raise ReleaseError(
             f"rows of this release would be no better than independent columns: its tables of two columns are expected "
             f"to be {distance_text(expected)} from those of the records (total variation), and "
             f"{distance_text(independent)} if columns were taken as independent"
         )
+
+
+def foretold(released: Released) -> TableForecast:
+    """What the plan said of tables of two columns before anything was spent: by their sizes, the noise and n alone."""
+    tabular, layout, noise = released.tabular, released.layout, released.moments.std / released.n
+    std = np.full((len(tabular), len(tabular)), np.inf)
+    for (x, i), (y, j) in combinations(enumerate(tabular), 2):
+        std[x, y] = std[y, x] = float(noise[layout.span(i), layout.span(j)].max())
+    sizes = np.array([layout.attributes[i].size for i in tabular], dtype=np.int64)
+    alone = np.array([float(noise[0, layout.span(i)].max()) for i in tabular])
+    return forecast_distance(sizes, std, alone)
 
 
 def draw_rows(

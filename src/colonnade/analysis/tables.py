@@ -103,7 +103,7 @@ class Tables:
         count = self.estimate.value[0, span]
         std = np.sqrt(margin_variance(self, i))
         low, high = count_intervals(count, std, GAUSSIAN_SHAPE)
-        low, high = np.minimum(low, released.n), np.minimum(high, released.n)
+        low, high = _holding(count, low, high, released.n)
         attribute = released.layout.attributes[i]
         return Margin(released.short(i), attribute.owner, released.levels(i), count, low, high)
 
@@ -151,18 +151,16 @@ class Tables:
         rows, columns = layout.span(i), layout.span(j)
         unshrunk, std, shape = unshrunk_table(self, i, j)
         low, high = count_intervals(unshrunk, std, shape)
-        top = np.full_like(high, released.n)
+        count = self.estimate.value[rows, columns]
+        low, high = _holding(count, low, high, released.n)
         names = released.short(i), released.short(j)
         noise = float(released.moments.std[rows, columns].max())
-        return CrossTable(
-            names,
-            released.levels(i),
-            released.levels(j),
-            self.estimate.value[rows, columns],
-            np.minimum(low, top),
-            np.minimum(high, top),
-            noise,
-        )
+        return CrossTable(names, released.levels(i), released.levels(j), count, low, high, noise)
+
+
+def _holding(count: Floats, low: Floats, high: Floats, n: int) -> tuple[Floats, Floats]:
+    """An interval of at most n rows that holds the count shown with it, which is shrunk where the interval is not."""
+    return np.minimum(np.minimum(low, n), count), np.maximum(np.minimum(high, n), count)
 
 
 def reach_of(released: Released) -> float:

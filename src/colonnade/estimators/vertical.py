@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
-from colonnade.analysis.cautions import faint_means
+from colonnade.analysis.cautions import constant_columns, faint_means
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.lines import cut_numbers
 from colonnade.analysis.models import ClassModel
@@ -132,7 +132,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         self.plan_ = outcome.session.describe()
         self.release_ = outcome.release
         self.model_: Model = self._solve()
-        for sentence in faint_means(self.release_):
+        for sentence in (*faint_means(self.release_), *constant_columns(self.release_)):
             warnings.warn(sentence, UserWarning, stacklevel=2)
         self._describe()
         return self

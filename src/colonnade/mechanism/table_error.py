@@ -18,6 +18,8 @@ from colonnade.mechanism.moments import Floats
 
 CORRELATIONS = np.geomspace(0.001, 0.3, 13)
 """Guess of r: every order of magnitude is equally likely."""
+NO_BETTER = 0.9
+"""Rows whose expected distance is more than this share of independent columns' are not worth having."""
 MEAN_SIZE = sqrt(2.0 / pi)
 """The mean size of a Gaussian of variance 1."""
 
@@ -32,8 +34,8 @@ class TableForecast:
 
     @property
     def worse(self) -> bool:
-        """Whether tables, and rows that have them, are expected to be worse than those of independent columns."""
-        return self.expected >= self.independent
+        """Whether tables, and rows that have them, are expected to be no better than those of independent columns."""
+        return self.expected > NO_BETTER * self.independent
 
 
 def forecast_distance(sizes: NDArray[np.int64], std: Floats, alone: Floats | None = None) -> TableForecast:

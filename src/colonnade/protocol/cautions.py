@@ -85,7 +85,7 @@ def warnings_of(session: Planned, lower: Callable[[], PrivacyPlan]) -> list[str]
         out.append(
             f"tables of two columns are expected to be {tables.expected:.3f} from the rows' own (total variation) "
             f"at n={session.rows}, and {tables.independent:.3f} if columns were taken as independent: rows would be "
-            "worse than independent columns; a larger epsilon, a delta, fewer columns or coarser bins would help"
+            "no better than independent columns; a larger epsilon, a delta, fewer columns or coarser bins would help"
         )
     rounding = rounding_share(session.plan, session.rows, session.grid.bound)
     if session.grid.bound > 1 and rounding > 2 * SHARES[0][0]:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.objective import Purpose
+from colonnade.mechanism.table_error import TableForecast
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.report.text import share_text, tidy_table, titled
 
@@ -32,7 +33,7 @@ class PurposeForecast:
 
     @property
     def worse(self) -> bool:
-        return self.expected >= self.independent
+        return TableForecast(self.expected, self.independent).worse
 
     def describe(self) -> dict[str, Any]:
         """The same as one JSON object."""

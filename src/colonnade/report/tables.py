@@ -100,7 +100,8 @@ def _pairs_text(tables: Tables, seed: int) -> RenderableType:
         edge = "yes" if d.names in tree else ""
         numbers = [f"{v:.4f}" for v in (d.information, d.low, d.high)] if d.known else ["not known", "", ""]
         table.add_row(Text(" - ".join(d.names)), *numbers, f"{d.p_value:.4f}", edge)
-    return titled("Which columns depend on each other, strongest first", table, "")
+    title = "Which columns depend on each other, strongest first"
+    return titled(f"{title}; p corrected for {len(found)} pairs" if len(found) > 1 else title, table, "")
 
 
 def dependence_json(found: Dependence) -> dict[str, Any]:
@@ -110,6 +111,7 @@ def dependence_json(found: Dependence) -> dict[str, Any]:
         "low": found.low if found.known else None,
         "high": found.high if found.known else None,
         "p_value": found.p_value,
+        "pairs": found.pairs,
     }
 
 
