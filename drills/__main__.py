@@ -14,6 +14,7 @@ COMMANDS = {
         "load": "250 MB of sealed columns through the server; peak memory of each process (long)",
         "soak": "sessions over the real engine with faults (--sessions 100 --minutes 110 --write)",
         "mutants": "changes of the code that promises rest on (map, then run --count 500 --seed 1)",
+        "combinations": "random combinations of options, from plan to evaluation (--studies 150 --seed 0)",
         "timing": "what a party's answers tell by their timing",
         "signing_cost": "what signatures and evidence cost",
     }.items()

@@ -26,7 +26,7 @@ from colonnade.foundation.errors import PrivacyError, ReleaseError, StudyError
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.moments import Floats, Layout, Moments, Role
-from colonnade.mechanism.objective import Purpose, Task
+from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.release import Release, digest
 from colonnade.model import PublicModel, partial_scores, write_model
 from colonnade.protocol.agreement import Agreement, Evaluated
@@ -292,6 +292,9 @@ def evaluate_by(
         impossible=(),
         interactions=(),
         order=2,
+        interval=None,
+        ball=None,
+        calibration=Calibration.EXACT,
         purpose=Purpose.LABEL,
         evaluates=Evaluated(model, f"{holder}.{public.label[0]}", task, used),
     )

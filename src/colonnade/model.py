@@ -392,7 +392,8 @@ def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Predi
             raise ReleaseError(f"the model has columns of party {party}, which the study does not have")
         for name, column in columns.items():
             found = declared.parties[party].get(name)
-            if found != column and (found is None or found.uncut != column):
+            # A plan may have chosen bins, or a model takes a number in the place of its bins.
+            if found is None or not (column in (found, found.uncut) or column.uncut == found):
                 told = "no such column" if found is None else f"it as {column_to(found)}"
                 raise ReleaseError(
                     f"the model takes column {name} of party {party} as {column_to(column)}, the study declares {told}"

@@ -95,6 +95,18 @@ class Study:
     """The number of common records, where it is known before the run."""
     cuts: Sequence[Cut] | None = None
     """What was decided for numbers without bins, where the study leaves it to the plan."""
+    content: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """The parsed form that it was read from, and where its paths begin."""
+    folder: Path = field(default=Path(), repr=False, compare=False)
+
+    def with_rows(self, rows: int | None) -> Study:
+        """The same study as if it stated so many rows, on which the plan's bins depend."""
+        if rows is None or rows == self.rows:
+            return self
+        if not self.content:
+            return replace(self, rows=rows)
+        found = study_from(_changed(self.content, rows, None), self.folder)
+        return replace(found, sources=self.sources)
 
     def session(self, rows: int | None = None, identity: bytes = bytes(32)) -> SessionPlan:
         """The plan of this study for n records."""
@@ -104,11 +116,25 @@ class Study:
         return plan_session(self.agreement, known, identity)
 
 
-def read_study(path: Path) -> Study:
-    """Read and check a study file; all that is wrong in it is told at once, each with its line."""
+def read_study(path: Path, rows: int | None = None, epsilon: float | None = None) -> Study:
+    """Read and check a study file; all that is wrong in it is told at once, each with its line.
+
+    `rows` and `epsilon` stand in the place of what [study] says of them: the study is as if the file said so.
+    """
     text = read_text(path, "study", LARGEST_STUDY, StudyError)
-    content = parse_toml(text, path.name, LARGEST_STUDY, StudyError)
+    content = _changed(parse_toml(text, path.name, LARGEST_STUDY, StudyError), rows, epsilon)
     return _Reader(Section(content, "the study file", StudyError), path.parent).study(path.name, text)
+
+
+def _changed(content: Mapping[str, Any], rows: int | None, epsilon: float | None) -> Mapping[str, Any]:
+    """The parsed form with other rows and another epsilon, where they are given."""
+    terms = content.get("study")
+    if not isinstance(terms, Mapping):
+        return content
+    if epsilon is not None and "epsilon" not in terms:
+        raise StudyError("another epsilon is for a study that states one; here each party states its own")
+    changes = {key: value for key, value in (("rows", rows), ("epsilon", epsilon)) if value is not None}
+    return {**content, "study": {**terms, **changes}}
 
 
 def study_from(content: Mapping[str, Any], folder: Path) -> Study:
@@ -189,7 +215,7 @@ class _Reader:
                 with note.at(*homonym[0]):
                     raise homonym[1]
             if not note.found:
-                return Study(agreement, self._sources, alignment, rows, cuts)
+                return Study(agreement, self._sources, alignment, rows, cuts, self._content.content, self._folder)
         return None
 
     def _known(self, path: tuple[str, ...], section: Section, keys: Collection[str]) -> None:

@@ -139,17 +139,19 @@ class FrontStudy(Shown):
         ----------
         rows : int, optional
             The number of common records. By default what the study states, or the number of rows of data frames that
-            are taken row by row; else a typical one is assumed, and the plan says so.
+            are taken row by row; else a typical one is assumed, and the plan says so. What is given here is as if the
+            study stated it; give it to `fit`, too.
         """
         from colonnade.protocol.session_plan import TYPICAL_ROWS
 
-        known = self.study.rows if rows is None else rows
-        if known is None and self.study.alignment == NONE:
-            frames = [source.frame for source in self.study.sources.values() if source.frame is not None]
+        study = self.study.with_rows(plain(rows))
+        known = study.rows
+        if known is None and study.alignment == NONE:
+            frames = [source.frame for source in study.sources.values() if source.frame is not None]
             known = min((frame.frame.height for frame in frames), default=None)
         assumed = known is None
-        session = self.study.session(TYPICAL_ROWS if known is None else known)
-        return Plan(session, self.study.alignment, assumed, self.study.cuts)
+        session = study.session(TYPICAL_ROWS if known is None else known)
+        return Plan(session, study.alignment, assumed, study.cuts)
 
     def rehearse(
         self,
@@ -186,7 +188,8 @@ class FrontStudy(Shown):
         from colonnade.protocol.session_plan import TYPICAL_ROWS
         from colonnade.rehearsal import foretell, match_tables, rehearse_each
 
-        agreement, n = self.study.agreement, self.study.rows if rows is None else rows
+        study = self.study.with_rows(plain(rows))
+        agreement, n = study.agreement, study.rows
         if public is None:
             if compare:
                 raise StudyError("other terms are compared on public rows, and none are given")
@@ -211,6 +214,7 @@ class FrontStudy(Shown):
         ask: Callable[[str], bool] | None = None,
         strict: bool = False,
         seed: int | bytes | None = None,
+        rows: int | None = None,
         workers: int | None = None,
         progress: bool | None = None,
     ) -> FrontRelease:
@@ -234,6 +238,8 @@ class FrontStudy(Shown):
             which more than one value in twenty is not is refused, and fewer are warned of.
         seed : int or bytes, optional
             For simulations alone: whoever knows it can remove the noise, and the release says so.
+        rows : int, optional
+            As in `plan`: the number of common records, where the study does not state it and bins shall depend on it.
         workers : int, optional
             Threads; all cores if not given.
         progress : bool, optional
@@ -257,7 +263,7 @@ class FrontStudy(Shown):
         kept = None if out is None else place_of(out, force)
         with places(kept) as (file,), open_workers(workers) as crew, _steps(progress) as steps:
             fitted = runs.fit(
-                self.study,
+                self.study.with_rows(plain(rows)),
                 randomness=_randomness(seed),
                 approved=list(approve),
                 ask=ask,

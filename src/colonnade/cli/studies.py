@@ -13,7 +13,7 @@ import typer
 
 from colonnade.cli.options import ApprovedPlans, Force, Html, Json, Strict, StudyFile
 from colonnade.cli.screen import own_eyes, print_json, stderr, stdout, tell_own
-from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
 
@@ -38,15 +38,16 @@ Compare = Annotated[
         help="Plans side by side: epsilon, delta, collusion, release, bins[:COLUMN], bounds[:COLUMN]; may be repeated.",
     ),
 ]
+Rows = Annotated[
+    int | None,
+    typer.Option("--rows", metavar="N", min=2, help="Number of common records, in the place of [study] rows."),
+]
 DEFAULT_RELEASE = Path("release.json")
 
 
 def plan(
     study: StudyFile,
-    rows: Annotated[
-        int | None,
-        typer.Option("--rows", metavar="N", min=2, help="Number of common records; [study] rows if not given."),
-    ] = None,
+    rows: Rows = None,
     compare: Compare = None,
     html: Html = None,
     json: Json = False,
@@ -64,12 +65,12 @@ def plan(
     from colonnade.report.text import caution, cost_text, plan_report
     from colonnade.study import read_study
 
-    checked = read_study(study)
-    assumed = rows is None and checked.rows is None
+    checked = read_study(study, rows)
+    assumed = checked.rows is None
     if compare:
-        _print_compared(checked, rows or checked.rows or TYPICAL_ROWS, assumed, compare, html, json)
+        _print_compared(checked, checked.rows or TYPICAL_ROWS, assumed, compare, html, json)
         return
-    session = checked.session(TYPICAL_ROWS if assumed else rows)
+    session = checked.session(TYPICAL_ROWS if assumed else None)
     cost = expected_cost(session, checked.alignment)
     purposes = forecast_purposes(session)
     spending = planned_spending(checked, session) if json or html is not None else {}
@@ -94,6 +95,8 @@ def plan(
     stdout().print(_terms(session))
     for note in session.warnings():
         stderr().print(caution(note))
+    if rows is not None and any(cut.chosen for cut in checked.cuts or ()):
+        stderr().print(f"These bins are for --rows {rows}: a run has them with rows = {rows} in [study], or fit --rows")
 
 
 def _print_compared(study: Study, rows: int, assumed: bool, compare: list[str], html: Path | None, json: bool) -> None:
@@ -157,16 +160,16 @@ def rehearse(
     from colonnade.report.compared import range_table
     from colonnade.study import read_study
 
-    checked = read_study(study)
+    checked = read_study(study, records)
     if public:
         with places(html) as (page,):
             tables = read_public_rows(checked, public, tell_own, strict)
-            found = _rehearsed(checked, tables, records or checked.rows, compare or [], releases, seed)
+            found = _rehearsed(checked, tables, checked.rows, compare or [], releases, seed)
             _print_rehearsed(checked, found, page if html is not None else None, json)
         return
     if compare or html is not None:
         raise typer.BadParameter("--compare and --html of a rehearsal go with --rows")
-    n = records or checked.rows or TYPICAL_ROWS
+    n = checked.rows or TYPICAL_ROWS
     expected = foretell(checked.agreement, n, share=share, seed=seed)
     if json:
         print_json({"study": checked.agreement.name, **expected.to()})
@@ -219,6 +222,7 @@ def fit(
         float | None,
         typer.Option("--epsilon", metavar="E", help="What a whole record is worth, in the place of the study's."),
     ] = None,
+    rows: Rows = None,
     force: Force = False,
     json: Json = False,
     strict: Strict = False,
@@ -249,7 +253,7 @@ def fit(
     from colonnade.workers import open_workers
 
     randomness = _randomness(seed)
-    checked = _with_epsilon(read_study(study), epsilon)
+    checked = read_study(study, rows, epsilon)
     place = out or DEFAULT_RELEASE
     if model is not None and model.absolute() == place.absolute():
         raise typer.BadParameter("--out and --model must name two files")
@@ -272,16 +276,6 @@ def fit(
         public = publish(fitted.release, ModelRequest(fitted.release).model(None))
         model_file.write(write_model(public))
     _print_fitted(checked, fitted, public, release_file.path or place, model, json)
-
-
-def _with_epsilon(study: Study, epsilon: float | None) -> Study:
-    from dataclasses import replace
-
-    if epsilon is None:
-        return study
-    if study.agreement.epsilon is None:
-        raise StudyError("--epsilon is for a study that states one; here each party states its own")
-    return replace(study, agreement=replace(study.agreement, epsilon=epsilon))
 
 
 def schema(

@@ -209,6 +209,14 @@ class Agreement:
             or self.release not in ("auto", "full")
         ):
             raise StudyError(f"order = {self.order} is for a logistic study with all products and exact calibration")
+        if self.calibration is Calibration.PAPER:
+            found = [self.schema.find(name) for columns in self.interactions for name in columns]
+            levels = [name for party, name in found if self.schema.parties[party][name].has_levels]
+            if levels:
+                # Its features are single levels: a level times a product with itself is no product of other columns.
+                raise StudyError(
+                    f'calibration = "paper" takes interactions of numbers alone, got {levels[0]}, which has levels'
+                )
         if self.interactions and self.release not in ("auto", "full"):
             raise StudyError(f'interactions need all products, got release="{self.release}"')
 

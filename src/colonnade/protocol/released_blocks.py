@@ -59,10 +59,10 @@ def released_blocks(agreement: Agreement, layout: Layout, released: str) -> tupl
         return dissect(paper_objective(layout, agreement.task))
     by_cells = spreads_by_size(agreement, layout, released)
     if released == "full":
-        return dissect(exact_objective(layout, label_square=agreement.label_square), by_cells=by_cells)
+        return dissect(exact_objective(layout, label_square=_label_square(agreement)), by_cells=by_cells)
     if released in ("label", "pairs"):
         # Without all pairs it is the label's variance that says how far columns can follow it.
-        square = agreement.label_square or agreement.task is Task.LINEAR
+        square = _label_square(agreement) or agreement.task is Task.LINEAR
         objective = exact_objective(layout, label_square=square, pairs=named_pairs(agreement, layout))
         return dissect(objective, by_cells=by_cells) + squares(layout)
     if released == "margins":
@@ -70,6 +70,11 @@ def released_blocks(agreement: Agreement, layout: Layout, released: str) -> tupl
     if released == "errors":
         return _error_blocks(agreement, layout)
     return dissect(exact_objective(layout, products=False)) + traces(layout, label_square=agreement.task is Task.LINEAR)
+
+
+def _label_square(agreement: Agreement) -> bool:
+    """Whether the label's square is asked for; that of several levels is known, for a record has one of them."""
+    return agreement.label_square and agreement.task is not Task.MULTINOMIAL
 
 
 def named_pairs(agreement: Agreement, layout: Layout) -> Pairs:

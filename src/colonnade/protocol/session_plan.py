@@ -338,7 +338,10 @@ class SessionPlan:
 
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
-        return warnings_of(self, lambda: plan_session(replace(self.agreement, order=2), self.rows, self.identity).plan)
+        second = (
+            replace(self.agreement, order=2, interval=None, ball=None) if self.agreement.order > 2 else self.agreement
+        )
+        return warnings_of(self, lambda: plan_session(second, self.rows, self.identity).plan)
 
 
 def _texts(parts: Mapping[str, Fraction]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
@@ -16,14 +16,22 @@ from colonnade.foundation.toml import toml_key, toml_section
 Content = dict[str, Any]
 """A study file's parsed form, {"study": ..., "party": ...}, whether or not it is a valid study."""
 
-STUDY_NUMBERS = ("epsilon", "delta", "collusion", "rows")
-STUDY_TEXTS = ("name", "task", "label", "reason", "product", "alignment", "calibration", "release", "purpose")
-PARTY_TEXTS = ("data", "id", "policy", "ledger", "organisation", "contact")
-PARTY_NUMBERS = ("epsilon", "norm")
+Readers = Mapping[str, Callable[[str], Any]]
+"""How the text of each field is read."""
+STUDY: Readers = {
+    **dict.fromkeys(
+        ("name", "task", "label", "reason", "product", "alignment", "calibration", "release", "purpose"), str
+    ),
+    **dict.fromkeys(("epsilon", "delta", "collusion", "rows"), number_of),
+}
+USUAL = {"product": "lattice", "alignment": "psi", "calibration": "exact", "release": "auto", "purpose": "label"}
+"""What a choice of the form shows where the study says nothing."""
 BY_KIND = {kind.kind: tuple(kind.keys) for kind in KINDS}
-KNOWN = ("kind", *dict.fromkeys(key for keys in BY_KIND.values() for key in keys))
-PLAIN = tuple(key for key in KNOWN if key not in ("kind", "levels", "bins", "other"))
-"""Keys of a column that are one text or number each."""
+KNOWN = tuple(dict.fromkeys(key for keys in BY_KIND.values() for key in keys))
+OTHER_TOO = "other"
+"""The one key of a column that is a box."""
+NAMED = ""
+"""Stands beside the keys of a party or a column that travel along, for the name that it had: no key is empty."""
 EMPTY: Content = {
     "study": {"name": "study", "task": "logistic", "label": "", "epsilon": 1.0, "collusion": 1, "rows": 10_000},
     "party": {},
@@ -31,12 +39,11 @@ EMPTY: Content = {
 
 
 def from_fields(fields: Mapping[str, str]) -> Content:
-    """The study that a filled form describes; an empty field is a key that is left out."""
-    study: Content = _rest(fields, "study")
-    study |= {key: fields[f"study.{key}"] for key in STUDY_TEXTS if fields.get(f"study.{key}")}
-    study |= {key: number_of(fields[f"study.{key}"]) for key in STUDY_NUMBERS if fields.get(f"study.{key}")}
-    if fields.get("study.label_square"):
-        study["label_square"] = True
+    """The study that a filled form describes: as it was, but for the fields that were changed or emptied."""
+    study = _was(fields, "study")
+    before = USUAL | {key: text for key, text in _study_texts(study).items() if text}
+    _edit(study, fields, "study", STUDY, before)
+    _tick(study, fields, "study", "label_square")
     by_party = fields.get("budget") == "parties"
     if by_party:
         study.pop("epsilon", None)
@@ -45,36 +52,69 @@ def from_fields(fields: Mapping[str, str]) -> Content:
         raise StudyError(f"a study must have at most {MOST_PARTIES} parties, got {parts}")
     for i in range(parts):
         at = f"p{i}"
-        party = _rest(fields, at)
-        party |= {key: fields[f"{at}.{key}"] for key in PARTY_TEXTS if fields.get(f"{at}.{key}")}
-        party |= {key: number_of(fields[f"{at}.{key}"]) for key in PARTY_NUMBERS if fields.get(f"{at}.{key}")}
-        if split := _split(fields.get(f"{at}.split", "")):
-            party["split"] = split
+        party = _was(fields, at)
+        named = _name(fields, at, party)
+        _edit(party, fields, at, PARTY, _party_texts(party))
         if not by_party:
             party.pop("epsilon", None)
             party.pop("split", None)
         columns = (_column(fields, f"{at}.c{j}") for j in range(_count(fields, at + ".c{}.name")))
-        party["columns"] = {name: column for name, column in columns if name}
-        parties[_free(fields[f"{at}.name"].strip() or "party", parties)] = party
+        party["columns"] = {name: column for name, column in columns if name.strip()}
+        parties[_free(named if named.strip() else "party", parties)] = party
     return {"study": study, "party": parties}
 
 
 def _column(fields: Mapping[str, str], at: str) -> tuple[str, Content]:
+    was = _was(fields, at)
+    name, before = _name(fields, at, was), _column_texts(was)
     kind = fields.get(f"{at}.kind", "numeric")
-    column: Content = {"kind": kind, **_rest(fields, at)}
-    for key in BY_KIND.get(kind, ()):
-        text = fields.get(f"{at}.{key}", "").strip()
-        if not text:
+    taken = BY_KIND.get(kind, ())
+    # What another kind had is left out; keys that no kind has travel along, and are refused by their name.
+    column = {"kind": kind} | {key: v for key, v in was.items() if key != "kind" and (key in taken or key not in KNOWN)}
+    readers = {key: _reader(key, kind) for key in taken if key != OTHER_TOO}
+    _edit(column, fields, at, readers, before)
+    if OTHER_TOO in taken:
+        _tick(column, fields, at, OTHER_TOO)
+    return name, column
+
+
+def _reader(key: str, kind: str) -> Callable[[str], Any]:
+    if key == "levels":
+        return lambda text: [line.strip() for line in text.splitlines() if line.strip()]
+    if key == "bins":
+        return lambda text: [number_of(part) for part in text.split(",") if part.strip()]
+    return number_of if kind == "numeric" else str.strip
+
+
+def _edit(section: Content, fields: Mapping[str, str], at: str, readers: Readers, before: Mapping[str, str]) -> None:
+    """Change what was changed in the form: a key that it has no field for, or that says the same, stays as it is."""
+    for key, read in readers.items():
+        text = fields.get(f"{at}.{key}")
+        if text is None:
             continue
-        if key == "levels":
-            column[key] = [line.strip() for line in text.splitlines() if line.strip()]
-        elif key == "bins":
-            column[key] = [number_of(part) for part in text.split(",") if part.strip()]
-        elif key == "other":
-            column[key] = True
-        else:
-            column[key] = number_of(text) if kind == "numeric" else text
-    return fields[f"{at}.name"].strip(), column
+        if not text.strip():
+            section.pop(key, None)
+        elif not _alike(text, before.get(key, "")):
+            section[key] = read(text)
+
+
+def _tick(section: Content, fields: Mapping[str, str], at: str, key: str) -> None:
+    """A box: a browser sends nothing of one that is not ticked."""
+    if not fields.get(f"{at}.{key}") and section.get(key):
+        del section[key]
+    elif fields.get(f"{at}.{key}") and not section.get(key):
+        section[key] = True
+
+
+def _name(fields: Mapping[str, str], at: str, section: Content) -> str:
+    """The name in the form, or the one that it had, with its blanks, where nobody changed it."""
+    text, was = fields[f"{at}.name"], section.pop(NAMED, None)
+    return was if isinstance(was, str) and _alike(text, was) else text.strip()
+
+
+def _alike(text: str, before: str) -> bool:
+    """Whether a browser's text is what it was shown: lines may end otherwise, and blanks at the ends be lost."""
+    return "\n".join(text.splitlines()).strip() == "\n".join(before.splitlines()).strip()
 
 
 def _split(text: str) -> Content:
@@ -83,12 +123,19 @@ def _split(text: str) -> Content:
     return {name.strip(): number_of(value) for name, _, value in pairs}
 
 
+PARTY: Readers = {
+    **dict.fromkeys(("data", "id", "policy", "ledger", "organisation", "contact"), str),
+    **dict.fromkeys(("epsilon", "norm"), number_of),
+    "split": _split,
+}
+
+
 def _count(fields: Mapping[str, str], pattern: str) -> int:
     return next(k for k in count() if pattern.format(k) not in fields)
 
 
-def _rest(fields: Mapping[str, str], at: str) -> Content:
-    """Keys that the form has no field for travel along unseen."""
+def _was(fields: Mapping[str, str], at: str) -> Content:
+    """The section as it was when the form was made: it travels along unseen."""
     try:
         rest = json.loads(fields.get(f"{at}.rest") or "{}")
     except (ValueError, RecursionError):
@@ -105,38 +152,50 @@ def to_form(content: Mapping[str, Any]) -> Content:
     """What the form's template shows: every value as the text of its field."""
     study = table(content.get("study"))
     parties = {name: table(party) for name, party in table(content.get("party")).items()}
-    known = (*STUDY_TEXTS, *STUDY_NUMBERS, "label_square")
     return {
-        "study": {key: text_of(study.get(key)) for key in (*STUDY_TEXTS, *STUDY_NUMBERS)},
+        "study": _study_texts(study),
         "label_square": bool(study.get("label_square")),
         "by_party": "epsilon" not in study and any("epsilon" in party for party in parties.values()),
-        "rest": _unknown(study, known),
+        "rest": _dump(study),
         "parties": [_party_form(name, party) for name, party in parties.items()],
         "labels": [f"{name}.{c}" for name, party in parties.items() for c in table(party.get("columns"))],
     }
 
 
 def _party_form(name: str, party: Content) -> Content:
-    split = "\n".join(f"{key} = {text_of(value)}" for key, value in table(party.get("split")).items())
+    columns = table(party.get("columns"))
     return {
         "name": name,
-        "split": split,
-        **{key: text_of(party.get(key)) for key in (*PARTY_TEXTS, *PARTY_NUMBERS)},
-        "rest": _unknown(party, (*PARTY_TEXTS, *PARTY_NUMBERS, "split", "columns")),
-        "columns": [_column_form(c, table(declared)) for c, declared in table(party.get("columns")).items()],
+        **_party_texts(party),
+        "rest": _dump({NAMED: name} | {key: value for key, value in party.items() if key != "columns"}),
+        "columns": [_column_form(c, table(declared)) for c, declared in columns.items()],
     }
 
 
 def _column_form(name: str, column: Content) -> Content:
-    levels, bins = column.get("levels", []), column.get("bins", [])
     return {
         "name": name,
         "kind": str(column.get("kind", "numeric")),
-        **{key: text_of(column.get(key)) for key in PLAIN},
+        **_column_texts(column),
+        OTHER_TOO: bool(column.get(OTHER_TOO)),
+        "rest": _dump({NAMED: name} | column),
+    }
+
+
+def _study_texts(study: Content) -> dict[str, str]:
+    return {key: text_of(study.get(key)) for key in STUDY}
+
+
+def _party_texts(party: Content) -> dict[str, str]:
+    split = "\n".join(f"{key} = {text_of(value)}" for key, value in table(party.get("split")).items())
+    return {key: text_of(party.get(key)) for key in PARTY} | {"split": split}
+
+
+def _column_texts(column: Content) -> dict[str, str]:
+    levels, bins = column.get("levels", []), column.get("bins", [])
+    return {key: text_of(column.get(key)) for key in KNOWN if key != OTHER_TOO} | {
         "levels": "\n".join(text_of(v) for v in levels) if isinstance(levels, list) else text_of(levels),
         "bins": ", ".join(text_of(v) for v in bins) if isinstance(bins, list) else text_of(bins),
-        "other": bool(column.get("other")),
-        "rest": _unknown(column, KNOWN),
     }
 
 
@@ -152,9 +211,8 @@ def text_of(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
-def _unknown(content: Mapping[str, Any], known: Sequence[str]) -> str:
-    rest = {key: value for key, value in content.items() if key not in known}
-    return json.dumps(rest, default=str) if rest else ""
+def _dump(section: Mapping[str, Any]) -> str:
+    return json.dumps(section, default=str) if section else ""
 
 
 def to_toml(content: Mapping[str, Any]) -> str:
