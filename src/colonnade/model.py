@@ -211,6 +211,8 @@ def _parse(content: Mapping[str, Any]) -> PublicModel:
     require_texts("a text of a model", content, ReleaseError)
     fields = dict(content["model"])
     fields["features"] = tuple(fields["features"])
+    if not all(isinstance(text, str) for text in (*fields["features"], fields["label"], content["declared"])):
+        raise ValueError("features and labels are texts")
     fields["coefficients"] = tuple(float(c) for c in fields["coefficients"])
     if fields["ridge"] in (None, "nan"):
         fields["ridge"] = math.inf if fields["ridge"] is None else math.nan

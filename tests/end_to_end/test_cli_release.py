@@ -54,9 +54,8 @@ def test_tables_in_all_forms(release: Path, run: Run, tmp_path: Path) -> None:
 
 def test_rows_say_what_they_are(release: Path, run: Run, tmp_path: Path) -> None:
     content = run("synthesize", release, "--rows", 300, "--out", tmp_path / "rows.csv", "--json").json
-    text = (tmp_path / "rows.csv").read_text()
-    assert text.startswith("# Do not compute standard errors")
-    rows = pl.read_csv(tmp_path / "rows.csv", comment_prefix="#")
+    assert (tmp_path / "rows.notes.txt").read_text().startswith("Do not compute standard errors")
+    rows = pl.read_csv(tmp_path / "rows.csv")
     assert rows.shape == (300, 4) and content["rows"] == 300 and content["unbinned"] == ["hours"]
     given = tmp_path / "rich.parquet"
     done = run("synthesize", release, "--rows", 50, "--out", given, "--given", "rich=yes", "--seed", 4)

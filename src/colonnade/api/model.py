@@ -19,6 +19,7 @@ from colonnade.data.table import Table, read_table
 from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
+from colonnade.foundation.shown import figure
 from colonnade.model import PublicModel, Scores, read_model, score_tables, scored_classes, write_model
 
 if TYPE_CHECKING:
@@ -326,7 +327,7 @@ class ModelSummary(Shown):
         model, public = self._model, self._model.public
         if isinstance(public.model, ClassModel):
             by_class = model.coef
-            rows = [[f, *(f"{by_class[c][f]:+.3g}" for c in model.classes)] for f in model.features]
+            rows = [[f, *(figure(by_class[c][f], 3, "+") for c in model.classes)] for f in model.features]
             heads = ["feature", *model.classes]
             return fragment(heading(f"Chances of the levels of {model.label}"), html_table(heads, rows, range(1, 99)))
         parts = [model._html(), paragraph(units_note(public), "soft")]

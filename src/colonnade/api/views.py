@@ -12,6 +12,7 @@ from colonnade.api.shown import Shown
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places
 from colonnade.foundation.parts import local_path
+from colonnade.foundation.shown import figure
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -75,7 +76,7 @@ class ReleasedTables(Shown):
     def _html(self) -> str:
         from colonnade.report.notebook import fragment, heading, html_table, paragraph
         from colonnade.report.pictures import dependence_context
-        from colonnade.report.tables import INTERVALS, bracket_text, cross_cells, dependence_line
+        from colonnade.report.tables import INTERVALS, cross_cells, dependence_line, number_texts
 
         found: Any = dependence_context(self._tables, self._chosen, self._seed, SHOWN_MAPS)
         parts: list[str] = []
@@ -92,7 +93,7 @@ class ReleasedTables(Shown):
             margin = item["margin"]
             parts += [heading(f"{margin.owner}.{margin.name}"), item["picture"]]
         if found["numbers"]:
-            rows = [[x.name, x.owner, bracket_text(x.mean), bracket_text(x.std)] for x in found["numbers"]]
+            rows = [[x.name, x.owner, *number_texts(self._tables, x)] for x in found["numbers"]]
             parts.append(html_table(["number, released without bins", "party", "mean", "std"], rows, (2, 3)))
         return fragment(*parts, paragraph(INTERVALS, "soft"))
 
@@ -172,14 +173,15 @@ class SyntheticRows(Shown):
         self.converged = rows.certificate.converged
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the rows as CSV or Parquet, by the path's ending, with the notes inside."""
-        from colonnade.report.rows import rows_file
+        """Write the rows as CSV or Parquet, by the path's ending; notes stand beside a CSV file, in .notes.txt."""
+        from colonnade.report.rows import notes_file, notes_place, rows_file
 
         place = local_path(os.fspath(path))
         if place.suffix.lower() not in (".csv", ".parquet", ".pq"):
             raise StudyError(f"rows are written as .csv or .parquet, got {place}")
-        with places(place) as (file,):
+        with places(place, notes_place(place)) as (file, beside):
             file.write(rows_file(self._rows, self.notes, place.suffix.lower() == ".csv"))
+            beside.write(notes_file(self.notes))
 
     def __len__(self) -> int:
         return self.frame.height
@@ -195,7 +197,7 @@ class SyntheticRows(Shown):
         from colonnade.report.notebook import fragment, html_table, paragraph
 
         shown = self.frame.head(SHOWN_ROWS)
-        rows = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in row] for row in shown.iter_rows()]
+        rows = [[figure(v) if isinstance(v, float) else str(v) for v in row] for row in shown.iter_rows()]
         told = paragraph(f"{len(self):,} rows, the first {len(rows)}:")
         notes = [paragraph(note, "soft") for note in self.notes]
         return fragment(told, html_table(self.frame.columns, rows), *notes)

@@ -169,7 +169,7 @@ def synthesize(
     from colonnade.analysis.synthesis import draw_rows, fit_release
     from colonnade.analysis.tables import Tables
     from colonnade.foundation.files import places
-    from colonnade.report.rows import rows_file
+    from colonnade.report.rows import notes_file, notes_place, rows_file
     from colonnade.report.text import caution, flaws
 
     if out.suffix.lower() not in (".csv", ".parquet", ".pq"):
@@ -178,13 +178,14 @@ def synthesize(
     released = Released(opened)
     conditions = released.conditions(given or [])
     zeros = released.impossible([names_in(pair) for pair in impossible or []])
-    with places(out) as (file,):
+    with places(out, notes_place(out)) as (file, beside):
         tables = Tables.of(released)
         found = draw_rows(tables, partial(fit_release, tables, seed, zeros), rows, conditions, seed, anyway)
         notes = [*found.notes(), *flaws(opened.provenance)]
         if given:
             notes.insert(1, f"Only records with {', '.join(given)}.")
         file.write(rows_file(found, notes, out.suffix.lower() == ".csv"))
+        beside.write(notes_file(notes))
     if json:
         print_json(
             {

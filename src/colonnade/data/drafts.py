@@ -73,11 +73,9 @@ class DraftParty:
     @property
     def text(self) -> str:
         name = toml_key(self.name)
-        known = f"id = {toml_value(self.id)}  # a guess from the header"
-        if not self.id:
-            known = (
-                f"{'# ' if self.alone else ''}id = {UNKNOWN}  # the column that names a person, or leave this line out"
-            )
+        known = f"{'# ' if self.alone else ''}id = {UNKNOWN}  # the column that names a person, or leave this line out"
+        if self.id:
+            known = f"id = {toml_value(self.id)}  # a guess from the header"
         lines = [
             f"[party.{name}]",
             f"data = {toml_value(self.data)}",

@@ -499,7 +499,9 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
         if needed and key not in declared:
             raise SchemaError(f"column {name}: a {kind.kind} column needs {key!r}")
     values = {key: value for key, value in declared.items() if key not in ("kind", "undeclared")}
-    if opened := [key for key, value in values.items() if _is_open(value)]:
+    levels = values.get("levels", ())
+    marks = ("drop", "fill") if isinstance(levels, (list, tuple)) and OPEN in levels and not _is_open(levels) else ()
+    if opened := [key for key, value in values.items() if _is_open(value) and key not in marks]:
         has = "has" if len(opened) == 1 else "have"
         raise SchemaError(
             f'column {name}: {" and ".join(opened)} still {has} the "?" of a draft: '

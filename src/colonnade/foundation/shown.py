@@ -55,6 +55,12 @@ def number_of(text: str) -> int | float | str:
     return text.strip()
 
 
+def figure(value: float, digits: int = 4, sign: str = "") -> str:
+    """A number to so many digits, without a power of ten where a person would write none: 19,720 and not 1.972e+04."""
+    text = f"{value:{sign}z.{digits}g}"
+    return f"{float(text):{sign},.0f}" if "e+" in text and abs(value) < 1e15 else text
+
+
 def rounded(value: float) -> str:
     """A positive number to two digits, as a person writes it."""
     two = float(f"{value:.2g}")

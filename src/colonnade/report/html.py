@@ -22,6 +22,7 @@ from colonnade.analysis.tables import Tables
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.schema import Column
+from colonnade.foundation.shown import figure
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.model import PublicModel, publish
@@ -377,4 +378,4 @@ def _signed(value: float) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.3g}"
+    return figure(value) if abs(value) < 1e6 else f"{value:.3g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import cos, pi, sin
 
 import numpy as np
@@ -12,7 +13,7 @@ from colonnade.analysis.independence import Dependence, dependence, dependence_t
 from colonnade.analysis.synthesis import distance_text, expected_distance
 from colonnade.analysis.tables import CrossTable, Margin, Tables
 from colonnade.report.charts import WIDTH, Bar, bars, drawing
-from colonnade.report.tables import bracket_text, dependence_line, information_text
+from colonnade.report.tables import dependence_line, information_text, number_texts
 
 CELL, LEFT = 30, 190
 WIDEST, ROOMY = 76, 44
@@ -131,7 +132,7 @@ def dependence_context(
         "margins": [{"margin": m, "picture": margin_picture(m)} for m in margins],
         "numbers": [tables.number(i) for i in released.numbers] if not chosen else [],
         "not_known": [] if chosen else tables.not_known(),
-        "bracketed": bracket_text,
+        "bracketed": partial(number_texts, tables),
         "expected": distance_text(expected) if len(released.tabular) > 1 else None,
         "independent": distance_text(independent),
     }

@@ -1,9 +1,10 @@
-"""Drawn rows as a file that says what they are."""
+"""Drawn rows as a file, and what they are: beside a CSV file, inside a Parquet file."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,11 +28,20 @@ def rows_frame(rows: Synthetic, texts: Callable[[str], str] = str) -> pl.DataFra
     return pl.DataFrame(columns)
 
 
+def notes_place(place: Path) -> Path | None:
+    """Where the notes of rows go that are written here: a CSV file that programs can read has no room for them."""
+    return place.with_suffix(".notes.txt") if place.suffix.lower() == ".csv" else None
+
+
+def notes_file(notes: Sequence[str]) -> bytes:
+    """The notes, one on each line."""
+    return "".join(f"{' '.join(note.split())}\n" for note in notes).encode()
+
+
 def rows_file(rows: Synthetic, notes: Sequence[str], csv: bool) -> bytes:
-    """CSV with the notes as comment lines on top, or Parquet with them as metadata."""
+    """CSV, or Parquet with the notes as metadata."""
     if csv:
-        lines = "".join(f"# {' '.join(note.split())}\n" for note in notes)
-        return (lines + rows_frame(rows, plain_cell).rename(plain_cell).write_csv()).encode()
+        return rows_frame(rows, plain_cell).rename(plain_cell).write_csv().encode()
     file = io.BytesIO()
     rows_frame(rows).write_parquet(file, metadata={"colonnade": " ".join(notes)})
     return file.getvalue()

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from colonnade.analysis.intervals import Intervals
+from colonnade.foundation.shown import figure
 from colonnade.report.certainty import DROWNED, heading_of, sentences
 from colonnade.report.text import quality_text, tidy_table, titled, what_of
 
@@ -107,7 +108,7 @@ def summary_heads(public: PublicModel) -> list[str]:
 def summary_cells(public: PublicModel, line: Line) -> list[str]:
     """A coefficient's cells, in the order of the heads."""
     ratio = [] if line.odds_ratio is None else [f"{line.odds_ratio:.6g}"]
-    own = [] if line.coefficient is None else [f"{line.coefficient:+.4g}"]
+    own = [] if line.coefficient is None else [figure(line.coefficient, sign="+")]
     return [line.feature, line.party, *own, f"{line.encoded:+z.4f}", *ratio, line.against]
 
 
@@ -118,11 +119,11 @@ def certainty_heads(logistic: bool) -> list[str]:
 
 def certainty_cells(one: Certainty, logistic: bool) -> list[str]:
     """An interval's cells, in the order of the heads."""
-    if one.estimate is None:
+    if one.estimate is None or one.low is None or one.high is None:
         return [one.feature, one.against, "", DROWNED, *([""] if logistic else []), ""]
     ratio = [] if one.odds_ratio is None else ["{:.3g} ({:.3g} to {:.3g})".format(*one.odds_ratio)]
-    between = f"{one.low:+.3g} to {one.high:+.3g}"
-    return [one.feature, one.against, f"{one.estimate:+.3g}", between, *ratio, f"×{one.factor:.1f}"]
+    estimate, low, high = (figure(value, 3, "+") for value in (one.estimate, one.low, one.high))
+    return [one.feature, one.against, estimate, f"{low} to {high}", *ratio, f"×{one.factor:.1f}"]
 
 
 def interval_notes(found: Intervals | None, reason: str = NO_FILE) -> list[str]:
@@ -142,7 +143,7 @@ def summary_text(public: PublicModel, units: Units, found: Intervals | None, rea
         table.add_row(Text(f"and {len(every) - SHOWN} smaller ones", style="dim"))
     table.add_section()
     _, constant = units.convert(model.features, model.coefficients, model.intercept)
-    own = [] if products_of(public) else [f"{constant:+.4g}"]
+    own = [] if products_of(public) else [figure(constant, sign="+")]
     table.add_row(Text("intercept"), "", *own, f"{model.intercept:+z.4f}")
     parts: list[RenderableType] = [table, Text(units_note(public), style="dim"), quality_text(model), ""]
     if found is not None and found.coefficients:
@@ -165,7 +166,7 @@ def class_table(public: PublicModel, classes: Sequence[str], rows: Sequence[Sequ
     table = tidy_table("feature", *classes, right=range(1, 1 + len(classes)))
     order = sorted(range(len(model.features)), key=lambda k: -abs(model.coefficients[k]))
     for k in order[:SHOWN]:
-        table.add_row(Text(model.features[k]), *(f"{row[k]:+.3g}" for row in rows))
+        table.add_row(Text(model.features[k]), *(figure(row[k], 3, "+") for row in rows))
     if len(order) > SHOWN:
         table.add_row(Text(f"and {len(order) - SHOWN} smaller ones", style="dim"))
     return table

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from colonnade.foundation.names import plain_cell
+from colonnade.foundation.shown import figure
 from colonnade.report.text import titled
 from colonnade.report.tidy import tidy_table
 
@@ -52,13 +53,21 @@ def _numbers_text(tables: Tables) -> RenderableType:
     table = tidy_table("number, released without bins", "mean", "standard deviation", right=(1, 2))
     for i in tables.released.numbers:
         found = tables.number(i)
-        table.add_row(Text(found.name), bracket_text(found.mean), bracket_text(found.std))
+        table.add_row(Text(found.name), *number_texts(tables, found))
     return Group(table, "")
 
 
-def bracket_text(found: Bracketed | None) -> str:
+def number_texts(tables: Tables, found: Number) -> tuple[str, str]:
+    """A number's mean and standard deviation in its own units: a day has a date, and so many days about it."""
+    column = tables.released.schema.parties.get(found.owner, {}).get(found.name)
+    if column is not None and column.dated:
+        return bracket_text(found.mean, column.write), bracket_text(found.std, lambda days: f"{figure(days)} days")
+    return bracket_text(found.mean), bracket_text(found.std)
+
+
+def bracket_text(found: Bracketed | None, write: Callable[[float], str] = figure) -> str:
     """A number with its interval, or that it is not known."""
-    return "not known" if found is None else f"{found.value:.4g} ({found.low:.4g} to {found.high:.4g})"
+    return "not known" if found is None else f"{write(found.value)} ({write(found.low)} to {write(found.high)})"
 
 
 def _cross_text(cross: CrossTable) -> RenderableType:
