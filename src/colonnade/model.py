@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from scipy.special import expit, softmax
 
+from colonnade.analysis.accepted import Outcome
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.solve import Model
 from colonnade.data.reading import filed, reason, scan
@@ -46,6 +47,12 @@ class PublicModel:
     """Digest of the release that the model was computed from."""
     interactions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """For each feature that is a product, the coordinates that are multiplied."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader has to know before using the model."""
+        outcome = self.model.outcome
+        return [outcome.why] if outcome is not None and outcome.why else []
 
     def owners(self, feature: str) -> tuple[str, ...]:
         """The parties that a feature's values come from: several for an interaction, none for a parameter."""
@@ -182,7 +189,9 @@ def write_model(public: PublicModel) -> bytes:
         model[key] = (
             model[key] if math.isfinite(model[key]) else "nan" if key == "ridge" and math.isnan(model[key]) else None
         )
-    # Left out where there is none, as in files from before it was stated.
+    # Left out where there is none, as in files from before they were stated.
+    if (outcome := model.pop("outcome", None)) is not None:
+        model["outcome"] = {k: v if not isinstance(v, float) or math.isfinite(v) else None for k, v in outcome.items()}
     if (interval := model.pop("r_squared_interval", None)) is not None:
         model["r_squared_interval"] = list(interval)
     content = {
@@ -221,6 +230,8 @@ def _parse(content: Mapping[str, Any]) -> PublicModel:
     if "r_squared_interval" in fields:
         low, high = (float(end) for end in fields["r_squared_interval"])
         fields["r_squared_interval"] = (low, high)
+    if "outcome" in fields:
+        fields["outcome"] = _outcome(fields["outcome"])
     model = _class_model(fields) if "classes" in fields else Model(**fields)
     if len(model.features) != len(model.coefficients):
         raise ValueError("as many coefficients as features")
@@ -228,6 +239,12 @@ def _parse(content: Mapping[str, Any]) -> PublicModel:
     return PublicModel(
         model, content["study"], Schema.of(content["schema"]), content["declared"], content["release"], products
     )
+
+
+def _outcome(kept: Mapping[str, Any]) -> Outcome:
+    """What the gate said of a model, from its file."""
+    gain, error = (math.nan if kept[key] is None else float(kept[key]) for key in ("gain", "error"))
+    return Outcome(str(kept["estimator"]), str(kept["why"]), bool(kept["fell_back"]), gain, error)
 
 
 def _class_model(fields: dict[str, Any]) -> ClassModel:

@@ -50,8 +50,8 @@ def _find(layout: Layout, columns: Mapping[str, Column], name: str) -> int:
 
 def line_through(
     estimate: Estimate, full: Floats, attributes: Sequence[int], numbers: Mapping[int, Column], sample: Sample | None
-) -> tuple[Layout, Floats]:
-    """The nearest function that takes `numbers` as such: its layout and weights, the constant first.
+) -> tuple[Layout, Floats, float]:
+    """The nearest function that takes `numbers` as such: its layout, weights with the constant first, and its distance.
 
     `full` has a weight for each coordinate of the estimate's layout, used those of `attributes`. With a `sample` the
     functions are log-odds; the other weights then stay as they are, for so few records could not tell them apart.
@@ -63,7 +63,8 @@ def line_through(
     found = np.zeros(layout.width)
     if sample is None:
         found[at] = _least_squares(estimate, full, means[:, at])
-        return layout, found
+        apart = full - means @ found
+        return layout, found, 0.5 * max(float(apart @ estimate.value @ apart), 0.0) / estimate.n
     records, weights = sample
     trusted = weights * np.prod([_trust(estimate, i)[_codes(estimate, i, records)] for i in numbers], axis=0)
     free = [0, *(layout.starts[i] for i in numbers)]
@@ -71,7 +72,9 @@ def line_through(
     found[kept] = means[:, kept].T @ full
     others = records @ (means[:, kept] @ found[kept])
     found[free] = _nearest(records @ means[:, free], trusted / trusted.sum(), expit(records @ full), others)
-    return layout, found
+    score, line = records @ full, records @ (means @ found)
+    apart = np.logaddexp(0.0, line) - np.logaddexp(0.0, score) - expit(score) * (line - score)
+    return layout, found, float(weights @ apart)
 
 
 def _codes(estimate: Estimate, attribute: int, records: Floats) -> NDArray[np.intp]:

@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit, logit
 
+from colonnade.analysis.accepted import Evidence, along
+from colonnade.analysis.glm import BERNOULLI, FeatureLaw
 from colonnade.analysis.posterior import FLOOR, NEGLIGIBLE, Fit, NoisyEquations, prior_shapes
 from colonnade.mechanism.moments import Floats
 
@@ -49,17 +51,16 @@ class LogOdds:
 
     intercept: float
     fit: Fit
+    evidence: Evidence | None = None
+    """What the release says of them; None where it does not tell enough."""
 
 
 class _Law:
     """The sample that stands for the features' law, and what a logistic model with weights b does on it."""
 
     def __init__(self, records: Floats, weights: Floats, share: float, gram: Floats) -> None:
-        centred = records - weights @ records
-        sample = (centred * weights[:, None]).T @ centred
-        self.records = centred @ _transport(sample, gram)
+        self.records, self.sample = _moved(records, weights, gram)
         self.weights, self.share = weights, share
-        self.sample = (self.records * weights[:, None]).T @ self.records
         self.gap = gram - self.sample
         """What the sample lacks of the released covariance: its effect is taken as linear, with slope `linear`."""
         self.linear = share * (1.0 - share)
@@ -91,6 +92,11 @@ class _Law:
         result: Floats = pull.T @ self.records - np.outer(across, across) / slope.sum() + self.linear * self.gap
         return result
 
+    def evidence(self, b: Floats, reached: float, noise: float) -> Evidence:
+        """What the release says of log-odds with weights b."""
+        law = FeatureLaw(self.records, self.weights, _positive(self.gap))
+        return Evidence(law, BERNOULLI, np.array([self.share]), b[:, None], reached, noise)
+
     def linearise(self, b: Floats) -> float:
         """Set `linear` to the slope of the line that fits s(b'x) best; the variance that this line leaves."""
         score, chance = self.records @ b, self.chance(b)
@@ -102,9 +108,9 @@ class _Law:
 
 def log_odds(equations: NoisyEquations, start: Fit, share: float, records: Floats, weights: Floats, n: int) -> LogOdds:
     """The logistic fit of a target of given share from its linear fit `start`, which has the shapes `SHAPES`."""
-    if not start.weights.any():
-        return LogOdds(float(logit(share)), start)
     law = _Law(records, weights, share, equations.gram)
+    if not start.weights.any():
+        return LogOdds(float(logit(share)), start, law.evidence(start.weights, 0.0, 0.0))
     scale = _scale(equations, start, share)
     (prior,) = prior_shapes(equations.possible_gram, equations.groups, equations.ordered, SHAPES)
     values, vectors = np.linalg.eigh(prior)
@@ -116,10 +122,12 @@ def log_odds(equations: NoisyEquations, start: Fit, share: float, records: Float
         before, u = u, _most_likely(equations.right, law, noise, root, u)
         if law.spread(root @ (u - before)) <= SETTLED * law.spread(root @ u):
             break
-    b = root @ u * _believed(equations.right, law, noise, root, u)
+    part, followed = _believed(equations.right, law, noise, root, u)
     # Classes that a line separates have no finite maximum.
-    b = b * min(1.0, WIDEST / max(law.spread(b), 1e-300))
-    return LogOdds(law.intercept(b), replace(start, weights=b))
+    part *= min(1.0, WIDEST / max(law.spread(part * root @ u), 1e-300))
+    b = part * root @ u
+    known = law.evidence(b, float(b @ equations.right) - part * followed, float(np.sqrt(b @ noise @ b)))
+    return LogOdds(law.intercept(b), replace(start, weights=b), known)
 
 
 def _noise(equations: NoisyEquations, law: _Law, b: Floats, rest: float, n: int) -> Floats:
@@ -164,8 +172,10 @@ def _most_likely(right: Floats, law: _Law, noise: Floats, root: Floats, start: F
     return u
 
 
-def _believed(right: Floats, law: _Law, noise: Floats, root: Floats, u: Floats) -> float:
-    """The share of the log-odds that is kept: 1, unless noise makes up more than half of what the fit found.
+def _believed(right: Floats, law: _Law, noise: Floats, root: Floats, u: Floats) -> tuple[float, float]:
+    """The share of the log-odds that is kept, and what of b'c is noise.
+
+    The share is 1, unless noise makes up more than half of what the fit found.
 
     A fit follows the noise on c. Of b'c, what it has found, tr(V F') is expected to be that noise, V being the
     covariance that the posterior leaves to b (Stein 1981). Where this is more than half, b is scaled so that b'F(b) is
@@ -177,13 +187,13 @@ def _believed(right: Floats, law: _Law, noise: Floats, root: Floats, u: Floats) 
     left = root @ np.linalg.inv(jacobian.T @ jacobian + np.eye(len(u))) @ root.T
     found, followed = float(b @ right), float((left * curvature).sum())
     if followed <= 0.5 * found:
-        return 1.0
+        return 1.0, followed
     low, high = 0.0, 1.0
     for _ in range(30):
         middle = 0.5 * (low + high)
         reached = float(b @ law.covariance(middle * b, law.chance(middle * b)))
         low, high = (middle, high) if reached < found - followed else (low, middle)
-    return max(low / float(np.sqrt(1.0 + np.pi / 8.0 * (left * law.sample).sum())), FAINTEST)
+    return max(low / float(np.sqrt(1.0 + np.pi / 8.0 * (left * law.sample).sum())), FAINTEST), followed
 
 
 def _scale(equations: NoisyEquations, fit: Fit, share: float) -> float:
@@ -191,6 +201,26 @@ def _scale(equations: NoisyEquations, fit: Fit, share: float) -> float:
     spread = share * (1.0 - share)
     explained = float(fit.weights @ equations.gram @ fit.weights) / spread
     return 1.0 / (spread * (1.0 - float(np.clip(explained, 0.0, LARGEST_SHARE))))
+
+
+def _moved(records: Floats, weights: Floats, gram: Floats) -> tuple[Floats, Floats]:
+    """Records, centred and moved to have the covariance `gram` as far as they can, and the one that they have then."""
+    centred = records - weights @ records
+    moved = centred @ _transport((centred * weights[:, None]).T @ centred, gram)
+    return moved, (moved * weights[:, None]).T @ moved
+
+
+def feature_law(records: Floats, weights: Floats, gram: Floats) -> FeatureLaw:
+    """The law of features of covariance `gram`, by records that are plausible with it."""
+    moved, sample = _moved(records, weights, gram)
+    return FeatureLaw(moved, weights, _positive(gram - sample))
+
+
+def _positive(form: Floats) -> Floats:
+    """The part of a form that is nowhere negative."""
+    values, vectors = np.linalg.eigh(0.5 * (form + form.T))
+    result: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return result
 
 
 def _transport(sample: Floats, gram: Floats) -> Floats:
@@ -208,14 +238,25 @@ def _transport(sample: Floats, gram: Floats) -> Floats:
     return result
 
 
-def discriminant(equations: NoisyEquations, fit: Fit, share: float) -> LogOdds:
-    """Log-odds with the direction of a linear fit, for Gaussian classes with a common covariance (Fisher 1936)."""
+def discriminant(equations: NoisyEquations, fit: Fit, share: float, followed: float, shrunk: bool) -> LogOdds:
+    """Log-odds with the direction of a linear fit, for Gaussian classes with a common covariance (Fisher 1936).
+
+    `followed` is what of w'c is expected to be noise. Where the log-odds are `shrunk`, they keep that part of
+    themselves which is expected to be best: w'c alone would make them as steep as if all of it were signal.
+    """
     spread = share * (1.0 - share)
     # w_discriminant = w_least_squares / (spread (1 - R^2)).
     explained = float(np.clip(fit.weights @ equations.right / spread, 0.0, CERTAIN))
     odds = fit.weights / (spread * (1.0 - explained))
     middle = (0.5 - share) / spread * equations.right
-    return LogOdds(float(logit(share)) - float(odds @ middle), replace(fit, weights=odds))
+    scale = 1.0 / (spread * (1.0 - explained))
+    noise = np.sqrt(odds**2 @ (equations.right_noise + equations.sampling * np.diag(equations.gram)))
+    reached = float(odds @ equations.right) - scale * followed
+    known = Evidence(along(odds, equations.gram), BERNOULLI, np.array([share]), odds[:, None], reached, float(noise))
+    part = known.believed() if shrunk else 1.0
+    if part == 1.0:
+        return LogOdds(float(logit(share)) - float(odds @ middle), replace(fit, weights=odds), known)
+    return LogOdds(float(known.cost(part)[2][0]), replace(fit, weights=part * odds), known.scaled(part))
 
 
 def cautious(equations: NoisyEquations, fit: Fit, share: float) -> LogOdds:

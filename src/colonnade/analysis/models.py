@@ -7,23 +7,40 @@ dependence: no model here has an interaction, and none can be fitted to a releas
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from colonnade.analysis.accepted import Evidence, accepted, blur_of
 from colonnade.analysis.bins import bin_means
+from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.draws import seeded
-from colonnade.analysis.glm import LogPartition, Penalty, bernoulli, categories, fit_moments, gaussian, poisson
+from colonnade.analysis.equations import Target, coordinates_of, equations
+from colonnade.analysis.glm import (
+    BERNOULLI,
+    CATEGORIES,
+    EXACT,
+    GAUSSIAN,
+    POISSON,
+    Family,
+    FeatureLaw,
+    MomentFit,
+    Penalty,
+    fit_moments,
+)
+from colonnade.analysis.logistic import feature_law
 from colonnade.analysis.numbers import encode_levels, fill_numbers
-from colonnade.analysis.plausible import plausible_records
+from colonnade.analysis.plausible import fill_products, plausible_records, with_target
+from colonnade.analysis.posterior import NoisyEquations, followed_noise, posterior
 from colonnade.analysis.released import Released
+from colonnade.analysis.shrinkage import bounded_mean
 from colonnade.analysis.solve import Model
 from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column
-from colonnade.mechanism.moments import Encoding, Floats, Layout
+from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments
 
 TASKS = ("linear", "logistic", "multinomial", "poisson")
 PENALTIES = ("ridge", "lasso", "elastic-net")
@@ -32,8 +49,11 @@ MOST_SCORES = 1 << 20
 """Records of a model times its classes; where there are many classes, fewer records stand for the features' law."""
 MOST_CLASSES = 1000
 """Levels of a multinomial model's label: 400 take about 20 CPU seconds, and time grows with their number."""
-NOISE_TO_RIDGE = 1.0
-"""A ridge is this many standard deviations of the noise on a product of label and feature, per record."""
+NEGLIGIBLE = 1e-12
+LEAST = 1e-6
+"""No class has a smaller share, and no count a smaller mean."""
+WIDEST = 2.5
+"""Weights of log-odds of this size cost half a nat in all records together, whatever penalty is asked for."""
 
 
 @dataclass(frozen=True)
@@ -81,35 +101,193 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
         raise StudyError(f"a condition on the label {question.label} leaves nothing to learn")
     chosen = _chosen(released, question, label.attribute, given)
     at, count = _coordinates(released, chosen), min(RECORDS, MOST_SCORES // max(len(label.classes), 1))
-    if fitted is None and len(released.tabular) < 2 and not given:
-        # Without tables there is no maximum-entropy model: numbers have their moments, and records that fit them.
-        tables = Tables.of(released)
-        records, weights = plausible_records(tables.estimate, chosen, count)
-    else:
-        if fitted is None:
-            fitted = fit_release(Tables.of(released), seed, released.impossible())
-        tables = fitted.tables
-        everything = len(chosen) == len(fitted.columns) - 1 and not released.numbers
-        if label.classes and everything and question.penalty == "ridge" and question.strength is None:
-            return _model(released, question, label, at, *_read_off(fitted, label.attribute, at))
-        records, weights = _records(fitted, count, given, seed)
     if given:
-        y = label.products(tables, records)
-        moments, means = records[:, at].T @ y / len(y), y.mean(axis=0)
+        fitted = fitted or fit_release(Tables.of(released), seed, released.impossible())
+        known = _under_conditions(fitted, label, at, given, count, seed)
     else:
-        value = tables.estimate.value / released.n
-        moments, means = label.products(tables, value[at]), label.products(tables, value[:1])[0]
-        # Rows meet the tables nearly: what they miss of a feature's mean must not be explained by the label.
-        moments = moments + np.outer(weights @ records[:, at] - value[0, at], means)
-    noise = label.noise(tables, at)
-    w, b = fit_moments(records[:, at], weights, moments, means, label.law, _penalty(released, question, noise))
+        known = _of_moments(released, label, chosen, at, count)
+    fit = fit_moments(known.law, known.shrunk, known.means, label.family, _penalty(known, question))
+    found = _evidence(known, fit, label)
+    part = found.believed() if question.strength is None else 1.0
+    found, constants = found.scaled(part), fit.constants if part == 1.0 else found.cost(part)[2]
+    w, b = found.weights.copy(), constants - known.centre @ found.weights
     moved = held_coordinates(released.layout, at, given)
     for k, to in moved.items():
         # Of a product that is another feature here the weight goes there; one that is 0 has none.
         if to is not None:
             w[at.index(to)] += w[at.index(k)]
     kept = [n for n, k in enumerate(at) if k not in moved]
-    return _model(released, question, label, [at[n] for n in kept], w[kept], b)
+    model = _model(released, question, label, [at[n] for n in kept], w[kept], b)
+    met = bool((fit.left <= EXACT * np.sqrt(np.vstack([known.noise, known.spread / known.n]))).all())
+    return accepted(model, _estimator(question), found, converged=met)
+
+
+def _estimator(question: Question) -> str:
+    """What a reader may call it."""
+    told = "" if question.strength is None else f" of strength {question.strength:g}"
+    return f"{question.penalty}{told}, {question.task}"
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the release tells of the label's outputs and some features, per record."""
+
+    n: float
+    law: FeatureLaw
+    centre: Floats
+    means: Floats
+    right: Floats
+    """Covariances with the outputs as released."""
+    shrunk: Floats
+    """The same, as far as the noise lets them be known."""
+    noise: Floats
+    """Variances of noise and sampling on `right`."""
+    slopes: Floats
+    """Of each output: <w, right> of its linear fit."""
+    followed: Floats
+    """What of that is expected to be noise."""
+    spread: Floats
+    """Variances of the outputs."""
+    unsure: Floats
+    """Standard deviations of the noise on `means`."""
+
+
+def _of_moments(released: Released, label: _Label, chosen: Sequence[int], at: Sequence[int], count: int) -> _Known:
+    """All records: by the posterior of each output's linear fit, and records that are plausible with it."""
+    moments, layout = released.moments, released.layout
+    estimate = released.known.estimate
+    columns = coordinates_of(layout, chosen)
+    systems = _systems(moments, estimate, columns, label)
+    means, unsure = _means(estimate, label)
+    first = label.attribute if label.attribute in released.tabular else None
+
+    def draw(shrunk: Floats) -> tuple[Floats, Floats]:
+        drawn = estimate
+        if first is not None and label.classes:
+            drawn = with_target(estimate, columns, first, shrunk)
+        elif first is not None and layout.attributes[first].size == 2:
+            drawn = with_target(estimate, columns, first, shrunk * np.where(label.matrix[:, 0] > 0, 1.0, -1.0))
+        records, weights = plausible_records(drawn, chosen, count, first)
+        return records[:, columns], weights
+
+    centre, places = estimate.margin[columns] / estimate.n, [columns.index(k) for k in at]
+    return _known(systems, draw, centre, means, unsure, label, places, moments.n)
+
+
+def _means(estimate: Estimate, label: _Label) -> tuple[Floats, Floats]:
+    """The means of the label's outputs, as far as their noise lets them be known, and that noise."""
+    means = label.products(estimate, estimate.value[:1])[0] / estimate.n
+    std = np.sqrt(estimate.std[0, estimate.layout.span(label.attribute)] ** 2 @ label.matrix**2) / estimate.n
+    if not label.family.bounded:
+        return means if label.family is GAUSSIAN else np.maximum(means, LEAST), std
+    shares = np.array([bounded_mean(m, s, 0.0, 1.0) for m, s in zip(means, std, strict=True)])
+    shares = np.clip(shares, LEAST, 1.0 - LEAST)
+    return shares / shares.sum() if label.classes else shares, std
+
+
+def _systems(moments: Moments, estimate: Estimate, columns: Sequence[int], label: _Label) -> list[NoisyEquations]:
+    """The normal equations of each output: those of the label's coordinates, added up."""
+    start, n = moments.layout.starts[label.attribute], moments.n
+    used = [j for j in range(len(label.matrix)) if label.matrix[j].any()]
+    own = {
+        j: equations(moments, estimate, columns, Target(label.name, label.attribute, start + j, 1.0, 0.0), True)
+        for j in used
+    }
+    out = []
+    for row in label.matrix.T:
+        parts = [(row[j], own[j]) for j in used if row[j]]
+        first = parts[0][1]
+        if len(parts) == 1:
+            variance, limit = parts[0][0] ** 2 * first.sampling, parts[0][0] ** 2 * first.explainable
+        else:
+            shares = np.maximum(estimate.margin[start : start + len(row)], 0.0) / n
+            limit = float(shares @ row**2 - (shares @ row) ** 2)
+            variance = limit / n
+        out.append(
+            replace(
+                first,
+                right=np.sum([m * s.right for m, s in parts], axis=0),
+                right_noise=np.sum([m**2 * s.right_noise for m, s in parts], axis=0),
+                sampling=variance,
+                explainable=limit,
+            )
+        )
+    return out
+
+
+def _known(
+    systems: Sequence[NoisyEquations],
+    draw: Callable[[Floats], tuple[Floats, Floats]],
+    centre: Floats,
+    means: Floats,
+    unsure: Floats,
+    label: _Label,
+    at: Sequence[int],
+    n: float,
+) -> _Known:
+    """What equations and records say together of the features at some places."""
+    gram, take = systems[0].gram, list(at)
+    fits = [posterior(system) for system in systems]
+    right = np.column_stack([system.right for system in systems])
+    shrunk = gram @ np.column_stack([fit.weights for fit in fits])
+    followed = np.array([followed_noise(system, fit) for system, fit in zip(systems, fits, strict=True)])
+    slopes = np.array([float(fit.weights @ own) for fit, own in zip(fits, shrunk.T, strict=True)])
+    if label.classes:
+        # One class more is the others less: what shrinking leaves of their sum is shared by their means.
+        shrunk = shrunk - np.outer(shrunk.sum(axis=1), means)
+    records, weights = draw(shrunk)
+    law = feature_law(records, weights, gram)
+    noise = np.column_stack([s.right_noise + s.sampling * np.diag(gram) for s in systems]) + NEGLIGIBLE
+    return _Known(
+        n, FeatureLaw(law.records[:, take], law.weights, law.gap[np.ix_(take, take)]),
+        centre[take], means, right[take], shrunk[take], noise[take], slopes, followed,
+        n * np.array([s.sampling for s in systems]), unsure,
+    )  # fmt: skip
+
+
+def _under_conditions(
+    fitted: FittedRelease, label: _Label, at: Sequence[int], given: Mapping[int, int], count: int, seed: int
+) -> _Known:
+    """A part of the records: covariances are those of drawn rows, with the noise that tables of so few records have."""
+    records, weights = _records(fitted, count, given, seed)
+    estimate, layout, columns = fitted.tables.estimate, fitted.released.layout, list(at)
+    y, x = label.products(estimate, records), records[:, columns]
+    means, centre = weights @ y, weights @ x
+    right = (x - centre).T @ (weights[:, None] * (y - means))
+    part = max(_part(fitted, given), 1.0 / estimate.n)
+    spread = weights @ (y - means) ** 2
+    std = estimate.std[columns, layout.span(label.attribute)] / (part * estimate.n)
+    noise = np.where(np.isfinite(std), std, 0.0) ** 2 @ label.matrix**2
+    gram = (x - centre).T @ (weights[:, None] * (x - centre))
+    groups = tuple(int(i) for i in layout.attribute_of[columns])
+    n = part * estimate.n
+    systems = [
+        NoisyEquations(gram, c, np.zeros_like(gram), v, float(s) / n, groups, explainable=float(s))
+        for c, v, s in zip(right.T, noise.T, spread, strict=True)
+    ]
+    if label.family is not GAUSSIAN:
+        means = np.clip(means, LEAST, 1.0 - LEAST if label.family.bounded else None)
+    unsure = np.sqrt(estimate.std[0, layout.span(label.attribute)] ** 2 @ label.matrix**2) / n
+    return _known(systems, lambda shrunk: (x, weights), centre, means, unsure, label, range(len(columns)), n)
+
+
+def _part(fitted: FittedRelease, given: Mapping[int, int]) -> float:
+    """The share of records that conditions leave, by the chains of the maximum-entropy model."""
+    place, chains = {i: k for k, i in enumerate(fitted.columns)}, fitted.model.chains
+    held = np.all([chains[:, place[i]] == level for i, level in given.items()], axis=0)
+    return float(fitted.model.weights @ held)
+
+
+def _evidence(known: _Known, fit: MomentFit, label: _Label) -> Evidence:
+    """The fit with what the release says of it."""
+    w = fit.weights
+    # The fit is steeper than the linear one, whose noise is known, and has followed the noise so much more.
+    steeper = np.abs((w * known.shrunk).sum(axis=0)) / np.maximum(known.slopes, 1e-300)
+    reached = float((w * known.right).sum() - np.where(w.any(axis=0), steeper, 0.0) @ known.followed)
+    noise = float(np.sqrt((w**2 * known.noise).sum()))
+    unit = float(known.spread[0]) if label.family is GAUSSIAN else 1.0
+    blur = blur_of(label.family, known.means, known.unsure)
+    return Evidence(known.law, label.family, known.means, w, reached, noise, blur, unit)
 
 
 def held_coordinates(layout: Layout, at: Sequence[int], given: Mapping[int, int]) -> dict[int, int | None]:
@@ -141,23 +319,8 @@ def _records(fitted: FittedRelease, count: int, given: Mapping[int, int], seed: 
     levels = draw_levels(fitted, count, randomness, given)
     records = encode_levels(fitted.tables, fitted.columns, levels)
     fill_numbers(fitted.tables, fitted.columns, records, randomness)
+    fill_products(fitted.released.layout, records)
     return records, np.full(len(records), 1.0 / len(records))
-
-
-def _read_off(fitted: FittedRelease, label: int, at: Sequence[int]) -> tuple[Floats, Floats]:
-    """In the maximum-entropy model a column given all others is a multinomial regression with these weights."""
-    layout, model = fitted.released.layout, fitted.model
-    place = {k: n for n, k in enumerate(k for i in fitted.columns for k in range(layout.width)[layout.span(i)])}
-    own = model.spans[fitted.columns.index(label)]
-    b = model.field[own].copy()
-    base = np.zeros((layout.width, own.stop - own.start))
-    for i in fitted.columns:
-        if i != label:
-            dropped = next(k for k in range(layout.width)[layout.span(i)] if k not in at)
-            row = model.coupling[place[dropped], own]
-            base[layout.span(i)] = row
-            b += row
-    return model.coupling[[place[k] for k in at]][:, own] - base[list(at)], b
 
 
 @dataclass(frozen=True)
@@ -166,7 +329,7 @@ class _Label:
 
     name: str
     attribute: int
-    law: LogPartition
+    family: Family
     matrix: Floats
     """Outputs are the attribute's coordinates times this, plus `shift`."""
     shift: float
@@ -187,12 +350,12 @@ class _Label:
                     f"a multinomial model takes a label of at most {MOST_CLASSES:,} levels, got {text} with "
                     f"{attribute.size:,}"
                 )
-            return cls(text, i, categories, np.eye(attribute.size), 0.0, released.levels(i))
+            return cls(text, i, CATEGORIES, np.eye(attribute.size), 0.0, released.levels(i))
         if task == "logistic":
             if i not in released.tabular or (level is None and attribute.size != 2):
                 raise StudyError(f"the label of a logistic regression must be binary or a level, got column {text}")
             pick = level if level is not None else 1
-            return cls(text, i, bernoulli, np.eye(attribute.size)[:, [pick]], 0.0)
+            return cls(text, i, BERNOULLI, np.eye(attribute.size)[:, [pick]], 0.0)
         if column.bounds is None:
             raise StudyError(f"a {task} model needs a numeric column as label, got {text}")
         low, high = column.bounds
@@ -200,23 +363,15 @@ class _Label:
         if task == "poisson":
             if low < 0:
                 raise StudyError(f"a Poisson model needs counts from 0 up, got column {text} with low={low:g}")
-            return cls(text, i, poisson, matrix, shift)
+            return cls(text, i, POISSON, matrix, shift)
         half = 0.5 * (high - low)
-        return cls(text, i, gaussian, matrix / half, (shift - 0.5 * (low + high)) / half)
+        return cls(text, i, GAUSSIAN, matrix / half, (shift - 0.5 * (low + high)) / half)
 
-    def products(self, tables: Tables, sums: Floats) -> Floats:
+    def products(self, estimate: Estimate, sums: Floats) -> Floats:
         """Means of y x from means of all coordinates times x; the constant's stands in column 0."""
-        span = tables.released.layout.span(self.attribute)
+        span = estimate.layout.span(self.attribute)
         result: Floats = sums[:, span] @ self.matrix + self.shift * sums[:, :1]
         return result
-
-    def noise(self, tables: Tables, at: Sequence[int]) -> Floats:
-        """Standard deviation of the noise left in the products with each feature, per record, over outputs."""
-        span = tables.released.layout.span(self.attribute)
-        std = tables.estimate.std[list(at), span]
-        std = np.where(np.isfinite(std), std, 0.0)
-        spread: Floats = np.sqrt((std**2 @ self.matrix**2).mean(axis=1)) / tables.released.n
-        return spread
 
 
 def _number(released: Released, i: int, column: Column) -> tuple[Floats, float]:
@@ -253,21 +408,24 @@ def _coordinates(released: Released, chosen: Sequence[int]) -> list[int]:
     return out
 
 
-def _penalty(released: Released, question: Question, noise: Floats) -> Penalty:
+def _penalty(known: _Known, question: Question) -> Penalty:
     """A given strength for every feature alike, or for each by the noise on its products with the label."""
-    size = len(noise)
+    size = len(known.centre)
+    # Products are shrunk already: so much keeps classes that a line separates from weights without limit.
+    squared = np.full(size, 1.0 / (known.n * WIDEST**2))
+    strength = np.zeros(size)
     if question.strength is not None:
         strength = np.full(size, question.strength)
-    elif question.penalty == "ridge":
-        strength = NOISE_TO_RIDGE * noise + 1e-6
-    else:
-        # One standard deviation of noise and sampling together: what is smaller is more likely nothing.
-        strength = np.sqrt(noise**2 + 0.25 / released.n)
+    elif question.penalty != "ridge":
+        # One standard deviation of noise and sampling together: what is smaller is more likely nothing. Products that
+        # were shrunk have so much less of both.
+        kept = (known.shrunk * known.right / known.noise).sum(axis=0) / (known.right**2 / known.noise).sum(axis=0)
+        strength = np.sqrt((np.clip(kept, 0.0, 1.0) ** 2 * known.noise).mean(axis=1))
     if question.penalty == "ridge":
-        return Penalty(np.zeros(size), strength)
+        return Penalty(np.zeros(size), squared + strength)
     if question.penalty == "lasso":
-        return Penalty(strength, np.full(size, 1e-9))
-    return Penalty(0.5 * strength, 0.5 * strength)
+        return Penalty(strength, squared)
+    return Penalty(0.5 * strength, squared + 0.5 * strength)
 
 
 def _model(released: Released, question: Question, label: _Label, at: Sequence[int], w: Floats, b: Floats) -> Model:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.analysis.accepted import accepted
 from colonnade.analysis.polynomials import Minimum, Polynomial, minimise, released_sums
 from colonnade.analysis.solve import Model
 from colonnade.foundation.errors import ReleaseError
@@ -52,4 +53,8 @@ def declared_model(release: Release) -> Model:
     nan, label = float("nan"), release.layout.attributes[release.layout.label]
     name = label.column
     weights = tuple(float(w) for w in found.weights)
-    return Model(Task.POLYNOMIAL.value, name, declared.parameters, weights, 0.0, told, nan, float(len(weights)), nan)
+    model = Model(Task.POLYNOMIAL.value, name, declared.parameters, weights, 0.0, told, nan, float(len(weights)), nan)
+    edge = (
+        f"the declared objective is least on the edge of its ball: it may have no minimum of radius {declared.ball:g}"
+    )
+    return accepted(model, "minimum of the declared objective", known=edge if found.on_edge else "")

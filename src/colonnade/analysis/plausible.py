@@ -8,7 +8,7 @@ fitting of the weights to every pair table (Deming & Stephan 1940). Nothing is r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from scipy.special import betaincinv
 
 from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.sobol import sobol_points
-from colonnade.mechanism.moments import Encoding, Floats
+from colonnade.mechanism.moments import Encoding, Floats, Layout
 
 Levels = NDArray[np.int64]
 
@@ -40,7 +40,9 @@ def plausible_records(
     records[:, 0] = 1.0
     weights = np.full(count, 1.0 / count)
     levels: dict[int, Levels] = {}
-    order = sorted(attributes, key=lambda i: (layout.attributes[i].kind is Encoding.SIGNED, -layout.attributes[i].size))
+    factors = {int(layout.attribute_of[c]) for i in attributes for c in _factors(estimate, i)}
+    drawn = [i for i in {*attributes, *factors} if not layout.attributes[i].products]
+    order = sorted(drawn, key=lambda i: (layout.attributes[i].kind is Encoding.SIGNED, -layout.attributes[i].size, i))
     if first is not None:
         order = [first, *(i for i in order if i != first)]
     uniform = even_points(count, len(order))
@@ -70,16 +72,51 @@ def plausible_records(
         surprise = records[:, own] - mean
         shocks[:, here] = np.linalg.solve(lower[here, here], surprise.T).T
         done += len(own)
+    fill_products(layout, records)
+    for _ in range(sweeps if any(layout.attributes[i].products for i in attributes) else 0):
+        weights = _fitted_products(estimate, attributes, records, levels, weights)
     return records, weights
 
 
-def with_target(estimate: Estimate, columns: Sequence[int], coordinate: int, covariance: Floats) -> Estimate:
-    """The estimate with the given covariances, per record, of some columns with one level of a two-level attribute."""
-    span = estimate.layout.span(int(estimate.layout.attribute_of[coordinate]))
+def _fitted_products(
+    estimate: Estimate, attributes: Sequence[int], records: Floats, levels: Mapping[int, Levels], weights: Floats
+) -> Floats:
+    """Weights fitted once to every table of two attributes, and of each one with the interactions of levels."""
+    layout, value = estimate.layout, estimate.value / estimate.n
+    drawn = [(layout.span(i), own) for i, own in levels.items()]
+    for at, (rows, own) in enumerate(drawn):
+        for columns, other in drawn[:at]:
+            weights = _fitted(weights, own, other, value[rows, columns])
+        for k in (k for i in attributes for k in range(layout.span(i).start, layout.span(i).stop)):
+            factors = layout.factors[k]
+            if len(factors) > 1 and not any(layout.is_number(c) for c in factors):
+                both = np.maximum(np.stack([value[0, rows] - value[k, rows], value[k, rows]]), 0.0)
+                weights = _fitted(weights, records[:, k].astype(np.int64), own, both)
+    return weights
+
+
+def fill_products(layout: Layout, records: Floats) -> None:
+    """Interactions of drawn records: products of the coordinates that each record has."""
+    for i, attribute in enumerate(layout.attributes):
+        for k, factors in zip(
+            range(layout.starts[i], layout.starts[i] + attribute.size), attribute.products, strict=False
+        ):
+            records[:, k] = records[:, list(factors)].prod(axis=1)
+
+
+def _factors(estimate: Estimate, attribute: int) -> list[int]:
+    """The coordinates that an interaction is a product of."""
+    return [c for factors in estimate.layout.attributes[attribute].products for c in factors]
+
+
+def with_target(estimate: Estimate, columns: Sequence[int], attribute: int, covariances: Floats) -> Estimate:
+    """The estimate with the given covariances, per record, of some columns (rows) with each level of an attribute."""
+    span = estimate.layout.span(attribute)
     value, at = estimate.value.copy(), list(columns)
-    for level in range(span.start, span.stop):
-        own = estimate.n * (covariance if level == coordinate else -covariance)
-        value[level, at] = value[at, level] = estimate.margin[at] * estimate.margin[level] / estimate.n + own
+    for level, own in zip(range(span.start, span.stop), covariances.T, strict=True):
+        value[level, at] = value[at, level] = (
+            estimate.margin[at] * estimate.margin[level] / estimate.n + estimate.n * own
+        )
     return replace(estimate, value=value)
 
 

@@ -118,6 +118,43 @@ def posterior(equations: NoisyEquations, powers: Sequence[float] = POWERS) -> Fi
     return fit
 
 
+def followed_noise(equations: NoisyEquations, fit: Fit) -> float:
+    """Of w'c, what is expected to be the noise and sampling that the fit has followed: tr Cov(w, c) (Stein 1981).
+
+    The fit is taken as one of a single t: that under which w'c is what it is.
+    """
+    shapes = prior_shapes(equations.possible_gram, equations.groups, equations.ordered, (POWERS[-1],))
+    found = float(fit.weights @ equations.right)
+    if not shapes or found <= 0:
+        return 0.0
+    base = _noise_of(equations, fit.weights)
+    mapped = shapes[0] @ equations.gram
+    values, vectors = joint_eigen(equations.gram @ mapped, base)
+    back = mapped @ vectors
+    shrunk = SPREADS[:, None] ** 2 / (1.0 + SPREADS[:, None] ** 2 * np.maximum(values, 0.0))
+    reached = shrunk @ ((equations.right @ back) * (vectors.T @ equations.right))
+    nearest = int(np.argmin(np.abs(reached - found)))
+    return float(shrunk[nearest] @ ((base @ vectors) * back).sum(axis=0))
+
+
+def _noise_of(equations: NoisyEquations, weights: Floats) -> Floats:
+    """Covariance of sampling and noise on c - C w."""
+    noise = equations.right_noise + equations.gram_noise @ weights**2
+    base = equations.sampling * equations.sampled + np.diag(noise)
+    result: Floats = base + max(NEGLIGIBLE * float(np.trace(base)) / len(base), FLOOR) * np.eye(len(base))
+    return result
+
+
+def followed_by_ridge(equations: NoisyEquations, weights: Floats, ridge: float) -> float:
+    """`followed_noise` of the fit with a ridge that was given."""
+    values, vectors = eigen(equations.gram)
+    shifted = values + ridge
+    usable = np.abs(shifted) > 1e-10 * max(float(np.abs(shifted).max()), 1e-300)
+    inverse = np.where(usable, 1.0 / np.where(usable, shifted, 1.0), 0.0)
+    along = (vectors * (_noise_of(equations, weights) @ vectors)).sum(axis=0)
+    return float(np.abs(inverse) @ along)
+
+
 def prior_shapes(
     gram: Floats, groups: Sequence[int], ordered: frozenset[int] = frozenset(), powers: Sequence[float] = POWERS
 ) -> list[Floats]:

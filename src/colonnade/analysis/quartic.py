@@ -17,6 +17,8 @@ import numpy as np
 from numpy.polynomial import Chebyshev
 from numpy.polynomial import Polynomial as Powers
 
+from colonnade.analysis.accepted import Evidence, along, blur_of
+from colonnade.analysis.glm import BERNOULLI
 from colonnade.analysis.polynomials import Polynomial, minimise, released_sums
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.moments import Floats, Layout, Moments
@@ -37,6 +39,8 @@ class QuarticFit:
     interval: float
     on_edge: bool
     """Whether a larger ball would have another minimum."""
+    evidence: Evidence
+    """What the second moments say of it."""
 
 
 def loss_coefficients(interval: float = INTERVAL) -> tuple[float, float]:
@@ -57,6 +61,7 @@ def quartic_fit(moments: Moments) -> QuarticFit:
     label = layout.span(layout.label)
     right = moments.value[label.stop - 1][columns] / n
     right[0] = sums.get((label.stop - 1,), n / 2) / n
+    label_noise = np.where(np.isfinite(own_noise := moments.std[label.stop - 1][columns]), own_noise, 0.0) / n
     second, mean = _second(sums, layout, columns, n)
     own = moments.std[np.ix_(columns[1:], columns[1:])]
     noise = float(np.median(own[(own > 0) & np.isfinite(own)])) / n
@@ -72,7 +77,24 @@ def quartic_fit(moments: Moments) -> QuarticFit:
     # Noise on fourth moments makes minima far out that are not the loss's: only the one near the quadratic's counts.
     found = minimise(Polynomial.of(terms, len(columns)), radius, second, [np.zeros(len(columns)), start])
     outside = Polynomial.of(fourth, len(columns)).value(found.weights) / interval**4
-    return QuarticFit(found.weights, min(max(outside, 0.0), 1.0), interval, found.on_edge)
+    known = _evidence(found.weights, second, right, label_noise, n)
+    return QuarticFit(found.weights, min(max(outside, 0.0), 1.0), interval, found.on_edge, known)
+
+
+def _evidence(weights: Floats, second: Floats, right: Floats, noise: Floats, n: int) -> Evidence:
+    """Scores as normal ones; the fit has followed as much noise as a quadratic one does."""
+    share = float(np.clip(right[0], 1e-6, 1.0 - 1e-6))
+    means, w = second[0, 1:], weights[1:]
+    gram = second[1:, 1:] - np.outer(means, means)
+    values, vectors = np.linalg.eigh(gram)
+    values = np.maximum(values, 1e-9)
+    spread = share * (1.0 - share)
+    sampled = (vectors * values) @ vectors.T * spread / n + np.diag(noise[1:] ** 2)
+    followed = float(((vectors / (spread * values)) @ vectors.T * sampled).sum())
+    reached = float(w @ (right[1:] - share * means)) - followed
+    blur = blur_of(BERNOULLI, np.array([share]), noise[:1])
+    error = float(np.sqrt(w @ sampled @ w))
+    return Evidence(along(w, gram), BERNOULLI, np.array([share]), w[:, None], reached, error, blur)
 
 
 def _means(sums: Mapping[tuple[int, ...], float], layout: Layout, columns: list[int], n: int) -> Means:

@@ -187,7 +187,7 @@ class ModelRequest:
         questions = self._questions(released, strengths)
         check_question(released, questions[0])
         fitted = None
-        if len(released.tabular) > 1:
+        if self.given:
             fitted = self.fit() if self.fit else fit_release(Tables.of(released), self.seed, released.impossible())
         return [answer(released, question, self.seed, fitted) for question in questions]
 

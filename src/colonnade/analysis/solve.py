@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import expit, logit
 
+from colonnade.analysis.accepted import Evidence, Outcome, accepted, blur_of, quadratic
 from colonnade.analysis.denoise import Estimate, complete, denoise
 from colonnade.analysis.equations import (
     Target,
@@ -20,10 +21,20 @@ from colonnade.analysis.equations import (
     target_of,
 )
 from colonnade.analysis.explained import Refit, explained
+from colonnade.analysis.glm import GAUSSIAN
 from colonnade.analysis.lines import Sample, line_through
 from colonnade.analysis.logistic import SHAPES, LogOdds, cautious, discriminant, log_odds
 from colonnade.analysis.plausible import plausible_records, with_target
-from colonnade.analysis.posterior import Fit, NoisyEquations, equivalent_ridge, posterior, ridge_weights, widened
+from colonnade.analysis.posterior import (
+    Fit,
+    NoisyEquations,
+    equivalent_ridge,
+    followed_by_ridge,
+    followed_noise,
+    posterior,
+    ridge_weights,
+    widened,
+)
 from colonnade.analysis.quartic import quartic_fit
 from colonnade.analysis.shrinkage import bounded_mean
 from colonnade.foundation.errors import StudyError
@@ -34,6 +45,9 @@ from colonnade.mechanism.objective import Task
 METHODS = ("default", "zhang", "raw")
 RECORDS = 8192
 """Plausible records that stand for the features' law in a logistic fit."""
+NO_INTERCEPT = (
+    "the release does not tell the label's mean or share: the model has no intercept, and cannot be compared with them"
+)
 MOST_COLUMNS = 300
 """Above this a logistic fit takes the features as Gaussian: the linear discriminant."""
 
@@ -56,6 +70,8 @@ class Model:
     """Share of the target's variance that a linear fit explains on the records, by the release; nan where unknown."""
     r_squared_interval: tuple[float, float] | None = None
     """95% interval of `r_squared`; a model without one says nothing about its R^2."""
+    outcome: Outcome | None = field(default=None, kw_only=True)
+    """What the gate says of it; none of a model in a file from before there was one."""
 
     def decision(self, encoded: Floats) -> Floats:
         """Predicted label of a linear model, log-odds of a logistic one."""
@@ -108,7 +124,8 @@ def _quartic(moments: Moments) -> Model:
         told += ", minimum on the edge of the ball"
     label = target_of(layout, Task.LOGISTIC, None).name
     nan = float("nan")
-    return Model(Task.LOGISTIC.value, label, names, weights[1:], weights[0], told, nan, float(len(names)), nan)
+    model = Model(Task.LOGISTIC.value, label, names, weights[1:], weights[0], told, nan, float(len(names)), nan)
+    return accepted(model, "quartic, logistic", found.evidence)
 
 
 def ridge_path(
@@ -165,7 +182,10 @@ def _solve(
             own = np.diag(moments.std)[columns]
             ridge = 4.0 * float(np.max(own[np.isfinite(own)], initial=0.0)) / moments.n
         fit = Fit(_unrepaired(system, ridge, trim=method == "zhang"), float("nan"), float(len(columns)))
-    stated = None
+    shrunk = method == "default" and own_ridge
+    followed = followed_noise(system, fit) if shrunk else followed_by_ridge(system, fit.weights, ridge)
+    stated = known = None
+    told = ""
     if task is Task.LINEAR and method == "default" and centred:
         refit = _refit(system, None if own_ridge else ridge)
         stated = explained(moments, estimate, target, columns, system, fit.weights, refit)
@@ -173,28 +193,77 @@ def _solve(
     full[columns] = fit.weights
     sample: Sample | None = None
     if task is Task.LINEAR:
+        known, told = _linear_evidence(moments, estimate, target, system, fit, followed, centred)
         full *= target.scale
         if centred:
             middle = target.shift + target.scale * estimate.margin[target.coordinate] / moments.n
             full[0] = middle - full @ _means(estimate)
     elif not centred:
-        full, constant = _uncentred(moments, estimate, target, columns, system, fit, method == "default" and own_ridge)
+        full, constant = _uncentred(moments, estimate, target, columns, system, fit, shrunk)
         full[0] = constant if intercept else 0.0
+        told = "" if full[0] else NO_INTERCEPT
     else:
-        shrunk = method == "default" and own_ridge
-        odds, sample = _log_odds(moments, estimate, target, chosen, columns, system, fit, shrunk)
+        odds, sample = _log_odds(moments, estimate, target, chosen, columns, system, fit, followed, shrunk)
+        known = odds.evidence
         full[columns] = odds.fit.weights
         full[0] = odds.intercept - full @ _means(estimate)
     numbers = {i: column for i, column in numbers.items() if i in chosen}
     if numbers:
         _require_lines(centred)
-        layout, full = line_through(estimate, full, chosen, numbers, sample)
+        bins = full
+        layout, full, lost = line_through(estimate, bins, chosen, numbers, sample)
+        known = known and replace(known, reached=known.reached - lost / (1.0 if sample else target.scale**2))
         # What the line loses of the bins' R^2 is not known.
         stated = None
     names, coefficients, constant = _dropped(layout, chosen, full)
     share, interval = (float("nan"), None) if stated is None else (stated.value, (stated.low, stated.high))
     penalty, freedom = float(ridge), float(fit.freedom)
-    return Model(task.value, target.name, names, coefficients, constant, method, penalty, freedom, share, interval)
+    model = Model(task.value, target.name, names, coefficients, constant, method, penalty, freedom, share, interval)
+    if known is not None:
+        known = replace(known, blur=known.blur + _blur(estimate, target, columns, known))
+    return accepted(model, _estimator(task, method, None if own_ridge else ridge), known, known=told)
+
+
+def _estimator(task: Task, method: str, ridge: float | None) -> str:
+    """What a reader may call it."""
+    told = "noise posterior" if method == "default" else method
+    return f"{told if ridge is None else f'ridge {ridge:g}'}, {task.value}"
+
+
+def _linear_evidence(
+    moments: Moments,
+    estimate: Estimate,
+    target: Target,
+    system: NoisyEquations,
+    fit: Fit,
+    followed: float,
+    centred: bool,
+) -> tuple[Evidence | None, str]:
+    """What the release says of a linear fit, in units of the target's coordinate; or why it says nothing."""
+    at, w = target.coordinate, fit.weights
+    middle = 0.0
+    if not centred:
+        if not np.isfinite(estimate.std[0, at]):
+            return None, NO_INTERCEPT
+        # Without an intercept predictions start from the middle of the label's bounds.
+        split = estimate.layout.attributes[target.attribute].kind is Encoding.SIMPLEX
+        middle = float(estimate.margin[at]) / estimate.n - (0.5 if split else 0.0)
+    noise = float(np.sqrt(w**2 @ (system.right_noise + system.sampling * np.maximum(np.diag(system.gram), 0.0))))
+    unit = max(moments.n * system.sampling, 1e-300)
+    reached = float(w @ system.right) - followed
+    law = quadratic(system.sampled)
+    return Evidence(law, GAUSSIAN, np.zeros(1), w[:, None], reached, noise, 0.5 * middle**2, unit), ""
+
+
+def _blur(estimate: Estimate, target: Target, columns: Sequence[int], known: Evidence) -> float:
+    """What the noise on the means of label and features is expected to cost."""
+    std = float(estimate.std[0, target.coordinate]) / estimate.n
+    if known.family is not GAUSSIAN:
+        std *= abs(target.scale)
+    own = blur_of(known.family, known.means, np.array([std]))
+    means = np.where(np.isfinite(estimate.std[0, list(columns)]), estimate.std[0, list(columns)], 0.0) / estimate.n
+    moved = 0.5 * float(known.family.variance(known.means) @ ((known.weights.T * means) ** 2).sum(axis=1))
+    return own + moved
 
 
 def _has_pairs(moments: Moments) -> bool:
@@ -213,7 +282,10 @@ def _trivial(
         constant = float(logit(released_share(estimate, target)))
     names, coefficients, _ = _dropped(layout, chosen, np.zeros(layout.width))
     nan = float("nan")
-    return Model(task.value, target.name, names, coefficients, constant, method, float("inf"), 0.0, nan)
+    model = Model(task.value, target.name, names, coefficients, constant, method, float("inf"), 0.0, nan)
+    what = "mean" if task is Task.LINEAR else "share"
+    told = f"the release holds margins alone: the model is the {what} of {target.name}, whatever the features are"
+    return accepted(model, what, known=told)
 
 
 def _log_odds(
@@ -224,6 +296,7 @@ def _log_odds(
     columns: Sequence[int],
     system: NoisyEquations,
     fit: Fit,
+    followed: float,
     shrunk: bool,
 ) -> tuple[LogOdds, Sample | None]:
     """The logistic fit by the features' law where noise is shrunk and columns are few enough; else the discriminant.
@@ -232,10 +305,14 @@ def _log_odds(
     """
     share = released_share(estimate, target)
     if not shrunk or len(columns) > MOST_COLUMNS:
-        return discriminant(system, fit, share), None
+        return discriminant(system, fit, share, followed, shrunk), None
     start = posterior(system, SHAPES)
     two = moments.layout.attributes[target.attribute].size == 2
-    drawn = with_target(estimate, columns, target.coordinate, system.gram @ start.weights) if two else estimate
+    drawn = estimate
+    if two:
+        own = np.arange(2) == target.coordinate - moments.layout.starts[target.attribute]
+        levels = np.outer(system.gram @ start.weights, np.where(own, 1.0, -1.0))
+        drawn = with_target(estimate, columns, target.attribute, levels)
     records, weights = plausible_records(drawn, chosen, RECORDS, target.attribute if two else None)
     return log_odds(system, start, share, records[:, columns], weights, moments.n), (records, weights)
 

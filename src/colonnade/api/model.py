@@ -25,6 +25,7 @@ from colonnade.model import PublicModel, Scores, read_model, score_tables, score
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from colonnade.analysis.accepted import Outcome
     from colonnade.analysis.intervals import Intervals
     from colonnade.analysis.request import ModelRequest
 
@@ -49,7 +50,10 @@ class FrontModel(Shown):
     public : colonnade.model.PublicModel
         The model with the public facts that scoring raw data needs.
     notes : list of str
-        What to know of it, such as columns that were not used; empty where it was read from a file.
+        What to know of it: that it may be no better than the label's mean or shares alone, or of columns that were not
+        used, which a file does not tell.
+    outcome : colonnade.analysis.accepted.Outcome
+        Which estimator made it, whether it fell back, and by how much it is expected to be better than the base rate.
     """
 
     def __init__(self, public: PublicModel, request: ModelRequest | None = None) -> None:
@@ -91,7 +95,11 @@ class FrontModel(Shown):
 
     @property
     def notes(self) -> list[str]:
-        return [] if self._request is None else self._request.notes
+        return [*self.public.warnings, *([] if self._request is None else self._request.notes)]
+
+    @property
+    def outcome(self) -> Outcome | None:
+        return self.public.model.outcome
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -247,7 +255,7 @@ class FrontModel(Shown):
         return model_report(self.public)
 
     def _html(self) -> str:
-        from colonnade.report.notebook import coefficient_picture, fragment, heading, html_table
+        from colonnade.report.notebook import coefficient_picture, fragment, heading, html_table, paragraph
         from colonnade.report.summary import lines, summary_cells, summary_heads
         from colonnade.report.text import what_of
 
@@ -255,7 +263,8 @@ class FrontModel(Shown):
         heads = summary_heads(self.public)
         rows = [summary_cells(self.public, line) for line in every]
         table = html_table(heads, rows, range(2, len(heads) - 1))
-        return fragment(heading(what_of(self.public)), coefficient_picture(every) if every else "", table)
+        told = [paragraph(f"Warning: {note}", "soft") for note in self.public.warnings]
+        return fragment(heading(what_of(self.public)), *told, coefficient_picture(every) if every else "", table)
 
 
 class ModelSummary(Shown):

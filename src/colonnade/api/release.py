@@ -187,7 +187,11 @@ class FrontRelease(Shown):
         wanted = self._request(label, task, features, given, penalty, "default", seed, numbers)
         for note in wanted.notes:
             warn_user(note)
-        return [FrontModel(publish(self.released, model)) for model in wanted.path()]
+        models = [FrontModel(publish(self.released, model)) for model in wanted.path()]
+        for model in models:
+            for note in model.notes:
+                warn_user(f"strength {model.public.model.ridge:g}: {note}")
+        return models
 
     def _request(
         self,

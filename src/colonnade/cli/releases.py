@@ -281,6 +281,9 @@ def solve(
         else:
             for note in wanted.notes:
                 stderr().print(caution(note))
+            for m in models:
+                for note in m.warnings:
+                    stderr().print(caution(f"strength {m.model.ridge:g}: {note}"))
             stdout().print(path_table(models, penalty.value))
         return
     with places(out) as (file,):
@@ -290,7 +293,8 @@ def solve(
     if json:
         known = {"study": opened.plan["study"], "n": opened.n, **model_json(public)}
         found = {} if sure is None else intervals_json(sure)
-        print_json({**known, **found, "notes": wanted.notes, "model": None if out is None else str(out)})
+        notes = [*public.warnings, *wanted.notes]
+        print_json({**known, **found, "notes": notes, "model": None if out is None else str(out)})
         return
     stdout().print(model_report(public))
     if sure is not None:

@@ -132,7 +132,8 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         self.plan_ = outcome.session.describe()
         self.release_ = outcome.release
         self.model_: Model = self._solve()
-        for sentence in (*faint_means(self.release_), *constant_columns(self.release_)):
+        told = [] if self.model_.outcome is None or not self.model_.outcome.why else [self.model_.outcome.why]
+        for sentence in (*told, *faint_means(self.release_), *constant_columns(self.release_)):
             warnings.warn(sentence, UserWarning, stacklevel=2)
         self._describe()
         return self

@@ -37,7 +37,7 @@ def fitted_json(
         "model": None if model is None else str(model),
         "ledger": {n: guard_json(guard, fitted.spent.get(n)) for n, guard in fitted.guards.items()} or None,
         "terms_digest": outcome.session.terms,
-        "warnings": outcome.session.warnings(),
+        "warnings": [*outcome.session.warnings(), *public.warnings],
     }
 
 

@@ -325,6 +325,7 @@ def model_context(public: PublicModel) -> dict[str, Any]:
         by_column.setdefault((column, party, row.base), []).append((row.feature.removeprefix(f"{column}="), row))
     return {
         "model": model,
+        "model_warnings": public.warnings,
         "target": target,
         "rows": rows,
         "by_column": by_column,

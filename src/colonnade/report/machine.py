@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from colonnade.analysis.models import ClassModel
@@ -32,6 +33,7 @@ def model_json(public: PublicModel) -> dict[str, Any]:
         "r_squared": None if model.r_squared_interval is None else model.r_squared,
         "r_squared_interval": None if model.r_squared_interval is None else list(model.r_squared_interval),
         **several,
+        "outcome": None if model.outcome is None else asdict(model.outcome),
     }
 
 

@@ -231,11 +231,16 @@ def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
         table.add_row(Text(f"and {len(ordered) - shown} smaller ones", style="dim"), "", "", "")
     if public.is_declared:
         note = "In the objective a number counts from -1 to 1 over its range, a level 1."
-        return titled(what_of(public), table, Text(note, style="dim"), quality_text(model), "")
+        return titled(what_of(public), table, Text(note, style="dim"), quality_text(model), *_cautions(public), "")
     table.add_section()
     table.add_row(Text("intercept"), "", f"{model.intercept:+z.4f}", "")
     note = "A number counts from -1 to 1 over its range; a level counts 1, against its column's base."
-    return titled(what_of(public), table, Text(note, style="dim"), quality_text(model), "")
+    return titled(what_of(public), table, Text(note, style="dim"), quality_text(model), *_cautions(public), "")
+
+
+def _cautions(public: PublicModel) -> list[RenderableType]:
+    """What a reader has to know before using a model."""
+    return [caution(told) for told in public.warnings]
 
 
 def quality_text(model: Model) -> Text:

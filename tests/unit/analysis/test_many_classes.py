@@ -60,7 +60,7 @@ def test_many_classes_take_fewer_records_and_too_many_are_refused(monkeypatch: p
     plain = models.fit_moments
     monkeypatch.setattr(models, "MOST_SCORES", 3 * 1000)
     monkeypatch.setattr(
-        models, "fit_moments", lambda records, *rest: counts.append(len(records)) or plain(records, *rest)
+        models, "fit_moments", lambda law, *rest: counts.append(len(law.records)) or plain(law, *rest)
     )
     release.solve("c")
     assert counts == [1000]

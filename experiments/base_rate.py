@@ -1,0 +1,322 @@
+"""Models of releases beside the base rate and beside scikit-learn: `python -m experiments.base_rate --studies 60`.
+
+Random studies, and the sets of the panel that are at hand, are released with noise and at an epsilon where there is
+none. Every task and penalty is solved as a user solves it, and judged on records that no release saw:
+
+- a loss above the base rate's by more than WORSE without a warning is a fault,
+- a warning of a model that is better than the base rate by more than BETTER is a false one,
+- at CLEAR a loss more than NEAR above scikit-learn's, on the same encoding, is listed; said or not.
+
+Losses are negative log-likelihoods per record: of classes log-loss, of counts Poisson's, of numbers half of the squared
+error over the variance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+import colonnade as cn
+from experiments.data import Dataset, adult_41
+from experiments.data.hard import HARD, TEST
+from experiments.data.panel import PACKAGED, PANEL, missing
+
+Floats = NDArray[np.float64]
+WORSE, BETTER, NEAR = 0.002, 0.005, 0.01
+CLEAR = 1e5
+NEW = 20_000
+CASES: tuple[dict[str, Any], ...] = (
+    {},
+    {"penalty": "lasso"},
+    {"penalty": "elastic-net"},
+    {"ridge": 0.0},
+    {"ridge": 0.01},
+    {"penalty": "lasso", "ridge": 1e-4},
+)
+"""What a user may ask for, beside the study's own task."""
+SETS = {"adult-41": adult_41} | {k: make for k, make in (PANEL | HARD).items() if k not in PACKAGED or not missing()}
+
+
+@dataclass(frozen=True)
+class Study:
+    """Columns with their declarations, of which the first `n` records are released."""
+
+    name: str
+    frame: pl.DataFrame
+    kinds: Mapping[str, Any]
+    n: int
+    epsilon: float
+    terms: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One model: its loss on new records, the base rate's, scikit-learn's where there is no noise, what was said."""
+
+    study: str
+    task: str
+    asked: str
+    epsilon: float
+    n: int
+    loss: float
+    base: float
+    clear: float | None
+    said: str
+    estimator: str
+    seconds: float
+
+    @property
+    def fault(self) -> bool:
+        return self.loss > self.base + WORSE and not self.said
+
+    @property
+    def good(self) -> bool:
+        return self.loss < self.base - BETTER
+
+    @property
+    def far(self) -> bool:
+        return self.clear is not None and self.loss > self.clear + NEAR
+
+
+def draw_study(seed: int) -> Study:
+    """Columns that depend on each other, of every kind, and a label that follows some of them, or none."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([150, 600, 2000, 6000]))
+    count = int(rng.choice([2, 4, 7, 12]))
+    z = rng.standard_normal((n + NEW, count)) @ (np.eye(count) + rng.uniform(-0.5, 0.5, (count, count)))
+    frame, kinds, coded = {}, {}, []
+    for j in range(count):
+        name, v = f"c{j}", z[:, j] / z[:, j].std()
+        frame[name], kinds[name], own = _column(rng, v)
+        coded.append(own)
+    signal = np.column_stack(coded)
+    signal = (signal - signal.mean(axis=0)) / np.maximum(signal.std(axis=0), 1e-9)
+    terms: dict[str, Any] = {"release": str(rng.choice(["auto", "auto", "full"]))}
+    kind = str(rng.choice(["binary", "binary", "classes", "number", "count"]))
+    classes = {"binary": 2, "classes": int(rng.integers(3, 6))}.get(kind, 1)
+    strength = float(rng.choice([0.0, 0.3, 1.0, 3.0])) / np.sqrt(count)
+    scores = strength * signal @ rng.standard_normal((count, classes))
+    if rng.random() < 0.2 and count > 2:
+        a, b = rng.choice(count, 2, replace=False)
+        scores += strength * (signal[:, a] * signal[:, b])[:, None] * rng.standard_normal(classes)
+        terms |= {"interactions": [[f"c{a}", f"c{b}"]], "release": "full"}
+    if classes > 1:
+        scores += rng.normal(0, float(rng.choice([0.2, 2.0])), classes)
+        chance = np.exp(scores - scores.max(axis=1, keepdims=True))
+        chance /= chance.sum(axis=1, keepdims=True)
+        y = (chance.cumsum(axis=1) < rng.random((len(z), 1))).sum(axis=1).clip(0, classes - 1)
+        frame["y"], levels = y.astype(str), [str(k) for k in range(classes)]
+        kinds["y"] = {"kind": "binary" if classes == 2 else "categorical", "levels": levels}
+    elif kind == "number":
+        frame["y"] = np.clip(scores[:, 0] + rng.standard_normal(len(z)), -5, 5)
+        kinds["y"] = {"kind": "numeric", "low": -5, "high": 5}
+        terms["label_square"] = bool(rng.random() < 0.5)
+    else:
+        frame["y"] = np.minimum(rng.poisson(np.exp(np.clip(0.5 * scores[:, 0], -3, 2))), 20).astype(float)
+        kinds["y"] = {"kind": "numeric", "low": 0, "high": 20, "integer": True}
+    terms["delta"] = float(rng.choice([0.0, 1e-6]))
+    epsilon = float(np.exp(rng.uniform(np.log(0.1), np.log(300))))
+    return Study(f"{seed}", pl.DataFrame(frame), kinds, n, epsilon, terms)
+
+
+def _column(rng: np.random.Generator, v: Floats) -> tuple[Any, Any, Floats]:
+    """One column: its values, its declaration, and what the label follows."""
+    kind = rng.choice(["number", "bins", "two", "three", "many"])
+    if kind == "number":
+        own = np.clip(v, -3, 3)
+        return own, {"kind": "numeric", "low": -3, "high": 3}, own
+    if kind == "bins":
+        return (
+            np.clip(v, -3, 3),
+            {"kind": "numeric", "low": -3, "high": 3, "bins": [-1, 0, 1]},
+            np.digitize(v, [-1, 0, 1]),
+        )
+    cuts = {"two": [0.4], "three": [-0.5, 0.7], "many": [-2, -1.2, -0.6, 0, 0.6, 1.2, 2]}[kind]
+    codes = np.digitize(v, cuts)
+    effect = rng.standard_normal(len(cuts) + 1)
+    return codes.astype(str), {"kind": "categorical", "levels": [str(k) for k in range(len(cuts) + 1)]}, effect[codes]
+
+
+def of_set(key: str, epsilon: float) -> Study:
+    """A set of the panel, its last records kept for the test."""
+    data: Dataset = SETS[key]()
+    frame = data.frame.sample(fraction=1.0, shuffle=True, seed=1)
+    kinds = {("y" if name == data.label else name): kind for name, kind in data.columns.items()}
+    return Study(key, frame.rename({data.label: "y"}), kinds, frame.height - TEST, epsilon, {})
+
+
+def judge(study: Study, seed: int, cases: Sequence[Mapping[str, Any]] = CASES) -> Iterator[Judged]:
+    """Every model of one release."""
+    names = [c for c in study.frame.columns if c != "y"]
+    parts = {"a": [*names[::2], "y"], "b": names[1::2]}
+    old, new = study.frame[: study.n], study.frame[study.n :]
+    parties = {p: cn.Party(old.select(own), {c: study.kinds[c] for c in own}) for p, own in parts.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        release = cn.Study("y", parties, epsilon=study.epsilon, product="plain", **study.terms).fit(seed=seed)
+    own = str(release.plan["task"])
+    tasks = {"linear": ["linear"], "logistic": ["logistic", "multinomial"], "multinomial": ["multinomial"]}[own]
+    if study.kinds["y"].get("integer"):
+        tasks = ["linear", "poisson"]
+    for task in tasks:
+        base, clear = _base(study, task), None
+        if study.epsilon >= CLEAR:
+            clear = _in_the_clear(study, task)
+        for case in cases:
+            begun = time.perf_counter()
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model = release.solve(task=task, **case)
+            said = " ".join(str(w.message) for w in caught if w.category is UserWarning)
+            told = " ".join(f"{k} {v:g}" if isinstance(v, float) else str(v) for k, v in case.items()) or "own"
+            found, took = _loss(study, task, _predicted(model, new, task), new), time.perf_counter() - begun
+            outcome = getattr(model.public.model, "outcome", None)
+            made = "" if outcome is None else outcome.estimator
+            compared = clear if "ridge" not in case else None
+            yield Judged(study.name, task, told, study.epsilon, study.n, found, base, compared, said, made, took)
+
+
+def _predicted(model: cn.Model, new: pl.DataFrame, task: str) -> Floats:
+    return np.asarray(model.predict_proba(new) if task in ("logistic", "multinomial") else model.predict(new), float)
+
+
+def _loss(study: Study, task: str, predicted: Floats, new: pl.DataFrame) -> float:
+    y = new["y"]
+    if task in ("logistic", "multinomial"):
+        at = [study.kinds["y"]["levels"].index(v) for v in y]
+        return float(-np.log(np.clip(predicted[np.arange(len(at)), at], 1e-12, 1)).mean())
+    truth = y.to_numpy().astype(float)
+    if task == "poisson":
+        rate = np.maximum(predicted, 1e-9)
+        return float((rate - truth * np.log(rate)).mean())
+    return float(((truth - predicted) ** 2).mean() / (2 * truth.var()))
+
+
+def _base(study: Study, task: str) -> float:
+    """The loss of the share, the shares or the mean of the records that were released."""
+    old, new = study.frame["y"][: study.n], study.frame[study.n :]
+    if task in ("logistic", "multinomial"):
+        shares = np.array([(old == level).mean() for level in study.kinds["y"]["levels"]], float)
+        return _loss(study, task, np.tile(np.maximum(shares, 1e-12), (new.height, 1)), new)
+    return _loss(study, task, np.full(new.height, float(old.mean())), new)  # type: ignore[arg-type]
+
+
+def _in_the_clear(study: Study, task: str) -> float:
+    """scikit-learn's on the same encoding, nearly without a penalty."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
+
+    x, y = _encoded(study), study.frame["y"].to_numpy()
+    old, new = x[: study.n], x[study.n :]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if task == "linear":
+            found = LinearRegression().fit(old, y[: study.n]).predict(new)
+        elif task == "poisson":
+            found = PoissonRegressor(alpha=1e-6, max_iter=2000).fit(old, y[: study.n]).predict(new)
+        else:
+            fitted = LogisticRegression(C=1e4, max_iter=3000).fit(old, y[: study.n])
+            levels = study.kinds["y"]["levels"]
+            found = np.full((len(new), len(levels)), 1e-12)
+            found[:, [levels.index(c) for c in fitted.classes_]] = fitted.predict_proba(new)
+    return _loss(study, task, found, study.frame[study.n :])
+
+
+def _encoded(study: Study) -> Floats:
+    """Numbers from -1 to 1, levels and bins against the first, products of columns' codes."""
+    blocks: dict[str, Floats] = {}
+    for name, kind in study.kinds.items():
+        values = study.frame[name]
+        if name == "y":
+            continue
+        if kind["kind"] == "numeric" and "bins" not in kind:
+            low, high = kind["low"], kind["high"]
+            blocks[name] = (2 * np.clip(values.to_numpy().astype(float), low, high) - low - high)[:, None] / (
+                high - low
+            )
+            continue
+        if kind["kind"] == "numeric":
+            codes = np.searchsorted(kind["bins"], values.to_numpy(), side="right")
+            size = len(kind["bins"]) + 1
+        else:
+            codes, size = np.array([kind["levels"].index(v) for v in values]), len(kind["levels"])
+        blocks[name] = np.eye(size)[codes][:, 1:]
+    made = [blocks[a][:, :, None] * blocks[b][:, None, :] for a, b in study.terms.get("interactions", [])]
+    return np.hstack([*blocks.values(), *(m.reshape(len(m), -1) for m in made)])
+
+
+def table(found: Sequence[Judged]) -> dict[str, Any]:
+    """How often each rule was broken, by what was asked."""
+    noisy, clear = [j for j in found if j.clear is None], [j for j in found if j.clear is not None]
+    out: dict[str, Any] = {}
+    for key in sorted({(j.task, j.asked) for j in noisy}):
+        own = [j for j in noisy if (j.task, j.asked) == key]
+        good = [j for j in own if j.good]
+        out[" ".join(key)] = {
+            "models": len(own),
+            "worse and silent": sum(j.fault for j in own),
+            "worse and warned": sum(j.loss > j.base + WORSE for j in own) - sum(j.fault for j in own),
+            "better": len(good),
+            "better and warned": sum(bool(j.said) for j in good),
+            "mean loss less base": float(np.mean([min(j.loss - j.base, 1.0) for j in own])),
+        }
+    good = [j for j in noisy if j.good]
+    far = [j for j in clear if j.far]
+    return {
+        "by what was asked": out,
+        "models": len(noisy),
+        "worse and silent": sum(j.fault for j in noisy),
+        "better": len(good),
+        "better and warned": sum(bool(j.said) for j in good),
+        "in the clear": len(clear),
+        "far from scikit-learn": len(far),
+        "far and silent": sum(not j.said for j in far),
+        "studies far and said": sorted({j.study for j in far if j.said}),
+        "studies in the clear": len({j.study for j in clear}),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--studies", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sets", default="", help="sets of the panel, with commas; all: every one that is at hand")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--cases", type=int, default=len(CASES), help="how many of the questions are asked")
+    parser.add_argument("--which", choices=["noisy", "clear", "both"], default="both")
+    options = parser.parse_args(arguments)
+    studies = [draw_study(options.seed + k) for k in range(options.studies)]
+    keys = list(SETS) if options.sets == "all" else [k for k in options.sets.split(",") if k]
+    studies += [of_set(key, epsilon) for key in keys for epsilon in (0.1, 1.0, 10.0)]
+    found: list[Judged] = []
+    for study in studies:
+        runs = [study] if options.which != "clear" else []
+        if options.which != "noisy" and (study.name not in SETS or study.epsilon == 1.0):
+            runs.append(Study(study.name, study.frame, study.kinds, study.n, CLEAR, study.terms))
+        for each in runs:
+            try:
+                for j in judge(each, options.seed, CASES[: options.cases]):
+                    found.append(j)
+                    mark = "FAULT" if j.fault else "FALSE" if j.good and j.said else "FAR" if j.far else ""
+                    if mark and not options.json:
+                        clear = "" if j.clear is None else f", clear {j.clear:.4f}"
+                        asked = f"{j.study:12} {j.task:11} {j.asked:16} n {j.n:6} epsilon {j.epsilon:8.3g}"
+                        print(f"{mark:5} {asked} loss {j.loss:.4f} base {j.base:.4f}{clear} {j.said[:150]}", flush=True)
+            except cn.ColonnadeError as error:
+                print(f"refused {each.name}: {error}", file=sys.stderr)
+    told = table(found)
+    print(json.dumps({**told, "found": [asdict(j) for j in found]} if options.json else told, indent=1))
+    return int(bool(told["worse and silent"]) or 20 * told["better and warned"] > told["better"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
