@@ -59,9 +59,7 @@ def test_many_classes_take_fewer_records_and_too_many_are_refused(monkeypatch: p
     release, counts = _release(), []
     plain = models.fit_moments
     monkeypatch.setattr(models, "MOST_SCORES", 3 * 1000)
-    monkeypatch.setattr(
-        models, "fit_moments", lambda law, *rest: counts.append(len(law.records)) or plain(law, *rest)
-    )
+    monkeypatch.setattr(models, "fit_moments", lambda law, *rest: counts.append(len(law.records)) or plain(law, *rest))
     release.solve("c")
     assert counts == [1000]
     monkeypatch.setattr(models, "MOST_CLASSES", 2)
