@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from scipy.special import expit, softmax
 
-from colonnade.analysis.accepted import Outcome
+from colonnade.analysis.accepted import Acceptance
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.solve import Model
 from colonnade.data.reading import filed, reason, scan
@@ -241,10 +241,10 @@ def _parse(content: Mapping[str, Any]) -> PublicModel:
     )
 
 
-def _outcome(kept: Mapping[str, Any]) -> Outcome:
+def _outcome(kept: Mapping[str, Any]) -> Acceptance:
     """What the gate said of a model, from its file."""
     gain, error = (math.nan if kept[key] is None else float(kept[key]) for key in ("gain", "error"))
-    return Outcome(str(kept["estimator"]), str(kept["why"]), bool(kept["fell_back"]), gain, error)
+    return Acceptance(str(kept["estimator"]), str(kept["why"]), bool(kept["fell_back"]), gain, error)
 
 
 def _class_model(fields: dict[str, Any]) -> ClassModel:

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import isfinite, nan
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 import numpy as np
 
 from colonnade.analysis.glm import GAUSSIAN, Family, FeatureLaw
 from colonnade.mechanism.moments import Floats
 
-if TYPE_CHECKING:
-    from colonnade.analysis.solve import Model
-
+M = TypeVar("M")
+"""A model: `solve.Model`, which holds what is made here, or one of several classes."""
 FAINTEST = 0.05
 """Scores of which noise leaves nothing keep this standard deviation, and with it their order: it costs 0.0003 nats."""
 STEPS = 30
@@ -34,7 +33,7 @@ NODES = np.polynomial.hermite_e.hermegauss(40)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Acceptance:
     """How a model came to be, and what the gate says of it."""
 
     estimator: str
@@ -138,24 +137,28 @@ BASE = {"logistic": "share", "multinomial": "shares"}
 
 
 def accepted(
-    model: Model, estimator: str, evidence: Evidence | None = None, *, converged: bool = True, known: str = ""
-) -> Model:
+    model: M, estimator: str, evidence: Evidence | None = None, *, converged: bool = True, known: str = ""
+) -> M:
     """The model with its outcome; in the place of one that did not converge the label's mean or shares alone.
 
     `known` is what its estimator has to say of it.
     """
-    base = f"the {BASE.get(model.task, 'mean')} of {model.label} alone"
-    numbers = [*model.coefficients, model.intercept, *np.ravel(getattr(model, "by_class", ()))]
+    fields: Any = model
+    base = f"the {BASE.get(fields.task, 'mean')} of {fields.label} alone"
+    numbers = [*fields.coefficients, fields.intercept, *np.ravel(getattr(model, "by_class", ()))]
     if not converged or not all(isfinite(number) for number in numbers):
         told = f"{estimator} has not converged on this release: the model is {base}, whatever the features are"
-        return _without_features(model, evidence, told)
+        fallen: M = _without_features(fields, evidence, told)
+        return fallen
     if evidence is None:
-        return replace(model, outcome=Outcome(estimator, known))
+        unknown: M = replace(fields, outcome=Acceptance(estimator, known))
+        return unknown
     gain, error = evidence.gain, evidence.error
     why = known
     if not why and not gain - evidence.blur / evidence.unit > WORTH + SURE * error:
         why = f"the release does not show that this model is better than {base}: {_expected(evidence)}"
-    return replace(model, outcome=Outcome(estimator, why, False, gain, error))
+    judged: M = replace(fields, outcome=Acceptance(estimator, why, False, gain, error))
+    return judged
 
 
 def _expected(evidence: Evidence) -> str:
@@ -165,12 +168,12 @@ def _expected(evidence: Evidence) -> str:
     return told
 
 
-def _without_features(model: Model, evidence: Evidence | None, why: str) -> Model:
+def _without_features(model: Any, evidence: Evidence | None, why: str) -> Any:
     constants = np.zeros(1) if evidence is None else evidence.family.constant(evidence.means)
-    outcome = Outcome(BASE.get(model.task, "mean"), why, True, 0.0, 0.0)
+    outcome = Acceptance(BASE.get(model.task, "mean"), why, True, 0.0, 0.0)
     none = replace(model, coefficients=(0.0,) * len(model.features), intercept=float(constants[0]), outcome=outcome)
     none = replace(none, freedom=0.0, r_squared=nan, r_squared_interval=None)
     if not hasattr(model, "by_class"):
         return none
     rows = tuple(none.coefficients for _ in constants)
-    return replace(none, intercept=0.0, by_class=rows, intercepts=tuple(float(b) for b in constants))  # type: ignore[call-arg]
+    return replace(none, intercept=0.0, by_class=rows, intercepts=tuple(float(b) for b in constants))

@@ -79,6 +79,15 @@ class Penalty:
 
 
 @dataclass(frozen=True)
+class Pull:
+    """Half of (w - centre)' form (w - centre) times a factor, for each output: towards what the noise leaves likely."""
+
+    form: Floats
+    factors: Floats
+    centre: Floats
+
+
+@dataclass(frozen=True)
 class FeatureLaw:
     """Records that stand for the law of the features, centred, with their weights, and what they lack of it."""
 
@@ -102,7 +111,9 @@ class MomentFit:
     left: Floats
 
 
-def fit_moments(law: FeatureLaw, moments: Floats, means: Floats, family: Family, penalty: Penalty) -> MomentFit:
+def fit_moments(
+    law: FeatureLaw, moments: Floats, means: Floats, family: Family, penalty: Penalty, pull: Pull
+) -> MomentFit:
     """The penalised fit to covariances `moments` (features x outputs) and `means` of the label's outputs."""
     from scipy.optimize import minimize  # takes long to import, and few commands need it
 
@@ -110,6 +121,7 @@ def fit_moments(law: FeatureLaw, moments: Floats, means: Floats, family: Family,
     spread = np.sqrt(np.maximum(np.diag(law.covariance), 1e-12))
     records, gap, right = law.records / spread, law.gap / np.outer(spread, spread), moments / spread[:, None]
     absolute, squared = (penalty.absolute / spread)[:, None], (penalty.squared / spread**2)[:, None]
+    form, centre = pull.form / np.outer(spread, spread), pull.centre * spread[:, None]
     slopes = family.variance(means)
     features, outputs = moments.shape
     sparse = bool(penalty.absolute.any())
@@ -117,9 +129,10 @@ def fit_moments(law: FeatureLaw, moments: Floats, means: Floats, family: Family,
     def smooth(w: Floats, b: Floats) -> tuple[float, Floats, Floats]:
         value, gradient = family.law(records @ w + b)
         pulled = law.weights[:, None] * gradient
-        bent = slopes * (gap @ w) + squared * w
+        bent, drawn = slopes * (gap @ w) + squared * w, pull.factors * (form @ (w - centre))
         total = float(law.weights @ value - (right * w).sum() - means @ b + 0.5 * (bent * w).sum())
-        return total, records.T @ pulled - right + bent, pulled.sum(axis=0) - means
+        total += 0.5 * float((drawn * (w - centre)).sum())
+        return total, records.T @ pulled - right + bent + drawn, pulled.sum(axis=0) - means
 
     def objective(flat: Floats) -> tuple[float, Floats]:
         parts = flat.reshape(-1, outputs)

@@ -41,6 +41,9 @@ CERTAIN = 0.99
 """The same for the linear discriminant itself."""
 WIDEST = 10.0
 """Largest standard deviation of the log-odds: beyond it every record is certain."""
+UNSEEN = 0.75
+"""So much larger than guessed the variance of log-odds may be where products of features were not released: a slope
+that is best for it is within a fifth of the best gain if the guess is right, and if the variance is twice as large."""
 FAINTEST = 0.05
 """Log-odds that noise leaves nothing of keep this share, and with it their order."""
 
@@ -252,7 +255,11 @@ def discriminant(equations: NoisyEquations, fit: Fit, share: float, followed: fl
     scale = 1.0 / (spread * (1.0 - explained))
     noise = np.sqrt(odds**2 @ (equations.right_noise + equations.sampling * np.diag(equations.gram)))
     reached = float(odds @ equations.right) - scale * followed
-    known = Evidence(along(odds, equations.gram), BERNOULLI, np.array([share]), odds[:, None], reached, float(noise))
+    law = along(odds, equations.gram)
+    if not equations.gram_noise.any():
+        # Products of two features were not released: they may depend on each other more than is guessed.
+        law = replace(law, gap=UNSEEN * equations.sampled)
+    known = Evidence(law, BERNOULLI, np.array([share]), odds[:, None], reached, float(noise))
     part = known.believed() if shrunk else 1.0
     if part == 1.0:
         return LogOdds(float(logit(share)) - float(odds @ middle), replace(fit, weights=odds), known)

@@ -27,12 +27,13 @@ from colonnade.analysis.glm import (
     FeatureLaw,
     MomentFit,
     Penalty,
+    Pull,
     fit_moments,
 )
-from colonnade.analysis.logistic import feature_law
+from colonnade.analysis.logistic import LARGEST_SHARE, SHAPES, feature_law
 from colonnade.analysis.numbers import encode_levels, fill_numbers
 from colonnade.analysis.plausible import fill_products, plausible_records, with_target
-from colonnade.analysis.posterior import NoisyEquations, followed_noise, posterior
+from colonnade.analysis.posterior import Fit, NoisyEquations, followed_noise, posterior, prior_shapes
 from colonnade.analysis.released import Released
 from colonnade.analysis.shrinkage import bounded_mean
 from colonnade.analysis.solve import Model
@@ -50,6 +51,8 @@ MOST_SCORES = 1 << 20
 MOST_CLASSES = 1000
 """Levels of a multinomial model's label: 400 take about 20 CPU seconds, and time grows with their number."""
 NEGLIGIBLE = 1e-12
+ROUNDING = 1e-5
+"""Per record: what equations are met up to counts as met."""
 LEAST = 1e-6
 """No class has a smaller share, and no count a smaller mean."""
 WIDEST = 2.5
@@ -106,9 +109,9 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
         known = _under_conditions(fitted, label, at, given, count, seed)
     else:
         known = _of_moments(released, label, chosen, at, count)
-    fit = fit_moments(known.law, known.shrunk, known.means, label.family, _penalty(known, question))
+    fit = fit_moments(known.law, known.shrunk, known.means, label.family, _penalty(known, question), known.pull)
     found = _evidence(known, fit, label)
-    part = found.believed() if question.strength is None else 1.0
+    part = found.believed()
     found, constants = found.scaled(part), fit.constants if part == 1.0 else found.cost(part)[2]
     w, b = found.weights.copy(), constants - known.centre @ found.weights
     moved = held_coordinates(released.layout, at, given)
@@ -118,7 +121,7 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
             w[at.index(to)] += w[at.index(k)]
     kept = [n for n, k in enumerate(at) if k not in moved]
     model = _model(released, question, label, [at[n] for n in kept], w[kept], b)
-    met = bool((fit.left <= EXACT * np.sqrt(np.vstack([known.noise, known.spread / known.n]))).all())
+    met = bool((fit.left <= ROUNDING + EXACT * np.sqrt(np.vstack([known.noise, known.spread / known.n]))).all())
     return accepted(model, _estimator(question), found, converged=met)
 
 
@@ -150,6 +153,8 @@ class _Known:
     """Variances of the outputs."""
     unsure: Floats
     """Standard deviations of the noise on `means`."""
+    pull: Pull
+    """To the linear fits, brought to the scale of scores: columns that nearly determine each other stay together."""
 
 
 def _of_moments(released: Released, label: _Label, chosen: Sequence[int], at: Sequence[int], count: int) -> _Known:
@@ -241,8 +246,36 @@ def _known(
     return _Known(
         n, FeatureLaw(law.records[:, take], law.weights, law.gap[np.ix_(take, take)]),
         centre[take], means, right[take], shrunk[take], noise[take], slopes, followed,
-        n * np.array([s.sampling for s in systems]), unsure,
+        n * np.array([s.sampling for s in systems]), unsure, _pull(systems, fits, means, label, take),
     )  # fmt: skip
+
+
+def _pull(
+    systems: Sequence[NoisyEquations], fits: Sequence[Fit], means: Floats, label: _Label, take: Sequence[int]
+) -> Pull:
+    """The prior of the linear fits around them, in the family's scores, for as many records as the noise leaves."""
+    system, (shape,) = systems[0], prior_shapes(systems[0].possible_gram, systems[0].groups, systems[0].ordered, SHAPES)
+    groups = np.asarray(system.groups)
+    # A level that the model leaves out is the base of the others of its column.
+    base = np.zeros((len(take), len(groups)))
+    for row, k in enumerate(take):
+        left_out = [j for j in np.flatnonzero(groups == groups[k]) if j not in take]
+        base[row, k] = 1.0
+        base[row, left_out[:1]] -= 1.0
+    spread, scales, factors = np.diag(system.gram), [], []
+    for own, fit, mean in zip(systems, fits, means, strict=True):
+        sampled = own.sampling * spread
+        told = float(np.mean(sampled / np.maximum(sampled + own.right_noise, NEGLIGIBLE))) / max(own.sampling, 1e-300)
+        variance = float(own.explainable) if np.isfinite(own.explainable) else 1.0
+        explained = min(float(fit.weights @ own.gram @ fit.weights) / max(variance, 1e-300), LARGEST_SHARE)
+        slope = mean if label.classes else float(label.family.variance(np.array([mean]))[0])
+        scales.append(1.0 / (slope * (1.0 - (0.0 if label.family is GAUSSIAN else explained))))
+        factors.append(variance / max((fit.spread * scales[-1]) ** 2 * told * variance**2, 1e-12))
+    prior = base @ shape @ base.T
+    jitter = 1e-9 * float(np.trace(prior)) / len(prior) * np.eye(len(prior))
+    form = np.asarray(np.linalg.pinv(prior + jitter), dtype=np.float64)
+    centre = base @ np.column_stack([fit.weights * scale for fit, scale in zip(fits, scales, strict=True)])
+    return Pull(form, np.array(factors), centre)
 
 
 def _under_conditions(

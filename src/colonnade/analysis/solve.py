@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import expit, logit
 
-from colonnade.analysis.accepted import Evidence, Outcome, accepted, blur_of, quadratic
+from colonnade.analysis.accepted import Acceptance, Evidence, accepted, blur_of, quadratic
 from colonnade.analysis.denoise import Estimate, complete, denoise
 from colonnade.analysis.equations import (
     Target,
@@ -70,7 +70,7 @@ class Model:
     """Share of the target's variance that a linear fit explains on the records, by the release; nan where unknown."""
     r_squared_interval: tuple[float, float] | None = None
     """95% interval of `r_squared`; a model without one says nothing about its R^2."""
-    outcome: Outcome | None = field(default=None, kw_only=True)
+    outcome: Acceptance | None = field(default=None, kw_only=True)
     """What the gate says of it; none of a model in a file from before there was one."""
 
     def decision(self, encoded: Floats) -> Floats:
@@ -165,25 +165,8 @@ def _solve(
     if method == "default":
         system = possible(system, _largest_variance(estimate, target, centred))
     own_ridge = ridge is None
-    if ridge is not None:
-        weights = ridge_weights(system.gram, system.right, ridge)
-        values = np.maximum(np.linalg.eigvalsh(system.gram), 0.0)
-        fit = Fit(weights, float("nan"), float((values / np.maximum(values + ridge, 1e-300)).sum()))
-    elif method == "default":
-        fit = posterior(system)
-        if task is Task.LINEAR:
-            system = widened(system, fit, *raw_gram(moments, estimate, columns, centred))
-            fit = posterior(system)
-        ridge = equivalent_ridge(system.gram, fit.freedom)
-    else:
-        ridge = 0.0
-        if method == "zhang":
-            # Zhang et al. 2012, section 6: 4 standard deviations on the diagonal, then only positive eigenvalues.
-            own = np.diag(moments.std)[columns]
-            ridge = 4.0 * float(np.max(own[np.isfinite(own)], initial=0.0)) / moments.n
-        fit = Fit(_unrepaired(system, ridge, trim=method == "zhang"), float("nan"), float(len(columns)))
+    system, fit, ridge, followed = _weights(moments, estimate, task, method, ridge, columns, system, centred)
     shrunk = method == "default" and own_ridge
-    followed = followed_noise(system, fit) if shrunk else followed_by_ridge(system, fit.weights, ridge)
     stated = known = None
     told = ""
     if task is Task.LINEAR and method == "default" and centred:
@@ -210,8 +193,7 @@ def _solve(
     numbers = {i: column for i, column in numbers.items() if i in chosen}
     if numbers:
         _require_lines(centred)
-        bins = full
-        layout, full, lost = line_through(estimate, bins, chosen, numbers, sample)
+        layout, full, lost = line_through(estimate, full, chosen, numbers, sample)
         known = known and replace(known, reached=known.reached - lost / (1.0 if sample else target.scale**2))
         # What the line loses of the bins' R^2 is not known.
         stated = None
@@ -222,6 +204,37 @@ def _solve(
     if known is not None:
         known = replace(known, blur=known.blur + _blur(estimate, target, columns, known))
     return accepted(model, _estimator(task, method, None if own_ridge else ridge), known, known=told)
+
+
+def _weights(
+    moments: Moments,
+    estimate: Estimate,
+    task: Task,
+    method: str,
+    ridge: float | None,
+    columns: Sequence[int],
+    system: NoisyEquations,
+    centred: bool,
+) -> tuple[NoisyEquations, Fit, float, float]:
+    """The linear fit: its equations, weights and ridge, and what of w'c is expected to be noise."""
+    if ridge is not None:
+        weights = ridge_weights(system.gram, system.right, ridge)
+        values = np.maximum(np.linalg.eigvalsh(system.gram), 0.0)
+        fit = Fit(weights, float("nan"), float((values / np.maximum(values + ridge, 1e-300)).sum()))
+    elif method == "default":
+        fit = posterior(system)
+        if task is Task.LINEAR or len(columns) > MOST_COLUMNS:
+            system = widened(system, fit, *raw_gram(moments, estimate, columns, centred))
+            fit = posterior(system)
+        return system, fit, equivalent_ridge(system.gram, fit.freedom), followed_noise(system, fit)
+    else:
+        ridge = 0.0
+        if method == "zhang":
+            # Zhang et al. 2012, section 6: 4 standard deviations on the diagonal, then only positive eigenvalues.
+            own = np.diag(moments.std)[columns]
+            ridge = 4.0 * float(np.max(own[np.isfinite(own)], initial=0.0)) / moments.n
+        fit = Fit(_unrepaired(system, ridge, trim=method == "zhang"), float("nan"), float(len(columns)))
+    return system, fit, ridge, followed_by_ridge(system, fit.weights, ridge)
 
 
 def _estimator(task: Task, method: str, ridge: float | None) -> str:

@@ -25,7 +25,7 @@ from colonnade.model import PublicModel, Scores, read_model, score_tables, score
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from colonnade.analysis.accepted import Outcome
+    from colonnade.analysis.accepted import Acceptance
     from colonnade.analysis.intervals import Intervals
     from colonnade.analysis.request import ModelRequest
 
@@ -52,7 +52,7 @@ class FrontModel(Shown):
     notes : list of str
         What to know of it: that it may be no better than the label's mean or shares alone, or of columns that were not
         used, which a file does not tell.
-    outcome : colonnade.analysis.accepted.Outcome
+    outcome : colonnade.analysis.accepted.Acceptance
         Which estimator made it, whether it fell back, and by how much it is expected to be better than the base rate.
     """
 
@@ -98,7 +98,7 @@ class FrontModel(Shown):
         return [*self.public.warnings, *([] if self._request is None else self._request.notes)]
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> Acceptance | None:
         return self.public.model.outcome
 
     @property

@@ -67,7 +67,7 @@ def test_it_is_nearer_to_the_maximum_than_the_discriminant() -> None:
     target = drawn(records, np.array([0.5, 0.5, 4.0]), -1.0)
     best = LogisticRegression(C=np.inf).fit(records, target).coef_[0]
     equations = equations_of(records, target)
-    plain = discriminant(equations, posterior(equations), float(target.mean()))
+    plain = discriminant(equations, posterior(equations), float(target.mean()), 0.0, False)
     error = np.linalg.norm(fitted(records, target).fit.weights - best)
     assert error < 0.5 * np.linalg.norm(plain.fit.weights - best)
 
@@ -79,7 +79,7 @@ def test_gaussian_classes_are_told_apart_by_the_discriminant() -> None:
     records = rng.standard_normal((N, 2)) + np.outer(target, apart)
     equations = equations_of(records, target)
     weights = np.linalg.solve(equations.gram, equations.right)
-    odds = discriminant(equations, Fit(weights, 1.0, 2.0), float(target.mean()))
+    odds = discriminant(equations, Fit(weights, 1.0, 2.0), float(target.mean()), 0.0, False)
     # With unit covariance the true log-odds have the difference of the means as weights.
     assert odds.fit.weights == pytest.approx(apart, abs=0.1)
     constant = odds.intercept - odds.fit.weights @ records.mean(axis=0)
@@ -162,7 +162,7 @@ def test_log_odds_that_are_mostly_noise_are_shrunk_and_keep_their_order(monkeypa
     equations = replace(equations, right=right, right_noise=np.full(40, 0.03**2))
     start, even = posterior(equations, SHAPES), np.full(N, 1 / N)
     shrunk = log_odds(equations, start, share, records, even, N).fit.weights
-    monkeypatch.setattr(logistic, "_believed", lambda *_: 1.0)
+    monkeypatch.setattr(logistic, "_believed", lambda *_: (1.0, 0.0))
     whole = log_odds(equations, start, share, records, even, N).fit.weights
     assert np.linalg.norm(whole) > 0
     assert shrunk == pytest.approx(logistic.FAINTEST * whole, rel=1e-6)
@@ -172,5 +172,5 @@ def test_log_odds_that_are_clear_are_kept_whole(monkeypatch: pytest.MonkeyPatch)
     records = records_of(0)
     target = drawn(records, np.array([1.5, -1.0, 2.5]), -0.5)
     found = fitted(records, target, 0.002)
-    monkeypatch.setattr(logistic, "_believed", lambda *_: 1.0)
+    monkeypatch.setattr(logistic, "_believed", lambda *_: (1.0, 0.0))
     assert fitted(records, target, 0.002).fit.weights == pytest.approx(found.fit.weights, rel=1e-12)
