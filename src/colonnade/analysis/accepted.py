@@ -48,7 +48,7 @@ class Acceptance:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Prospect:
     """A fit, and what the release says of its scores."""
 
     law: FeatureLaw
@@ -90,7 +90,7 @@ class Evidence:
     def error(self) -> float:
         return self.noise / self.unit
 
-    def scaled(self, part: float) -> Evidence:
+    def scaled(self, part: float) -> Prospect:
         """The same of this part of the weights."""
         return replace(self, weights=part * self.weights, reached=part * self.reached, noise=part * self.noise)
 
@@ -137,7 +137,7 @@ BASE = {"logistic": "share", "multinomial": "shares"}
 
 
 def accepted(
-    model: M, estimator: str, evidence: Evidence | None = None, *, converged: bool = True, known: str = ""
+    model: M, estimator: str, evidence: Prospect | None = None, *, converged: bool = True, known: str = ""
 ) -> M:
     """The model with its outcome; in the place of one that did not converge the label's mean or shares alone.
 
@@ -161,14 +161,14 @@ def accepted(
     return judged
 
 
-def _expected(evidence: Evidence) -> str:
+def _expected(evidence: Prospect) -> str:
     told = f"on new records it is expected to gain {evidence.gain:.2g} nats a record, give or take {evidence.error:.2g}"
     if (blur := evidence.blur / evidence.unit) > WORTH:
         told += f", and the noise on the label's own counts or mean costs about {blur:.2g}"
     return told
 
 
-def _without_features(model: Any, evidence: Evidence | None, why: str) -> Any:
+def _without_features(model: Any, evidence: Prospect | None, why: str) -> Any:
     constants = np.zeros(1) if evidence is None else evidence.family.constant(evidence.means)
     outcome = Acceptance(BASE.get(model.task, "mean"), why, True, 0.0, 0.0)
     none = replace(model, coefficients=(0.0,) * len(model.features), intercept=float(constants[0]), outcome=outcome)

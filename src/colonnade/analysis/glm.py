@@ -79,7 +79,7 @@ class Penalty:
 
 
 @dataclass(frozen=True)
-class Pull:
+class Prior:
     """Half of (w - centre)' form (w - centre) times a factor, for each output: towards what the noise leaves likely."""
 
     form: Floats
@@ -112,7 +112,7 @@ class MomentFit:
 
 
 def fit_moments(
-    law: FeatureLaw, moments: Floats, means: Floats, family: Family, penalty: Penalty, pull: Pull
+    law: FeatureLaw, moments: Floats, means: Floats, family: Family, penalty: Penalty, pull: Prior
 ) -> MomentFit:
     """The penalised fit to covariances `moments` (features x outputs) and `means` of the label's outputs."""
     from scipy.optimize import minimize  # takes long to import, and few commands need it

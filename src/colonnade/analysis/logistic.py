@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit, logit
 
-from colonnade.analysis.accepted import Evidence, along
+from colonnade.analysis.accepted import Prospect, along
 from colonnade.analysis.glm import BERNOULLI, FeatureLaw
 from colonnade.analysis.posterior import FLOOR, NEGLIGIBLE, Fit, NoisyEquations, prior_shapes
 from colonnade.mechanism.moments import Floats
@@ -54,7 +54,7 @@ class LogOdds:
 
     intercept: float
     fit: Fit
-    evidence: Evidence | None = None
+    evidence: Prospect | None = None
     """What the release says of them; None where it does not tell enough."""
 
 
@@ -95,10 +95,10 @@ class _Law:
         result: Floats = pull.T @ self.records - np.outer(across, across) / slope.sum() + self.linear * self.gap
         return result
 
-    def evidence(self, b: Floats, reached: float, noise: float) -> Evidence:
+    def evidence(self, b: Floats, reached: float, noise: float) -> Prospect:
         """What the release says of log-odds with weights b."""
         law = FeatureLaw(self.records, self.weights, _positive(self.gap))
-        return Evidence(law, BERNOULLI, np.array([self.share]), b[:, None], reached, noise)
+        return Prospect(law, BERNOULLI, np.array([self.share]), b[:, None], reached, noise)
 
     def linearise(self, b: Floats) -> float:
         """Set `linear` to the slope of the line that fits s(b'x) best; the variance that this line leaves."""
@@ -259,7 +259,7 @@ def discriminant(equations: NoisyEquations, fit: Fit, share: float, followed: fl
     if not equations.gram_noise.any():
         # Products of two features were not released: they may depend on each other more than is guessed.
         law = replace(law, gap=UNSEEN * equations.sampled)
-    known = Evidence(law, BERNOULLI, np.array([share]), odds[:, None], reached, float(noise))
+    known = Prospect(law, BERNOULLI, np.array([share]), odds[:, None], reached, float(noise))
     part = known.believed() if shrunk else 1.0
     if part == 1.0:
         return LogOdds(float(logit(share)) - float(odds @ middle), replace(fit, weights=odds), known)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from colonnade.analysis.accepted import Evidence, accepted, blur_of
+from colonnade.analysis.accepted import Prospect, accepted, blur_of
 from colonnade.analysis.bins import bin_means
 from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.draws import seeded
@@ -27,7 +27,7 @@ from colonnade.analysis.glm import (
     FeatureLaw,
     MomentFit,
     Penalty,
-    Pull,
+    Prior,
     fit_moments,
 )
 from colonnade.analysis.logistic import LARGEST_SHARE, SHAPES, feature_law
@@ -153,7 +153,7 @@ class _Known:
     """Variances of the outputs."""
     unsure: Floats
     """Standard deviations of the noise on `means`."""
-    pull: Pull
+    pull: Prior
     """To the linear fits, brought to the scale of scores: columns that nearly determine each other stay together."""
 
 
@@ -252,7 +252,7 @@ def _known(
 
 def _pull(
     systems: Sequence[NoisyEquations], fits: Sequence[Fit], means: Floats, label: _Label, take: Sequence[int]
-) -> Pull:
+) -> Prior:
     """The prior of the linear fits around them, in the family's scores, for as many records as the noise leaves."""
     system, (shape,) = systems[0], prior_shapes(systems[0].possible_gram, systems[0].groups, systems[0].ordered, SHAPES)
     groups = np.asarray(system.groups)
@@ -275,7 +275,7 @@ def _pull(
     jitter = 1e-9 * float(np.trace(prior)) / len(prior) * np.eye(len(prior))
     form = np.asarray(np.linalg.pinv(prior + jitter), dtype=np.float64)
     centre = base @ np.column_stack([fit.weights * scale for fit, scale in zip(fits, scales, strict=True)])
-    return Pull(form, np.array(factors), centre)
+    return Prior(form, np.array(factors), centre)
 
 
 def _under_conditions(
@@ -311,7 +311,7 @@ def _part(fitted: FittedRelease, given: Mapping[int, int]) -> float:
     return float(fitted.model.weights @ held)
 
 
-def _evidence(known: _Known, fit: MomentFit, label: _Label) -> Evidence:
+def _evidence(known: _Known, fit: MomentFit, label: _Label) -> Prospect:
     """The fit with what the release says of it."""
     w = fit.weights
     # The fit is steeper than the linear one, whose noise is known, and has followed the noise so much more.
@@ -320,7 +320,7 @@ def _evidence(known: _Known, fit: MomentFit, label: _Label) -> Evidence:
     noise = float(np.sqrt((w**2 * known.noise).sum()))
     unit = float(known.spread[0]) if label.family is GAUSSIAN else 1.0
     blur = blur_of(label.family, known.means, known.unsure)
-    return Evidence(known.law, label.family, known.means, w, reached, noise, blur, unit)
+    return Prospect(known.law, label.family, known.means, w, reached, noise, blur, unit)
 
 
 def held_coordinates(layout: Layout, at: Sequence[int], given: Mapping[int, int]) -> dict[int, int | None]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.polynomial import Chebyshev
 from numpy.polynomial import Polynomial as Powers
 
-from colonnade.analysis.accepted import Evidence, along, blur_of
+from colonnade.analysis.accepted import Prospect, along, blur_of
 from colonnade.analysis.glm import BERNOULLI
 from colonnade.analysis.polynomials import Polynomial, minimise, released_sums
 from colonnade.foundation.errors import StudyError
@@ -39,7 +39,7 @@ class QuarticFit:
     interval: float
     on_edge: bool
     """Whether a larger ball would have another minimum."""
-    evidence: Evidence
+    evidence: Prospect
     """What the second moments say of it."""
 
 
@@ -81,7 +81,7 @@ def quartic_fit(moments: Moments) -> QuarticFit:
     return QuarticFit(found.weights, min(max(outside, 0.0), 1.0), interval, found.on_edge, known)
 
 
-def _evidence(weights: Floats, second: Floats, right: Floats, noise: Floats, n: int) -> Evidence:
+def _evidence(weights: Floats, second: Floats, right: Floats, noise: Floats, n: int) -> Prospect:
     """Scores as normal ones; the fit has followed as much noise as a quadratic one does."""
     share = float(np.clip(right[0], 1e-6, 1.0 - 1e-6))
     means, w = second[0, 1:], weights[1:]
@@ -94,7 +94,7 @@ def _evidence(weights: Floats, second: Floats, right: Floats, noise: Floats, n: 
     reached = float(w @ (right[1:] - share * means)) - followed
     blur = blur_of(BERNOULLI, np.array([share]), noise[:1])
     error = float(np.sqrt(w @ sampled @ w))
-    return Evidence(along(w, gram), BERNOULLI, np.array([share]), w[:, None], reached, error, blur)
+    return Prospect(along(w, gram), BERNOULLI, np.array([share]), w[:, None], reached, error, blur)
 
 
 def _means(sums: Mapping[tuple[int, ...], float], layout: Layout, columns: list[int], n: int) -> Means:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import expit, logit
 
-from colonnade.analysis.accepted import Acceptance, Evidence, accepted, blur_of, quadratic
+from colonnade.analysis.accepted import Acceptance, Prospect, accepted, blur_of, quadratic
 from colonnade.analysis.denoise import Estimate, complete, denoise
 from colonnade.analysis.equations import (
     Target,
@@ -251,7 +251,7 @@ def _linear_evidence(
     fit: Fit,
     followed: float,
     centred: bool,
-) -> tuple[Evidence | None, str]:
+) -> tuple[Prospect | None, str]:
     """What the release says of a linear fit, in units of the target's coordinate; or why it says nothing."""
     at, w = target.coordinate, fit.weights
     middle = 0.0
@@ -265,10 +265,10 @@ def _linear_evidence(
     unit = max(moments.n * system.sampling, 1e-300)
     reached = float(w @ system.right) - followed
     law = quadratic(system.sampled)
-    return Evidence(law, GAUSSIAN, np.zeros(1), w[:, None], reached, noise, 0.5 * middle**2, unit), ""
+    return Prospect(law, GAUSSIAN, np.zeros(1), w[:, None], reached, noise, 0.5 * middle**2, unit), ""
 
 
-def _blur(estimate: Estimate, target: Target, columns: Sequence[int], known: Evidence) -> float:
+def _blur(estimate: Estimate, target: Target, columns: Sequence[int], known: Prospect) -> float:
     """What the noise on the means of label and features is expected to cost."""
     std = float(estimate.std[0, target.coordinate]) / estimate.n
     if known.family is not GAUSSIAN:
