@@ -19,6 +19,7 @@ from experiments.paper import (
     coverage,
     errata,
     evaluation,
+    evaluation_coverage,
     floors,
     grid,
     listing,
@@ -244,6 +245,15 @@ def _evaluation(options: argparse.Namespace) -> int:
     return 0
 
 
+def _evaluation_coverage(options: argparse.Namespace) -> int:
+    found = evaluation_coverage.run(options.cases, options.seed, options.rows)
+    text = evaluation_coverage.markdown(found)
+    if options.write:
+        (tables.RESULTS / "evaluation_coverage.md").write_text(text, encoding="utf-8")
+    print(json.dumps(found, indent=1) if options.json else text, end="")
+    return int(found["short"])
+
+
 def _overhead(options: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="colonnade-overhead-")) if options.quick else tables.RESULTS
     overhead.study(folder, quick=options.quick)
@@ -381,6 +391,14 @@ def _parser() -> argparse.ArgumentParser:
     judged.add_argument("--runs", type=int, default=evaluation.DRAWS, help="evaluations a line")
     judged.add_argument("--write", action="store_true", help="write docs/results/evaluation.md")
     judged.set_defaults(act=_evaluation)
+
+    held = commands.add_parser("evaluation-coverage", help="how often an evaluation's intervals hold the truth")
+    held.add_argument("--cases", type=int, default=evaluation_coverage.CASES, help="evaluations of each cell")
+    held.add_argument("--rows", type=_whole, default=evaluation_coverage.ROWS, help="numbers of records")
+    held.add_argument("--seed", type=int, default=SEED)
+    held.add_argument("--json", action="store_true", help="for machines")
+    held.add_argument("--write", action="store_true", help="write docs/results/evaluation_coverage.md")
+    held.set_defaults(act=_evaluation_coverage)
     products = commands.add_parser("polynomial", help="models with and without interactions of several owners")
     products.add_argument("--write", action="store_true", help="write docs/results/polynomial.md and order.md")
     products.add_argument("--kept", type=Path, help="file of finished rows: an interrupted run goes on from there")

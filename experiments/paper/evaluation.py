@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 import polars as pl
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
 
 from colonnade.analysis.solve import solve
 from colonnade.data.table import table_from
@@ -91,7 +91,11 @@ def truth(here: Setting, frame: pl.DataFrame) -> dict[str, float]:
         errors, about = float(((score - y) ** 2).sum()), float(((y - y.mean()) ** 2).sum())
         return {"r_squared": 1 - errors / about}
     yes, chance = values[f"{name}={level}"], predict(here.public, total)
-    return {"auc": float(roc_auc_score(yes, chance)), "accuracy": float(((chance >= 0.5) == (yes > 0.5)).mean())}
+    return {
+        "auc": float(roc_auc_score(yes, chance)),
+        "accuracy": float(((chance >= 0.5) == (yes > 0.5)).mean()),
+        "log_loss": float(log_loss(yes, chance)),
+    }
 
 
 def run(names: tuple[str, ...], draws: int) -> list[dict[str, object]]:
@@ -166,8 +170,7 @@ def markdown(rows: list[dict[str, object]], draws: int) -> str:
         "draw's records;",
         "error: root mean square of measured less true; half width: of the 95% interval; told: how often noise let the "
         "measure be",
-        "stated. With three parties accuracy and AUC of a logistic model are what normal scores within classes would",
-        "have: their interval counts the noise, not that.",
+        "stated. With three parties values of a logistic model are what normal scores within classes would have.",
         "",
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),

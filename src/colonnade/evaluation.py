@@ -3,14 +3,15 @@
 Every party's part of a score becomes one bounded column, and a session opens noisy counts or sums of those columns. Of
 a logistic model at two parties: counts by outcome and score bin of the label's holder and score bin of its partner. At
 more parties: sums of scores by outcome, and of their products. Of a linear model: second moments of the error's parts.
+A part's bounds are all that the model makes of the declared columns, so that nothing is clipped.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import sqrt
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from colonnade.analysis.denoise import Estimate, denoise
-from colonnade.analysis.measures import Axis, ClassMoments, CurvePoint, Measure, ScoreTable, Sum, error_measures
+from colonnade.analysis.measures import Axis, ClassSums, CurvePoint, Measure, ScoreTable, Sum, error_measures
 from colonnade.analysis.models import ClassModel
 from colonnade.data.store import read_rows
 from colonnade.data.table import Table, table_from
@@ -34,14 +35,14 @@ from colonnade.protocol.cautions import refusing_columns
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.study import Source, Study
 
-REACH = 4.0
-"""Spreads on either side of the centre to which a part of a score is clipped."""
 DROWNED = 0.25
 """An accuracy or a share explained that noise moves so far is not worth an epsilon."""
-EVEN = 2.5
-"""Spreads on either side within which bins are of one width."""
-FEWEST, MOST = 3, 32
+FEWEST, MOST = 3, 64
 """Bins of a score."""
+MOST_SCORES = 1 << 12
+"""So many scores that a party's levels can add up to are listed, each one's bin known to hold it."""
+APART, SAME = 1e-5, 1e-12
+"""Of the range: scores that are nearer to each other are in one bin, or are one."""
 NARROWEST = 4.0
 """No part of an error is let reach less than the widest over this."""
 TYPICAL_ROWS = 10_000
@@ -52,20 +53,50 @@ EVALUATED, KEPT_NAME = " evaluated by ", 120
 
 @dataclass(frozen=True)
 class Part:
-    """Public facts of one party's part: where it lies, how far it spreads, and how far from there it is let go."""
+    """Public facts of one party's part: where it lies, how far it spreads, and which values it can have."""
 
     centre: float
     spread: float
-    reach: float
-    """How far from its centre it is let go."""
+    lowest: float
+    highest: float
+    """By the model and the declared columns."""
+    scores: tuple[float, ...] = ()
+    """All that it can be, in order, where levels alone make it and they are few; none where it may be any number."""
+    least: float = 0.0
+    """No less than this is let be its reach."""
 
-    def edges(self, bins: int) -> tuple[float, ...]:
-        """Bins of one width in the middle; the first and the last reach as far as values do."""
-        even = min(EVEN * self.spread, self.reach * (1 - 1 / bins))
-        return (-self.reach, *(float(v) for v in np.linspace(-even, even, bins + 1)[1:-1]), self.reach)
+    @property
+    def low(self) -> float:
+        return self.lowest - self.centre
+
+    @property
+    def high(self) -> float:
+        return self.highest - self.centre
+
+    @property
+    def reach(self) -> float:
+        """How far from its centre it can lie; a hair more, so that rounding in floats clips nothing."""
+        return max(self.high, -self.low, self.least) * (1 + 1e-9)
+
+    def cuts(self, bins: int) -> tuple[float, ...]:
+        """Where bins of the centred part meet: between the few scores there are, or narrower where more are likely."""
+        apart = [(a + b) / 2 for a, b in pairwise(self.scores) if b - a > APART * (self.highest - self.lowest)]
+        if 0 < len(apart) < bins:
+            return tuple(v - self.centre for v in apart)
+        low, high = np.arcsinh(np.array([self.low, self.high]) / self.spread)
+        return tuple(float(v) for v in self.spread * np.sinh(np.linspace(low, high, bins + 1))[1:-1])
+
+    def axis(self, bins: int) -> Axis:
+        """Between which ends the centred part lies in each bin."""
+        cuts = np.array(self.cuts(bins))
+        lows, highs = np.array([self.low, *cuts]), np.array([*cuts, self.high])
+        scores = np.array(self.scores) - self.centre
+        at = np.searchsorted(cuts, scores, side="right")
+        for i in set(at.tolist()):
+            lows[i], highs[i] = scores[at == i].min(), scores[at == i].max()
+        return Axis(lows, highs)
 
     def centred(self, score: Floats) -> Floats:
-        """About the centre; the column's bounds clip it, and the party is told how often."""
         found: Floats = score - self.centre
         return found
 
@@ -133,9 +164,10 @@ class Evaluation:
             return table_from(party, pl.DataFrame({_error(party): error, _about(party): about}), columns, raw.ids)
         yes = (values[f"{name}={level}"] > 0.5).astype(np.int64)
         if self.opens_counts and len(self.parts) == 2:
-            edges = np.array(part.edges(self.bins)[1:-1])
-            codes = np.searchsorted(edges, part.centred(score), side="right")
-            frame = pl.DataFrame({_outcome(party): np.array(_cells(self.bins))[yes * self.bins + codes]})
+            cuts = np.array(part.cuts(self.bins))
+            codes = np.searchsorted(cuts, part.centred(score), side="right")
+            cells = np.array(_cells(len(cuts) + 1))
+            frame = pl.DataFrame({_outcome(party): cells[yes * (len(cuts) + 1) + codes]})
         else:
             frame = pl.DataFrame({_outcome(party): np.array(OUTCOMES)[yes], _score(party): part.centred(score)})
         return table_from(party, frame, columns, raw.ids)
@@ -143,13 +175,18 @@ class Evaluation:
     @property
     def asked(self) -> tuple[str, ...]:
         """The names of what is measured, where noise does not drown it."""
-        if self.task is Task.LINEAR:
-            return "rmse", "r_squared"
-        return ("accuracy", "auc", "log_loss", "brier") if self.opens_counts else ("accuracy", "auc")
+        return ("rmse", "r_squared") if self.task is Task.LINEAR else ("accuracy", "auc", "log_loss", "brier")
 
     def warnings(self, session: SessionPlan) -> list[str]:
         """What to consider before anything is spent."""
-        return refusing_columns({party: self.needs(party) for party in self.parts}) + [
+        refusing = refusing_columns({party: self.needs(party) for party in self.parts})
+        if self.task is Task.LOGISTIC and not self.opens_counts:
+            return [
+                *refusing,
+                "with three parties and more sums of scores are opened: they bound log-loss and Brier score, and most "
+                "likely tell nothing of the area under the ROC curve, and little of accuracy, with any epsilon",
+            ]
+        return refusing + [
             f"noise is expected to move {name.replace('r_squared', 'R²')} by about {std:.2g}: most likely nothing will "
             "be told; more records or a larger epsilon would tell something"
             for name, std in self.expected(session).items()
@@ -160,7 +197,8 @@ class Evaluation:
         """Roughly how far the noise of a plan moves what is measured, before anything is spent."""
         stds = [session.plan.noise_std(item) for item in session.plan.blocks]
         if self.opens_counts:
-            return {"accuracy": max(stds) * sqrt(2 * self.bins ** len(self.parts)) / 2 / session.rows}
+            cells = 2 * np.prod([len(part.cuts(self.bins)) + 1 for part in self.parts.values()])
+            return {"accuracy": max(stds) * sqrt(cells) / 2 / session.rows}
         if self.task is Task.LINEAR:
             scale = sum(part.reach for part in self.parts.values()) ** 2
             return {"r_squared": scale * max(stds) / session.rows / self.label.spread**2}
@@ -176,7 +214,7 @@ class Evaluation:
         if self.task is Task.LINEAR:
             low, high = self.public.label[1].require_bounds()
             errors, about = self._errors(release), self._about(release)
-            return Measured(release.n, error_measures(release.n, errors, about, (high - low) / 2))
+            return Measured(release.n, error_measures(release.n, errors, about, (high - low) / 2, self.label.spread**2))
         moments = release.moments()
         if not self.opens_counts:
             return Measured(release.n, self._classes(moments).measures())
@@ -193,11 +231,8 @@ class Evaluation:
         outcome = places[f"{self.holder}.{_outcome(self.holder)}"]
         score = places[f"{partner}.{_score(partner)}"]
         counts, std = moments.value[outcome, score], float(moments.std[outcome, score].max())
-        axes = tuple(
-            Axis(self.parts[party].edges(self.bins), self.parts[party].spread)
-            for party in dict.fromkeys([self.holder, partner])
-        )
-        return ScoreTable(moments.n, counts.reshape(2, *(axis.bins for axis in axes)), std, axes, self._shift)
+        axes = tuple(self.parts[party].axis(self.bins) for party in dict.fromkeys([self.holder, partner]))
+        return ScoreTable(moments.n, counts.reshape(2, *(len(axis.lows) for axis in axes)), std, axes, self._shift)
 
     def _errors(self, release: Release) -> Sum:
         """The sum of squared errors: all numbers of two parties, each times twice the product of their reaches."""
@@ -207,15 +242,19 @@ class Evaluation:
                 continue
             reach = [self.parts[party].reach for party in block.owners]
             weight = reach[0] ** 2 if len(reach) == 1 else 2 * reach[0] * reach[1]
-            terms.append((weight, float(block.values[0]) / block.unit, float(block.std[0])))
+            # A number moves by at most this as one of its factors does (proofs/squared_sum.md).
+            ratio = reach[0] / reach[-1]
+            slopes = [1 + r / max(len(self.parts) - 1, 1) for r in (ratio, 1 / ratio)] if len(reach) > 1 else [2.0]
+            terms.append((weight, float(block.values[0]) / block.unit, _with_rounding(release, block.std[0], slopes)))
         return Sum.of(terms)
 
     def _about(self, release: Release) -> Sum:
         """The sum of squares of the label about its centre."""
         block = next(block for block in release.blocks if block.role is Role.FEATURE)
-        return Sum.of([(self.label.reach**2, float(block.values[0]) / block.unit, float(block.std[0]))])
+        std = _with_rounding(release, block.std[0], [2.0])
+        return Sum.of([(self.label.reach**2, float(block.values[0]) / block.unit, std)])
 
-    def _classes(self, moments: Moments) -> ClassMoments:
+    def _classes(self, moments: Moments) -> ClassSums:
         places = _places(moments.layout)
         outcome = places[f"{self.holder}.{_outcome(self.holder)}"]
         scores = [(places[f"{p}.{_score(p)}"].start, part.reach) for p, part in self.parts.items()]
@@ -226,7 +265,8 @@ class Evaluation:
             Sum.of((reach, moments.value[place, at], moments.std[place, at]) for place, reach in scores)
             for at in (outcome.start, yes)
         )
-        return ClassMoments(moments.n, ones, (no_sum, yes_sum), Sum.of(_squares(moments, scores)), self._shift)
+        ends = (sum(part.low for part in self.parts.values()), sum(part.high for part in self.parts.values()))
+        return ClassSums(moments.n, ones, (no_sum, yes_sum), Sum.of(_squares(moments, scores)), ends, self._shift)
 
 
 def evaluate_by(
@@ -265,8 +305,8 @@ def evaluate_by(
         raise PrivacyError(f"delta must lie in [0, 1), got delta={loses}")
     known = rows or study.rows or TYPICAL_ROWS
     cut = _bins(known, spends, loses, len(parties)) if bins is None else bins
-    if not 2 <= cut <= 64:
-        raise StudyError(f"a score is cut into 2 to 64 bins, got {cut}")
+    if not 2 <= cut <= MOST:
+        raise StudyError(f"a score is cut into 2 to {MOST} bins, got {cut}")
     columns = {party: _columns(party, part, holder, task, len(parties), cut) for party, part in parts.items()}
     about = _label_part(public, estimate)
     if task is Task.LINEAR:
@@ -307,8 +347,10 @@ def terms_of(opened: Release) -> dict[str, Any]:
     terms = opened.provenance.get("agreement", {})
     if "evaluates" not in terms:
         raise ReleaseError("this release evaluates no model: it is one that models are made of")
-    cut = [column.get("bins") for own in terms["schema"].values() for column in own.values() if column.get("bins")]
-    bins = {"bins": len(cut[0]) + 1} if cut else {}
+    columns = [column for own in terms["schema"].values() for column in own.values()]
+    # A party whose part can be few scores has fewer bins than were asked for.
+    found = [len(c["bins"]) + 1 for c in columns if c.get("bins")] + [len(c.get("levels", ())) // 2 for c in columns]
+    bins = {"bins": max(found)} if max(found) > 1 else {}
     return {"epsilon": terms["epsilon"], "delta": terms["delta"], **bins}
 
 
@@ -353,37 +395,51 @@ def _part(public: PublicModel, party: str, holder: str, estimate: Estimate | Non
     weights = dict(zip(public.model.features, public.model.coefficients, strict=True))
     centre = spread = 0.0
     low = high = 0.0
+    scores: Floats | None = np.zeros(1)
     for name, column in public.needs().get(party, {}).items():
         own = np.array([weights.get(c, 0.0) for c in column.coordinates(name)])
         if column.has_levels:
             centre += own.mean()
             spread += own.var()
             low, high = low + own.min(), high + own.max()
+            scores = _added(scores, own)
         else:
+            scores = None if own[0] else scores
             spread += own[0] ** 2 / 3
             low, high = low - abs(own[0]), high + abs(own[0])
     error = public.model.task == Task.LINEAR.value and party == holder
     if error:
         spread += 1 / 3
         low, high = low - 1.0 + public.model.intercept, high + 1.0 + public.model.intercept
-        centre = 0.0
+        centre, scores = 0.0, None
     elif party == holder:
         low, high, centre = (v + public.model.intercept for v in (low, high, centre))
+        scores = None if scores is None else scores + public.model.intercept
     if estimate is not None:
         centre, spread = _by_release(public, party, holder if error else None, estimate, centre, spread)
         if party == holder and not error:
             centre += public.model.intercept
-    farthest = max(high - centre, centre - low, 1e-9)
-    spread = max(sqrt(max(spread, 0.0)), farthest * 1e-3)
-    return Part(float(centre), float(spread), float(min(farthest, REACH * spread)))
+    centre, high = min(max(centre, low), high), max(high, low + 1e-9)
+    spread = max(sqrt(max(spread, 0.0)), max(high - centre, centre - low) * 1e-3)
+    found = () if scores is None else tuple(float(v) for v in scores)
+    return Part(float(centre), float(spread), float(low), float(high), found)
+
+
+def _added(scores: Floats | None, levels: Floats) -> Floats | None:
+    """All sums of one of these scores and what one of the levels adds; None where they are too many to list."""
+    if scores is None or scores.size * levels.size > MOST_SCORES * 16:
+        return None
+    found = np.unique(np.add.outer(scores, levels))
+    apart = np.diff(found, prepend=-np.inf) > SAME * (found[-1] - found[0])
+    return found[apart] if apart.sum() <= MOST_SCORES else None
 
 
 def _balanced(parts: Mapping[str, Part], holder: str) -> dict[str, Part]:
     """Parts of the error: their centres cancel, and none reaches so little that the squares of others weigh heavily."""
     others = sum(part.centre for party, part in parts.items() if party != holder)
-    least = max(part.reach for part in parts.values()) / NARROWEST
     centred = {**parts, holder: replace(parts[holder], centre=-others)}
-    return {party: replace(part, reach=max(part.reach, least)) for party, part in centred.items()}
+    least = max(part.reach for part in centred.values()) / NARROWEST
+    return {party: replace(part, least=least) for party, part in centred.items()}
 
 
 def _by_release(
@@ -421,20 +477,19 @@ def _label_part(public: PublicModel, estimate: Estimate | None) -> Part:
         if layout.attributes[layout.label].name == ".".join(public.schema.find(public.label[0])):
             upper = estimate.margin[label.stop - 1] / estimate.n
             centre = float(np.clip(2 * upper - 1 if label.stop - label.start == 2 else upper, -1.0, 1.0))
-    return Part(centre, sqrt(1 / 3), 1.0 + abs(centre))
+    return Part(centre, sqrt(1 / 3), -1.0, 1.0)
 
 
 def _bins(rows: int, epsilon: float, delta: float, parties: int) -> int:
-    """Few enough that noise does not drown what is finer than them: both cost the area under the curve as much.
+    """So many that noise costs the area under the curve a third of what bins leave unknown of it.
 
-    Bins of width w take away about .36 / bins^2 of it; noise on bins^2 cells of a class of a quarter of the records
-    moves it by about 1.2 bins std / n.
+    With normal scores bins leave about 1.5 / bins unknown at one party, and 2.2 / bins at two; noise on their cells
+    moves it by about 4.4 sqrt(cells / 2) std / n.
     """
     std = 4.0 / epsilon if delta == 0 else 3.0 * sqrt(2 * np.log(1.25 / delta)) / epsilon
-    noise = 1.2 * std / rows
-    if parties == 1:
-        return int(np.clip(round((0.5 / noise) ** 0.4), FEWEST, MOST * 2))
-    return int(np.clip(round((0.51 / noise) ** (1 / 3)), FEWEST, MOST))
+    clear = rows / (4.4 * std)
+    found = (1.5 / 3 * clear) ** (2 / 3) if parties == 1 else sqrt(2.2 / 3 * clear)
+    return int(np.clip(round(found), FEWEST, MOST))
 
 
 def _columns(party: str, part: Part, holder: str, task: Task, parties: int, bins: int) -> dict[str, Column]:
@@ -443,12 +498,13 @@ def _columns(party: str, part: Part, holder: str, task: Task, parties: int, bins
         return {(_error if party == holder else _score)(party): number}
     if parties > 2:
         return ({_outcome(party): Binary(OUTCOMES)} if party == holder else {}) | {_score(party): number}
-    cut = Numeric(-part.reach, part.reach, part.edges(bins)[1:-1])
+    cuts = part.cuts(bins)
+    cut = Numeric(-part.reach, part.reach, cuts)
     if party != holder:
         return {_score(party): cut}
     if parties == 1:
         return {_outcome(party): Binary(OUTCOMES), _score(party): cut}
-    return {_outcome(party): Categorical(_cells(bins))}
+    return {_outcome(party): Categorical(_cells(len(cuts) + 1))}
 
 
 def _score(party: str) -> str:
@@ -474,6 +530,12 @@ def _cells(bins: int) -> tuple[str, ...]:
 
 def _places(layout: Layout) -> dict[str, slice]:
     return {attribute.name: layout.span(i) for i, attribute in enumerate(layout.attributes)}
+
+
+def _with_rounding(release: Release, noise: float, slopes: Sequence[float]) -> float:
+    """The deviation of a sum: its noise's, and at most that of rounding each factor at random to the grid's steps."""
+    steps = release.n / 4 * sum(slope**2 for slope in slopes) / release.plan["grid"]["bound"] ** 2
+    return sqrt(float(noise) ** 2 + steps)
 
 
 def _squares(moments: Moments, scores: list[tuple[int, float]]) -> list[tuple[float, float, float]]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
+from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from tests.helpers.cli_study import Run, runner, write_study
 
@@ -59,3 +62,44 @@ def test_bad_input_has_its_sentence(study: Path, run: Run) -> None:
     for command in ("report", "tables", "solve"):
         refused = run(command, "evaluation.json")
         assert refused.code == 1 and "evaluates a model" in refused.err
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+def test_intervals_hold_where_scores_are_far_from_normal(
+    parties: int, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each party has one yes-or-no column, rare and strong; the truth is of the model's own predictions."""
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(parties), 2000
+    x = rng.random((n, parties)) < 0.03
+    y = (rng.random(n) < 1 / (1 + np.exp(3.0 - 4.0 * x.sum(axis=1)))).astype(int)
+    yes = '{ kind = "binary", levels = ["0", "1"] }'
+    text = '[study]\nname = "rare"\ntask = "logistic"\nlabel = "p0.y"\nepsilon = 100\n'
+    text += 'product = "plain"\nalignment = "none"\nrelease = "full"\n'
+    for k in range(parties):
+        own = {f"c{k}": x[:, k].astype(int), **({"y": y} if k == 0 else {})}
+        pl.DataFrame(own).write_csv(f"p{k}.csv")
+        text += f'[party.p{k}]\ndata = "p{k}.csv"\n[party.p{k}.columns]\n' + "".join(f"{c} = {yes}\n" for c in own)
+    Path("study.toml").write_text(text)
+    assert run("fit", "study.toml", "--out", "r.json", "--model", "m.json", "--json").code == 0
+    done = run("evaluate", "study.toml", "m.json", "--release", "r.json", "--rows", str(n), "--json")
+    assert done.code == 0, done.err
+    files = [word for k in range(parties) for word in ("--data", f"p{k}=p{k}.csv")]
+    assert run("predict", "m.json", *files, "--out", "s.csv").code == 0
+    chance = pl.read_csv("s.csv")["probability"].to_numpy()
+    truth = {
+        "accuracy": float(np.mean((chance >= 0.5) == y)),
+        "auc": roc_auc_score(y, chance),
+        "log_loss": log_loss(y, chance),
+        "brier": brier_score_loss(y, chance),
+    }
+    found = done.json["measures"]
+    assert set(found) == set(truth) and found["accuracy"] is not None and found["log_loss"] is not None
+    for name, value in truth.items():
+        if found[name] is not None:
+            assert found[name]["low"] - 1e-4 <= value <= found[name]["high"] + 1e-4, (name, found[name], value)
+    assert ("wherever in its bin" if parties == 2 else "whatever law scores have") in done.json["note"]
+    if parties == 3:
+        assert "tell nothing of the area" in done.err and done.json["warnings"]
+        refused = run("evaluate", "study.toml", "m.json", "--release", "r.json", "--out", "e.json", "--strict")
+        assert refused.code == 1 and "--strict refuses" in refused.err and not Path("e.json").exists()

@@ -6,16 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
+from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
+import colonnade as cn
 from colonnade import runs
-from colonnade.analysis.measures import Axis, ScoreTable, Sum, error_measures
+from colonnade.analysis.measures import Axis, ClassSums, ScoreTable, Sum, error_measures
 from colonnade.consent.ledger import Ledger
+from colonnade.data.table import Table
 from colonnade.evaluation import Evaluation, evaluate_by
 from colonnade.foundation.errors import ColonnadeError, PolicyError, ReleaseError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Schema
 from colonnade.study import Source
+from experiments.paper.evaluation_coverage import run as coverage
 from tests.helpers.evaluations import Made, make
 
 CASES = [("logistic", 1), ("logistic", 2), ("logistic", 3), ("linear", 1), ("linear", 2), ("linear", 3)]
@@ -40,11 +44,10 @@ def test_measures_are_near_the_truth_and_inside_their_intervals(
         evaluation = evaluated(this, 2.0, n, **law)
         fitted, found = runs.evaluate(evaluation, randomness=Randomness(seed=bytes([seed])))
         assert fitted.release.n == found.n == n
-        approximate = case == ("logistic", 3)
-        assert set(found.measures) == ({"accuracy", "auc"} if approximate else set(truth))
+        # Sums of scores leave the area open, and the accuracy within wide bounds.
+        assert set(found.measures) >= ({"log_loss", "brier"} if case == ("logistic", 3) else set(truth))
         for name, measure in found.measures.items():
-            room = 0.012 if approximate else 0.0
-            assert measure.low - room <= truth[name] <= measure.high + room, (name, measure, truth)
+            assert measure.low <= truth[name] <= measure.high, (name, measure, truth)
             assert measure.low < measure.high and abs(measure.value - truth[name]) < 0.06
             # A model that is worth something is seen to be.
             assert measure.trivial is not None
@@ -135,35 +138,113 @@ def test_without_the_release_it_still_measures(made: dict[tuple[str, int], Made]
     assert found.measures["rmse"].low <= truth["rmse"] <= found.measures["rmse"].high
 
 
-def test_a_party_is_told_how_many_parts_of_scores_are_clipped(made: dict[tuple[str, int], Made]) -> None:
-    this = made["linear", 2]
-    this.people(2000, 41)
-    evaluation = evaluated(this, 2.0, 2000)
-    short = {party: replace(part, reach=part.reach / 3) for party, part in evaluation.parts.items()}
-    columns = {
-        party: {name: replace(c, low=c.low / 3, high=c.high / 3) for name, c in own.items()}
-        for party, own in evaluation.agreement.schema.parties.items()
+def test_no_part_of_a_score_is_clipped(made: dict[tuple[str, int], Made]) -> None:
+    for case in CASES:
+        this = made[case]
+        this.people(2000, 41)
+        seen: list[Table] = []
+        runs.evaluate(evaluated(this, 2.0, 2000), look=seen.append)
+        assert len(seen) == case[1] and not any(sum((t.clipped or {}).values()) for t in seen), case
+
+
+def rare_study(parties: int, n: int, seed: int) -> tuple[cn.Study, pl.DataFrame]:
+    """Each party has one yes-or-no column, rare and strong: no part of a score is near normal."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, parties)) < 0.03
+    y = rng.random(n) < 1 / (1 + np.exp(3.0 - 4.0 * x.sum(axis=1)))
+    frame = pl.DataFrame({f"c{j}": x[:, j].astype(int).astype(str) for j in range(parties)})
+    frame = frame.with_columns(y=pl.Series(y.astype(int).astype(str)))
+    yes = {"kind": "binary", "levels": ["0", "1"]}
+    own = {f"p{j}": [f"c{j}", "y"][: 2 if j == 0 else 1] for j in range(parties)}
+    held = {p: cn.Party(frame[names], dict.fromkeys(names, yes)) for p, names in own.items()}
+    return cn.Study("y", held, epsilon=100.0, product="plain", release="full"), frame
+
+
+@pytest.mark.parametrize("parties", [1, 2, 3, 4])
+def test_intervals_hold_where_scores_are_far_from_normal(parties: int, tmp_path: Path) -> None:
+    study, frame = rare_study(parties, 3000, parties)
+    release = study.fit(seed=1)
+    model = release.solve()
+    chance, yes = model.predict_proba(frame)[:, 1], (frame["y"] == "1").to_numpy()
+    truth = {
+        "accuracy": float(np.mean((chance >= 0.5) == yes)),
+        "auc": roc_auc_score(yes, chance),
+        "log_loss": log_loss(yes, chance),
+        "brier": brier_score_loss(yes, chance),
     }
-    agreement = replace(evaluation.agreement, schema=Schema(columns))
-    narrow = replace(evaluation, parts=short, study=replace(evaluation.study, agreement=agreement))
+    found = study.evaluate(model, release=release, rows=3000, epsilon=100.0, out=tmp_path / "e.json").frame
+    lines = {line["measure"]: line for line in found.to_dicts()}
+    assert set(lines) == set(truth)
+    for name, value in truth.items():
+        if lines[name]["low"] is not None:
+            assert lines[name]["low"] <= value <= lines[name]["high"], (parties, lines[name], value)
+            assert lines[name]["low"] <= lines[name]["value"] <= lines[name]["high"]
+    # Few scores that levels can add up to have a bin each: nothing but noise is left.
+    if parties <= 2:
+        assert all(lines[name]["high"] - lines[name]["low"] < 0.01 for name in truth)
+    assert lines["accuracy"]["low"] > 0.8 and lines["log_loss"]["high"] < 0.4
 
-    def clipped(each: Evaluation) -> dict[str, int]:
-        seen: dict[str, int] = {}
-        keep = Randomness(seed=b"clip")
-        runs.evaluate(each, randomness=keep, look=lambda t: seen.update({t.party: sum((t.clipped or {}).values())}))
-        return seen
 
-    # A tail beyond four spreads is rare, one beyond a third of that is not.
-    assert max(clipped(evaluation).values()) < 20 < 100 < min(clipped(narrow).values())
+def test_rare_and_strong_columns_of_a_linear_model_are_not_cut_off(tmp_path: Path) -> None:
+    """A level of one in a hundred lies ten deviations off: cut at four deviations its errors would be others."""
+    draw, n = np.random.default_rng(7), 3000
+    x = draw.random(n) < 0.01
+    y = np.clip(np.where(x, -0.9, 0.05) + draw.normal(0, 0.02, n), -1, 1)
+    frame = pl.DataFrame({"y": y, "x": x.astype(int).astype(str)})
+    kinds = {"y": {"kind": "numeric", "low": -1, "high": 1}, "x": {"kind": "binary", "levels": ["0", "1"]}}
+    held = {p: cn.Party(frame[[c]], {c: kinds[c]}) for p, c in (("a", "y"), ("b", "x"))}
+    study = cn.Study("y", held, task="linear", epsilon=100.0, product="plain", release="full")
+    release = study.fit(seed=1)
+    model = release.solve()
+    true = float(np.sqrt(np.mean((np.asarray(model.predict(frame)) - y) ** 2)))
+    out = tmp_path / "e.json"
+    line = study.evaluate(model, release=release, rows=n, epsilon=100.0, out=out).frame.to_dicts()[0]
+    assert line["measure"] == "rmse" and line["low"] <= true <= line["high"], (line, true)
+
+
+def test_a_few_evaluations_of_every_kind_hold_the_truth() -> None:
+    """The first of those that experiments.paper's evaluation-coverage draws."""
+    found = coverage(1, 5, (1000,))
+    assert found["pooled"] >= 0.93, found["missed"]
+
+
+def test_any_law_that_the_sums_allow_lies_inside() -> None:
+    """Laws drawn at random, of few places and of many: what they have is between the ends that their sums leave."""
+    draw = np.random.default_rng(4)
+    for trial in range(12):
+        size, low, high = int(draw.choice([20, 300])), -2.0, 5.0
+        score = draw.choice(draw.uniform(low, high, int(draw.choice([2, 3, 50]))), size)
+        yes = draw.random(size) < draw.choice([0.3, 0.6]) + 0.2 * (score > 1)
+        shift = float(draw.normal() - 1)
+        sums = ClassSums(
+            size,
+            Sum(float(yes.sum()), 1e-6),
+            (Sum(float(score[~yes].sum()), 1e-6), Sum(float(score[yes].sum()), 1e-6)),
+            Sum(float((score**2).sum()), 1e-6),
+            (low, high),
+            shift,
+        )
+        chance = 1 / (1 + np.exp(-(score + shift)))
+        truth = {
+            "accuracy": float(np.mean((score + shift >= 0) == yes)),
+            "log_loss": log_loss(yes, chance, labels=[False, True]),
+            "brier": brier_score_loss(yes, chance),
+            "auc": roc_auc_score(yes, score),
+        }
+        for name, found in sums.measures().items():
+            # The ends are of laws on a grid of 400 places.
+            assert found.low - 2e-3 <= truth[name] <= found.high + 2e-3, (trial, name, found, truth[name])
 
 
 def test_one_class_is_not_told_where_noise_drowns_it() -> None:
-    axis = Axis((-2.0, 0.0, 2.0), 1.0)
+    axis = Axis(np.array([-2.0, 0.5]), np.array([-1.9, 0.6]))
     counts = np.array([[[400.0, 300.0], [200.0, 95.0]], [[3.0, -2.0], [1.0, 3.0]]])
-    table = ScoreTable(1000, counts, 4.0, (axis, axis))
+    table = ScoreTable(1000, counts, 4.0, (axis, axis), -1.0)
     assert "auc" not in table.measures() and table.measures()["accuracy"].high <= 1.0
-    assert not error_measures(10, Sum(-3.0, 9.0), Sum(1.0, 9.0), 1.0)
-    assert set(error_measures(10, Sum(30.0, 9.0), Sum(1.0, 9.0), 1.0)) == {"rmse"}
+    assert not error_measures(10, Sum(-3.0, 9.0), Sum(1.0, 9.0), 1.0, 1 / 3)
+    # Whether it is told rests on the noise, and not on what it hit.
+    for hit in (-1.0, 3.0):
+        assert set(error_measures(10, Sum(hit, 1.0), Sum(1.0, 9.0), 1.0, 1 / 3)) == {"rmse"}
 
 
 def test_intervals_cover_the_truth_of_a_table() -> None:
@@ -179,7 +260,7 @@ def test_intervals_cover_the_truth_of_a_table() -> None:
     places = [np.searchsorted(edges[1:-1], s, side="right") for s in (first, second)]
     true = np.zeros((2, 10, 10))
     np.add.at(true, (yes.astype(int), *places), 1)
-    axis, held = Axis(edges, 1.0), {"auc": 0, "accuracy": 0}
+    axis, held = Axis(np.array(edges[:-1]), np.array(edges[1:])), {"auc": 0, "accuracy": 0}
     for _ in range(60):
         noisy = true + draw.laplace(scale=4.0, size=true.shape)
         found = ScoreTable(n, noisy, 4.0 * np.sqrt(2), (axis, axis), -0.7).measures()
@@ -190,20 +271,22 @@ def test_intervals_cover_the_truth_of_a_table() -> None:
 
 def test_what_noise_drowns_is_not_told_and_warned_of_before_it_is_spent(made: dict[tuple[str, int], Made]) -> None:
     for case in CASES:
-        if case == ("logistic", 3):
-            continue
         this = made[case]
         this.people(30, 21)
         evaluation = evaluated(this, 0.001, 30)
         session = evaluation.study.session(30)
-        assert len(evaluation.warnings(session)) == 1 and "nothing will be told" in evaluation.warnings(session)[0]
+        (told,) = evaluation.warnings(session)
+        if case == ("logistic", 3):
+            assert "tell nothing of the area" in told
+            continue
+        assert "nothing will be told" in told
         _, found = runs.evaluate(evaluation, randomness=Randomness(seed=b"\1"))
         assert not found.measures, (case, found.measures)
         assert not evaluation.warnings(evaluated(this, 50.0, 8000).study.session(8000))
 
 
 def test_the_trivial_answer_is_not_told_where_classes_drown() -> None:
-    axis = Axis((-4.0, 0.0, 4.0), 1.0)
+    axis = Axis(np.array([-4.0, 0.1]), np.array([-0.1, 4.0]))
     counts = np.array([[300.0, 100.0], [100.0, 500.0]])
-    clear, drowned = (ScoreTable(1000, counts, std, (axis,)).measures()["accuracy"] for std in (5.0, 100.0))
+    clear, drowned = (ScoreTable(1000, counts, std, (axis,)).measures()["accuracy"] for std in (5.0, 80.0))
     assert clear.trivial == pytest.approx(0.6) and drowned.trivial is None

@@ -34,15 +34,16 @@ def what_is_opened(evaluation: Evaluation) -> str:
     """The opened numbers, in one sentence."""
     parties = list(evaluation.parts)
     if not evaluation.opens_counts:
-        if evaluation.agreement.asked.value == "linear":
+        if evaluation.task.value == "linear":
             return "noisy sums of squared errors, and of the label's squares: nobody sees a score or an error"
         return "noisy sums of scores by outcome, and of their products: nobody sees a score"
+    bins = {party: len(part.cuts(evaluation.bins)) + 1 for party, part in evaluation.parts.items()}
     if len(parties) == 1:
-        return f"noisy counts by outcome and {evaluation.bins} bins of the score: nobody sees a score"
+        return f"noisy counts by outcome and {bins[evaluation.holder]} bins of the score: nobody sees a score"
     partner = next(party for party in parties if party != evaluation.holder)
     return (
-        f"noisy counts by outcome and {evaluation.bins} bins of the score at {evaluation.holder}, and "
-        f"{evaluation.bins} bins of the score at {partner}: nobody sees a score"
+        f"noisy counts by outcome and {bins[evaluation.holder]} bins of the score at {evaluation.holder}, and "
+        f"{bins[partner]} bins of the score at {partner}: nobody sees a score"
     )
 
 
@@ -93,12 +94,18 @@ def measured_report(evaluation: Evaluation, measured: Measured) -> RenderableTyp
 
 def interval_note(evaluation: Evaluation) -> str:
     """What an interval is about, and what a number rests on."""
-    about = "Intervals are about these very records: they count the noise, not that other people would differ."
-    if not evaluation.opens_counts and evaluation.agreement.asked.value == "logistic":
-        about += (
-            " With more than two parties accuracy and area are what scores that are normal within classes would have."
+    about = "Intervals are about these very records: they do not count that other people would differ."
+    if evaluation.task.value == "linear":
+        return f"{about} Scores are taken as they are, where a prediction is clipped to the label's range."
+    if evaluation.opens_counts:
+        return (
+            f"{about} They hold wherever in its bin a score lies: noise and bins widen them. The value is what scores "
+            "that lie evenly in their bins would have."
         )
-    return about
+    return (
+        f"{about} They hold whatever law scores have, and this widens them more than noise does: sums of scores tell "
+        "little of accuracy and area. The value is what scores that are normal within classes would have."
+    )
 
 
 def measured_json(evaluation: Evaluation, session: SessionPlan, measured: Measured | None) -> dict[str, Any]:
