@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import sqrt
 from typing import Any
 
@@ -19,8 +19,9 @@ import numpy as np
 import polars as pl
 
 from colonnade.analysis.denoise import Estimate, denoise
-from colonnade.analysis.measures import Axis, ClassSums, CurvePoint, Measure, ScoreTable, Sum, error_measures
+from colonnade.analysis.measures import ClassSums, CurvePoint, Measure, ScoreTable, Sum, error_measures
 from colonnade.analysis.models import ClassModel
+from colonnade.analysis.score_parts import Part, added_scores
 from colonnade.data.store import read_rows
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import PrivacyError, ReleaseError, StudyError
@@ -39,66 +40,12 @@ DROWNED = 0.25
 """An accuracy or a share explained that noise moves so far is not worth an epsilon."""
 FEWEST, MOST = 3, 64
 """Bins of a score."""
-MOST_SCORES = 1 << 12
-"""So many scores that a party's levels can add up to are listed, each one's bin known to hold it."""
-APART, SAME = 1e-5, 1e-12
-"""Of the range: scores that are nearer to each other are in one bin, or are one."""
 NARROWEST = 4.0
 """No part of an error is let reach less than the widest over this."""
 TYPICAL_ROWS = 10_000
 OUTCOMES = ("no", "yes")
 EVALUATED, KEPT_NAME = " evaluated by ", 120
 """An evaluation is called by so much of its study's name, and by its model."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Public facts of one party's part: where it lies, how far it spreads, and which values it can have."""
-
-    centre: float
-    spread: float
-    lowest: float
-    highest: float
-    """By the model and the declared columns."""
-    scores: tuple[float, ...] = ()
-    """All that it can be, in order, where levels alone make it and they are few; none where it may be any number."""
-    least: float = 0.0
-    """No less than this is let be its reach."""
-
-    @property
-    def low(self) -> float:
-        return self.lowest - self.centre
-
-    @property
-    def high(self) -> float:
-        return self.highest - self.centre
-
-    @property
-    def reach(self) -> float:
-        """How far from its centre it can lie; a hair more, so that rounding in floats clips nothing."""
-        return max(self.high, -self.low, self.least) * (1 + 1e-9)
-
-    def cuts(self, bins: int) -> tuple[float, ...]:
-        """Where bins of the centred part meet: between the few scores there are, or narrower where more are likely."""
-        apart = [(a + b) / 2 for a, b in pairwise(self.scores) if b - a > APART * (self.highest - self.lowest)]
-        if 0 < len(apart) < bins:
-            return tuple(v - self.centre for v in apart)
-        low, high = np.arcsinh(np.array([self.low, self.high]) / self.spread)
-        return tuple(float(v) for v in self.spread * np.sinh(np.linspace(low, high, bins + 1))[1:-1])
-
-    def axis(self, bins: int) -> Axis:
-        """Between which ends the centred part lies in each bin."""
-        cuts = np.array(self.cuts(bins))
-        lows, highs = np.array([self.low, *cuts]), np.array([*cuts, self.high])
-        scores = np.array(self.scores) - self.centre
-        at = np.searchsorted(cuts, scores, side="right")
-        for i in set(at.tolist()):
-            lows[i], highs[i] = scores[at == i].min(), scores[at == i].max()
-        return Axis(lows, highs)
-
-    def centred(self, score: Floats) -> Floats:
-        found: Floats = score - self.centre
-        return found
 
 
 @dataclass(frozen=True)
@@ -402,7 +349,7 @@ def _part(public: PublicModel, party: str, holder: str, estimate: Estimate | Non
             centre += own.mean()
             spread += own.var()
             low, high = low + own.min(), high + own.max()
-            scores = _added(scores, own)
+            scores = added_scores(scores, own)
         else:
             scores = None if own[0] else scores
             spread += own[0] ** 2 / 3
@@ -423,15 +370,6 @@ def _part(public: PublicModel, party: str, holder: str, estimate: Estimate | Non
     spread = max(sqrt(max(spread, 0.0)), max(high - centre, centre - low) * 1e-3)
     found = () if scores is None else tuple(float(v) for v in scores)
     return Part(float(centre), float(spread), float(low), float(high), found)
-
-
-def _added(scores: Floats | None, levels: Floats) -> Floats | None:
-    """All sums of one of these scores and what one of the levels adds; None where they are too many to list."""
-    if scores is None or scores.size * levels.size > MOST_SCORES * 16:
-        return None
-    found = np.unique(np.add.outer(scores, levels))
-    apart = np.diff(found, prepend=-np.inf) > SAME * (found[-1] - found[0])
-    return found[apart] if apart.sum() <= MOST_SCORES else None
 
 
 def _balanced(parts: Mapping[str, Part], holder: str) -> dict[str, Part]:
