@@ -1,9 +1,10 @@
-"""Random studies, run as users run them; every opened value beside the truth.
+"""Random studies, run as users run them; every opened value, and every answer made of them, beside the truth.
 
-    python -m audit.integrity --studies 3000
+    python -m audit.integrity --studies 1000 --json
 
 The truth is computed in floats from the raw columns, without the package's encoding, grid or products. An opened value
-may differ from it by its noise and by rounding, both of known deviation; what lies farther off is told and fails.
+may differ from it by its noise and by rounding, both of known deviation; what lies farther off is told and fails. What
+is downstream of opened values is in audit/answers.py.
 """
 
 from __future__ import annotations
@@ -211,13 +212,31 @@ def search(studies: int, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    from audit.answers import search_answers
+
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--studies", type=int, default=3000)
+    parser.add_argument("--studies", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--part", choices=("values", "answers", "all"), default="all")
+    parser.add_argument("--only", type=int, help="the answers of this one study, as a finding names it")
+    parser.add_argument("--json", action="store_true", help="all figures and findings for a machine")
     options = parser.parse_args()
-    found = search(options.studies, options.seed)
-    print(json.dumps(found, indent=1))
-    sys.exit(bool(found["wrong"]))
+    found: dict[str, dict[str, Any]] = {}
+    if options.part != "answers" and options.only is None:
+        found["values"] = search(options.studies, options.seed)
+    if options.part != "values":
+        found["answers"] = search_answers(options.studies, options.seed, options.only)
+    if options.json:
+        print(json.dumps(found, indent=1))
+    else:
+        for name, part in found.items():
+            told = f"{len(part['wrong'])} findings in {len({w['study'] for w in part['wrong']})}"
+            print(
+                f"{name}: {told} of {part['studies']} studies, seed {part['seed']}, {part['cpu_seconds']} CPU seconds"
+            )
+            for line in part["wrong"] if name == "values" else ():
+                print(f"  {line}")
+    sys.exit(any(part["wrong"] for part in found.values()))
 
 
 if __name__ == "__main__":
