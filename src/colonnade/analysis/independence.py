@@ -81,7 +81,7 @@ def _tested(tables: Tables, i: int, j: int, seed: int, draws: int) -> tuple[Depe
     low, high = _strength_interval(case, cross.count, randomness, draws)
     hidden = float(np.quantile(_informations(tables, i, j, randomness, PLAUSIBLE), 0.975))
     local = reach_of(released) * _delta_method(case, cross.count)
-    below = max(information - local - _added_by_noise(case), 0.0)
+    below = max(information - local, 0.0)
     low = min(low, below) if case.noise_alone(randomness, draws) <= CHANCE else 0.0
     high = max(high, hidden, information + local, largest_information(case, cross.count, randomness))
     top = float(np.log(min(cross.count.shape)))
@@ -301,13 +301,6 @@ def _onto_simplex(points: Floats, total: float) -> Floats:
     kept = np.maximum((falling > shifts).sum(axis=1), 1)
     nearest: Floats = np.maximum(points - shifts[np.arange(len(points)), kept - 1][:, None], 0.0)
     return nearest
-
-
-def _added_by_noise(case: _Case) -> float:
-    """What noise adds to mutual information on average, to second order: its variance over twice the expected count."""
-    base = np.maximum(np.outer(case.down, case.across) / case.n, case.cell_std)
-    R, C = base.shape
-    return float((0.5 * case.cell_std**2 * (1 - 1 / R) * (1 - 1 / C) / base).sum()) / case.n
 
 
 def _delta_method(case: _Case, count: Floats) -> float:
