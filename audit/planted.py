@@ -11,7 +11,7 @@ import numpy as np
 from audit import bugs
 from audit.probes import SCALE, noise_gaps, sealed_alike, u_guessed
 from audit.search import ratios, traced
-from audit.studies import lean, lopsided, uneven
+from audit.studies import lean, lopsided, powered, uneven
 from colonnade.audit.views import ROUNDING, Finding, Stage
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
@@ -168,6 +168,9 @@ BUGS = (
         view("server", lambda: lean(2, epsilon=0.5), EVERYONE),
     ),
     Bug("clipping forgotten", bugs.unclipped, "view outsider", view("outsider", lambda: lean(2), EVERYONE, share=0.1)),
+    Bug(
+        "a derived value outside its bounds", bugs.derived_outside, "view outsider", view("outsider", powered, ("p0",))
+    ),
     Bug(
         "bounds taken from data",
         bugs.bounds_from_data,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from colonnade.foundation.schema import Column, Numeric, Schema
+from colonnade.foundation.schema import Column, Numeric, Schema, derive_columns
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.protocol.agreement import Agreement
 
@@ -53,4 +53,13 @@ def lopsided(**changes: Any) -> Agreement:
     columns: dict[str, dict[str, Column]] = {"p0": {"y": Numeric(-1, 1), "x1": Numeric(-1, 8)}}
     return replace(
         Agreement("lopsided", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=0, release="trace"), **changes
+    )
+
+
+def powered(**changes: Any) -> Agreement:
+    """One party with a number and its cube, which is a derived column."""
+    own: dict[str, Column] = {"y": Numeric(-1, 1), "x1": Numeric(-1, 1)}
+    columns = {"p0": own | derive_columns({"d1": "x1^3"}, own, "derived")}
+    return replace(
+        Agreement("powered", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=0, release="trace"), **changes
     )

@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict
 
 import numpy as np
-from numpy.typing import NDArray
+from columns import resident
 
 from colonnade.crypto.bgn.cost import calibrate, predicted_seconds
 from colonnade.crypto.bgn.layout import planned_bytes
@@ -21,20 +21,6 @@ from colonnade.crypto.bgn.server import BgnServer
 from colonnade.crypto.frames import entries
 from colonnade.crypto.product import SERVER, Cross, ProductSpec
 from colonnade.foundation.randomness import Randomness
-
-
-class Block:
-    """Columns that lie in memory."""
-
-    def __init__(self, values: NDArray[np.int16]) -> None:
-        self._values = values
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._values.shape[0], self._values.shape[1]
-
-    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
-        return self._values[start:stop]
 
 
 def measure(rows: int, columns: int, parties: int, curve: str) -> dict[str, object]:
@@ -49,7 +35,7 @@ def measure(rows: int, columns: int, parties: int, curve: str) -> dict[str, obje
     randomness = Randomness()
     spec = ProductSpec(randomness.bytes(32), names, rows, 127, crosses, 64, 1, 2 * rows * 127**2)
     noise = [{c: generator.integers(-1000, 1001, c.shape) for c in crosses} for _ in names]
-    sides = [BgnParty(spec, k, Block(data[k]), noise[k], randomness, curve=curve) for k in range(parties)]
+    sides = [BgnParty(spec, k, resident(data[k]), noise[k], randomness, curve=curve) for k in range(parties)]
     server = BgnServer(spec, curve=curve)
     steps: dict[str, float] = {}
     for round in BgnParty.rounds:

@@ -23,7 +23,8 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from product import Case, Resident
+from columns import resident
+from product import Case
 
 from colonnade.crypto.lattice.device import DeviceParty, require_cuda
 from colonnade.crypto.lattice.party import LatticeParty
@@ -62,7 +63,7 @@ def run(case: Case, party: type[LatticeParty], workers: Workers) -> tuple[dict[s
         last = now
 
     sides = [
-        party(spec, k, Resident(columns), none, Randomness(b"device %d" % k)) for k, columns in enumerate(case.data)
+        party(spec, k, resident(columns), none, Randomness(b"device %d" % k)) for k, columns in enumerate(case.data)
     ]
     for side in sides:
         side.workers = workers

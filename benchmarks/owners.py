@@ -21,7 +21,7 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from columns import resident
 
 from colonnade.crypto.backends import CHAINS
 from colonnade.crypto.lattice.party import LatticeParty
@@ -32,20 +32,6 @@ from colonnade.foundation.randomness import Randomness
 BITS, GAIN = 51, 64
 SET_UP = ("chain keys", "chain choices")
 RESULT = Path(__file__).parents[1] / "docs" / "results" / "owners.md"
-
-
-class Resident:
-    """One column that lies in memory."""
-
-    def __init__(self, values: NDArray[np.int16]) -> None:
-        self._values = values
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._values.shape[0], self._values.shape[1]
-
-    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
-        return self._values[start:stop]
 
 
 def measure(product: str, owners: int, rows: int, bound: int, seed: int) -> dict[str, float]:
@@ -65,7 +51,7 @@ def measure(product: str, owners: int, rows: int, bound: int, seed: int) -> dict
         noise: dict[Cross, Integers] = {cross: np.zeros((1, 1), np.int64)}
         kind: Any = PlainParty if plain else LatticeParty
         start = process_time()
-        sides = [kind(spec, k, Resident(data[k]), noise, source[k]) for k in range(owners)]
+        sides = [kind(spec, k, resident(data[k]), noise, source[k]) for k in range(owners)]
         rounds = kind.rounds
     else:
         chains = ChainSpec(
@@ -73,7 +59,7 @@ def measure(product: str, owners: int, rows: int, bound: int, seed: int) -> dict
         )
         chain = CHAINS[product]
         start = process_time()
-        sides = [chain(chains, k, Resident(data[k]), np.zeros(1, np.int64), source[k]) for k in range(owners)]
+        sides = [chain(chains, k, resident(data[k]), np.zeros(1, np.int64), source[k]) for k in range(owners)]
         rounds = chain.rounds(chains)
     seconds["make"] = process_time() - start
     sent = 0

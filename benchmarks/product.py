@@ -26,6 +26,7 @@ from time import process_time, sleep
 from typing import Any
 
 import numpy as np
+from columns import resident
 from numpy.typing import NDArray
 
 from colonnade.crypto.lattice import compiled, parameters
@@ -39,20 +40,6 @@ BESIDE = (500, 6, 3)
 """n, d, K at which lattice and bgn are put side by side."""
 SIZES = [(80_000, 800, 2), (80_000, 800, 4), (80_000, 800, 8), (45_000, 41, 2), (370_000, 14, 2)]
 """n, d, K of the speed table in docs/results/product.md."""
-
-
-class Resident:
-    """Columns that lie in memory."""
-
-    def __init__(self, values: NDArray[np.int16]) -> None:
-        self._values = values
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._values.shape[0], self._values.shape[1]
-
-    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
-        return self._values[start:stop]
 
 
 class Peak:
@@ -147,7 +134,7 @@ def run(case: Case, product: str, meter: Meter, kernels: str = "numpy") -> tuple
     """All sides of one session; the opened integers, and the bytes that each party sent."""
     spec, (Party, Server) = case.spec, backend(product, kernels)
     zero = {cross: np.zeros(cross.shape, np.int64) for cross in spec.crosses}
-    parties = [Party(spec, k, Resident(data), zero, Randomness()) for k, data in enumerate(case.data)]
+    parties = [Party(spec, k, resident(data), zero, Randomness()) for k, data in enumerate(case.data)]
     server, sent = Server(spec), [0] * len(parties)
     meter.lap("start")
     for round in Party.rounds:

@@ -194,7 +194,7 @@ def gram(folder: Path, columns: int, again: int = 5) -> dict[str, Any]:
         return total
 
     def ours() -> Any:
-        return open_table("p0", folder / "p0", schema, crew).encode(layout, Grid(1023), bytes(32), crew).sums.products  # type: ignore[attr-defined]
+        return open_table("p0", folder / "p0", schema, crew).encode(layout, Grid(1023), bytes(32), crew).sums.products
 
     ways: dict[str, Callable[[], Any]] = {
         "polars and numpy": lambda: alone(False),

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from benchmarks.columns import resident
 from colonnade.crypto.lattice.party import LatticeParty
 from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.data.table import read_table, table_from
@@ -39,17 +40,6 @@ def kinds() -> dict[str, Values]:
     }
 
 
-class Held:
-    """Columns in memory."""
-
-    def __init__(self, values: NDArray[np.int16]) -> None:
-        self.shape = (values.shape[0], values.shape[1])
-        self._values = values
-
-    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
-        return self._values[start:stop]
-
-
 def seconds(step: Callable[[], object]) -> float:
     started = time.process_time()
     step()
@@ -69,7 +59,7 @@ def steps(values: Values, folder: Path) -> dict[str, Callable[[], object]]:
     noise = {cross: np.zeros(cross.shape, np.int64)}
 
     def seal() -> None:
-        for _ in LatticeParty(spec, 0, Held(integers), noise, Randomness()).send("seal"):
+        for _ in LatticeParty(spec, 0, resident(integers), noise, Randomness()).send("seal"):
             pass
 
     return {

@@ -28,7 +28,7 @@ _OURS = (
     "src/colonnade/foundation/randomness.py",
     "src/colonnade/foundation/columns.py",
     "src/colonnade/foundation/schema.py",
-    "src/colonnade/data/encode.py",
+    "src/colonnade/data/gate.py",
     "src/colonnade/data/storage.py",
     "src/colonnade/protocol/precision.py",
     "src/colonnade/protocol/session_plan.py",

@@ -320,12 +320,12 @@ def _require_model(public: PublicModel, declared: Schema) -> None:
     for party, columns in {**public.needs()}.items():
         for other, kind in columns.items():
             found = declared.parties.get(party, {}).get(other)
-            if found != kind and (found is None or found.uncut != kind):
+            if not kind.is_like(found) and (found is None or not kind.is_like(found.uncut)):
                 raise ReleaseError(
                     f"the model takes column {other} of party {party} otherwise than the study declares it"
                 )
     holder, label = public.schema.find(name)
-    if declared.parties.get(holder, {}).get(label) != column:
+    if not column.is_like(declared.parties.get(holder, {}).get(label)):
         raise ReleaseError(f"the model's label {label} of party {holder} is not what the study declares")
 
 

@@ -412,7 +412,8 @@ def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Predi
         for name, column in columns.items():
             found = declared.parties[party].get(name)
             # A plan may have chosen bins, or a model takes a number in the place of its bins.
-            if found is None or not (column in (found, found.uncut) or column.uncut == found):
+            like = found is not None and (column.is_like(found) or column.is_like(found.uncut) or column.uncut == found)
+            if found is None or not like:
                 told = "no such column" if found is None else f"it as {column_to(found)}"
                 raise ReleaseError(
                     f"the model takes column {name} of party {party} as {column_to(column)}, the study declares {told}"

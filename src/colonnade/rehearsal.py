@@ -19,8 +19,9 @@ from colonnade.analysis.lines import cut_numbers
 from colonnade.analysis.solve import Model, solve
 from colonnade.data.invented import Signal, invent_tables
 from colonnade.data.store import read_rows
-from colonnade.data.table import IntegerColumns, Look, Table, read_table
+from colonnade.data.table import Look, Table, read_table
 from colonnade.foundation.errors import DataError, StudyError
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
@@ -288,9 +289,7 @@ class _Stage:
         coins = bytes(32)
         columns: dict[str, IntegerColumns] = {}
         for party in session.parties:
-            encoded = self._train[party].encode(layout, session.grid, coins)
-            assert isinstance(encoded, IntegerColumns)
-            columns[party] = encoded
+            columns[party] = self._train[party].encode(layout, session.grid, coins)
         gram = np.zeros((layout.width, layout.width))
         for start in range(0, self._train_rows, _BLOCK):
             stop = min(self._train_rows, start + _BLOCK)

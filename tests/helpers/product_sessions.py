@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.columns import resident
 from colonnade.crypto.product import (
     SERVER,
     Contribution,
@@ -24,20 +25,6 @@ from colonnade.foundation.randomness import Randomness
 
 MakeParty = Callable[..., PartyProduct]
 MakeServer = Callable[[ProductSpec], ServerProduct]
-
-
-class ArrayColumns:
-    """Columns that lie in memory."""
-
-    def __init__(self, values: NDArray[np.int16]) -> None:
-        self._values = values
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._values.shape[0], self._values.shape[1]
-
-    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
-        return self._values[start:stop]
 
 
 @dataclass
@@ -111,7 +98,7 @@ class Relay:
         spec = self.session.spec
         self.parties = [
             self.make_party(
-                spec, k, ArrayColumns(self.session.data[k]), self.session.noise[k], Randomness(self.seed + b"%d" % k)
+                spec, k, resident(self.session.data[k]), self.session.noise[k], Randomness(self.seed + b"%d" % k)
             )
             for k in range(len(spec.parties))
         ]

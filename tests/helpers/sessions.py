@@ -22,7 +22,6 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import FitParty, FitServer, Planner
-from colonnade.protocol.gram import Summed
 from colonnade.protocol.guard import Guard, Unguarded
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.party import PartyRole
@@ -221,7 +220,6 @@ def exact_moments(session: SessionPlan, tables: Mapping[str, Table]) -> NDArray[
     parts, grams = [np.full((session.rows, 1), session.grid.bound, dtype=np.float64)], []
     for name in session.parties:
         columns = tables[name].encode(session.plan.layout, session.grid, coins_of(name))
-        assert isinstance(columns, Summed)
         parts.append(np.asarray(columns.rows(0, session.rows), dtype=np.float64))
         grams.append((session.columns_of(name), columns.sums.unbiased()[1:, 1:]))
     record = np.concatenate(parts, axis=1)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.columns import resident
 from colonnade.crypto.lattice.parameters import TAU, chain_move
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.declared import DeclaredObjective, declared_layout, declared_terms
@@ -16,9 +17,8 @@ from colonnade.mechanism.monomials import monomial_sensitivity, rounded_parts
 from colonnade.mechanism.objective import Calibration, Objective, Task, exact_objective, layout_of, monomial
 from colonnade.mechanism.plan import Offer, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
-from colonnade.protocol.local_columns import MadeColumns
+from colonnade.protocol.local_columns import LocalProducts
 from tests.helpers.adversary import Adversary, Floats
-from tests.helpers.product_sessions import ArrayColumns
 
 NUMBER = {"kind": "numeric", "low": -1, "high": 1}
 YES_NO = {"kind": "binary", "levels": ["no", "yes"]}
@@ -156,7 +156,7 @@ def test_made_columns_move_no_more_than_the_slack() -> None:
     found, bound = LAYOUTS["three owners"], 7
     draw = np.random.default_rng(0)
     encoded = draw.integers(-bound, bound + 1, (4000, 3)).astype(np.int16)
-    made = MadeColumns(ArrayColumns(encoded), [(1, 2), (1, 1, 3)], 1, bound, b"c" * 32)
+    made = resident(encoded, bound).with_made(LocalProducts([(0, 1), (0, 0, 2)], bound, b"c" * 32).make, 2)
     rows = made.rows(0, 4000)
     assert np.array_equal(rows[1000:1500], made.rows(1000, 1500)) and np.array_equal(rows[:, :3], encoded)
     for column, part in ((3, (0, 1)), (4, (0, 0, 2))):

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from colonnade.data.table import IntegerColumns, Table
+from colonnade.data.table import Table
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.mechanism.blocks import exact_block
@@ -47,7 +47,6 @@ def released(layout: Layout, blocks: tuple[Block, ...], bound: int, rows: np.nda
     """What these records would open without noise, in units of the moments."""
     table = Table("p", COLUMNS, {name: rows[:, i] for i, name in enumerate(COLUMNS)}, len(rows))
     columns = table.encode(layout, Grid(bound), coins)
-    assert isinstance(columns, IntegerColumns)
     return np.concatenate([exact_block(block, columns.sums, 1).values for block in blocks]) / bound**2
 
 

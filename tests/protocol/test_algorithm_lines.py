@@ -119,7 +119,7 @@ def test_every_line_of_algorithm_1_is_tagged_in_a_function() -> None:
     places = {line: {Path(t.file).name for t in tags() if line in t.lines} for line in LINES}
     # Each step stands in the room that the architecture gives it.
     assert {"objective.py", "dissection.py"} <= places[1] and "dissection.py" in places[2] and "plan.py" in places[3]
-    assert {"blocks.py", "encode.py"} <= places[6] and "blocks.py" in places[7] and "fit.py" in places[12]
+    assert {"blocks.py", "gate.py"} <= places[6] and "blocks.py" in places[7] and "fit.py" in places[12]
     assert "party.py" in places[13] and "fit.py" in places[16] and "solve.py" in places[17]
 
 

@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from benchmarks.columns import resident
 from colonnade.audit.session import SessionAudit, audit_session, replay
 from colonnade.audit.verdict import note_audit, read_verdict, require_few, write_verdict
 from colonnade.crypto.product import PartyProduct
-from colonnade.data.table import IntegerColumns, Table, table_from
+from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import SignatureError, SiteError
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.account import SessionAccount
@@ -153,8 +154,7 @@ class Bent(Table):
 
     def encode(self, *args: Any, **named: Any) -> IntegerColumns:
         columns = super().encode(*args, **named)
-        assert isinstance(columns, IntegerColumns) and isinstance(columns.stored, np.ndarray)
-        self.bend(columns.stored)
+        self.bend(columns.rows(0, self.rows))
         return columns
 
 
@@ -206,9 +206,9 @@ def wrong_in(wanted: str) -> Plant:
 def other_columns(kind: type[PartyProduct]) -> type[PartyProduct]:
     class Other(kind):  # type: ignore[misc, valid-type]
         def __init__(self, spec: Any, me: int, columns: Any, noise: Any, randomness: Randomness) -> None:
-            rows = columns.stored.copy()
+            rows = columns.rows(0, spec.rows).copy()
             scaled(rows)
-            super().__init__(spec, me, replace(columns, stored=rows), noise, randomness)
+            super().__init__(spec, me, resident(rows), noise, randomness)
 
     return Other
 

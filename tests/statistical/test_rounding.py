@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from audit.integrity import Study, record_matrix
-from colonnade.data.table import IntegerColumns, table_from
+from colonnade.data.table import table_from
 from colonnade.foundation.schema import Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
@@ -53,7 +53,6 @@ def opened_without_noise(session: SessionPlan, study: Study, coins: bytes) -> li
     grams = {}
     for party, own in PARTIES.items():
         columns = table_from(party, frame, own).encode(session.plan.layout, session.grid, (coins + party.encode())[:32])
-        assert isinstance(columns, IntegerColumns)
         integers[:, session.columns_of(party)] = columns.rows(0, study.rows)
         grams[party] = (session.columns_of(party).start - 1, columns.sums.unbiased())
     products = integers.T @ integers
@@ -96,7 +95,7 @@ def test_the_same_comparison_rejects_the_nearest_step(monkeypatch: pytest.Monkey
     """The defect that was: every answer 4 of 5 rounded to the same side."""
     half = np.uint32(1 << 31)
     monkeypatch.setattr(
-        "colonnade.data.encode.Coding.toss", lambda self, start, stop: np.full((stop - start, len(self.rounded)), half)
+        "colonnade.data.gate.Coding.toss", lambda self, start, stop: np.full((stop - start, len(self.rounded)), half)
     )
     study = integer_study(10**6, "full", 1.0, 1e-6)
     session = plan_session(study.agreement, 10**6, bytes(32))

@@ -277,3 +277,19 @@ def test_functions_are_short_and_constructors_ask_for_little() -> None:
             if few and len(node.args.args) + len(node.args.kwonlyargs) - 1 > MOST_PARAMETERS:
                 found.append(f"{name_of(path)}: a constructor asks for more than {MOST_PARAMETERS} things")
     assert not found, "\n".join(found)
+
+
+def test_asserts_tell_the_type_checker_alone() -> None:
+    """`python -O` leaves them out: what a promise rests on raises."""
+
+    def told(test: ast.expr) -> bool:
+        if isinstance(test, ast.BoolOp):
+            return all(map(told, test.values))
+        if isinstance(test, ast.Call):
+            return dotted(test.func) == "isinstance"
+        return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot)
+
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Assert):
+                assert told(node.test), f"{name_of(path)}, line {node.lineno}: {ast.unparse(node.test)}"

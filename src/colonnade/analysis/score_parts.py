@@ -62,8 +62,10 @@ class Part:
         return Axis(lows, highs)
 
     def centred(self, score: Floats) -> Floats:
-        found: Floats = score - self.centre
-        return found
+        # What is no number is put at the centre: no value may end a session.
+        with np.errstate(all="ignore"):
+            found: Floats = score - self.centre
+        return np.where(np.isnan(found), 0.0, found)
 
 
 def added_scores(scores: Floats | None, levels: Floats) -> Floats | None:

@@ -21,7 +21,6 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Storage
 from colonnade.mechanism.blocks import exact_block, own_square
 from colonnade.mechanism.moments import Law
-from colonnade.protocol.gram import sums_of
 from colonnade.protocol.session_plan import SessionPlan
 
 Floats = NDArray[np.float64]
@@ -203,7 +202,7 @@ def exact_vector(session: SessionPlan, tables: Mapping[str, Table]) -> Integers:
     )
     for name in session.parties:
         columns = tables[name].encode(session.plan.layout, session.grid, COINS)
-        own, sums = session.columns_of(name), sums_of(columns, session.grid.bound)
+        own, sums = session.columns_of(name), columns.sums
         record[:, own] = columns.rows(0, session.rows)
         for i in session.own(name):
             out[session.positions[i]] = exact_block(session.own_block(i), sums, own.start).values

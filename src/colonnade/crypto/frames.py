@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from colonnade.crypto.product import SERVER, ChainSpec, Columns, Cross, Integers, ProductSpec, Words
+from colonnade.crypto.product import SERVER, ChainSpec, Cross, Integers, ProductSpec, Words
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 
 SESSION_BYTES = 32
@@ -49,11 +49,11 @@ def check_spec(spec: ProductSpec) -> None:
             raise ProductError(f"a cross must join columns of two different parties, got {cross}")
 
 
-def check_party(spec: ProductSpec, me: int, columns: Columns, noise: Mapping[Cross, Integers]) -> None:
+def check_party(spec: ProductSpec, me: int, shape: tuple[int, int], noise: Mapping[Cross, Integers]) -> None:
     """Refuse a party's inputs that do not fit the specification."""
     if not 0 <= me < len(spec.parties):
         raise ProductError(f"the party's place must be within 0 and {len(spec.parties) - 1}, got me={me}")
-    rows, width = columns.shape
+    rows, width = shape
     if rows != spec.rows:
         raise ProductError(f"party {spec.parties[me]} must have {spec.rows} rows, got {rows}")
     for cross in spec.crosses:

@@ -25,7 +25,6 @@ from colonnade.crypto.frames import (
 )
 from colonnade.crypto.product import (
     Backend,
-    Columns,
     Contribution,
     Cross,
     Integers,
@@ -37,6 +36,7 @@ from colonnade.crypto.product import (
     centred,
 )
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 
 BLOCK_BYTES = 1 << 20
@@ -101,10 +101,15 @@ class PlainParty(PartyProduct):
     rounds: ClassVar[tuple[str, ...]] = ("seal", "multiply")
 
     def __init__(
-        self, spec: ProductSpec, me: int, columns: Columns, noise: Mapping[Cross, Integers], randomness: Randomness
+        self,
+        spec: ProductSpec,
+        me: int,
+        columns: IntegerColumns,
+        noise: Mapping[Cross, Integers],
+        randomness: Randomness,
     ) -> None:
         check_spec(spec)
-        check_party(spec, me, columns, noise)
+        check_party(spec, me, columns.shape, noise)
         self._spec, self._me, self._columns, self._randomness = spec, me, columns, randomness
         self._name = spec.parties[me]
         pairs = _pairs(spec, me)

@@ -13,11 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 
@@ -100,17 +101,6 @@ class ChainSpec:
         return sum(len(chain.terms) for chain in self.chains)
 
 
-class Columns(Protocol):
-    """A party's aligned, clipped, integer columns, read in row blocks."""
-
-    @property
-    def shape(self) -> tuple[int, int]: ...
-
-    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
-        """Rows [start, stop), all columns, in C order."""
-        ...
-
-
 @dataclass(frozen=True)
 class Parcel:
     recipient: str
@@ -135,7 +125,12 @@ class PartyProduct(ABC):
 
     @abstractmethod
     def __init__(
-        self, spec: ProductSpec, me: int, columns: Columns, noise: Mapping[Cross, Integers], randomness: Randomness
+        self,
+        spec: ProductSpec,
+        me: int,
+        columns: IntegerColumns,
+        noise: Mapping[Cross, Integers],
+        randomness: Randomness,
     ) -> None:
         """`noise` holds this party's noise share for *every* cross of the session, in units of the opened integers."""
 
@@ -169,7 +164,9 @@ class ChainParty(ABC):
         """The bytes that one party sends in all rounds."""
 
     @abstractmethod
-    def __init__(self, spec: ChainSpec, me: int, columns: Columns, noise: Integers, randomness: Randomness) -> None:
+    def __init__(
+        self, spec: ChainSpec, me: int, columns: IntegerColumns, noise: Integers, randomness: Randomness
+    ) -> None:
         """`noise` holds this party's noise share for every sum, in units of the opened integers."""
 
     @abstractmethod

@@ -12,6 +12,8 @@ from typing import IO, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.foundation.errors import BrokenError
+
 Values = NDArray[np.float64] | NDArray[np.int32]
 
 MEMORY = 32 << 20
@@ -41,7 +43,10 @@ class ScratchFile:
         with self._lock:
             self._file.seek(start)
             while rest:
-                rest = rest[self._file.readinto(rest) or len(rest) :]  # type: ignore[attr-defined]
+                # A signal may end a read early; one of nothing says that the file is shorter than what was written.
+                if not (count := self._file.readinto(rest)):  # type: ignore[attr-defined]
+                    raise BrokenError("a column that was put on disk must be there to its end")
+                rest = rest[count:]
 
 
 class DiskColumn:
@@ -85,8 +90,32 @@ class DiskColumn:
         return f"DiskColumn({self._rows} rows)"
 
 
+class MemoryRows:
+    """Integer rows in memory; implements foundation.integers.RowStore."""
+
+    def __init__(self, rows: int, width: int) -> None:
+        self._whole, self._rows = np.empty((rows, width), np.int16), 0
+
+    def append(self, rows: NDArray[np.int16]) -> None:
+        stop = self._rows + len(rows)
+        if stop > len(self._whole):
+            raise BrokenError(f"a table of {len(self._whole)} records must be coded as so many, got more")
+        self._whole[self._rows : stop] = rows
+        self._rows = stop
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._rows, self._whole.shape[1]
+
+    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
+        return self._whole[start : min(stop, self._rows)]
+
+    def __repr__(self) -> str:
+        return f"MemoryRows{self.shape}"
+
+
 class DiskRows:
-    """Integer rows on disk; implements crypto.product.Columns."""
+    """Integer rows on disk; implements foundation.integers.RowStore."""
 
     def __init__(self, width: int) -> None:
         self._disk, self._width, self._rows = ScratchFile(), width, 0

@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.crypto.product import Columns
-from colonnade.data.encode import Coding, SumsOfBlocks, code_block
+from colonnade.data.gate import Coding, code_block
 from colonnade.data.reading import (
     Blocks,
     block_rows,
@@ -23,35 +22,19 @@ from colonnade.data.reading import (
     select_columns,
 )
 from colonnade.data.storage import none_clipped
-from colonnade.data.store import ColumnStore, ColumnValues, DiskRows, read_rows, take_rows
+from colonnade.data.store import ColumnStore, ColumnValues, DiskRows, MemoryRows, read_rows, take_rows
 from colonnade.data.unfit import LeftOut, Unfit, add_unfit, require_agreed, require_fit
-from colonnade.foundation.errors import DataError
+from colonnade.foundation.errors import BrokenColumns, DataError
 from colonnade.foundation.grid import Grid
+from colonnade.foundation.integers import CodedBlock, IntegerColumns
 from colonnade.foundation.parts import data_files, is_parquet
 from colonnade.foundation.schema import Column
-from colonnade.foundation.sums import Sums
 from colonnade.foundation.workers import HERE, Workers
-from colonnade.mechanism.moments import Floats, Layout
+from colonnade.mechanism.moments import Layout
 
 DIGEST_ROWS = 1 << 16
 CACHE_BYTES = 32 << 20
 """Integer columns up to this size stay in memory; larger ones lie on disk."""
-
-
-@dataclass(frozen=True, repr=False)
-class IntegerColumns:
-    """Integer columns in memory or on disk; implements crypto.product.Columns."""
-
-    stored: NDArray[np.int16] | DiskRows
-    sums: Sums
-    """Formed in the one pass that makes the columns."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.stored.shape[0], self.stored.shape[1]
-
-    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
-        return self.stored.rows(start, stop) if isinstance(self.stored, DiskRows) else self.stored[start:stop]
 
 
 @dataclass(frozen=True, repr=False)
@@ -150,33 +133,25 @@ class Table:
                 digest.update(np.ascontiguousarray(block).data)
         return digest.digest()
 
-    def encode(self, layout: Layout, grid: Grid, coins: bytes, workers: Workers = HERE) -> Columns:
+    def encode(self, layout: Layout, grid: Grid, coins: bytes, workers: Workers = HERE) -> IntegerColumns:
         """The party's coordinates in the layout's order, as integers, block by block; `coins` decide the rounding."""
         own = tuple(a for a in layout.attributes if a.owner == self.party)
         coding = Coding(self.party, self.columns, own, grid, coins, dict(layout.norms).get(self.party))
-        width = coding.width
-        small = 2 * self.rows * width <= CACHE_BYTES
-        out = np.empty((self.rows, width), np.int16) if small else DiskRows(width)
-        total, start = SumsOfBlocks(coding), 0
-        for rows, sums, enlarged in self._code_blocks(coding, workers):
-            if isinstance(out, DiskRows):
-                out.append(rows)
-            else:
-                out[start : start + len(rows)] = rows
-            total.add(sums, enlarged)
-            start += len(rows)
-        return IntegerColumns(out, total.total)
+        small = 2 * self.rows * coding.width <= CACHE_BYTES
+        store = MemoryRows(self.rows, coding.width) if small else DiskRows(coding.width)
+        columns = IntegerColumns.of_blocks(coding.shape, self._code_blocks(coding, workers), store)
+        if columns.shape[0] != self.rows:
+            raise BrokenColumns(f"a table of {self.rows} records must be coded as so many, got {columns.shape[0]}")
+        return columns
 
-    def _code_blocks(self, coding: Coding, workers: Workers) -> Iterator[tuple[NDArray[np.int16], Floats, Floats]]:
+    def _code_blocks(self, coding: Coding, workers: Workers) -> Iterator[CodedBlock]:
         if isinstance(self.values, UnreadColumns) and not self.values.known:
             return self.values.code_blocks(coding, workers)
         names = {name for name, _ in coding.sources}
         step = block_rows(coding.width)
         spans = [(start, min(self.rows, start + step)) for start in range(0, self.rows, step)]
-        inside = {name for name, count in (self.clipped or {}).items() if not count}
         pieces = (
-            (coding, {n: read_rows(self.values[n], *span) for n in names}, span[0], span[1] - span[0], inside)
-            for span in spans
+            (coding, {n: read_rows(self.values[n], *span) for n in names}, span[0], span[1] - span[0]) for span in spans
         )
         return workers.map(code_block, pieces)
 
@@ -210,18 +185,18 @@ class UnreadColumns(Mapping[str, ColumnValues]):
     def known(self) -> bool:
         return self._known is not None
 
-    def code_blocks(self, coding: Coding, workers: Workers) -> Iterator[tuple[NDArray[np.int16], Floats, Floats]]:
-        """Integer rows and sums of products, block by block, in one pass through the file."""
+    def code_blocks(self, coding: Coding, workers: Workers) -> Iterator[CodedBlock]:
+        """Coded records, block by block, in one pass through the file."""
         frames = file_frames(self._party, self._path, self._columns)
         pieces, seen = Blocks(self._party, frames, self._columns), 0
         self.clipped.update(dict.fromkeys(self.clipped, 0))
         self.unfit.clear()
-        for rows, sums, more, outside, unfit in workers.map(_code_frame, ((coding, *piece) for piece in pieces)):
-            seen += len(rows)
+        for block, outside, unfit in workers.map(_code_frame, ((coding, *piece) for piece in pieces)):
+            seen += len(block.rows)
             for name, count in outside.items():
                 self.clipped[name] += count
             add_unfit(self.unfit, unfit)
-            yield rows, sums, more
+            yield block
         if seen != self.rows:
             raise DataError(f"party {self._party}: {self._path.name} had {self.rows} records and has {seen} now")
         self._judge()
@@ -326,7 +301,6 @@ def table_from(
 
 def _code_frame(
     coding: Coding, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
-) -> tuple[NDArray[np.int16], Floats, Floats, dict[str, int], dict[str, Unfit]]:
+) -> tuple[CodedBlock, dict[str, int], dict[str, Unfit]]:
     values, outside, unfit = check_block(frame, columns, before)
-    inside = {name for name, count in outside.items() if not count}
-    return *code_block(coding, values, before, frame.height, inside), outside, unfit
+    return code_block(coding, values, before, frame.height), outside, unfit

@@ -19,7 +19,7 @@ from colonnade.flare.flare_log import doubled, failed_party, sentence
 from colonnade.flare.process import stands
 from colonnade.flare.status import StatusFile, job_name, look
 from colonnade.flare.topics import COMMAND, FRAME, TOPIC
-from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.errors import ColonnadeError, ProtocolError
 from colonnade.protocol.server import ServerRole
 from colonnade.sites.recipes import JobAccount, Recipe
 from colonnade.sites.site import OUTCOME, SERVER, STATUS, server_randomness
@@ -67,9 +67,10 @@ class ServerJob(Controller):  # type: ignore[misc]
         """A party's request; whatever goes wrong with it is told by a code alone."""
         peer = fl_ctx.get_peer_context()
         try:
-            assert self._relay is not None
+            if self._relay is None:
+                raise ProtocolError("a party must wait until the session is set up")
             answer = self._relay.handle(str(peer.get_identity_name()), bytes(request[FRAME]))
-        except (ColonnadeError, KeyError, TypeError, AssertionError):
+        except (ColonnadeError, KeyError, TypeError):
             return make_reply(ReturnCode.BAD_REQUEST_DATA)
         reply = make_reply(ReturnCode.OK)
         reply[FRAME] = answer

@@ -28,6 +28,8 @@ BINS, NUMBER = "bins", "number"
 """What a number that is released by its bins is in a model."""
 REFUSE = "refuse"
 """Of `undeclared`: a value that is not as declared ends the session, and partners hear of it."""
+LARGEST_WHOLE = 2**53
+"""Up to it a float holds every whole number."""
 Codes = NDArray[np.int32]
 Numbers = NDArray[np.float64]
 
@@ -86,6 +88,10 @@ class Column(ABC):
     def compute(self, values: Mapping[str, NDArray[Any]], columns: Mapping[str, Column]) -> NDArray[Any]:
         """Its stored values from those of its sources."""
         raise SchemaError(f"a {self.kind} column is read from a file, and computed of no others")
+
+    def is_like(self, other: Column | None) -> bool:
+        """Whether another declaration says the same."""
+        return self == other
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -160,10 +166,12 @@ class Column(ABC):
         return np.asarray(values, dtype=np.int32)
 
     def signed(self, values: NDArray[Any]) -> Numbers:
-        """Stored values clipped to the bounds and mapped linearly to [-1, 1]."""
+        """Stored values clipped to the bounds and mapped linearly to [-1, 1]; what is no number, to 0."""
         low, high = self.require_bounds()
         clipped = np.clip(np.asarray(values, dtype=np.float64), low, high)
-        return np.clip((2.0 * clipped - low - high) / (high - low), -1.0, 1.0)
+        signed = np.clip((2.0 * clipped - low - high) / (high - low), -1.0, 1.0)
+        signed[np.isnan(signed)] = 0.0
+        return signed
 
     def encode(self, name: str, values: NDArray[Any]) -> dict[str, Numbers]:
         """Every coordinate by its name, unrounded."""
@@ -241,6 +249,16 @@ def require_undeclared(column: Column) -> None:
         raise SchemaError(f'undeclared must be "{REFUSE}" or left out, got undeclared={shown(column.undeclared)}')
 
 
+def bins_of(values: Numbers, edges: tuple[float, ...]) -> Codes:
+    """The index of the interval that each number falls into; of what is no number, that of the middle."""
+    inner = np.asarray(edges[1:-1], np.float64)
+    found = np.searchsorted(inner, values, side="right").astype(np.int32)
+    # The minimum is NaN if any number is.
+    if values.size and math.isnan(values.min()):
+        found[np.isnan(values)] = np.searchsorted(inner, edges[0] / 2 + edges[-1] / 2, side="right")
+    return found
+
+
 def texts_of(declared: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """A declared list as texts."""
     if not isinstance(declared[key], (list, tuple)):
@@ -294,6 +312,11 @@ class Numeric(Column):
         ):
             if not (name == "fill" and value is None) and not is_number(value):
                 raise SchemaError(f"{name} must be a finite number, got {name}={shown(value)}")
+            if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
+                raise SchemaError(
+                    f"{name} must lie within 2^53 of 0 where it is written as a whole number, got {name}={value}; "
+                    f"as a number with an exponent it would be {float(value):g}"
+                )
         if not math.isfinite(float(self.high) - float(self.low)):
             raise SchemaError(f"low and high must be less than 1.8e308 apart, got low={self.low}, high={self.high}")
         if not self.low < self.high:
@@ -308,6 +331,8 @@ class Numeric(Column):
             raise SchemaError(f"integer must be true or false, got integer={shown(self.integer)}")
         if self.integer and not (float(self.low).is_integer() and float(self.high).is_integer()):
             raise SchemaError(f"an integer column has whole bounds, got low={self.low:g}, high={self.high:g}")
+        if self.integer and max(abs(self.low), abs(self.high)) > LARGEST_WHOLE:
+            raise SchemaError(f"an integer column lies within 2^53 of 0, got low={self.low:g}, high={self.high:g}")
         if self.integer and not all(a < b for a, b in pairwise(self.whole_edges)):
             raise SchemaError(f"every bin of an integer column holds a whole number, got bins={shown(list(self.bins))}")
 
@@ -362,7 +387,7 @@ class Numeric(Column):
 
     def codes(self, values: NDArray[Any]) -> Codes:
         """The index of the bin that each value falls into."""
-        return np.searchsorted(np.asarray(self.bins), np.asarray(values, np.float64), side="right").astype(np.int32)
+        return bins_of(np.asarray(values, np.float64), self.edges)
 
     def examples(self) -> list[Any]:
         return [(a + b) / 2 for a, b in pairwise(self.edges)]

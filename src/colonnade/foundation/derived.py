@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import ulp
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,9 @@ from colonnade.foundation.columns import BINS, Column, Numbers, Numeric, Storage
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.expressions import Expression, expression_bounds, parse_expression
 from colonnade.foundation.shown import OPEN, shown
+
+STEPS_APART = 4
+"""Between floats: a bound that was computed elsewhere is taken, and kept, if it is so near."""
 
 
 @register_kind
@@ -55,17 +59,26 @@ class Derived(Numeric):
 
     def require_sources(self, name: str, columns: Mapping[str, Column]) -> None:
         bounds = derived_bounds(name, self.expression, columns)
-        if bounds != (self.low, self.high):
+        if not (nearly(bounds[0], self.low) and nearly(bounds[1], self.high)):
             raise SchemaError(
                 f"column {name}: the bounds of {shown(self.of_columns)} are {bounds[0]!r} to {bounds[1]!r}, got "
                 f"low={self.low!r}, high={self.high!r}"
             )
 
     def compute(self, values: Mapping[str, NDArray[Any]], columns: Mapping[str, Column]) -> Numbers:
-        """Of values clipped to their bounds, so that its own bounds hold."""
+        """Of values clipped to their bounds; what leaves its own bounds, or is no number, the gate projects."""
         clipped = {n: np.clip(np.asarray(values[n], np.float64), *columns[n].require_bounds()) for n in self.sources}
         rows = len(values[self.sources[0]])
-        return np.ascontiguousarray(np.broadcast_to(self.expression.compute(clipped), (rows,)))
+        with np.errstate(all="ignore"):
+            return np.ascontiguousarray(np.broadcast_to(self.expression.compute(clipped), (rows,)))
+
+    def is_like(self, other: Column | None) -> bool:
+        """Another machine, or an earlier version, may have computed the bounds to other last bits."""
+        return isinstance(other, Derived) and other == replace(
+            self,
+            low=other.low if nearly(self.low, other.low) else self.low,
+            high=other.high if nearly(self.high, other.high) else self.high,
+        )
 
     @property
     def noun(self) -> str:
@@ -73,6 +86,11 @@ class Derived(Numeric):
 
     def describe(self, most: int) -> str:
         return f"{self.of_columns}, {super().describe(most)}"
+
+
+def nearly(one: float, two: float) -> bool:
+    """Whether two bounds are as near as different libraries compute them."""
+    return abs(one - two) <= STEPS_APART * ulp(max(abs(one), abs(two)))
 
 
 def derived_bounds(name: str, expression: Expression, columns: Mapping[str, Column]) -> tuple[float, float]:

@@ -18,6 +18,8 @@ ColonnadeError
 ├ ProductError      a secure product cannot be formed
 ├ AlignmentError    ids cannot be matched
 ├ StoppedError      a person stopped a session
+├ BrokenError       what a promise rests on does not hold inside the program: a defect of it, never of a value
+│ └ BrokenColumns   coded records are not as every sensitivity assumes
 └ ReleaseError      a release file is damaged or lacks what was asked of it
 """
 
@@ -92,6 +94,17 @@ class AlignmentError(ColonnadeError):
 
 class StoppedError(ColonnadeError):
     """A person stopped a session."""
+
+
+class BrokenError(ColonnadeError):
+    """What a promise rests on does not hold, which only a defect of the program brings about; no data decides it."""
+
+    def __init__(self, told: str) -> None:
+        super().__init__(f"{told}: this is a defect of the program, not of the data; please report it")
+
+
+class BrokenColumns(BrokenError):
+    """Coded records, or sums of them, are not as every sensitivity assumes."""
 
 
 class ReleaseError(ColonnadeError):

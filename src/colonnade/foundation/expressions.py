@@ -14,7 +14,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import inf, isfinite, log1p, nextafter, sqrt
+from decimal import Context, Decimal
+from fractions import Fraction
+from math import inf, isfinite, nextafter, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +47,7 @@ class Expression(ABC):
 
     @abstractmethod
     def compute(self, values: Mapping[str, Numbers]) -> Numbers:
-        """Its values."""
+        """Its values, which need not lie within the bounds: rounding, or a product with infinity, may take them out."""
 
     @abstractmethod
     def expand(self) -> Expansion:
@@ -139,7 +141,7 @@ class _Power(Expression):
     def bounds(self, of: Mapping[str, Interval]) -> Interval:
         a, b = self.base.bounds(of)
         try:
-            ends = float(a) ** self.power, float(b) ** self.power
+            ends = _nearest_power(a, self.power), _nearest_power(b, self.power)
         except OverflowError:
             return -inf, inf
         return (0.0 if self.power % 2 == 0 and a < 0 < b else min(ends)), max(ends)
@@ -163,8 +165,27 @@ class _Function:
     array: Callable[[Numbers], Numbers]
 
 
+_WHOLE = Context(prec=130)
+"""1 + x keeps every digit that matters, from the least x that is not its own logarithm up."""
+_DIGITS = Context(prec=40)
+_OWN_LOGARITHM = 2.0**-54
+"""Below it log(1 + x) differs from x by less than half a step between floats."""
+
+
+def _nearest_log1p(x: float) -> float:
+    """The float nearest to log(1 + x): bounds are part of an agreement, and libraries differ in the last bit."""
+    if not isfinite(x) or abs(x) < _OWN_LOGARITHM:
+        return x
+    return float(_DIGITS.ln(_WHOLE.add(Decimal(1), Decimal(x))))
+
+
+def _nearest_power(x: float, power: int) -> float:
+    """The float nearest to x^power, on every machine the same."""
+    return float(Fraction(x) ** power) if isfinite(x) else float(x) ** power
+
+
 _FUNCTIONS = {
-    "log1p": _Function(nextafter(-1.0, 0.0), log1p, np.log1p),
+    "log1p": _Function(nextafter(-1.0, 0.0), _nearest_log1p, np.log1p),
     "sqrt": _Function(0.0, sqrt, np.sqrt),
 }
 
@@ -260,7 +281,7 @@ class _Parser:
         found = self._atom()
         if self._take("^") is not None:
             power = self._number()
-            if power != int(power) or not 1 <= power <= MOST_POWER:
+            if not 1 <= power <= MOST_POWER or power != int(power):
                 raise self._error(f"takes powers from 1 to {MOST_POWER}, got {power:g}")
             found = _Power(found, int(power))
         return _Product(_Constant(-1.0), found) if negative else found

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.foundation.columns import Codes, Column, Storage, register_kind, require_undeclared
+from colonnade.foundation.columns import Codes, Column, Storage, bins_of, register_kind, require_undeclared
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.shown import OPEN, plain, shown
 
@@ -141,8 +141,7 @@ class Date(Column):
 
     def codes(self, values: NDArray[Any]) -> Codes:
         """The index of the interval that each day falls into."""
-        inner = np.asarray(self.edges[1:-1])
-        return np.searchsorted(inner, np.asarray(values, np.float64), side="right").astype(np.int32)
+        return bins_of(np.asarray(values, np.float64), self.edges)
 
     def examples(self) -> list[Any]:
         return [self.write(a) for a in self.edges[:-1]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,14 @@ class Sums:
         """Of columns that were integers from the start."""
         return cls(products, np.zeros(len(products)))
 
+    def followed_by(self, sums: NDArray[np.int64]) -> Sums:
+        """With columns behind that are integers, and of which the sum alone is known, times the bound."""
+        own, width = len(self.products), len(self.products) + len(sums)
+        products = np.zeros((width, width))
+        products[:own, :own] = self.products
+        products[0, own:] = products[own:, 0] = sums
+        return replace(self, products=products, excess=np.concatenate([self.excess, np.zeros(len(sums))]))
+
     @proven("rounding")
     def added(self, rows: Places, columns: Places) -> Floats:
         """What rounding is expected to have added to these products."""
@@ -47,3 +55,29 @@ class Sums:
         every = np.arange(len(self.excess))
         rows, columns = np.repeat(every, len(every)), np.tile(every, len(every))
         return self.products - self.added(rows, columns).reshape(self.products.shape)
+
+
+class SumsOfBlocks:
+    """Adds up the sums of blocks of records with so many columns."""
+
+    def __init__(self, width: int, halves: int | None) -> None:
+        self._halves = halves
+        self.products = np.zeros((width + 1, width + 1))
+        self.excess, self._lost = np.zeros(width), np.zeros(width)
+
+    @proven("rounding")
+    def add(self, products: Floats, enlarged: Floats) -> None:
+        """Kahan's sum of the excess, so that no order of blocks and no other record shows in its last bits."""
+        self.products += products
+        step = enlarged - self._lost
+        total = self.excess + step
+        self._lost = (total - self.excess) - step
+        self.excess = total
+
+    @property
+    def total(self) -> Sums:
+        excess = np.concatenate([np.zeros(1), self.excess])
+        halves = None if self._halves is None else self._halves + 1
+        if halves is not None:
+            excess[halves - 1] = excess[halves]
+        return Sums(self.products, excess, halves)

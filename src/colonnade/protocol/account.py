@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from colonnade.crypto.product import SERVER, Parcel
-from colonnade.foundation.errors import MessageError, ProtocolError
+from colonnade.foundation.errors import BrokenError, MessageError, ProtocolError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.coins import BIND, COMMIT, REVEAL, Coins, Commitment, Opening, hashed
 from colonnade.protocol.evidence import Evidence
@@ -130,7 +130,8 @@ class SessionAccount:
         if round != BIND:
             return self._exchange().send(round)
         own = self._bindings.get(self._name)
-        assert own is not None
+        if own is None:
+            raise BrokenError(f"party {self._name} must be bound to its columns and noise before it says to what")
         self._bound = True
         return iter([Parcel(peer, _encoder.encode(own)) for peer in self._parties if peer != self._name])
 

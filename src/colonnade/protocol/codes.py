@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from colonnade.foundation.errors import (
     AlignmentError,
+    BrokenError,
     ColonnadeError,
     ConsentError,
     DataError,
@@ -77,6 +78,7 @@ _KINDS: tuple[tuple[type[BaseException], Code], ...] = (
     (StudyError, Code.PLAN),
     (PrivacyError, Code.PLAN),
     (StoppedError, Code.STOPPED),
+    (BrokenError, Code.INTERNAL),
     (ColonnadeError, Code.PROTOCOL),
     (KeyboardInterrupt, Code.STOPPED),
 )

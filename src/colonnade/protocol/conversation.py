@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from colonnade.foundation.errors import BrokenError
+
 
 class PartyState(StrEnum):
     NEW = "new"
@@ -158,7 +160,8 @@ SERVER_ROWS: tuple[Transition[ServerState], ...] = (
 
 def _table(rows: Sequence[Transition[S]]) -> Mapping[tuple[S, Event], S]:
     table = {(row.state, row.event): row.next for row in rows}
-    assert len(table) == len(rows), "a state and an event have one row"
+    if len(table) < len(rows):
+        raise BrokenError("a state and an event must have one row in the table of the conversation")
     return table
 
 

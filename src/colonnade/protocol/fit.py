@@ -11,7 +11,6 @@ import numpy as np
 
 from colonnade.crypto.backends import require_private
 from colonnade.crypto.product import (
-    Columns,
     Integers,
     Parcel,
     PartyProduct,
@@ -21,6 +20,7 @@ from colonnade.crypto.product import (
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.errors import LedgerError, PolicyError, ProtocolError, StudyError
 from colonnade.foundation.grid import Grid
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.schema import Column
 from colonnade.foundation.shown import shown
 from colonnade.foundation.workers import HERE, Workers
@@ -30,7 +30,6 @@ from colonnade.mechanism.release import Release, ReleasedBlock, read_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.coins import hashed
-from colonnade.protocol.gram import sums_of, with_sums_of
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import (
     Mask,
@@ -71,7 +70,7 @@ class FitRecords(Records, Protocol):
         """Of all values, in their order."""
         ...
 
-    def encode(self, layout: Layout, grid: Grid, coins: bytes, workers: Workers = ...) -> Columns:
+    def encode(self, layout: Layout, grid: Grid, coins: bytes, workers: Workers = ...) -> IntegerColumns:
         """The session's coordinates on its grid, rounded by coins, as integer columns in layout order."""
         ...
 
@@ -245,9 +244,7 @@ class FitParty(PartyTask):
         single, shared = session.own(self.name), session.shared_sums(self.name)
         if single or shared:
             # Squares of encoded columns are corrected for their rounding; of made columns sums alone are released.
-            sums = sums_of(encoded, session.grid.bound)
-            if columns is not encoded:
-                sums = with_sums_of(sums, columns, session.grid.bound)
+            sums = columns.sums
             offset = session.columns_of(self.name).start
             self._squares = np.zeros(session.length - session.cross_start, dtype=np.int64)
             for i in shared:

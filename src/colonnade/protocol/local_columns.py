@@ -14,7 +14,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto.product import Chain, Columns, Cross, Integers
+from colonnade.crypto.product import Chain, Cross, Integers
+from colonnade.foundation.errors import BrokenError
+from colonnade.foundation.integers import IntegerColumns, Rows
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Stream, derive
 from colonnade.mechanism.dissection import Block
@@ -75,10 +77,13 @@ class LocalPlan:
             row[2 - len(pair) :] = pair
         return replace(block, factors=factors)
 
-    def made_columns(self, party: str, encoded: Columns, bound: int, coins: bytes) -> Columns:
+    def made_columns(self, party: str, encoded: IntegerColumns, coins: bytes) -> IntegerColumns:
         """A party's columns with what it makes of them behind."""
-        made = self.made[party]
-        return MadeColumns(encoded, made, self.spans[party].start, bound, coins) if made else encoded
+        if not (parts := self.made[party]):
+            return encoded
+        start = self.spans[party].start
+        made = LocalProducts([[c - start for c in part] for part in parts], encoded.bound, coins)
+        return encoded.with_made(made.make, len(parts))
 
     def crosses(self, base: Iterable[Cross]) -> tuple[Cross, ...]:
         """For each pair of parties their encoded columns, and every further product of two owners that a term needs."""
@@ -143,8 +148,10 @@ class LocalPlan:
             if not block.single:
                 keys = (tuple(sorted((index[o], self._places[o][part]) for o, part in t.items())) for t in terms)
                 out[i] = np.array([places.pop(key) for key in keys], dtype=np.int64)
-        # A value that no block has would be opened without noise.
-        assert not places
+        if places:
+            raise BrokenError(
+                f"every product must be a value of a block, and {len(places)} would be opened without noise"
+            )
         return out
 
 
@@ -188,59 +195,32 @@ def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
     return out
 
 
-LARGEST_KEPT = 1 << 28
-"""Bytes of columns that a party keeps rather than makes anew each time they are read."""
-ROWS_AT_ONCE = 1 << 14
+class LocalProducts:
+    """Makes a party's products of its own columns."""
 
-
-class MadeColumns:
-    """A party's encoded columns with the products that it makes of them behind; implements crypto.product.Columns."""
-
-    def __init__(self, encoded: Columns, made: Sequence[Part], start: int, bound: int, coins: bytes) -> None:
-        self._encoded, self._bound = encoded, bound
-        self._made = [tuple(c - start for c in part) for part in made]
-        # Any fixed coins are private: see data/encode.py.
+    def __init__(self, parts: Iterable[Iterable[int]], bound: int, coins: bytes) -> None:
+        self._parts, self._bound = [tuple(part) for part in parts], bound
+        # Any fixed coins are private: see data/gate.py.
         self._key = derive(coins, "made columns")
-        self._kept: NDArray[np.int16] | None = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        rows, width = self._encoded.shape
-        return rows, width + len(self._made)
-
-    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
-        """Rows [start, stop); products read them several times, so that they are kept where they are not too many."""
-        n, width = self.shape
-        if 2 * n * width > LARGEST_KEPT:
-            return self._made_rows(start, stop)
-        if self._kept is None:
-            self._kept = np.empty((n, width), np.int16)
-            for at in range(0, n, ROWS_AT_ONCE):
-                self._kept[at : at + ROWS_AT_ONCE] = self._made_rows(at, min(n, at + ROWS_AT_ONCE))
-        return self._kept[start:stop]
 
     @proven("interactions")
-    def _made_rows(self, start: int, stop: int) -> NDArray[np.int16]:
+    def make(self, start: int, encoded: Rows) -> Rows:
         """Products of entries over the bound, rounded up or down by coins of the row, so that the mean is right."""
-        encoded = self._encoded.rows(start, stop)
-        out = np.empty((len(encoded), self.shape[1]), np.int16)
-        out[:, : encoded.shape[1]] = encoded
-        first = 8 * start * len(self._made)
+        out = np.empty((len(encoded), len(self._parts)), np.int16)
+        first = 8 * start * len(self._parts)
         stream = Stream(self._key, first // 16 * 16)
-        coins = stream.words(len(encoded) * len(self._made) + first % 16 // 8)[first % 16 // 8 :]
+        coins = stream.words(len(encoded) * len(self._parts) + first % 16 // 8)[first % 16 // 8 :]
         up = (coins >> np.uint64(11)).reshape(len(encoded), -1) * 2.0**-53
         known: dict[Part, NDArray[np.float64]] = {}
-        for i, part in enumerate(self._made):
+        for i, part in enumerate(self._parts):
             value = self._product(encoded, part, known)
             # The product is exact up to the floats' own rounding: what is near an integer is one.
             near = np.rint(value)
             value = np.where(np.abs(value - near) < 1e-6, near, np.floor(value + up[:, i]))
-            out[:, encoded.shape[1] + i] = np.clip(value, -self._bound, self._bound)
+            out[:, i] = np.clip(value, -self._bound, self._bound)
         return out
 
-    def _product(
-        self, encoded: NDArray[np.int16], part: Part, known: dict[Part, NDArray[np.float64]]
-    ) -> NDArray[np.float64]:
+    def _product(self, encoded: Rows, part: Part, known: dict[Part, NDArray[np.float64]]) -> NDArray[np.float64]:
         """The product of these columns over the bound, from that of all but the last one."""
         if part not in known:
             last = encoded[:, part[-1]].astype(np.float64)

@@ -7,8 +7,9 @@ import hashlib
 import numpy as np
 
 from colonnade.crypto.backends import BACKENDS
-from colonnade.crypto.product import Columns, PartyProduct, ProductSpec, ServerProduct
+from colonnade.crypto.product import PartyProduct, ProductSpec, ServerProduct
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.integers import IntegerColumns
 
 DIGEST_ROWS = 1 << 11
 
@@ -26,7 +27,7 @@ def server_product(name: str) -> type[ServerProduct]:
     return BACKENDS[name].server()
 
 
-def columns_digest(columns: Columns) -> bytes:
+def columns_digest(columns: IntegerColumns) -> bytes:
     """Of encoded columns, in one pass."""
     n, width = columns.shape
     digest = hashlib.sha256(f"{n} {width};".encode())

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from colonnade.crypto.backends import BACKENDS, chain_bytes, chain_party, require_chains
-from colonnade.crypto.product import Backend, ChainSpec, Columns, Cross, Integers, ProductSizes, ProductSpec
+from colonnade.crypto.product import Backend, ChainSpec, Cross, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.declared import declared_layout
 from colonnade.mechanism.dissection import Block, allocate, parties_of
@@ -139,9 +140,9 @@ class SessionPlan:
         rounds = party_product(self.agreement.product).rounds if self.spec.crosses else ()
         return rounds if self.chains is None else rounds + chain_party(self.agreement.product).rounds(self.chains)
 
-    def made_columns(self, party: str, encoded: Columns, coins: bytes) -> Columns:
+    def made_columns(self, party: str, encoded: IntegerColumns, coins: bytes) -> IntegerColumns:
         """A party's columns with what it makes of them behind."""
-        return encoded if self.local is None else self.local.made_columns(party, encoded, self.grid.bound, coins)
+        return encoded if self.local is None else self.local.made_columns(party, encoded, coins)
 
     def own_block(self, index: int) -> Block:
         """A block of one owner in places of its columns, those that it makes among them."""

@@ -10,7 +10,6 @@ import numpy as np
 from colonnade.crypto.backends import chain_party
 from colonnade.crypto.product import (
     ChainParty,
-    Columns,
     Contribution,
     Cross,
     Integers,
@@ -18,6 +17,7 @@ from colonnade.crypto.product import (
     PartyProduct,
 )
 from colonnade.foundation.errors import ProtocolError
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import Workers
 from colonnade.protocol.session_plan import SessionPlan
@@ -33,7 +33,7 @@ class SessionProducts:
         session: SessionPlan,
         product: type[PartyProduct],
         me: int,
-        columns: Columns,
+        columns: IntegerColumns,
         noise: Integers,
         randomness: Randomness,
         workers: Workers,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.columns import resident
 from colonnade.crypto.alignment.base_ot import BaseSender
 from colonnade.crypto.chains import transfer
 from colonnade.crypto.chains.party import LatticeChain
@@ -17,7 +18,6 @@ from colonnade.crypto.lattice.parameters import lattice_error
 from colonnade.crypto.product import Chain, ChainParty, ChainSpec, Parcel, centred
 from colonnade.foundation.errors import ColonnadeError, MessageError, ProductError, ProtocolError
 from colonnade.foundation.randomness import Randomness
-from tests.helpers.product_sessions import ArrayColumns
 
 THREE = (Chain((0, 1, 2), ((0, 0, 0), (1, 0, 1), (0, 1, 1))),)
 FOUR = (Chain((3, 0, 2, 1), ((0, 0, 0, 1), (1, 1, 1, 0), (0, 0, 0, 0))), Chain((1, 2, 0), ((1, 0, 1),)))
@@ -49,7 +49,7 @@ class Chained:
 
     def side(self, k: int) -> ChainParty:
         source = Randomness(self.seed + bytes([k]))
-        return self.kind(self.spec, k, ArrayColumns(self.data[k]), self.noise[k], source)
+        return self.kind(self.spec, k, resident(self.data[k]), self.noise[k], source)
 
     def run(self, until: str = "") -> None:
         for round in self.kind.rounds(self.spec):
@@ -196,7 +196,7 @@ def test_what_no_session_could_run_is_refused(kind: type[ChainParty], change: di
     spec = replace(session.spec, **change)  # type: ignore[arg-type]
     noise = np.zeros(spec.values, np.int64)
     with pytest.raises(ProductError):
-        kind(spec, 0, ArrayColumns(session.data[0]), noise, Randomness(b"x"))
+        kind(spec, 0, resident(session.data[0]), noise, Randomness(b"x"))
 
 
 def test_entries_beyond_the_bound_are_refused(kind: type[ChainParty]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.columns import resident
 from colonnade.crypto import plain
 from colonnade.crypto.backends import BACKENDS as KNOWN
 from colonnade.crypto.bgn.party import BgnParty
@@ -19,7 +20,7 @@ from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.crypto.product import SERVER, ProductSpec, centred
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.randomness import Randomness
-from tests.helpers.product_sessions import ArrayColumns, MakeParty, MakeServer, Relay, Sent, Session, arrays
+from tests.helpers.product_sessions import MakeParty, MakeServer, Relay, Sent, Session, arrays
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,7 @@ def test_inputs_that_do_not_fit_are_refused(backend: Backend) -> None:
     spec, data, noise = session.spec, session.data, session.noise
 
     def make(spec: ProductSpec = spec, me: int = 0, columns: np.ndarray = data[0], share: object = noise[0]) -> None:
-        backend.party(spec, me, ArrayColumns(columns), share, Randomness(b"x"))
+        backend.party(spec, me, resident(columns), share, Randomness(b"x"))
 
     make()
     with pytest.raises(ProductError):

@@ -9,6 +9,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from benchmarks.columns import resident
 from colonnade.crypto.lattice.device import SLACK, DeviceKernels, DeviceParty, agrees, even, require_cuda
 from colonnade.crypto.lattice.parameters import (
     MODULUS_BITS,
@@ -27,7 +28,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.protocol.products import party_product
-from tests.helpers.product_sessions import ArrayColumns, Relay, Session
+from tests.helpers.product_sessions import Relay, Session
 
 
 class Stand(DeviceKernels):
@@ -103,7 +104,7 @@ def test_an_unseeded_piece_done_again_is_the_same_again() -> None:
     from colonnade.crypto.lattice.work import seal_piece
 
     given = Session.make(parties=2, rows=5000, widths=(2, 2), bound=7, modulus_bits=40, gain=600)
-    party = LatticeParty(given.spec, 0, ArrayColumns(given.data[0]), given.noise[0], Randomness())
+    party = LatticeParty(given.spec, 0, resident(given.data[0]), given.noise[0], Randomness())
     seen = []
 
     class Twice(Workers):

@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from benchmarks.columns import resident
 from colonnade.crypto.lattice import kernels
 from colonnade.crypto.lattice import parameters as lattice_plan
 from colonnade.crypto.lattice import party as lattice
@@ -37,7 +38,7 @@ from colonnade.crypto.lattice.words import PAIR_BITS, Planes, Scratch, rows_per_
 from colonnade.crypto.product import Cross
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.randomness import Randomness, Stream, derive
-from tests.helpers.product_sessions import ArrayColumns, Relay, Sent, Session, run
+from tests.helpers.product_sessions import Relay, Sent, Session, run
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "lattice.json"
 
@@ -406,7 +407,7 @@ def test_vectors() -> None:
 def test_columns_that_do_not_fit_are_refused() -> None:
     given = session(rows=50)
     with pytest.raises(ProductError, match="rows"):
-        LatticeParty(given.spec, 0, ArrayColumns(given.data[0][1:]), given.noise[0], Randomness(b"x"))
+        LatticeParty(given.spec, 0, resident(given.data[0][1:]), given.noise[0], Randomness(b"x"))
     large = replace(given.spec, gain=1 << 29, modulus_bits=51, reach=1 << 49)
     with pytest.raises(ProductError, match="gain"):
-        LatticeParty(large, 0, ArrayColumns(given.data[0]), given.noise[0], Randomness(b"x"))
+        LatticeParty(large, 0, resident(given.data[0]), given.noise[0], Randomness(b"x"))

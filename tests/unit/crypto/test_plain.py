@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.columns import resident
 from colonnade.crypto import plain
 from colonnade.crypto.backends import require_private
 from colonnade.crypto.frames import HEADER, pack
@@ -15,7 +16,7 @@ from colonnade.crypto.plain import PlainParty, PlainServer
 from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.foundation.errors import MessageError, ProductError, StudyError
 from colonnade.foundation.randomness import Randomness
-from tests.helpers.product_sessions import ArrayColumns, Relay, Sent, Session, run
+from tests.helpers.product_sessions import Relay, Sent, Session, run
 
 
 def test_it_does_not_leave_the_process() -> None:
@@ -65,8 +66,7 @@ def test_the_sealed_bytes_are_the_columns_and_the_shares_are_fresh() -> None:
     vectors = []
     for seed in (b"one", b"two"):
         left, right = (
-            PlainParty(session.spec, k, ArrayColumns(session.data[k]), session.noise[k], Randomness(seed))
-            for k in range(2)
+            PlainParty(session.spec, k, resident(session.data[k]), session.noise[k], Randomness(seed)) for k in range(2)
         )
         (sealed,) = left.send("seal")
         assert session.data[0].tobytes() in sealed.payload

@@ -28,8 +28,9 @@ from colonnade.crypto.bgn.layout import ROUNDS, CipherLayout, Progress
 from colonnade.crypto.bgn.pairing import Elements, Group
 from colonnade.crypto.bgn.pairing import curve as load_curve
 from colonnade.crypto.frames import check_party, check_round, flat_noise, pack, unpack
-from colonnade.crypto.product import SERVER, Columns, Contribution, Cross, Integers, Parcel, PartyProduct, ProductSpec
+from colonnade.crypto.product import SERVER, Contribution, Cross, Integers, Parcel, PartyProduct, ProductSpec
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Randomness
 
@@ -43,7 +44,7 @@ class BgnParty(PartyProduct):
         self,
         spec: ProductSpec,
         me: int,
-        columns: Columns,
+        columns: IntegerColumns,
         noise: Mapping[Cross, Integers],
         randomness: Randomness,
         *,
@@ -52,7 +53,7 @@ class BgnParty(PartyProduct):
     ) -> None:
         self._curve = load_curve(curve)
         self._layout = CipherLayout(spec, self._curve)
-        check_party(spec, me, columns, noise)
+        check_party(spec, me, columns.shape, noise)
         self._spec, self._me, self._columns, self._progress = spec, me, columns, progress
         self._randomness = randomness.child(f"bgn {spec.session.hex()}")
         self._name = spec.parties[me]

@@ -21,8 +21,9 @@ from colonnade.crypto.chains.transfer import BitSide, WordSide, hashed, matrix_b
 from colonnade.crypto.chains.words import SharedWords
 from colonnade.crypto.frames import HEADER, check_round, pack, unpack
 from colonnade.crypto.lattice.party import planned_bytes as last_bytes
-from colonnade.crypto.product import ChainParty, ChainSpec, Columns, Integers, Parcel, Words
+from colonnade.crypto.product import ChainParty, ChainSpec, Integers, Parcel, Words
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Randomness, derive
 
@@ -89,7 +90,9 @@ class LatticeChain(ChainParty):
         keys = sum(HEADER.size + POINT_BYTES for _, owner in met if owner == me)
         return total + keys + sum(HEADER.size + CHOICE_BYTES for holder, _ in met if holder == me)
 
-    def __init__(self, spec: ChainSpec, me: int, columns: Columns, noise: Integers, randomness: Randomness) -> None:
+    def __init__(
+        self, spec: ChainSpec, me: int, columns: IntegerColumns, noise: Integers, randomness: Randomness
+    ) -> None:
         check_chains(spec, me, columns, noise)
         self._spec, self._me, self._columns, self._name = spec, me, columns, spec.parties[me]
         self._noise = np.array(noise, dtype=np.int64)

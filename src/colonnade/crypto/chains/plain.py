@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.chains.stages import Prefix, check_chains
 from colonnade.crypto.frames import HEADER, check_round, pack, unpack
-from colonnade.crypto.product import Chain, ChainParty, ChainSpec, Columns, Integers, Parcel, Words
+from colonnade.crypto.product import Chain, ChainParty, ChainSpec, Integers, Parcel, Words
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 
 SHOW, SHARE = "chain show", "chain share"
@@ -32,7 +33,9 @@ class PlainChain(ChainParty):
         total = sum(len(_pieces(spec, len(c))) * HEADER.size + 2 * spec.rows * len(c) for c in shown)
         return total + sum((HEADER.size + 8 * spec.values) * (last == me) for _, last in _shown(spec))
 
-    def __init__(self, spec: ChainSpec, me: int, columns: Columns, noise: Integers, randomness: Randomness) -> None:
+    def __init__(
+        self, spec: ChainSpec, me: int, columns: IntegerColumns, noise: Integers, randomness: Randomness
+    ) -> None:
         check_chains(spec, me, columns, noise)
         self._spec, self._me, self._columns, self._name = spec, me, columns, spec.parties[me]
         self._randomness, self._shown = randomness, _shown(spec)

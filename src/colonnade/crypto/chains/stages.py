@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.crypto.frames import LARGEST_ENTRY, SESSION_BYTES
-from colonnade.crypto.product import Chain, ChainSpec, Columns, Integers, Words
+from colonnade.crypto.product import Chain, ChainSpec, Integers, Words
 from colonnade.foundation.errors import ProductError
+from colonnade.foundation.integers import IntegerColumns
 
 Prefix = tuple[int, ...]
 """Columns of the first owners of a chain."""
@@ -64,7 +65,7 @@ def meetings(spec: ChainSpec, stage: int) -> Iterator[Meeting]:
             yield Meeting(number, stage, holder, chain.owners[stage], columns)
 
 
-def check_chains(spec: ChainSpec, me: int, columns: Columns, noise: Integers) -> None:
+def check_chains(spec: ChainSpec, me: int, columns: IntegerColumns, noise: Integers) -> None:
     """Refuse what no product could run."""
     if len(spec.session) != SESSION_BYTES:
         raise ProductError(f"a session id must have {SESSION_BYTES} bytes, got {len(spec.session)}")
@@ -96,7 +97,7 @@ def check_chains(spec: ChainSpec, me: int, columns: Columns, noise: Integers) ->
         raise ProductError(f"party {spec.parties[me]} must bring {spec.values} noise shares, got {noise.shape}")
 
 
-def column_words(columns: Columns, places: Sequence[int], bound: int, name: str) -> dict[int, Words]:
+def column_words(columns: IntegerColumns, places: Sequence[int], bound: int, name: str) -> dict[int, Words]:
     """Whole columns as words modulo 2^64."""
     out = {place: np.empty(columns.shape[0], np.int64) for place in places}
     for start in range(0, columns.shape[0], ROWS_AT_ONCE):

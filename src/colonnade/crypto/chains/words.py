@@ -5,29 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.crypto.lattice.frames import parcel_places
 from colonnade.crypto.lattice.parameters import N
 from colonnade.crypto.lattice.party import LatticeParty
 from colonnade.crypto.lattice.work import seal_words
-from colonnade.crypto.product import Columns, Cross, Integers, ProductSpec, Words
+from colonnade.crypto.product import Cross, Integers, ProductSpec, Words
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
-
-
-class _Widened:
-    """Columns that count as wide as the shares that are sealed beside them."""
-
-    def __init__(self, columns: Columns, width: int) -> None:
-        self._columns, self._width = columns, width
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        rows, width = self._columns.shape
-        return rows, max(width, self._width)
-
-    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
-        return self._columns.rows(start, stop)
 
 
 class SharedWords(LatticeParty):
@@ -36,10 +21,17 @@ class SharedWords(LatticeParty):
     The kernels of numpy do it: those of a device, and compiled ones, take small integers only.
     """
 
-    def __init__(self, spec: ProductSpec, me: int, columns: Columns, words: Words, randomness: Randomness) -> None:
+    def __init__(
+        self, spec: ProductSpec, me: int, columns: IntegerColumns, words: Words, randomness: Randomness
+    ) -> None:
         none: dict[Cross, Integers] = {cross: np.zeros(cross.shape, np.int64) for cross in spec.crosses}
-        super().__init__(spec, me, _Widened(columns, words.shape[1]), none, randomness)
         self._words = words
+        super().__init__(spec, me, columns, none, randomness)
+
+    def _shape(self, columns: IntegerColumns) -> tuple[int, int]:
+        """Columns count as wide as the shares that are sealed beside them."""
+        rows, width = columns.shape
+        return rows, max(width, self._words.shape[1])
 
     def _seal(self) -> Iterator[bytes]:
         spec, count = self._spec, len(self._left)

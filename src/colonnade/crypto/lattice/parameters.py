@@ -11,7 +11,7 @@ from colonnade.crypto.lattice.frames import BLOCK
 from colonnade.crypto.lattice.security import hinted_stds, key_bits
 from colonnade.crypto.lattice.words import PAIR_BITS
 from colonnade.crypto.product import ProductSpec
-from colonnade.foundation.errors import ProductError
+from colonnade.foundation.errors import BrokenError, ProductError
 from colonnade.foundation.proof import proven
 
 N = BLOCK
@@ -221,10 +221,12 @@ def seal_limbs(modulus_bits: int) -> tuple[int, ...]:
         low = 32 if modulus_bits <= 32 + PAIR_LIMB else LOW_BITS
         limbs = (low, modulus_bits - low)
     secret = sqrt(NORM_SLACK * N * SECRET_VARIANCE)
-    assert all(fft_error(uniform_norm(bits, N), secret) < 0.5 for bits in limbs)
+    exact = all(fft_error(uniform_norm(bits, N), secret) < 0.5 for bits in limbs)
     # Pairs of secrets s + 2^PAIR_BITS s': the transform is exact, and the first product is short of the second.
-    assert fft_error(uniform_norm(PAIR_LIMB, N), secret * (1 + 2**PAIR_BITS)) < 0.5
-    assert uniform_norm(PAIR_LIMB, N) * secret < 2 ** (PAIR_BITS - 1)
+    pairs = fft_error(uniform_norm(PAIR_LIMB, N), secret * (1 + 2**PAIR_BITS)) < 0.5
+    apart = uniform_norm(PAIR_LIMB, N) * secret < 2 ** (PAIR_BITS - 1)
+    if not (exact and pairs and apart):
+        raise BrokenError(f"transforms must be exact for a modulus of {modulus_bits} bits")
     return limbs
 
 

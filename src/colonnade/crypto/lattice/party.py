@@ -48,7 +48,6 @@ from colonnade.crypto.lattice.work import (
 )
 from colonnade.crypto.lattice.work import draw_errors as draw_errors
 from colonnade.crypto.product import (
-    Columns,
     Contribution,
     Cross,
     Integers,
@@ -58,6 +57,7 @@ from colonnade.crypto.product import (
     Words,
 )
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 
 Bytes = NDArray[np.int8]
@@ -127,10 +127,15 @@ class LatticeParty(PartyProduct):
     kernels: ClassVar[type[Kernels]] = NumpyKernels
 
     def __init__(
-        self, spec: ProductSpec, me: int, columns: Columns, noise: Mapping[Cross, Integers], randomness: Randomness
+        self,
+        spec: ProductSpec,
+        me: int,
+        columns: IntegerColumns,
+        noise: Mapping[Cross, Integers],
+        randomness: Randomness,
     ) -> None:
         check_lattice(spec)
-        check_party(spec, me, columns, noise)
+        check_party(spec, me, self._shape(columns), noise)
         self._spec, self._me, self._columns, self._name = spec, me, columns, spec.parties[me]
         self._noise = {cross: np.array(noise[cross], dtype=np.int64) for cross in spec.crosses}
         session = spec.session.hex()
@@ -158,6 +163,10 @@ class LatticeParty(PartyProduct):
         self._under_way: deque[tuple[int, ParcelPlace, Future[Words]]] = deque()
         self._sent: set[str] = set()
         self._done = False
+
+    def _shape(self, columns: IntegerColumns) -> tuple[int, int]:
+        """Rows and columns that crosses may name."""
+        return columns.shape
 
     def __repr__(self) -> str:
         return f"LatticeParty({self._name!r}, rows={self._spec.rows}, done={self._done})"

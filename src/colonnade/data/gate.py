@@ -1,4 +1,8 @@
-"""A block of a party's records on the grid: numbers and level codes in, integer rows and their sums of products out.
+"""The gate of bounds: any numbers and level codes in, integer rows inside their bounds and their sums of products out.
+
+Every value is projected: what lies outside goes to the nearer bound, what is no number to the middle, and a code that
+no level has to a level. No value raises, and nobody's word that a column lies inside counts. What comes out is verified
+where it is taken (`foundation/integers.py`).
 
 Numbers are rounded up or down at random, by coins of the row, so that the mean is the number itself: rounding to the
 nearest would move every sum of a column that takes few values to the same side.
@@ -6,7 +10,7 @@ nearest would move every sum of a column that takes few values to the same side.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -15,18 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.data.store import Values
+from colonnade.foundation.columns import Codes
 from colonnade.foundation.grid import Grid, rounded_norm
+from colonnade.foundation.integers import CodedBlock, CodedShape
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Stream
-from colonnade.foundation.schema import Column
-from colonnade.foundation.sums import Sums
+from colonnade.foundation.schema import Column, Storage
+from colonnade.foundation.sums import SumsOfBlocks
 from colonnade.mechanism.moments import Attribute, Encoding, Floats, Role
 
 _CACHED = 1 << 17
 """Floats worked on at once: what a second-level cache holds."""
 _SHORTEST = 1024
-_FAR = 2.0**8
-"""Where the middle of the bounds is this many times farther from 0 than they are apart, its rounding may show."""
 Coins = NDArray[np.uint32]
 
 
@@ -61,6 +65,11 @@ class Coding:
         return tuple(found)
 
     @cached_property
+    def _levels(self) -> tuple[int, ...]:
+        """For each attribute how many levels its column has."""
+        return tuple(len(self.columns[name].coordinates(name)) for name, _ in self.sources)
+
+    @cached_property
     def rounded(self) -> tuple[int, ...]:
         """Coordinates that hold numbers between grid points: signed numbers, and the upper half of a numeric label."""
         out, place = [], 0
@@ -82,6 +91,32 @@ class Coding:
         return None
 
     @cached_property
+    def shape(self) -> CodedShape:
+        """What is verified of the records."""
+        simplexes, indicators, signs, place = list[tuple[int, int]](), list[int](), list[int](), 0
+        for attribute, (name, level) in zip(self.attributes, self.sources, strict=True):
+            place += attribute.size
+            if level is not None:
+                indicators.append(place - 1)
+            elif self.columns[name].has_levels and attribute.role is Role.LABEL and attribute.size == 1:
+                signs.append(place - 1)
+            elif self.columns[name].has_levels:
+                simplexes.append((place - attribute.size, place))
+        norm, bound, signed = self.norm, self.grid.bound, tuple(self._signed.tolist())
+        longest = None if norm is None else rounded_norm(norm, len(signed), bound) * bound
+        return CodedShape(
+            bound,
+            self.width,
+            tuple(simplexes),
+            tuple(indicators),
+            tuple(signs),
+            self.halves,
+            self.rounded,
+            signed,
+            longest,
+        )
+
+    @cached_property
     def _signed(self) -> NDArray[np.intp]:
         signed = [a.kind is Encoding.SIGNED and a.role is Role.FEATURE for a in self.attributes]
         return np.flatnonzero(np.repeat(signed, [a.size for a in self.attributes]))
@@ -95,21 +130,20 @@ class Coding:
         coins |= np.uint32(1)
         return coins.reshape(stop - start, len(self.rounded))
 
-    def write(self, values: Mapping[str, Values], out: Floats, coins: Coins, inside: Collection[str] = ()) -> Floats:
-        """The coordinates, one in each row of `out`, of as many records as it has columns.
+    def write(self, values: Mapping[str, Values], out: Floats, coins: Coins) -> Floats:
+        """The coordinates, one in each row of `out`, of as many records as it has columns, whatever their values are.
 
-        `inside` names columns all of whose numbers lie within their bounds. Returns for each coordinate by how much
-        rounding is expected to have enlarged the sum of its squares.
+        Returns for each coordinate by how much rounding is expected to have enlarged the sum of its squares.
         """
         place = 0
-        for attribute, (name, level) in zip(self.attributes, self.sources, strict=True):
+        for attribute, (name, level), levels in zip(self.attributes, self.sources, self._levels, strict=True):
             rows = out[place : place + attribute.size]
             place += attribute.size
             column = self.columns[name]
             if level is None and not column.has_levels:
-                self._number(column, attribute, values[name], rows[-1], name in inside)
+                self._number(column, attribute, values[name], rows[-1])
                 continue
-            codes = column.codes(values[name])
+            codes = project_codes(column.codes(values[name]), levels, column)
             if level is not None:
                 np.multiply(codes == level, self.grid.bound, out=rows[0])
             elif attribute.role is Role.LABEL and attribute.size == 1:
@@ -118,6 +152,7 @@ class Coding:
             else:
                 rows.fill(0)
                 rows[codes, np.arange(rows.shape[1])] = self.grid.bound
+        self._project(out)
         if self.norm is not None:
             self._shorten(out, self.norm * self.grid.bound)
         enlarged = self._round(out, coins)
@@ -127,27 +162,43 @@ class Coding:
             np.subtract(self.grid.bound, out[self.halves], out=out[self.halves - 1])
         return enlarged
 
-    def _number(self, column: Column, attribute: Attribute, values: Values, signed: Floats, inside: bool) -> None:
+    def _number(self, column: Column, attribute: Attribute, values: Values, signed: Floats) -> None:
         """Bounds become plus and minus the bound of the grid; of a label in halves, the bound and 0."""
         low, high = column.require_bounds()
         half, middle = high / 2 - low / 2, low / 2 + high / 2
         halves = attribute.role is Role.LABEL and attribute.size == 2
         reach = self.grid.bound / 2 if halves else float(self.grid.bound)
-        if half > 0 and isfinite(reach / half):
-            # A number beyond all floats is clipped below, as any other outside the bounds.
-            with np.errstate(over="ignore"):
+        # What leaves all floats here, or is no number, is projected with all others.
+        with np.errstate(all="ignore"):
+            if half > 0 and isfinite(reach / half):
                 if middle:
                     np.subtract(values, middle, out=signed)
                     signed *= reach / half
                 else:
                     np.multiply(values, reach / half, out=signed)
-        else:
-            np.multiply(column.signed(values), reach, out=signed)
-        # Numbers inside pass the bound by less than the least coin, unless the middle itself was rounded far.
-        if not inside or abs(middle) > _FAR * half:
-            np.clip(signed, -reach, reach, out=signed)
-        if halves:
-            signed += reach
+            else:
+                np.multiply(column.signed(values), reach, out=signed)
+            if halves:
+                signed += reach
+
+    @cached_property
+    def _ranges(self) -> list[tuple[int, int, float]]:
+        """Neighbouring coordinates that hold numbers, from and up to which, and the least that they may be."""
+        upper = () if self.halves is None else (self.halves,)
+        signed = tuple(place for place in self.rounded if place not in upper)
+        ends = [(places, low) for places, low in ((signed, -float(self.grid.bound)), (upper, 0.0))]
+        return [(*run, low) for places, low in ends for run in _runs(places)]
+
+    @proven("bounds")
+    def _project(self, out: Floats) -> None:
+        """Every number into its range: what is none to the middle, what lies outside to the nearer end."""
+        high = float(self.grid.bound)
+        for start, stop, low in self._ranges:
+            numbers = out[start:stop]
+            # The minimum is NaN if any number is: then, too, the comparison fails.
+            if numbers.size and not (low <= numbers.min() and numbers.max() <= high):
+                np.copyto(numbers, (low + high) / 2, where=np.isnan(numbers))
+                np.clip(numbers, low, high, out=numbers)
 
     @proven("rounding")
     def _round(self, out: Floats, coins: Coins) -> Floats:
@@ -182,6 +233,16 @@ class Coding:
             out[np.ix_(self._signed, long)] = np.trunc(out[np.ix_(self._signed, long)] * (reach / length[long]))
 
 
+@proven("bounds")
+def project_codes(codes: Codes, levels: int, column: Column) -> Codes:
+    """Codes that none of so many levels has become that of the column's fallback."""
+    if codes.size and not (codes.min() >= 0 and codes.max() < levels):
+        # A number with bins has no level of its own for what is none; its codes are made here, and lie inside.
+        fallback = column.dropped if column.storage is Storage.NUMBERS else int(column.fallback(missing=False))
+        return np.where((codes < 0) | (codes >= levels), np.int32(fallback), codes)
+    return codes
+
+
 def _runs(places: tuple[int, ...]) -> list[tuple[int, int]]:
     """Neighbouring places as (start, stop)."""
     out: list[tuple[int, int]] = []
@@ -193,35 +254,7 @@ def _runs(places: tuple[int, ...]) -> list[tuple[int, int]]:
     return out
 
 
-class SumsOfBlocks:
-    """Adds up the sums of chunks, and of blocks."""
-
-    def __init__(self, coding: Coding) -> None:
-        self._halves = coding.halves
-        self.products = np.zeros((coding.width + 1, coding.width + 1))
-        self.excess, self._lost = np.zeros(coding.width), np.zeros(coding.width)
-
-    @proven("rounding")
-    def add(self, products: Floats, enlarged: Floats) -> None:
-        """Kahan's sum of the excess, so that no order of blocks and no other record shows in its last bits."""
-        self.products += products
-        step = enlarged - self._lost
-        total = self.excess + step
-        self._lost = (total - self.excess) - step
-        self.excess = total
-
-    @property
-    def total(self) -> Sums:
-        excess = np.concatenate([np.zeros(1), self.excess])
-        halves = None if self._halves is None else self._halves + 1
-        if halves is not None:
-            excess[halves - 1] = excess[halves]
-        return Sums(self.products, excess, halves)
-
-
-def code_block(
-    coding: Coding, values: Mapping[str, Values], before: int, rows: int, inside: Collection[str] = ()
-) -> tuple[NDArray[np.int16], Floats, Floats]:
+def code_block(coding: Coding, values: Mapping[str, Values], before: int, rows: int) -> CodedBlock:
     """A block's integer rows, the sums of products of all columns and of the constant 1, written as the bound, and by
     how much rounding is expected to have enlarged the sums of squares. `before` rows came earlier.
 
@@ -230,14 +263,14 @@ def code_block(
     width = coding.width
     step = max(_SHORTEST, _CACHED // (width + 1))
     integers = np.empty((rows, width), dtype=np.int16)
-    sums = SumsOfBlocks(coding)
+    sums = SumsOfBlocks(width, coding.halves)
     coins = coding.toss(before, before + rows)
     whole = np.full((width + 1, min(step, rows)), float(coding.grid.bound))
     for start in range(0, rows, step):
         stop = min(rows, start + step)
         floats = whole if stop - start == whole.shape[1] else np.ascontiguousarray(whole[:, : stop - start])
         here = {name: column[start:stop] for name, column in values.items()}
-        enlarged = coding.write(here, floats[1:], coins[start:stop], inside)
+        enlarged = coding.write(here, floats[1:], coins[start:stop])
         integers[start:stop] = floats[1:].T
         sums.add(floats @ floats.T, enlarged)  # Alg. 1, line 6
-    return integers, sums.products, sums.excess
+    return CodedBlock(integers, sums.products, sums.excess)
