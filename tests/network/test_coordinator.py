@@ -152,7 +152,7 @@ def test_stopped_before_there_is_a_server(site: Site, engine: Engine, monkeypatc
 def test_stopped_while_it_is_asked_for(site: Site, engine: Engine) -> None:
     """Nobody knows whether the server has the job: nothing is said to be unspent."""
     engine.interrupt = "submit"
-    with pytest.raises(StoppedError, match="it may go on; what parties have booked stays booked until the next"):
+    with pytest.raises(StoppedError, match="it may go on; what is booked counts as spent; once more than"):
         start(site)
 
 
@@ -180,7 +180,7 @@ def test_stopped_and_nobody_answers(site: Site, engine: Engine, monkeypatch: pyt
     again = Engine(interrupt="look")
     monkeypatch.setattr(coordinator, "_connect", lambda *_: again)
     monkeypatch.setattr(again, "monitor_job_and_return_job_meta", interrupted(again))
-    with pytest.raises(StoppedError, match="has not said how it ended; what parties have booked stays booked") as said:
+    with pytest.raises(StoppedError, match="has not said how it ended; what is booked counts as spent") as said:
         start(site)
     assert "colonnade run --fetch job-0000-1111" in str(said.value)
 

@@ -113,7 +113,7 @@ def test_party_whose_job_cannot_start_is_named(tmp_path: Path) -> None:
     assert told[0].startswith("job 0c40d202: the session's process at bank could not start, or was ended (infra")
     assert failed_party(tmp_path / "0c40d202-3c07") == "bank"
     outcome = json.loads((tmp_path / "0c40d202-3c07" / "outcome.json").read_text())
-    assert outcome["ok"] is False and "stays booked until the next session settles it" in outcome["sentence"]
+    assert outcome["ok"] is False and "what is booked counts as spent" in outcome["sentence"]
     assert failed_party(tmp_path) == ""
 
 

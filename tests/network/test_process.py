@@ -156,7 +156,7 @@ def test_signal_ends_the_site_and_its_jobs(tmp_path: Path, number: signal.Signal
     ("role", "step", "meaning"),
     [
         ("party", "align", "nothing had been booked, and nothing is spent"),
-        ("party", "submit", "what is booked stays booked until the next session settles it"),
+        ("party", "submit", "what is booked counts as spent; once more than `collusion` other parties"),
         ("server", "open", "the next session tells parties whether it counts"),
     ],
 )

@@ -305,4 +305,6 @@ def _spending(spend: dict[str, Any]) -> str:
         case "void":
             return f"the booking of {cost} is void"
         case _:
-            return f"booked {cost}, which counts until the next session settles it; {of}"
+            from colonnade.protocol.codes import BOOKED_COUNTS
+
+            return f"booked {cost}; {of}; {BOOKED_COUNTS}"

@@ -109,7 +109,7 @@ def settle(
     ending: Annotated[
         Ending,
         typer.Option(
-            "--as", metavar="released|void", help="void: the server confirms that the session was never opened."
+            "--as", metavar="released|void", help="void: more than `collusion` other parties never submitted."
         ),
     ],
     party: Annotated[
@@ -118,7 +118,7 @@ def settle(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the ledger; void needs one.")] = "",
     json: Json = False,
 ) -> None:
-    """Append how a booked session ended. What is void no longer counts, so the server must have confirmed it."""
+    """Append how a booked session ended. What is void no longer counts: others must show that they never submitted."""
     from colonnade.consent.entries import EntryKind
 
     opened = _open(ledger)

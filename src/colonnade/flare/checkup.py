@@ -30,6 +30,7 @@ from colonnade.flare.status import look, unfinished
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError, SiteError, StudyError
 from colonnade.foundation.locks import require_locks
+from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.protocol.messages import versions
 from colonnade.sites.readiness import try_releases
 from colonnade.sites.site import COORDINATOR, PARTY, SERVER, SITE, STARTUP, STATUS, Site, read_site
@@ -207,7 +208,8 @@ def look_at_ledger(site: Site) -> str:
     told = f"{len(lines)} entries, {spent:.6g} of {cap:.6g} is spent"
     guard.foresee(agreement, site.table().rows, site.aligned, pending)
     if pending:
-        raise Remark(f"{told}; {len(pending)} booked sessions wait to be settled by the next one")
+        named = ", ".join(session[:16] for session in pending)
+        raise Remark(f"{told}; session {named}: {BOOKED_COUNTS}")
     return told
 
 

@@ -29,6 +29,7 @@ from colonnade.flare.provision import (
 )
 from colonnade.flare.topics import COMMAND
 from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
+from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.sites.evaluation_request import EvaluationRequest
 from colonnade.sites.prediction_request import PredictionRequest
 from colonnade.sites.recipes import RELEASE
@@ -90,7 +91,7 @@ def fit_job(site: Site, asked: EvaluationRequest | None = None) -> Job:
         agreement.schema.names,
         SERVER_CLASS if asked is None else EVALUATE_SERVER_CLASS,
         PARTY_CLASS if asked is None else EVALUATE_PARTY_CLASS,
-        "what parties have booked stays booked until the next session settles it",
+        BOOKED_COUNTS,
         "nothing is spent",
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from colonnade.flare.provision import Address
 from colonnade.flare.status import look
+from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.sites.site import OUTCOME, STATUS
 
 # FLARE names its loggers by module and class: the module's hears all of them.
@@ -128,7 +129,7 @@ class FailureReports(logging.Handler):
             return
         job, party, reason = found[1], found[2], found[3]
         what = f"the session's process at {party} could not start, or was ended ({reason}): log.txt at {party} says why"
-        sentence = f"{what}; what parties have booked, if anything, stays booked until the next session settles it"
+        sentence = f"{what}; {BOOKED_COUNTS}"
         try:
             # Whatever the server's job says at its end replaces this.
             with (self._folder / job / OUTCOME).open("x", encoding="utf-8") as file:

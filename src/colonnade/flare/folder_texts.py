@@ -149,7 +149,10 @@ def policy_file(study: Study, party: str) -> str:
         "",
         "[total]",
         f"epsilon = {offer!r}",
+        "# Room for two sessions: one that breaks after submissions have left stays booked and counts as spent.",
+        f"# epsilon = {2 * offer!r}",
         f"delta = {agreement.delta!r}",
+        *([f"# delta = {2 * agreement.delta!r}  # for two sessions by rule sum"] if agreement.delta else []),
         "",
     ]
     return "\n".join(lines)

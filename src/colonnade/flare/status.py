@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.foundation.files import replace_file
+from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.protocol.kinds import SessionKind
 from colonnade.sites.site import SERVER
 
@@ -114,7 +115,7 @@ def close_status(path: Path, content: dict[str, Any], role: str) -> dict[str, An
     elif content.get("step") in BEFORE_BOOKING:
         meaning = "nothing had been booked, and nothing is spent"
     else:
-        meaning = "what is booked stays booked until the next session settles it"
+        meaning = BOOKED_COUNTS
     sentence = f"the session's process ended at step {content.get('step')}; {meaning}"
     closed = {**content, "share": 1.0, "done": True, "ok": False, "sentence": sentence, "file": None}
     replace_status(path, closed)

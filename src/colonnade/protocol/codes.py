@@ -22,6 +22,13 @@ from colonnade.foundation.errors import (
     StudyError,
 )
 
+BOOKED_COUNTS = (
+    "what is booked counts as spent; once more than `collusion` other parties show ledgers in which the session is "
+    "void or missing, an officer may take it back: colonnade ledger settle LEDGER --session ID --as void --reason TEXT"
+)
+"""Of a booking whose end nobody has said: a party books before it submits, so that such ledgers prove that too little
+was submitted to be opened. Terminal, doctor and docs have this text."""
+
 
 class Code(StrEnum):
     """What a refusal or an abort says on the wire."""

@@ -28,7 +28,7 @@ from colonnade.mechanism.blocks import NoisyBlock, exact_block, own_square, pert
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.release import Release, ReleasedBlock, read_release
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.codes import Code, sentence_of
+from colonnade.protocol.codes import BOOKED_COUNTS, Code, sentence_of
 from colonnade.protocol.coins import hashed
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import (
@@ -341,7 +341,7 @@ class FitParty(PartyTask):
 
     def alone(self, handed_in: bool) -> str:
         if handed_in:
-            return "the spend stays booked until the server says whether the session was opened"
+            return BOOKED_COUNTS
         return "nothing had been submitted, so that nothing is spent"
 
 
