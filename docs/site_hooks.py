@@ -29,7 +29,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         for name in (
             *("first-study", "choosing", "study-file", "sources", "release", "prediction", "report", "studio", "scale"),
             *("deployment", "officer", "policy", "ledger", "accountability"),
-            *("administrator", "when-it-breaks"),
+            *("administrator", "when-it-breaks", "upgrading"),
         )
     ),
     "Notebooks": ("notebooks/*.md",),

@@ -407,3 +407,43 @@ def test_the_rule_of_the_first_entry_stays_when_it_is_void(run: Run, folder: Pat
     assert account["spent"]["rule"] == "rho" and account["spent"]["sessions"] == 1
     edit(folder / "bank.toml", "delta = 1e-5\n\n[total]", 'delta = 1e-5\n\n[total]\nrule = "sum"')
     refused(fit(run, folder, "third.json"), 'is accounted by rule "rho", fixed by entry')
+
+
+def test_verify_and_report_name_what_a_defect_of_0_1_0_touches(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = folder / "study.toml"
+    savings = "savings = { kind = "
+    text = study.read_text().replace("[study]\n", '[study]\nrelease = "trace"\n', 1)
+    study.write_text(text.replace(savings, f'debts = {{ kind = "numeric", low = 0, high = 1000 }}\n{savings}', 1))
+    head, *rows = (folder / "bank.csv").read_text().splitlines()
+    (folder / "bank.csv").write_text("\n".join([f"{head},debts", *(f"{row},3" for row in rows)]) + "\n")
+    with monkeypatch.context() as earlier:
+        # As 0.1.0 wrote them: its releases named it, its entries did not.
+        earlier.setattr("colonnade.consent.ledger.version", lambda name: "")
+        earlier.setattr("colonnade.protocol.fit.version", lambda name: "0.1.0")
+        assert fit(run, folder, "old.json").code == 0
+    monkeypatch.setattr("colonnade.consent.ledger.version", lambda name: "0.2.0.dev1")
+    ledger = folder / "bank.ledger"
+    assert "colonnade" not in Ledger(ledger).export()[1]
+    bare = run("ledger", "verify", ledger)
+    assert "Written by 0.1.0" in bare.out and "entries 2." in bare.out
+    named = run("ledger", "verify", ledger, "--release", folder / "old.json")
+    assert "Entry 2, study" in named.out and "defect of 0.1.0, the rounding of a trace" in named.out
+    found = json.loads(run("ledger", "verify", ledger, "--release", folder / "old.json", "--json").out)
+    assert found["unknown"] == [] and [d["defect"] for d in found["defects"]] == ["traces"]
+    assert found["defects"][0]["bound"] >= found["defects"][0]["stated"]
+    shown = run("report", folder / "old.json")
+    assert "defect of 0.1.0" in " ".join(shown.out.split())
+    assert json.loads(run("report", folder / "old.json", "--json").out)["defects"][0]["defect"] == "traces"
+    # Settled by this version, it still is an entry of the other.
+    assert run("ledger", "show", ledger).code == 0
+    edit(folder / "bank.toml", "epsilon = 50.0", "epsilon = 500.0")
+    edit(folder / "works.toml", "epsilon = 50.0", "epsilon = 500.0")
+    with monkeypatch.context() as later:
+        later.setattr("colonnade.protocol.fit.version", lambda name: "0.2.0.dev1")
+        assert fit(run, folder, "new.json").code == 0
+    assert Ledger(ledger).export()[-1]["colonnade"] == "0.2.0.dev1"
+    both = run("ledger", "verify", ledger, "--release", folder / "old.json", "--release", folder / "new.json", "--json")
+    assert len(json.loads(both.out)["defects"]) == 1
+    assert json.loads(run("report", folder / "new.json", "--json").out)["defects"] == []

@@ -439,9 +439,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     future = Ledger(tmp_path / "future")
     future.book(booking(), CAP)
     connection = sqlite3.connect(future.path)
-    connection.execute("PRAGMA user_version = 3")
+    connection.execute("PRAGMA user_version = 4")
     connection.close()
-    with pytest.raises(LedgerError, match="must have version 2, got version 3"):
+    with pytest.raises(LedgerError, match="must have version 3, got version 4"):
         future.verify()
 
 

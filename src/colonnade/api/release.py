@@ -117,9 +117,10 @@ class FrontRelease(Shown):
 
     @property
     def flaws(self) -> list[str]:
+        from colonnade.mechanism.defects import defects_of
         from colonnade.report.text import flaws
 
-        return flaws(self.released.provenance)
+        return [*flaws(self.released.provenance), *(found.sentence for found in defects_of(self.released))]
 
     def solve(
         self,

@@ -59,16 +59,45 @@ def verify(
         str | None,
         typer.Option("--head", metavar="HASH", help="A last hash noted earlier, which must be in the chain."),
     ] = None,
+    release: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--release",
+            parser=local_path,
+            metavar="FILE",
+            help="A release of an entry that 0.1.0 wrote, to say whether a defect touches it; may be repeated.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Check a ledger: its file, its chain of hashes, its meaning. Note the last hash outside the machine."""
+    """Check a ledger: its file, its chain of hashes, its meaning. Note the last hash outside the machine.
+
+    Entries that 0.1.0 wrote are named with the defect that touches them and the epsilon that holds, by their releases.
+    """
+    from colonnade.foundation.files import read_whole
+    from colonnade.mechanism.release import read_release
+    from colonnade.report.ledger import touched_entries
+
     opened = _open(ledger)
     last = opened.verify(head)
     count = len(opened.lines())
+    touched, unknown = touched_entries(
+        opened.entries(), [read_release(read_whole(path, "release")) for path in release or []]
+    )
     if json:
-        print_json({"ledger": str(ledger), "entries": count, "head": last})
-    else:
-        stdout().print(f"{count:,} entries, each follows from the one before; last hash {last}", soft_wrap=True)
+        found = [{**known, **defect.describe()} for known, defect in touched]
+        print_json({"ledger": str(ledger), "entries": count, "head": last, "defects": found, "unknown": unknown})
+        return
+    stdout().print(f"{count:,} entries, each follows from the one before; last hash {last}", soft_wrap=True)
+    for known, defect in touched:
+        stdout().print(f"Entry {known['entry']}, study {known['study']}: {defect.sentence}.", soft_wrap=True)
+    if unknown:
+        named = ", ".join(str(number) for number in unknown)
+        stdout().print(
+            f"Written by 0.1.0, whose releases of traces and of derived columns have defects: entries {named}. Give "
+            "their releases with --release to learn which are touched.",
+            soft_wrap=True,
+        )
 
 
 @app.command(short_help="All entries as JSON, for an auditor.")

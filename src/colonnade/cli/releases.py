@@ -80,19 +80,20 @@ def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, 
     from colonnade.analysis.request import ModelRequest
     from colonnade.consent.shared_ledger import open_ledger
     from colonnade.foundation.files import places
+    from colonnade.mechanism.defects import defects_of
     from colonnade.model import publish
     from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.machine import model_json
     from colonnade.report.pages import release_html
     from colonnade.report.spending import booked_spending, spending_json
-    from colonnade.report.text import flaws, model_report, plan_report, provenance_report
+    from colonnade.report.text import caution, flaws, model_report, plan_report, provenance_report
 
     opened = open_release(release)
     ledgers = [open_ledger(path) for path in ledger or []]
     for named in ledgers:
         if not named.exists:
             raise StudyError(f"there is no ledger {named.path}")
-    spending = booked_spending(opened, ledgers)
+    spending, defects = booked_spending(opened, ledgers), defects_of(opened)
     with places(html) as (page,):
         if html is not None:
             page.write(release_html(opened, spending))
@@ -102,13 +103,16 @@ def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, 
         known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
         found = {**model_json(public), **intervals_json(sure), **spending_json(spending)}
         content = {**opened.plan, **found, "provenance": known, "digest": public.release}
-        print_json({**content, "label": public.declared, "flaws": flaws(opened.provenance), "release": str(release)})
+        found = {"flaws": flaws(opened.provenance), "defects": [defect.describe() for defect in defects]}
+        print_json({**content, "label": public.declared, **found, "release": str(release)})
         return
     screen = stdout()
     screen.print(plan_report(opened.plan, public.declared))
     screen.print(model_report(public))
     screen.print(intervals_report(sure))
     screen.print(provenance_report(opened.provenance))
+    for defect in defects:
+        screen.print(caution(defect.sentence))
 
 
 def tables(

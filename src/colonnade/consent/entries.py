@@ -98,6 +98,8 @@ class Entry:
     """The cap in force when the session was booked."""
     reason: str
     hash: str
+    software: str = ""
+    """The version that wrote it; 0.1.0 wrote none."""
 
     @property
     def data(self) -> DataSet:
@@ -105,7 +107,7 @@ class Entry:
 
     def to(self) -> dict[str, Any]:
         """The entry as it is exported: its hashed content, its number and its hash."""
-        content = content_of(self.kind, self.time, self.booking, self.cap, self.reason)
+        content = content_of(self.kind, self.time, self.booking, self.cap, self.reason, self.software)
         return {"number": self.number, **content, "hash": self.hash}
 
 
@@ -151,6 +153,7 @@ class Note:
     cap: Cap
     """The cap in force when ids were matched."""
     hash: str
+    software: str = ""
 
     kind = EntryKind.ALIGNED
 
@@ -159,7 +162,7 @@ class Note:
         return self.alignment.data
 
     def to(self) -> dict[str, Any]:
-        content = content_of(self.kind, self.time, self.alignment, self.cap)
+        content = content_of(self.kind, self.time, self.alignment, self.cap, software=self.software)
         return {"number": self.number, **content, "hash": self.hash}
 
 
@@ -180,7 +183,12 @@ class Account:
 
 
 def content_of(
-    kind: EntryKind, time: str, what: Booking | Alignment, cap: Cap, reason: str | None = None
+    kind: EntryKind,
+    time: str,
+    what: Booking | Alignment,
+    cap: Cap,
+    reason: str | None = None,
+    software: str = "",
 ) -> dict[str, Any]:
     """What is hashed of an entry."""
     rule = None if cap.rule is None else cap.rule.value
@@ -190,4 +198,5 @@ def content_of(
         **what.to(),
         "cap": {"epsilon": cap.epsilon, "delta": cap.delta, "rule": rule},
     }
-    return content if reason is None else {**content, "reason": reason}
+    content |= {} if reason is None else {"reason": reason}
+    return content | ({"colonnade": software} if software else {})

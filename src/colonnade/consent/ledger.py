@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from colonnade.mechanism.composition import Cap, Charge, Rule, Spent, require_ro
 
 GENESIS = "0" * 64
 APPLICATION = 0x436F6C6F  # SQLite's application_id: the bytes "Colo"
-VERSION, OLDEST = 2, 1
+VERSION, OLDEST = 3, 1
 WAIT_SECONDS = 60.0
 
 TABLES = (
@@ -76,7 +77,7 @@ class Ledger:
         with self._writing() as (connection, lines):
             _within(limit, _of(lines, alignment.data), alignment.data)
             number, time, digest = self._write(connection, lines, EntryKind.ALIGNED, alignment, cap)
-            return Note(number, time, alignment, cap, digest)
+            return Note(number, time, alignment, cap, digest, version("colonnade"))
 
     def book(self, booking: Booking, cap: Cap, once: bool = False) -> Entry:
         """Check the cap and book the spend in one durable transaction; the same booking again changes nothing.
@@ -227,12 +228,12 @@ class Ledger:
     def _application(self, connection: Any) -> int:
         """Whose file this is: ours, or 0 for an empty one; refuses any other."""
         application = int(connection.execute("PRAGMA application_id").fetchone()[0])
-        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        found = int(connection.execute("PRAGMA user_version").fetchone()[0])
         empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         if not (application == APPLICATION or (application == 0 and empty)):
             raise LedgerError(f"{self.path.name} is an SQLite file but no ledger")
-        if application == APPLICATION and not OLDEST <= version <= VERSION:
-            raise LedgerError(f"ledger {self.path.name} must have version {VERSION}, got version {version}")
+        if application == APPLICATION and not OLDEST <= found <= VERSION:
+            raise LedgerError(f"ledger {self.path.name} must have version {VERSION}, got version {found}")
         return application
 
     def _read(self, connection: Any) -> list[Line]:
@@ -257,7 +258,7 @@ class Ledger:
         reason: str,
     ) -> Entry:
         number, time, digest = self._write(connection, lines, kind, booking, cap, reason)
-        return Entry(number, kind, time, booking, cap, reason, digest)
+        return Entry(number, kind, time, booking, cap, reason, digest, version("colonnade"))
 
     def _write(
         self,
@@ -271,7 +272,7 @@ class Ledger:
         """Link one more line to the chain: its number, time and hash."""
         previous, number = lines[-1].hash if lines else GENESIS, len(lines) + 1
         time = self._clock().isoformat(timespec="seconds")
-        text = canonical_json(content_of(kind, time, what, cap, reason))
+        text = canonical_json(content_of(kind, time, what, cap, reason, version("colonnade")))
         digest = _link(previous, number, text)
         self._insert(connection, (number, text, digest))
         return number, time, digest
@@ -318,10 +319,10 @@ def _in_turn(entry: Entry, status: dict[tuple[str, str], Entry], here: str) -> N
 def _line(number: int, content: Mapping[str, Any], digest: str) -> Line:
     kind, cap = EntryKind(content["kind"]), content["cap"]
     rule = None if cap["rule"] is None else Rule(cap["rule"])
-    limit = Cap(cap["epsilon"], cap["delta"], rule)
+    limit, software = Cap(cap["epsilon"], cap["delta"], rule), str(content.get("colonnade", ""))
     if kind is EntryKind.ALIGNED:
-        return Note(number, content["time"], Alignment.of(content), limit, digest)
-    return Entry(number, kind, content["time"], Booking.of(content), limit, content["reason"], digest)
+        return Note(number, content["time"], Alignment.of(content), limit, digest, software)
+    return Entry(number, kind, content["time"], Booking.of(content), limit, content["reason"], digest, software)
 
 
 def _bookings(lines: Sequence[Line]) -> list[Entry]:

@@ -36,6 +36,7 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {0}
 COMMENT ON TABLE {0} IS '{1}';
 """
 MARK = "colonnade ledger, version"
+OLDEST_TABLE = 2
 
 
 def open_ledger(path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Ledger:
@@ -102,6 +103,9 @@ class SharedLedger(Ledger):
             self._lock(connection)
             if self._application(connection) == 0:
                 connection.execute(TABLES.format(self._table, f"{MARK} {VERSION}"))
+            elif self._application(connection) < VERSION and self._owns(connection):
+                # A table of an earlier version may get lines that its readers do not know.
+                connection.execute(f"COMMENT ON TABLE {self._table} IS '{MARK} {VERSION}'")
             yield connection, self._read(connection)
             connection.execute("COMMIT")
 
@@ -118,9 +122,15 @@ class SharedLedger(Ledger):
             return 0
         if not str(comment).startswith(MARK):
             raise LedgerError(f"the table {self._table} that {self.path.name} names is no ledger")
-        if str(comment) != f"{MARK} {VERSION}":
+        found = next((v for v in range(OLDEST_TABLE, VERSION + 1) if str(comment) == f"{MARK} {v}"), 0)
+        if found == 0:
             raise LedgerError(f"ledger {self.path.name} must have version {VERSION}, got {str(comment)!r}")
-        return VERSION
+        return found
+
+    def _owns(self, connection: Any) -> bool:
+        """Whether this account may mark the table: its owner alone may."""
+        asked = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass(%s)"
+        return bool(connection.execute(asked, (self._table,)).fetchone()[0])
 
     def _read(self, connection: Any) -> list[Line]:
         if self._application(connection) == 0:

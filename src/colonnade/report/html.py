@@ -23,6 +23,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.schema import Column
 from colonnade.foundation.shown import figure
+from colonnade.mechanism.defects import defects_of
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.model import PublicModel, publish
@@ -34,7 +35,7 @@ from colonnade.report.cheating import cheating_notes
 from colonnade.report.cost import Cost
 from colonnade.report.curve import forecast_curve
 from colonnade.report.pictures import dependence_context
-from colonnade.report.sheet import broken, budget, outlook, promise, reliance, sheet_context, worst_epsilon
+from colonnade.report.sheet import Sentence, broken, budget, outlook, promise, reliance, sheet_context, worst_epsilon
 from colonnade.report.spending import Spending
 from colonnade.report.text import VIEWS, epsilon_text, flaws, share_text, shares_text, size_text, time_text
 
@@ -154,6 +155,7 @@ def release_page(release: Release, around: Around | None = None) -> str:
     sure = certainty_context(found)
     told = flaws(release.provenance)
     verdict = broken(told, release.provenance["seeded"])
+    verdict += [Sentence("warn", "The stated epsilon does not hold:", f"{d.sentence}.") for d in defects_of(release)]
     verdict = verdict or promise(plan, shown["views"], odds_text(worst_epsilon(plan)), True)
     context = {
         **shown,

@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from colonnade.consent.entries import Note
+from colonnade.consent.entries import EntryKind, Note
+from colonnade.mechanism.defects import defects_of
 from colonnade.report.text import epsilon_text, titled
 from colonnade.report.tidy import tidy_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
-    from colonnade.consent.entries import Account, Line
+    from colonnade.consent.entries import Account, Entry, Line
     from colonnade.consent.guard import ConsentGuard
     from colonnade.mechanism.composition import Cap, Spent
+    from colonnade.mechanism.defects import Defect
+    from colonnade.mechanism.release import Release
 
 SHORT = 12
 """Characters of a session id that a table shows."""
@@ -109,6 +114,30 @@ def lines_table(lines: list[Line]) -> RenderableType:
             Text(reason),
         )
     return titled("Entries", table)
+
+
+def touched_entries(
+    entries: Sequence[Entry], releases: Sequence[Release]
+) -> tuple[list[tuple[dict[str, Any], Defect]], list[int]]:
+    """Bookings of 0.1.0 that a defect touches, by their releases; and the numbers of those whose release is not given.
+
+    What is void released nothing.
+    """
+    by_session = {release.provenance["session"]: release for release in releases}
+    void = {(e.booking.session, e.booking.party) for e in entries if e.kind is EntryKind.VOID}
+    void -= {(e.booking.session, e.booking.party) for e in entries if e.kind is EntryKind.RELEASED}
+    touched, unknown = [], []
+    for entry in entries:
+        booking = entry.booking
+        if entry.kind is not EntryKind.BOOKED or entry.software or (booking.session, booking.party) in void:
+            continue
+        release = by_session.get(booking.session)
+        if release is None:
+            unknown.append(entry.number)
+            continue
+        known = {"entry": entry.number, "session": booking.session, "study": booking.study, "party": booking.party}
+        touched += [(known, defect) for defect in defects_of(release, booking.party)]
+    return touched, unknown
 
 
 def ledger_file(content: dict[str, Any]) -> bytes:

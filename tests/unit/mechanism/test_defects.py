@@ -1,0 +1,65 @@
+"""Which releases of 0.1.0 a defect touches, and the epsilon that holds in spite of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from colonnade import runs
+from colonnade.data.table import table_from
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Schema
+from colonnade.mechanism.defects import defects_of
+from colonnade.mechanism.objective import Task
+from colonnade.mechanism.release import Release
+from colonnade.protocol.agreement import Agreement
+
+NUMBER = {"kind": "numeric", "low": -1, "high": 1}
+ROWS = 30
+
+
+def released(
+    version: str = "0.1.0", release: str = "trace", norm: float | None = None, derived: bool = False, **terms: Any
+) -> Release:
+    columns: dict[str, Any] = {f"x{j}": NUMBER for j in range(8)}
+    if derived:
+        columns["z"] = {"kind": "derived", "of": "x0 + x1", "low": -2, "high": 2}
+    schema = Schema.of({"a": {"y": NUMBER}, "b": columns}, {} if norm is None else {"b": norm})
+    agreement = Agreement("touched", schema, "a.y", Task.LINEAR, 1.0, release=release, **terms)
+    rng = np.random.default_rng(7)
+    tables = {
+        party: table_from(
+            party, pl.DataFrame({c: rng.uniform(-1, 1, ROWS) for c in names if c != "z"}), schema.parties[party]
+        )
+        for party, names in schema.parties.items()
+    }
+    found = runs.run_unguarded(agreement, tables, "none", Randomness(b"defects")).release
+    return replace(found, provenance={**found.provenance, "colonnade": version})
+
+
+def test_only_traces_and_derived_columns_of_0_1_0_are_touched() -> None:
+    assert defects_of(released("0.2.0.dev1", norm=1.0, derived=True)) == []
+    assert defects_of(released(release="full")) == []
+    assert [d.name for d in defects_of(released())] == ["traces"]
+    assert [(d.name, d.bound) for d in defects_of(released(norm=1.0))] == [("norms", None)]
+    found = defects_of(released(release="full", derived=True))
+    assert [(d.name, d.bound) for d in found] == [("derived", None)] and "no epsilon holds" in found[0].sentence
+    # The part of the other party is not touched by what is wrong with this one's columns.
+    assert defects_of(released(derived=True, norm=1.0), "a") == []
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_bound_counts_the_roundings_that_the_plan_left_out(delta: float) -> None:
+    release = released(delta=delta)
+    (defect,) = defects_of(release, "b")
+    (block,) = [b for b in release.blocks if b.summed and b.owners == ("b",)]
+    # Eight columns round eight times, one rounding was counted: seven steps of 1/unit, over the noise's scale.
+    steps = 7 / block.unit
+    if delta == 0:
+        assert defect.bound == pytest.approx(defect.stated + steps / (block.std[0] / np.sqrt(2)), rel=1e-9)
+    assert defect.bound is not None and defect.stated < defect.bound < 1.05 * defect.stated
+    assert f"epsilon {defect.bound:.6g} holds" in defect.sentence
