@@ -56,7 +56,7 @@ JSON = """
 | `components` | `columns`, `share`, `loadings` (one row for each component), `correlations`, `low`, `high`, `clear`, `notes` |
 | `predict` | `study`, `task`, `label`, `rows`, and `ids` and `scores`, or with `--out` the path as `scores`; with `--study` also `receiver`, `parties` and `exact` ([what that means](prediction.md)) |
 | `audit` | `study`, `product` (of the sessions), `delta`, `sessions`, `broken` (how many claims), and `views` with `view`, `changed` (parties), `knows` (parties), `claimed`, `pair` (epsilon of the pair by formula), `proved` (by `sessions`), `drawn` (by noise alone), `alike` (p-value), `broken` |
-| `ledger show` | `ledger` (path), `accounts` with `data`, `cap`, `spent`, `pending`, `alignments`, and `entries` ([what an entry says](ledger.md)) |
+| `ledger show` | `ledger` (path), `accounts` with `data`, `cap`, `spent`, `pending`, `alignments`, `failed`, and `entries` ([what an entry says](ledger.md)) |
 | `ledger verify` | `ledger`, `entries` (how many), `head` (the last hash), `defects` of 0.1.0 by entry with `stated` and `bound`, `unknown` (entries of 0.1.0 whose release was not given) |
 | `ledger export` | `ledger`, `head`, `entries`; with `--out` the number of entries and the `file` |
 | `ledger settle` | `ledger`, `entry` |

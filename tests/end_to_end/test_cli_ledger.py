@@ -70,6 +70,12 @@ def entries(folder: Path, party: str) -> list[Entry]:
     return Ledger(folder / f"{party}.ledger").entries()
 
 
+def noted(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """All lines but those of sessions that failed: what was spent, and that ids were matched."""
+    books = {party: Ledger(folder / f"{party}.ledger") for party in ("works", "bank")}
+    return {party: [n for n in book.export() if n["kind"] != EntryKind.FAILED.value] for party, book in books.items()}
+
+
 def refused(answer: Answer, says: str) -> None:
     assert (answer.code, answer.out) == (1, "")
     last = answer.err.splitlines()[-1]
@@ -99,7 +105,7 @@ def test_a_run_is_booked_and_released_by_every_party(run: Run, folder: Path) -> 
 
 def test_a_second_session_within_the_same_budget_is_refused_and_spends_nothing(run: Run, folder: Path) -> None:
     first = fit(run, folder).json
-    before = {party: (folder / f"{party}.ledger").read_bytes() for party in ("works", "bank")}
+    before = noted(folder)
     spent = first["parties"]["works"]["epsilon"]["outsider"]
     refused(
         fit(run, folder, "again.json"),
@@ -111,7 +117,7 @@ def test_a_second_session_within_the_same_budget_is_refused_and_spends_nothing(r
     (folder / "copy.csv").write_bytes((folder / "works.csv").read_bytes())
     edit(folder / "study.toml", '"works.csv"', '"copy.csv"')
     refused(fit(run, folder, "again.json"), "data set copy.csv may spend at most")
-    assert before == {party: (folder / f"{party}.ledger").read_bytes() for party in ("works", "bank")}
+    assert before == noted(folder)
     edit(folder / "works.toml", "50.0", "100.0")
     edit(folder / "bank.toml", "50.0", "100.0")
     assert fit(run, folder, "again.json").json["ledger"]["works"]["spent"]["sessions"] == 2
@@ -318,10 +324,10 @@ def test_a_matching_of_ids_is_noted_and_limited(run: Run, folder: Path, book: Pa
         edit(folder / f"{party}.toml", "50.0", "500.0")
     refused(fit(run, folder, "b.json"), "require_approval is set and nobody approved")
     says = "bank refuses: largest_alignments is 2, and the ids of data set bank.csv were matched 2 times"
-    before = {party: (folder / f"{party}.ledger").read_bytes() for party in ("works", "bank")}
+    before = noted(folder)
     refused(fit(run, folder, "b.json"), says)
     # Nobody's ids were matched, and the other party has no note of it either.
-    assert before == {party: (folder / f"{party}.ledger").read_bytes() for party in ("works", "bank")}
+    assert before == noted(folder)
 
 
 def test_a_partners_list_may_be_too_long(run: Run, folder: Path) -> None:
@@ -330,14 +336,14 @@ def test_a_partners_list_may_be_too_long(run: Run, folder: Path) -> None:
     # The matching had begun: it is noted, and nothing is spent.
     for party in ("works", "bank"):
         book = Ledger(folder / f"{party}.ledger")
-        assert not book.entries() and len(book.lines()) == 1
+        assert [line.kind for line in book.lines()] == [EntryKind.ALIGNED, EntryKind.FAILED]
 
 
 def test_no_ids_are_matched_for_what_is_refused_anyway(run: Run, folder: Path) -> None:
     for old, new in (("epsilon = 50.0", "epsilon = 2.0"), ("[session]", 'labels = ["works.hours"]\n[session]')):
         edit(folder / "bank.toml", old, new)
         refused(fit(run, folder), "bank refuses: ")
-        assert not any(Ledger(folder / f"{party}.ledger").lines() for party in ("works", "bank"))
+        assert not any(noted(folder).values())
 
 
 def test_a_time_stays_on_one_line(run: Run, folder: Path, book: Path) -> None:
@@ -447,3 +453,23 @@ def test_verify_and_report_name_what_a_defect_of_0_1_0_touches(
     both = run("ledger", "verify", ledger, "--release", folder / "old.json", "--release", folder / "new.json", "--json")
     assert len(json.loads(both.out)["defects"]) == 1
     assert json.loads(run("report", folder / "new.json", "--json").out)["defects"] == []
+
+
+def test_sessions_that_fail_after_data_was_read_are_counted_and_limited(run: Run, folder: Path) -> None:
+    edit(folder / "bank.toml", 'partners = ["works"]', f'partners = ["works"]\nsmallest_rows = {COMMON + 1}')
+    refused(fit(run, folder), f"smallest_rows is {COMMON + 1}")
+    for party in ("works", "bank"):
+        (account,) = json.loads(run("ledger", "show", folder / f"{party}.ledger", "--json").out)["accounts"]
+        assert account["failed"] == 1 and account["spent"]["sessions"] == 0, party
+    assert "smallest_rows is" in run("ledger", "show", folder / "bank.ledger").out
+    # Mended at the bank; the other party has had enough of it.
+    edit(folder / "bank.toml", f"smallest_rows = {COMMON + 1}\n", "")
+    edit(folder / "works.toml", 'partners = ["bank"]', 'partners = ["bank"]\nlargest_attempts = 1')
+    refused(fit(run, folder), "largest_attempts is 1, and 1 session on it has ended without a release")
+    # Refused before data was read: that is no attempt.
+    (account,) = json.loads(run("ledger", "show", folder / "works.ledger", "--json").out)["accounts"]
+    assert account["failed"] == 1
+    edit(folder / "works.toml", "largest_attempts = 1", "largest_attempts = 2")
+    assert fit(run, folder).code == 0
+    (account,) = json.loads(run("ledger", "show", folder / "works.ledger", "--json").out)["accounts"]
+    assert account["failed"] == 1 and account["spent"]["sessions"] == 1

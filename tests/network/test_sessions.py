@@ -129,6 +129,24 @@ def test_ledgers_are_booked_and_released(plain: Study, tmp_path: Path, guards: d
         assert kinds(guards, name) == [EntryKind.BOOKED, EntryKind.RELEASED]
 
 
+def test_a_session_that_a_partner_breaks_is_counted_by_all_and_never_as_spend(
+    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+) -> None:
+    guards["bank"].policy = replace(guards["bank"].policy, require_approval=True)
+    out = run(plain, tmp_path, guards=guards)
+    assert "nobody approved the plan" in out.sentence("bank")
+    for name in PARTIES:
+        (account,) = guards[name].ledger.accounts()
+        assert (account.failed, account.spent.epsilon, account.pending) == (1, 0.0, 0), name
+        (note,) = guards[name].ledger.lines()
+        assert note.kind is EntryKind.FAILED and note.to()["reason"], name
+    again = {name: guard(tmp_path, name) for name in PARTIES}
+    again["works"].policy = replace(again["works"].policy, largest_attempts=1)
+    out = run(plain, tmp_path, guards=again)
+    assert "largest_attempts is 1" in out.sentence("works")
+    nothing_spent(again)
+
+
 def test_second_session_within_the_same_budget(plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     opened(run(plain, tmp_path, guards=guards))
     before = {name: guards[name].spent().epsilon for name in PARTIES}

@@ -370,7 +370,7 @@ def test_a_server_that_skips_the_matching(
     assert all(
         "nothing is spent" in sentence + out.closings[name] for name, sentence in zip(PARTIES, told, strict=True)
     )
-    assert not out.releases and not any(list(guards[name].ledger.lines()) for name in PARTIES)
+    assert not out.releases and not any(guards[name].ledger.entries() for name in PARTIES)
 
 
 def test_a_proof_of_another_session(

@@ -20,6 +20,7 @@ class EntryKind(StrEnum):
     RELEASED = "released"
     VOID = "void"
     ALIGNED = "aligned"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Note:
-    """A line of the book that spends nothing: ids were matched."""
+    """A line of the book that spends nothing: ids were matched, or a session failed after data was read."""
 
     number: int
     time: str
@@ -154,15 +155,16 @@ class Note:
     """The cap in force when ids were matched."""
     hash: str
     software: str = ""
-
-    kind = EntryKind.ALIGNED
+    kind: EntryKind = EntryKind.ALIGNED
+    reason: str | None = None
+    """Of a session that failed: why."""
 
     @property
     def data(self) -> DataSet:
         return self.alignment.data
 
     def to(self) -> dict[str, Any]:
-        content = content_of(self.kind, self.time, self.alignment, self.cap, software=self.software)
+        content = content_of(self.kind, self.time, self.alignment, self.cap, self.reason, self.software)
         return {"number": self.number, **content, "hash": self.hash}
 
 
@@ -180,6 +182,8 @@ class Account:
     """Sessions that were booked and neither released nor void; they count."""
     alignments: int = 0
     """How often its ids were matched with those of partners."""
+    failed: int = 0
+    """Sessions that ended without a release after its data was read: refused, or broken by a partner. Never a spend."""
 
 
 def content_of(

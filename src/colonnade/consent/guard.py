@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind
@@ -91,6 +92,9 @@ class ConsentGuard:
     notes: Sequence[str] = ()
     """What the person who approves should know of the party's own records."""
     _booked: str | None = field(default=None, init=False)
+    _attempt: Alignment | None = field(default=None, init=False)
+    """The session, from its public terms on."""
+    _read: bool = field(default=False, init=False)
 
     @property
     def largest_list(self) -> int | None:
@@ -98,8 +102,12 @@ class ConsentGuard:
 
     def judge(self, agreement: Agreement, aligned: bool) -> None:
         """Refuse, before others hear of this party, what the public terms and the ledger alone decide."""
+        partners = tuple(party for party in agreement.schema.names if party != self.party)
+        self._attempt = Alignment("", self.party, agreement.name, partners, self.data)
+        self._booked, self._read = None, False
         self.policy.check_terms(agreement, self.party)
         self.ledger.try_to_write()
+        self.ledger.check_attempts(self.data, self.policy.largest_attempts)
         if aligned:
             self.check_alignments()
 
@@ -110,7 +118,8 @@ class ConsentGuard:
         return [session for session, kind in last.items() if kind is EntryKind.BOOKED]
 
     def settle(self, outcomes: Mapping[str, str]) -> None:
-        """Note what the server knows of sessions that this party's process did not see end."""
+        """Note what the server knows of sessions that this party's process did not see end; data is read next."""
+        self._read = True
         for session, outcome in outcomes.items():
             if outcome == "void":
                 told = "the server says that not all parties had submitted"
@@ -143,7 +152,7 @@ class ConsentGuard:
     def align(self, session: str, study: str, parties: Collection[str]) -> None:
         """Note in the ledger, durably, that ids are matched; before anything of the matching leaves."""
         partners = tuple(party for party in parties if party != self.party)
-        alignment = Alignment(session, self.party, study, partners, self.data)
+        alignment = self._attempt = Alignment(session, self.party, study, partners, self.data)
         self.ledger.align(alignment, self.policy.cap, self.policy.largest_alignments)
 
     def consent(self, session: SessionPlan) -> None:
@@ -192,18 +201,22 @@ class ConsentGuard:
 
     def release(self) -> None:
         """Note that the session was opened."""
+        self._read = False
         if self._booked is not None:
             self.ledger.settle(self._booked, self.party, EntryKind.RELEASED)
 
     def void(self, reason: str) -> None:
-        """Note that the session ended before all parties had submitted, so that nothing was ever opened."""
-        if self._booked is None:
-            return
-        try:
-            self.ledger.settle(self._booked, self.party, EntryKind.VOID, reason)
-        except LedgerError:
-            # What is booked counts: a book that cannot be written to errs on the safe side.
-            return
+        """Note that the session ended before all parties had submitted, so that nothing was ever opened.
+
+        If data had been read that is an attempt, which a policy may limit.
+        """
+        # What is booked counts: a book that cannot be written to errs on the safe side.
+        with suppress(LedgerError):
+            if self._booked is not None:
+                self.ledger.settle(self._booked, self.party, EntryKind.VOID, reason)
+            elif self._read and self._attempt is not None:
+                self._read = False
+                self.ledger.note_failure(self._attempt, self.policy.cap, reason)
 
     def spent(self) -> Spent:
         """What the data set has spent so far, by the cap's rule."""

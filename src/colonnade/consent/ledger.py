@@ -1,7 +1,8 @@
 """What a party's data has spent: an append-only, hash-chained SQLite book, written before a byte leaves.
 
 A session is `booked`, then `released` or `void` by a further entry. What is booked counts until it is void. That ids
-were matched is noted too: it spends nothing, and a policy may limit how often.
+were matched is noted too, and that a session failed after data was read: neither spends, and a policy may limit how
+often each happens.
 """
 
 from __future__ import annotations
@@ -62,6 +63,22 @@ class Ledger:
     def check_alignments(self, data: DataSet, limit: int | None) -> None:
         """Raise PolicyError if the data set's ids were matched as often as the policy allows."""
         _within(limit, _of(self.lines(), data), data)
+
+    def check_attempts(self, data: DataSet, limit: int | None) -> None:
+        """Raise PolicyError if as many sessions on the data set failed after it was read as the policy allows."""
+        count = _failed(_of(self.lines(), data))
+        if limit is not None and count >= limit:
+            ended = "session on it has" if count == 1 else "sessions on it have"
+            raise PolicyError(
+                f"largest_attempts is {limit}, and {count} {ended} ended without a release after data set {data.name} "
+                "was read"
+            )
+
+    def note_failure(self, attempt: Alignment, cap: Cap, reason: str) -> Note:
+        """Note that a session ended without a release after data was read; it spends nothing."""
+        with self._writing() as (connection, lines):
+            number, time, digest = self._write(connection, lines, EntryKind.FAILED, attempt, cap, reason)
+            return Note(number, time, attempt, cap, digest, version("colonnade"), EntryKind.FAILED, reason)
 
     def try_to_write(self) -> None:
         """Raise LedgerError unless an entry could be written now; writes none."""
@@ -140,7 +157,7 @@ class Ledger:
             cap = ([e for e in booked if e.kind is EntryKind.BOOKED] or own)[-1].cap
             pending = sum(1 for last in _last(booked).values() if last.kind is EntryKind.BOOKED)
             data = tuple(dict.fromkeys(e.data for e in own))
-            out.append(Account(data, cap, _spent(booked, cap), pending, len(own) - len(booked)))
+            out.append(Account(data, cap, _spent(booked, cap), pending, _matched(own), _failed(own)))
         return out
 
     def before_and_after(self, data: DataSet, charge: Charge, cap: Cap) -> tuple[Spent, Spent]:
@@ -322,6 +339,9 @@ def _line(number: int, content: Mapping[str, Any], digest: str) -> Line:
     limit, software = Cap(cap["epsilon"], cap["delta"], rule), str(content.get("colonnade", ""))
     if kind is EntryKind.ALIGNED:
         return Note(number, content["time"], Alignment.of(content), limit, digest, software)
+    if kind is EntryKind.FAILED:
+        attempt, reason = Alignment.of(content), str(content["reason"])
+        return Note(number, content["time"], attempt, limit, digest, software, kind, reason)
     return Entry(number, kind, content["time"], Booking.of(content), limit, content["reason"], digest, software)
 
 
@@ -334,10 +354,20 @@ def _history(lines: Sequence[Line], session: str, party: str) -> list[Entry]:
 
 
 def _within(limit: int | None, own: Sequence[Line], data: DataSet) -> None:
-    count = sum(isinstance(line, Note) for line in own)
+    count = _matched(own)
     if limit is not None and count >= limit:
         times = "once" if count == 1 else f"{count} times"
         raise PolicyError(f"largest_alignments is {limit}, and the ids of data set {data.name} were matched {times}")
+
+
+def _matched(own: Sequence[Line]) -> int:
+    return sum(line.kind is EntryKind.ALIGNED for line in own)
+
+
+def _failed(own: Sequence[Line]) -> int:
+    """Sessions that ended without a release after data was read: those that are void, and those never booked."""
+    void = sum(last.kind is EntryKind.VOID for last in _last(_bookings(own)).values())
+    return void + sum(line.kind is EntryKind.FAILED for line in own)
 
 
 def _of(lines: Sequence[Line], data: DataSet) -> list[Line]:

@@ -35,6 +35,7 @@ POLICY_KEYS = (
     "smallest_collusion",
     "smallest_key_bits",
     "largest_alignments",
+    "largest_attempts",
     "largest_list",
     "largest_degree",
     "largest_owners",
@@ -49,6 +50,7 @@ WHOLE_KEYS = (
     "smallest_collusion",
     "smallest_key_bits",
     "largest_alignments",
+    "largest_attempts",
     "largest_list",
     "largest_degree",
     "largest_owners",
@@ -124,6 +126,8 @@ class Policy:
     """Security that has to be left of the keys of this party's columns if partners do not follow the protocol."""
     largest_alignments: int | None = None
     """How often the ids of one data set may be matched with those of partners; the ledger counts."""
+    largest_attempts: int | None = None
+    """How many sessions on one data set may end without a release after it was read; the ledger counts."""
     largest_list: int | None = None
     """How many ids a partner may be able to test in one matching: the slots of its tables, above its list's length."""
     largest_degree: int | None = None

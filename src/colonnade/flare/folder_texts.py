@@ -135,6 +135,8 @@ def policy_file(study: Study, party: str) -> str:
         *_views(sessions, party),
         "# How often ids of this data may be matched with those of partners; a refused session may match them too.",
         "largest_alignments = 20",
+        "# How many sessions may end without a release after this data was read: refused, or broken by a partner.",
+        "largest_attempts = 20",
         "# How many ids a partner may be able to test in one matching: 1.3 times its list, and 160 a bin.",
         "# largest_list = 1000000",
         "# Parties that may open exact scores of records by these columns, colonnade run --predict; nobody, if empty.",

@@ -35,6 +35,7 @@ def account_json(account: Account) -> dict[str, Any]:
         "spent": spent_json(account.spent),
         "pending": account.pending,
         "alignments": account.alignments,
+        "failed": account.failed,
     }
 
 
@@ -73,7 +74,8 @@ def spent_line(guard: ConsentGuard, spent: Spent) -> str:
 def accounts_table(accounts: list[Account]) -> RenderableType:
     """Every data set with its cap and what is spent of it."""
     table = tidy_table(
-        "data set", "spent", "cap", "delta", "rule", "sessions", "pending", "alignments", right=(1, 2, 3, 5, 6, 7)
+        *("data set", "spent", "cap", "delta", "rule", "sessions", "pending", "alignments", "failed"),
+        right=(1, 2, 3, 5, 6, 7, 8),
     )
     for account in accounts:
         names = dict.fromkeys(data.name for data in account.data)
@@ -86,6 +88,7 @@ def accounts_table(accounts: list[Account]) -> RenderableType:
             str(account.spent.sessions),
             str(account.pending),
             str(account.alignments),
+            str(account.failed),
         )
     return titled("Epsilon that data sets have spent; pending sessions were booked and not settled, and count", table)
 
@@ -96,7 +99,7 @@ def lines_table(lines: list[Line]) -> RenderableType:
     for line in lines:
         what = line.alignment if isinstance(line, Note) else line.booking
         cost, reason = (
-            ("", f"ids matched with {', '.join(line.alignment.partners)}")
+            ("", line.reason or f"ids matched with {', '.join(line.alignment.partners)}")
             if isinstance(line, Note)
             else (
                 epsilon_text(line.booking.charge.epsilon),
