@@ -24,6 +24,8 @@ LARGER_FOR_A_REASON: dict[str, str] = {
     "src/colonnade/mechanism/plan.py": "scales, views and guarantees of one plan, which three proofs read together",
     "src/colonnade/foundation/columns.py": "what every kind of column declares, and what stands for what it does not",
     "src/colonnade/api/study.py": "one class, most of it docstrings",
+    "src/colonnade/model.py": "what a model's file holds, and what it scores",
+    "src/colonnade/study.py": "every key of a study file, and what it becomes",
 }
 BUILT = {
     ".git",
@@ -271,7 +273,9 @@ def test_functions_are_short_and_constructors_ask_for_little() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
-            if path.name != "loops.py" and (node.end_lineno or 0) - node.body[0].lineno > LARGEST_BODY:
+            # A docstring that lists parameters is no body.
+            first = node.body[min(len(node.body) - 1, ast.get_docstring(node) is not None)]
+            if path.name != "loops.py" and (node.end_lineno or 0) - first.lineno > LARGEST_BODY:
                 found.append(f"{name_of(path)}: {node.name} has more than {LARGEST_BODY} lines")
             few = room in ("transport", "flare", "consent", "protocol", "sites") and node.name == "__init__"
             if few and len(node.args.args) + len(node.args.kwonlyargs) - 1 > MOST_PARAMETERS:
