@@ -171,6 +171,8 @@ def test_a_forecast_says_what_it_takes_for_granted(tmp_path: Path, run: Run) -> 
     """Bounds a hundred times too wide change no public fact: the forecast is the same, and says that it cannot know."""
     write_study(tmp_path)
     study = tmp_path / "study.toml"
+    # With the number of rows known, a plan may cut numbers into bins, which fill no bounds.
+    study.write_text(study.read_text().replace("[study]\n", '[study]\nnumeric = "declared"\n'))
     for wide in (False, True):
         if wide:
             study.write_text(
@@ -397,7 +399,7 @@ def test_plan_foretells_the_bytes(tmp_path: Path, run: Run) -> None:
     works = (tmp_path / "works.csv").read_text().splitlines()
     (tmp_path / "works.csv").write_text("\n".join(works[: 1 + COMMON]) + "\n")
     foretold = run("plan", study, "--rows", COMMON, "--json").json["expected"]["sent"]
-    sent = run("fit", study, "--out", tmp_path / "r.json", "--json").json["bytes"]["sent"]
+    sent = run("fit", study, "--rows", COMMON, "--out", tmp_path / "r.json", "--json").json["bytes"]["sent"]
     for party in ("works", "bank"):
         assert foretold[party] == pytest.approx(sent[party], rel=0.02)
 
