@@ -105,7 +105,7 @@ def test_nobody_in_common(study: Study, tmp_path: Path) -> None:
 
 
 def test_the_step_is_that_of_whoever_left(study: Study, tmp_path: Path) -> None:
-    (tmp_path / "town.csv").write_text((tmp_path / "town.csv").read_text().replace(",yes", ",perhaps", 1))
+    (tmp_path / "town.csv").write_text((tmp_path / "town.csv").read_text().replace(",owner", ",owned", 1))
     out = run(study, tmp_path)
     for name in ("works", "bank"):
         assert out.sentence(name).startswith("the session ended at town (data)"), out.sentence(name)

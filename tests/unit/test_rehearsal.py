@@ -264,6 +264,5 @@ def test_fit_takes_another_epsilon(
     study.write_text(study.read_text().replace('"lattice"', '"plain"'))
     assert run("fit", study, "--out", out, "--epsilon", "7", "--json").json["epsilon"] == pytest.approx(7)
     assert "--force" in run("fit", study, "--out", out, "--epsilon", "7").err
-    assert run("fit", study, "--out", out, "--epsilon", "-1").err == (
-        "error: epsilon must be a positive number, got epsilon=-1.0\n"
-    )
+    refused = run("fit", study, "--out", out, "--epsilon", "-1").err
+    assert refused.startswith("error: ") and refused.endswith("epsilon must be a positive number, got epsilon=-1.0\n")
