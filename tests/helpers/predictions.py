@@ -41,6 +41,9 @@ class Part:
     def take(self, rows: NDArray[np.int64]) -> Part:
         return Part(self.values[rows])
 
+    def notes(self) -> list[str]:
+        return []
+
 
 class PredictedSession(TappedSession):
     """A prediction whose receiver's scores are kept."""

@@ -20,7 +20,7 @@ from colonnade.protocol.fit import FitServer, study_digest
 from colonnade.protocol.messages import Envelope, Hello, Proposal, Step, body_of, encode_body
 from colonnade.protocol.server import ServerRole
 from colonnade.runs import run_unguarded
-from colonnade.study import Study
+from colonnade.study import Study, read_study
 from colonnade.transport.relay import Relay
 from colonnade.transport.wire import (
     Barred,
@@ -353,6 +353,9 @@ def test_party_dies(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard
 
 def test_exception_text_stays_at_home(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     secret = "the-mayors-secret"
+    file = tmp_path / "study.toml"
+    file.write_text(file.read_text().replace('levels = ["no", "yes"]', 'levels = ["no", "yes"], undeclared = "refuse"'))
+    study = read_study(file)
     lines = (tmp_path / "town.csv").read_text().replace(",yes", f",{secret}", 1)
     (tmp_path / "town.csv").write_text(lines)
     heard: list[bytes] = []
