@@ -333,6 +333,7 @@ def test_nothing_secret_in_refusals_of_a_damaged_file(tmp_path: Path, damage: st
     }[damage]
     (tmp_path / "works.csv").write_text("\n".join(lines) + "\n")
     with pytest.raises(DataError) as refused:
-        read_table("works", tmp_path / "works.csv", {"pay": Numeric(0, 100), "hours": Numeric(0, 80)}, "person")
+        table = read_table("works", tmp_path / "works.csv", {"pay": Numeric(0, 100), "hours": Numeric(0, 80)}, "person")
+        table.require_fit(strict=True)
     assert not needles.found_in(str(refused.value).encode()), refused.value
     assert refused.value.__context__ is None or refused.value.__suppress_context__, "a traceback would show more"

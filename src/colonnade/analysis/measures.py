@@ -15,7 +15,6 @@ from math import log, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, linprog
 from scipy.special import ndtr, xlogy
 
 from colonnade.mechanism.moments import Floats
@@ -88,6 +87,9 @@ def _sure(gap: float) -> float:
 
     1.96 where the ends are one, and 1.64 where they lie far apart: then only one of them can be missed.
     """
+    # Loaded where it is needed: a fit starts without it.
+    from scipy.optimize import brentq
+
     found = brentq(lambda z: ndtr(z + gap) - ndtr(-z) - 0.95, 1.0, 2.5)
     return float(found)
 
@@ -371,6 +373,9 @@ class ClassSums:
 
     def _least(self, scores: Floats, no: Floats, yes: Floats) -> float | None:
         """The least mean of these weights over all laws that the sums allow, within noise; None if none does."""
+        # Loaded where it is needed: a fit starts without it.
+        from scipy.optimize import linprog
+
         count, scale = len(scores), max(abs(v) for v in self.ends)
         zero, ones, by, square = np.zeros(count), np.ones(count), scores / scale, (scores / scale) ** 2
         rows = np.array([[*zero, *ones], [*by, *zero], [*zero, *by], [*square, *square]])
