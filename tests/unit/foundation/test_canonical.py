@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
@@ -46,7 +48,9 @@ def test_the_digest_of_a_study_and_of_a_prediction() -> None:
     assert prediction_digest(prediction, "psi") == "e57a96c086a6576e06924c1892a7d86e203d097e9a033560472a8281645d5f63"
 
 
-def test_the_chain_of_a_ledger(tmp_path: Path) -> None:
+def test_the_chain_of_a_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Entries say which version wrote them; but for that they are as 0.1.0 wrote them.
+    monkeypatch.setattr("colonnade.consent.ledger.version", lambda name: "")
     rules = {"policy": {"party": "büro", "partners": ["*"]}, "session": {"epsilon": 50}, "total": {"epsilon": 200}}
     clock = lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)  # noqa: E731
     ledger = Ledger(tmp_path / "ledger", clock)

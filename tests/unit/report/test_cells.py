@@ -102,7 +102,9 @@ def test_tables_are_plain() -> None:
         names=("@y", "=z"), rows=(EVIL, "b"), columns=("+c|d", "d"), count=np.eye(2), low=-np.eye(2), high=np.eye(2)
     )
     tables: Any = SimpleNamespace(
-        released=SimpleNamespace(tabular=(0, 1), numbers=(), has_table=lambda i, j: True),
+        released=SimpleNamespace(
+            tabular=(0, 1), counted=(0, 1), tables=((0, 1),), numbers=(), has_table=lambda i, j: True
+        ),
         margin=lambda i: margin,
         cross=lambda i, j: cross,
     )
