@@ -489,7 +489,8 @@ def test_rows_and_tables(tmp_path: Path, release: cn.Release) -> None:
     assert set(rows.frame["rich"]) == {"yes"} and len(rows) == 500 and "standard errors" in rows.notes[0]
     assert rows.frame.equals(release.synthesize(500, given=["rich=yes"], seed=3).frame)
     rows.save(tmp_path / "rows.csv")
-    assert "standard errors" in (tmp_path / "rows.csv").read_text().splitlines()[0]
+    assert "standard errors" in (tmp_path / "rows.notes.txt").read_text()
+    assert pl.read_csv(tmp_path / "rows.csv").columns == rows.frame.columns
     rows.save(tmp_path / "rows.parquet")
     assert pl.read_parquet(tmp_path / "rows.parquet").height == 500
     with pytest.raises(StudyError, match=r"\.csv or \.parquet"):
