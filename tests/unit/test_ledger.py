@@ -325,7 +325,7 @@ def test_a_ledger_of_the_version_before_is_read_and_goes_on(book: Ledger) -> Non
     # Earlier versions cannot read a note, and must say so rather than call the book broken.
     assert _version(book) == 1
     book.align(matching(), CAP)
-    assert _version(book) == 2 and [line.kind for line in book.lines()] == [EntryKind.BOOKED, EntryKind.ALIGNED]
+    assert _version(book) == 3 and [line.kind for line in book.lines()] == [EntryKind.BOOKED, EntryKind.ALIGNED]
 
 
 def test_trying_to_write_writes_nothing(book: Ledger, tmp_path: Path) -> None:
