@@ -114,7 +114,7 @@ def test_half_of_the_factor_is_too_little_for_two_parties() -> None:
     layout = layout_from([("A", Encoding.SIGNED, 1, Role.FEATURE), ("B", Encoding.SIGNED, 1, Role.FEATURE)])
     blocks = [(b, 1.0) for b in dissect(Objective(layout, np.array([[1, 1], [2, 2], [1, 2]]), np.ones(3)))]
     factor = planned_factor(layout)
-    assert factor == pytest.approx(1 + 2 * TAU / GAIN)
+    assert factor == pytest.approx(1 + 14 / GAIN)
     z, w = np.array([[1.0, 1.0, 1.0]]), np.array([[1.0, 0.0, -0.05]])
     mover = Mover(layout, blocks, Law.LAPLACE, None, np.random.default_rng(1))
     found = 0.0

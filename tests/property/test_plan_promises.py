@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.dissection import Block, dissect, parties_of
 from colonnade.mechanism.moments import Law, Layout
-from colonnade.mechanism.objective import Purpose, Task, by_size, exact_objective
+from colonnade.mechanism.objective import Calibration, Purpose, Task, by_size, exact_objective
 from colonnade.mechanism.plan import Offer, PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.sensitivity import sensitivity
+from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.session_plan import plan_session
 from tests.helpers.adversary import Adversary, random_layout
 
 
@@ -112,6 +115,25 @@ def test_bottom_up_laplace(seed: int, data: st.DataObject) -> None:
         assert spent(plan, party, generator) <= mine * (1 + 1e-9)
     joint = sensitivity(layout, [(i.block, 1 / float(i.scale)) for i in plan.blocks], Law.LAPLACE)
     assert plan.epsilon == pytest.approx(min(joint, summed), rel=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["w * y * x * z + w^2", "w * y * x + w^2", "(y - w * x * z)^2"])
+def test_offers_hold_in_the_papers_calibration_with_errors_of_products(objective: str) -> None:
+    """Errors of products of several owners are no part of the paper's sensitivity: noise has to cover them, too."""
+    schema = Schema({party: {name: Numeric(-1, 1)} for party, name in zip("abc", "yxz", strict=True)})
+    offers = {party: Offer(1.0) for party in schema.parties}
+    asked = {"objective": objective, "parameters": ("w",), "ball": 1.0, "calibration": Calibration.PAPER}
+    plan = plan_session(Agreement("p", schema, "a.y", Task.POLYNOMIAL, offers=offers, **asked), 1000, bytes(32)).plan
+    for party in schema.parties:
+        told = plan.parties[party][View.OUTSIDER]
+        assert told is not None and told <= 1
+        # All terms of a party may move from one end to the other, and by the product's error beyond it.
+        moved = [
+            float(np.abs(i.block.weights).sum() / i.scale) * (2 + (0 if i.block.single else plan.errors[len(owners)]))
+            for i in plan.blocks
+            if party in (owners := i.block.owners)
+        ]
+        assert sum(moved) <= 1 + 1e-12
 
 
 @settings(max_examples=6, deadline=None, derandomize=True)

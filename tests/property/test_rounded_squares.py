@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from colonnade.data.table import Table
+from colonnade.foundation.errors import BrokenError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.mechanism.blocks import exact_block
 from colonnade.mechanism.dissection import Block, dissect, traces
 from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
-from colonnade.mechanism.objective import Task, exact_objective
+from colonnade.mechanism.objective import Task, exact_objective, polynomial
 from colonnade.mechanism.plan import Terms, _joint, _square_slack
 
 FEATURES = 3
@@ -88,6 +89,14 @@ def test_one_record_turns_one_rounding_of_a_trace(bound: int) -> None:
         rows = np.concatenate([np.full((1, FEATURES + 1), off / bound), others])
         steps.append(released(layout, (trace,), bound, rows, bytes(32)) * bound**2)
     assert abs(steps[0] - steps[1]) == pytest.approx(1)
+
+
+def test_a_square_that_weighs_more_than_one_is_refused() -> None:
+    """The slack counts each rounded square as one of weight 1; no release has a heavier one."""
+    layout = layout_of(False)
+    (block,) = dissect(polynomial(layout, [(1.5, ("x0", "x0"))]))
+    with pytest.raises(BrokenError):
+        _joint(layout, [block], [1.0], Terms(Task.LINEAR, bound=7))
 
 
 def test_the_slack_counts_each_kind_of_square() -> None:

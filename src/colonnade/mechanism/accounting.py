@@ -89,7 +89,11 @@ def _epsilon(rho: Fraction, delta: float, order: float) -> float:
 
 @proven("discrete_gaussian")
 def zcdp_rho(epsilon: float, delta: float, slack: Fraction = Fraction(0)) -> Fraction:
-    """The largest rho, rounded down, whose zCDP gives (epsilon, delta) to noise within `slack` of the accounted law."""
+    """The largest rho, rounded down, whose zCDP gives (epsilon, delta) to noise within `slack` of the accounted law.
+
+    Domain: epsilon above twice the slack; 0 < delta < 1.
+    Guarantee: rho-zCDP is (epsilon, delta)-private. Proof: discrete_gaussian.
+    """
     target, delta = _target(epsilon, delta, slack)
 
     # Canonne, Kamath, Steinke 2020, proposition 12 (v4), solved for rho at one order.
@@ -106,7 +110,11 @@ def zcdp_rho(epsilon: float, delta: float, slack: Fraction = Fraction(0)) -> Fra
 
 @proven("discrete_gaussian")
 def epsilon_of_rho(rho: Fraction, delta: float, slack: Fraction = Fraction(0)) -> float:
-    """An epsilon, rounded up, at which rho-zCDP gives (epsilon, delta) to noise within `slack` of the accounted law."""
+    """An epsilon, rounded up, at which rho-zCDP gives (epsilon, delta) to noise within `slack` of the accounted law.
+
+    Domain: rho: a positive rational; 0 < delta < 1.
+    Guarantee: rho-zCDP is (epsilon, delta)-private. Proof: discrete_gaussian.
+    """
     _check_rho(rho)
     _, delta = _target(1.0, delta, slack)
     value = float(rho)
@@ -133,6 +141,10 @@ def gaussian_rho(epsilon: float, delta: float, slack: Fraction = SLACK) -> Fract
     """The largest rho = 1 / (2 variance), rounded down, of a continuous Gaussian private at L2 sensitivity 1.
 
     It buys more than zcdp_rho where each integer's variance is then raised by ROUNDING_VARIANCE.
+
+    Domain: epsilon above twice the slack; 0 < delta < 1.
+    Unit: half the squared L2 sensitivity over the variance that is accounted for.
+    Guarantee: the Gaussian mechanism of this rho is (epsilon, delta)-private. Proof: discrete_gaussian, claim 2.
     """
     target, delta = _target(epsilon, delta, slack)
     low = high = 1.0
@@ -155,7 +167,12 @@ def gaussian_rho(epsilon: float, delta: float, slack: Fraction = SLACK) -> Fract
 
 @proven("discrete_gaussian")
 def epsilon_of_gaussian(rho: Fraction, delta: float, slack: Fraction = SLACK) -> float:
-    """The least epsilon, rounded up, of the continuous Gaussian of variance 1 / (2 rho) at L2 sensitivity 1."""
+    """The least epsilon, rounded up, of the continuous Gaussian of variance 1 / (2 rho) at L2 sensitivity 1.
+
+    Domain: rho: a positive rational; 0 < delta < 1.
+    Guarantee: noise within `slack` of N(0, 1 / (2 rho)) at L2 sensitivity 1 is (epsilon, delta)-private. Proof:
+        discrete_gaussian.
+    """
     _check_rho(rho)
     _, delta = _target(1.0, delta, slack)
     deviation = 1 / sqrt(2 * float(rho) * (1 + float(ROUNDING)))
@@ -170,7 +187,12 @@ def epsilon_of_gaussian(rho: Fraction, delta: float, slack: Fraction = SLACK) ->
 
 @proven("discrete_gaussian")
 def gaussian_variance(sensitivity_squared: Fraction, epsilon: float, delta: float, slack: Fraction = SLACK) -> Fraction:
-    """A variance at which the discrete Gaussian of this squared L2 sensitivity is (epsilon, delta)-private."""
+    """A variance at which the discrete Gaussian of this squared L2 sensitivity is (epsilon, delta)-private.
+
+    Domain: sensitivity_squared: a positive rational, in integers of the submitted vector.
+    Unit: the same, squared.
+    Guarantee: the discrete Gaussian mechanism is (epsilon, delta)-private. Proof: discrete_gaussian, claim 2.
+    """
     if not isinstance(sensitivity_squared, (int, Fraction)) or sensitivity_squared <= 0:
         raise PrivacyError(f"sensitivity_squared must be a positive rational, got {sensitivity_squared!r}")
     rounded = sensitivity_squared / (2 * gaussian_rho(epsilon, delta, slack)) + ROUNDING_VARIANCE

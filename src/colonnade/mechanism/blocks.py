@@ -90,6 +90,10 @@ def exact_block(block: Block, sums: Sums, offset: int) -> ExactBlock:  # Alg. 1,
     """The block's integers, picked from the owner's own sums; what rounding added is rounded once for each of them.
 
     Coordinate c of the record stands at row 1 + c - offset, and the constant 0 at row 0.
+
+    Domain: sums: of one owner's verified columns.
+    Unit: integers of the submitted vector.
+    Guarantee: no bias but for half a step, and one rounding that a record can turn. Proof: rounding.
     """
     rows = np.where(block.factors == 0, 0, block.factors - offset + 1)
     pairs = rows[:, -2], rows[:, -1]
@@ -104,6 +108,10 @@ def own_square(block: Block, sums: Sums, offset: int, gain: int) -> int:
     """What one owner adds to its share of a sum of two owners' terms: its squares, in the integers of the product.
 
     Exact like an ExactBlock, it may only be added to a share that has this party's noise in it.
+
+    Domain: a block of two owners that is summed.
+    Unit: integers of the product.
+    Guarantee: a record turns two roundings at most. Proof: squared_sum, rounding.
     """
     rows = block.factors - offset + 1
     mine = (block.factors[:, -2] == block.factors[:, -1]) & (rows[:, -1] > 0) & (rows[:, -1] < len(sums.excess))

@@ -98,7 +98,11 @@ class Spent:
 
 @proven("ledger_composition")
 def rho_of_pure(epsilon: float) -> float:
-    """A rho, rounded up, whose Gaussian pair dominates every epsilon-private mechanism."""
+    """A rho, rounded up, whose Gaussian pair dominates every epsilon-private mechanism.
+
+    Domain: epsilon: not negative.
+    Guarantee: the Gaussian pair of this rho dominates. Proof: ledger_composition, claim 3.
+    """
     half = -float(ndtri_exp(-np.logaddexp(0.0, epsilon)))
     mu = 2 * half * (1 + 2.0**-30) + 2.0**-48
     return mu * mu / 2 * (1 + 2.0**-50)
@@ -106,7 +110,11 @@ def rho_of_pure(epsilon: float) -> float:
 
 @proven("ledger_composition")
 def charge_of(plan: PrivacyPlan, party: str) -> Charge:
-    """What a session of this plan spends of a party's data: its guarantee against the worst view that has one."""
+    """What a session of this plan spends of a party's data: its guarantee against the worst view that has one.
+
+    Domain: party: one of the plan's.
+    Guarantee: never less than the plan's guarantee. Proof: ledger_composition, Gaussian sessions.
+    """
     if party not in plan.parties:
         raise PrivacyError(f"the plan has no party {party!r}, it has {', '.join(plan.names)}")
     worst = plan.guarantees[party]
@@ -127,6 +135,10 @@ def require_room(cap: Cap, rule: Rule, before: Sequence[Charge], asked: Charge, 
     """Refuse `asked`, with the numbers, unless all charges together stay within the cap of the data set `name`.
 
     `rule` is the account's, fixed by its first entry, void or not; `before` are the charges that count.
+
+    Domain: before: in the order of booking, without void ones.
+    Guarantee: all sessions that pass, chosen one after the other by what was released, keep the cap. Proof:
+        ledger_composition, claims 1 to 5.
     """
     # The first session is chosen before anything was seen: its own statement is what counts.
     if not before:
@@ -151,13 +163,20 @@ def require_room(cap: Cap, rule: Rule, before: Sequence[Charge], asked: Charge, 
 
 @proven("ledger_composition")
 def _pure_within(cap: Cap, charges: Sequence[Charge]) -> bool:
-    """Whether no loss can pass the cap's epsilon: all sessions are pure, and their epsilons add up to no more."""
+    """Whether no loss can pass the cap's epsilon: all sessions are pure, and their epsilons add up to no more.
+
+    Guarantee: (A) of claim 5. Proof: ledger_composition.
+    """
     return all(c.delta == 0 for c in charges) and _sum(c.epsilon for c in charges) <= _decimal(cap.epsilon)
 
 
 @proven("ledger_composition")
 def _rho_within(cap: Cap, rule: Rule, charges: Sequence[Charge], name: str) -> bool:
-    """Whether the sum of rho gives no more than the cap; refuses charges that the rule cannot add up."""
+    """Whether the sum of rho gives no more than the cap; refuses charges that the rule cannot add up.
+
+    Domain: rule: rho or zcdp.
+    Guarantee: claim 2 or claim 4, with slack for 1024 sessions. Proof: ledger_composition.
+    """
     if cap.delta == 0:
         raise LedgerError(
             f'data set {name} is accounted by rule "{rule.value}" since its first entry, which needs a total.delta '
@@ -176,7 +195,11 @@ def _rho_within(cap: Cap, rule: Rule, charges: Sequence[Charge], name: str) -> b
 
 @proven("ledger_composition")
 def total(cap: Cap, rule: Rule, charges: Sequence[Charge]) -> Spent:
-    """What the charges add up to by the account's rule."""
+    """What the charges add up to by the account's rule.
+
+    Guarantee: the charges together are (epsilon, delta)-private, had they been fixed in advance. Proof:
+        ledger_composition.
+    """
     if len(charges) == 1:
         return Spent(1, charges[0].epsilon, charges[0].delta, rule)
     plain = Spent(len(charges), float(_sum(c.epsilon for c in charges)), float(_sum(c.delta for c in charges)), rule)

@@ -157,6 +157,10 @@ def squared_sum(layout: Layout, places: Mapping[str, tuple[int, float]]) -> tupl
 
     For parties k and l with places z_k, z_l of the layout: z_k z_l and as much of both squares as makes the numbers,
     each times 2 reach_k reach_l, add up to the whole. Nobody can tell the terms of such a number apart.
+
+    Domain: reaches positive; places of one signed coordinate a party.
+    Unit: weights of moments.
+    Guarantee: the numbers add up to the square, and their sensitivity is that of their terms. Proof: squared_sum.
     """
     parties = [party for party in parties_of(layout) if party in places]
     if len(parties) == 1:

@@ -71,7 +71,12 @@ def product_slack(
     bound: int,
     errors: Mapping[int, float],
 ) -> float:
-    """How far rounded local products, and a secure product's `errors` by owners, move terms beyond the products."""
+    """How far rounded local products, and a secure product's `errors` by owners, move terms beyond the products.
+
+    Domain: bound: of the grid; errors: for each number of owners.
+    Unit: rate times moment.
+    Guarantee: added to a sensitivity of the unrounded products it covers the rounded ones. Proof: interactions.
+    """
     if not layout.has_interactions:
         return 0.0
     total = 0.0
@@ -99,7 +104,12 @@ class _Groups:
 def monomial_sensitivity(
     layout: Layout, blocks: Sequence[tuple[Block, float]], law: Law, owner: str | None = None
 ) -> float:
-    """A bound like `sensitivity`'s that knows interactions as products; infinite where it does not hold."""
+    """A bound like `sensitivity`'s that knows interactions as products; infinite where it does not hold.
+
+    Domain: blocks of products of any coordinates, each with a rate.
+    Unit: rate times moment.
+    Guarantee: no two records that differ in scope move the blocks farther. Proof: monomial_sensitivity.
+    """
     groups = _groups(layout, blocks, 1 if law is Law.LAPLACE else 2, owner)
     if groups is None:
         return inf

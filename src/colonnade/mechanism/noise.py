@@ -48,7 +48,13 @@ TWO_PI_SQUARED = Fraction(19739, 1000)  # rounded down
 
 @proven("noise_shares")
 def laplace_share(scale: Fraction, parts: int, count: int, randomness: Randomness) -> NDArray[np.int64]:
-    """Shares of which any `parts` independent ones add up to discrete_laplace(scale), exactly."""
+    """Shares of which any `parts` independent ones add up to discrete_laplace(scale), exactly.
+
+    Domain: scale: b of P(x) ~ exp(-|x| / b), in [2^-40, 2^45]; parts: K - c.
+    Unit: integers of the submitted vector, not of the data.
+    Guarantee: epsilon = L1 sensitivity / scale against a view to which `parts` shares are unknown. Proof:
+        noise_shares, claim 1.
+    """
     scale = check_rational("scale", scale, SMALLEST_SCALE, LARGEST_SCALE)
     parts = check_count("parts", parts, 1)
     count = check_count("count", count)
@@ -105,7 +111,12 @@ def _thinning(scale: Fraction, jumps: NDArray[np.int64], weights: NDArray[np.flo
 
 @proven("noise_shares")
 def gaussian_sum_slack(sigma2: Fraction, parts: int, count: int = 1) -> Fraction:
-    """A bound on |ln(P(z) / Q(z))| at every z: P of `count` sums of Gaussian shares, Q of discrete Gaussians."""
+    """A bound on |ln(P(z) / Q(z))| at every z: P of `count` sums of Gaussian shares, Q of discrete Gaussians.
+
+    Domain: sigma2 / parts: at least 1/4.
+    Unit: natural logarithms.
+    Guarantee: as the first line says. Proof: noise_shares, claim 2.
+    """
     sigma2 = check_rational("sigma2", sigma2, SMALLEST_SCALE, LARGEST_SIGMA2)
     parts = check_count("parts", parts, 1)
     if parts > 1 and 4 * sigma2 < parts:
@@ -119,7 +130,13 @@ def gaussian_sum_slack(sigma2: Fraction, parts: int, count: int = 1) -> Fraction
 
 @proven("noise_shares")
 def gaussian_share(sigma2: Fraction, parts: int, count: int, randomness: Randomness) -> NDArray[np.int64]:
-    """Shares of which any `parts` independent ones add up to discrete_gaussian(sigma2), within gaussian_sum_slack."""
+    """Shares of which any `parts` independent ones add up to discrete_gaussian(sigma2), within gaussian_sum_slack.
+
+    Domain: sigma2: of the sum of `parts` shares, in [2^-40, 2^80]; parts: K - c.
+    Unit: integers of the submitted vector.
+    Guarantee: sums are within 2^-40 of the discrete Gaussian in log probability, or it is refused. Proof:
+        noise_shares, claim 2.
+    """
     slack = gaussian_sum_slack(sigma2, parts, count)
     if slack > LARGEST_SLACK:
         raise PrivacyError(
@@ -137,6 +154,10 @@ def quantile_reach(
     """An R that `count` sums of `parties` shares all stay within, but for probability 2^-log2_probability.
 
     The scale is b of exp(-|x| / b) for Laplace and sigma^2 of exp(-x^2 / (2 sigma^2)) for Gaussian noise.
+
+    Domain: parties: shares that are added; parts: shares that make the whole noise.
+    Unit: integers of the submitted vector.
+    Guarantee: as the first line says. Proof: noise_shares, claim 3.
     """
     largest = LARGEST_SCALE if law is Law.LAPLACE else LARGEST_SIGMA2
     scale = check_rational("scale", scale, SMALLEST_SCALE, largest)

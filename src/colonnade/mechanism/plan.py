@@ -16,7 +16,7 @@ from math import ceil, inf, log2, sqrt
 
 import numpy as np
 
-from colonnade.foundation.errors import PrivacyError
+from colonnade.foundation.errors import BrokenError, PrivacyError
 from colonnade.foundation.grid import LARGEST_BOUND, rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.accounting import (
@@ -177,7 +177,13 @@ class Terms:
 
 @proven("top_down")
 def plan_top_down(layout: Layout, blocks: tuple[Block, ...], epsilon: float, terms: Terms) -> PrivacyPlan:
-    """The plan whose record gets epsilon: scales in the proportion of the blocks' weights, as small as allowed."""
+    """The plan whose record gets epsilon: scales in the proportion of the blocks' weights, as small as allowed.
+
+    Domain: epsilon: positive, up to 1e12; blocks of at most two factors a term.
+    Unit: scales of moments.
+    Guarantee: the record is (epsilon, delta)-private against every view that the plan does not call none. Proof:
+        top_down.
+    """
     epsilon = check_epsilon(epsilon)
     terms = terms.check(layout, blocks)
     narrowed: Mapping[str, Fraction] = {}
@@ -195,7 +201,13 @@ def plan_top_down(layout: Layout, blocks: tuple[Block, ...], epsilon: float, ter
 
 @proven("bottom_up")
 def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[str, Offer], terms: Terms) -> PrivacyPlan:
-    """The plan in which no party's part gets more than it offered; a pair takes the smaller of its two offers."""
+    """The plan in which no party's part gets more than it offered; a pair takes the smaller of its two offers.
+
+    Domain: offers: epsilon of each party, positive; blocks of at most two factors a term.
+    Unit: scales of moments.
+    Guarantee: party k's part is (offer_k, delta)-private against every view that the plan does not call none.
+        Proof: bottom_up, claims 1 and 2.
+    """
     terms = terms.check(layout, blocks)
     for party in parties_of(layout):
         if party not in offers:
@@ -219,7 +231,12 @@ def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[st
 def _spend_rest(
     layout: Layout, blocks: tuple[Block, ...], scales: list[Fraction], terms: Terms, offers: Mapping[str, Offer]
 ) -> list[Fraction]:
-    """Less noise where no owner has reached its offer: blocks move less together than one by one."""
+    """Less noise where no owner has reached its offer: blocks move less together than one by one.
+
+    Domain: scales that keep every offer; no party names parts of its offer.
+    Unit: scales of moments, not of the integers that carry them.
+    Guarantee: no party's part gets more than it offered. Proof: bottom_up, claim 3.
+    """
     free = {owner for block in blocks for owner in block.owners}
     for _ in range(5 * len(free) if len(free) <= FEW_PARTIES else 1):
         slacks = {party: _slack(layout, blocks, scales, terms, party, offers[party]) for party in sorted(free)}
@@ -336,7 +353,8 @@ def _alone(layout: Layout, blocks: Sequence[Block], terms: Terms) -> list[float]
 
 def _paper_alone(block: Block, terms: Terms) -> Fraction:
     """The paper's 2 max ||lambda|| of one block; a cross-party block reaches it, and the product's error adds to it."""
-    return paper_sensitivity([block]) * (1 if block.single else terms.error_factor)
+    moved = 1 + Fraction(terms.errors.get(len(block.owners), 0.0)) / 2
+    return paper_sensitivity([block]) * (1 if block.single else max(terms.error_factor, moved))
 
 
 def _joint(
@@ -366,6 +384,10 @@ def _square_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: T
     """How far the correction of rounded squares, and rounded products, can move the release beyond the products.
 
     For each square, a quarter of a step of the products' grid (f(1 - f) <= 1/4) and one more for its own rounding.
+
+    Domain: terms.bound: of the grid; None in a draft, which counts no rounding.
+    Unit: rate times moment.
+    Guarantee: added to a sensitivity of the squares it covers their correction. Proof: rounding, privacy.
     """
     if terms.bound is None:
         return 0.0
@@ -384,10 +406,16 @@ def _square_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: T
 
 
 def _rounded_squares(layout: Layout, block: Block, task: Task) -> int:
-    """How many terms of a block are squares of numbers that were rounded, or products of a numeric label's halves."""
+    """How many terms of a block are squares of numbers that were rounded, or products of a numeric label's halves.
+
+    Each is counted as if it weighed 1, which is the most that a release weighs one by.
+    """
     rounded = [a.kind is Encoding.SIGNED or (a.role is Role.LABEL and task is Task.LINEAR) for a in layout.attributes]
     first, second = (layout.attribute_of[block.factors[:, i]] for i in (-2, -1))
-    return int(((first == second) & (first >= 0) & np.array([*rounded, False])[first]).sum())
+    own = (first == second) & (first >= 0) & np.array([*rounded, False])[first]
+    if np.abs(block.weights[own]).max(initial=0.0) > 1:
+        raise BrokenError(f"squares of rounded numbers must weigh at most 1, and block {block.name} has a heavier one")
+    return int(own.sum())
 
 
 def _finish(
@@ -443,6 +471,9 @@ def _views(
 
     A coalition is the server with up to c parties; a single party is covered when c >= 1. With c = 0 a party knows a
     share of the noise: under Gaussian the rest is a smaller Gaussian, under Laplace there is no guarantee.
+
+    Domain: items: blocks with their final scales; owner: None for the record.
+    Guarantee: no view learns more than its epsilon says; None promises nothing. Proof: views.
     """
     parties = len(parties_of(layout))
     if narrowed:
@@ -488,7 +519,8 @@ def _guarantee(
     joint = _joint(layout, [i.block for i in touched], rates, terms, owner, crossed)
     if terms.calibration is Calibration.PAPER:
         # The paper's 2 max leaves room for the product's own error, unless a party holds very little.
-        return Guarantee(max(total, joint), 0.0)
+        summed = float(sum((_paper_alone(i.block, terms) / i.scale for i in touched), Fraction(0)))
+        return Guarantee(max(total, min(joint, summed)), 0.0)
     moved = [i.sensitivity / i.scale * (1 if i.block.single else Fraction(crossed)) for i in touched]
     if terms.law is Law.LAPLACE:
         return Guarantee(min(joint, float(sum(moved, Fraction(0)))), 0.0)

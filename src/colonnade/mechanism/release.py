@@ -165,7 +165,12 @@ def _line(content: Mapping[str, Any]) -> bytes:
 
 @proven("release_canonical")
 def read_sealed(data: bytes, form: str, name: str) -> dict[str, Any]:
-    """What `write_sealed` wrote, without the digest; `name` says what kind of file an error is about."""
+    """What `write_sealed` wrote, without the digest; `name` says what kind of file an error is about.
+
+    Domain: any bytes.
+    Guarantee: what is accepted is the one writing of its content, and its digest is that of the rest. Proof:
+        release_canonical.
+    """
     try:
         content = json.loads(data)
         if not isinstance(content, dict) or content.get("format") != form:

@@ -36,7 +36,10 @@ def check_rational(name: str, value: Fraction, smallest: Fraction, largest: Frac
         raise PrivacyError(f"{name} must be an exact rational, got {name}={value!r}")
     if not smallest <= value <= largest:
         given = float(min(Fraction(value), Fraction(10**300)))
-        raise PrivacyError(f"{name} must be in [{float(smallest):.3g}, {float(largest):.3g}], got {name}={given:.3g}")
+        raise PrivacyError(
+            f"{name} must be in [{float(smallest):.3g}, {float(largest):.3g}], got {name}={given:.3g}; "
+            f"a {'larger' if value > largest else 'smaller'} epsilon has noise that can be drawn exactly"
+        )
     return Fraction(value)
 
 
@@ -198,7 +201,12 @@ def _zero_of_laplace(exponent: Fraction) -> Enclosure:
 
 @proven("discrete_laplace")
 def discrete_laplace(scale: Fraction, count: int, randomness: Randomness) -> NDArray[np.int64]:
-    """Independent integers with P(x) proportional to exp(-|x| / scale), exactly."""
+    """Independent integers with P(x) proportional to exp(-|x| / scale), exactly.
+
+    Domain: scale: b, a rational in [2^-40, 2^45].
+    Unit: integers of the submitted vector, not of the data.
+    Guarantee: L1 sensitivity / scale is the epsilon. Proof: discrete_laplace, claims 1 and 2.
+    """
     scale = check_rational("scale", scale, SMALLEST_SCALE, LARGEST_SCALE)
     count = check_count("count", count)
     zero = Coin(_zero_of_laplace(1 / scale))
@@ -235,7 +243,12 @@ def _bell(sigma2: Fraction, centre: Fraction, proposals: NDArray[np.int64]) -> C
 
 @proven("discrete_gaussian")
 def discrete_gaussian(sigma2: Fraction, count: int, randomness: Randomness) -> NDArray[np.int64]:
-    """Independent integers with P(x) proportional to exp(-x^2 / (2 sigma2)), exactly."""
+    """Independent integers with P(x) proportional to exp(-x^2 / (2 sigma2)), exactly.
+
+    Domain: sigma2: a rational in [2^-40, 2^80].
+    Unit: integers of the submitted vector.
+    Guarantee: the law is exact: no probability is rounded. Proof: discrete_gaussian, claim 1.
+    """
     sigma2 = check_rational("sigma2", sigma2, SMALLEST_SCALE, LARGEST_SIGMA2)
     count = check_count("count", count)
     # Canonne, Kamath, Steinke 2020, algorithm 3: reject from the discrete Laplace law of scale floor(sigma) + 1.

@@ -34,7 +34,12 @@ Weighted = tuple[Block, float]
 
 @proven("paper_sensitivity")
 def paper_sensitivity(blocks: Iterable[Block], owner: str | None = None) -> Fraction:
-    """2 max_t sum |lambda_t| (Lemmas 1 and 2) over all blocks, or over those that involve one party."""
+    """2 max_t sum |lambda_t| (Lemmas 1 and 2) over all blocks, or over those that involve one party.
+
+    Domain: coordinates in [-1, 1].
+    Unit: moments, in L1.
+    Guarantee: no two records move the blocks farther. Proof: paper_sensitivity.
+    """
     return 2 * sum(
         (Fraction(float(np.abs(b.weights).sum())) for b in blocks if owner is None or owner in b.owners), Fraction(0)
     )
@@ -46,6 +51,10 @@ def sensitivity(layout: Layout, blocks: Sequence[Weighted], law: Law, owner: str
 
     For Gaussian it is the root of the sum of squared rates times squared L2 norms. With `owner` only that party's part
     of the record is replaced.
+
+    Domain: blocks of products of two coordinates, each with a rate; owner: None for the whole record.
+    Unit: rate times moment.
+    Guarantee: no two records that differ in scope move the blocks farther. Proof: exact_sensitivity.
     """
     require_pairs(tuple(block for block, _ in blocks))
     if owner is not None:

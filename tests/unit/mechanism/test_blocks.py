@@ -57,13 +57,16 @@ def test_a_summed_block_gets_one_draw() -> None:
     assert noise.size == 1 and noise.draw(1, Randomness(b"x")).shape == (1,)
 
 
-@pytest.mark.parametrize("law", list(Law))
-def test_shares_add_up_to_the_stated_spread(law: Law) -> None:
+@pytest.mark.parametrize(("law", "std", "reach"), [(Law.LAPLACE, 452.548, 13_522), (Law.GAUSSIAN, 320.006, 2941)])
+def test_shares_add_up_to_the_stated_spread(law: Law, std: float, reach: int) -> None:
+    """b = 20 16 has the standard deviation sqrt(2) b, sigma^2 = b^2 + 4; with L = ln 8000 + 48 ln 2 noise stays within
+    b L, and the root of 2 sigma^2 L."""
     block = Block(("A", "B"), Role.FEATURE, np.ones((4000, 2), dtype=np.int64), np.ones(4000))
     noise = IntegerNoise.of(block, Fraction(20), law, 16)
     total = sum(noise.draw(3, Randomness(b"share %d" % k)).astype(np.float64) for k in range(3))
-    assert np.std(total) == pytest.approx(noise.stds()[0], rel=0.06)
-    assert np.abs(total).max() <= noise.reach(3, 3)
+    assert noise.stds() == pytest.approx(np.full(4000, std), rel=1e-5)
+    assert np.std(total) == pytest.approx(std, rel=0.06)
+    assert noise.reach(3, 3) == reach and np.abs(total).max() <= reach
 
 
 def test_perturb_adds() -> None:

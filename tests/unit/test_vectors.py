@@ -1,0 +1,334 @@
+"""Every stage against values from outside the package; `tests/vectors/README.md` has their derivations."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from hashlib import sha256
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from colonnade.crypto.alignment import code
+from colonnade.crypto.alignment.sizes import blinding_rows
+from colonnade.crypto.lattice import party as lattice_party
+from colonnade.crypto.lattice import work
+from colonnade.crypto.lattice.frames import START, parcel_places
+from colonnade.crypto.lattice.kernels import NumpyKernels
+from colonnade.crypto.lattice.parameters import (
+    Parameters,
+    chain_gain,
+    chain_move,
+    choose_parameters,
+    error_factor,
+    fft_error,
+    hint_error_std,
+    lattice_error,
+    multiply_limbs,
+    seal_limbs,
+    uniform_norm,
+)
+from colonnade.crypto.lattice.party import LatticeParty
+from colonnade.crypto.lattice.server import LatticeServer
+from colonnade.crypto.lattice.words import Planes, Scratch
+from colonnade.crypto.masks import MaskKeys
+from colonnade.crypto.plain import PlainServer
+from colonnade.crypto.product import Cross, ProductSpec
+from colonnade.data.gate import Coding, code_block
+from colonnade.foundation.errors import LedgerError
+from colonnade.foundation.grid import Grid
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Numeric
+from colonnade.foundation.sums import SumsOfBlocks
+from colonnade.mechanism.accounting import epsilon_of_gaussian, epsilon_of_rho, gaussian_rho
+from colonnade.mechanism.blocks import IntegerNoise, exact_block
+from colonnade.mechanism.composition import Cap, Charge, Rule, require_room, rho_of_pure, total
+from colonnade.mechanism.dissection import Block, dissect, traces
+from colonnade.mechanism.moments import Law, Role
+from colonnade.mechanism.noise import gaussian_sum_slack, laplace_share, quantile_reach
+from colonnade.mechanism.objective import Calibration, Objective, Task, paper_objective
+from colonnade.mechanism.plan import Terms, _square_slack
+from colonnade.mechanism.sensitivity import sensitivity
+from tests.helpers.adversary import signed_layout
+from tests.helpers.product_sessions import Session, run
+from tests.vectors import derive
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+KNOWN: dict[str, Any] = json.loads((VECTORS / "stages.json").read_text())
+Words = NDArray[np.uint64]
+
+
+def test_vectors_are_derived_without_the_package() -> None:
+    tree = ast.parse((VECTORS / "derive.py").read_text())
+    imported = {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    imported |= {alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
+    assert not {name for name in imported if name.partition(".")[0] in ("colonnade", "tests", "numpy", "scipy")}
+    assert json.loads(json.dumps(derive.stages())) == KNOWN
+
+
+def test_rounding() -> None:
+    told = KNOWN["rounding"]
+    layout = signed_layout([1], label=None)
+    coding = Coding(
+        "A", {"a0": Numeric(told["low"], told["high"])}, layout.attributes, Grid(7), bytes.fromhex(told["coins"])
+    )
+    values = np.array(told["values"])
+    block = code_block(coding, {"a0": values}, 0, len(values))
+    assert block.rows.ravel().tolist() == told["rows"]
+    assert block.products[0, 1] == 7 * told["sum"] and block.products[1, 1] == told["squares"]
+    assert block.excess[0] == pytest.approx(told["excess"], abs=1e-12)
+    sums = SumsOfBlocks(1, None)
+    sums.add(block.products, block.excess)
+    square = Block(("A",), Role.FEATURE, np.array([[1, 1]]), np.ones(1))
+    assert exact_block(square, sums.total, 1).values.tolist() == [told["released_square"]]
+
+
+def test_slack_of_rounded_squares() -> None:
+    """In L1 every square is 5/4 of a step, a trace of 12 a quarter for each and one: 4. A step is 1/B^2."""
+    terms = Terms(Task.LINEAR, Calibration.EXACT, bound=7)
+    layout = signed_layout([13], label=0)
+    (trace,) = traces(layout, label_square=False)
+    assert len(trace.weights) == 12
+    square = Block(("A",), Role.FEATURE, np.array([[1, 1]]), np.ones(1))
+    known = KNOWN["rounding"]["square_slack"]
+    for block, (above, below) in ((square, known["one"]), (trace, known["of_12"])):
+        assert _square_slack(layout, [(block, 1.0)], terms) == pytest.approx(above / below / 49, rel=1e-9)
+        assert _square_slack(layout, [(block, 3.0)], terms) == pytest.approx(3 * above / below / 49, rel=1e-9)
+
+
+def pairs_of(counts: list[int], *, square: bool, ordered: bool = False) -> tuple[Any, list[tuple[Block, float]]]:
+    layout = signed_layout(counts, label=0)
+    upper, lower = np.triu_indices(sum(counts))
+    last = counts[0] - 1
+    keep = square | ~((upper == last) & (lower == last))
+    factors = np.stack([upper, lower], axis=1)[keep] + 1
+    weights = np.where((upper == lower)[keep], 1.0, 2.0 if ordered else 1.0)
+    return layout, [(b, 1.0) for b in dissect(Objective(layout, factors, weights))]
+
+
+def test_sensitivity() -> None:
+    known = {item["what"]: item["value"][0] / item["value"][1] for item in KNOWN["sensitivity"]}
+    label = signed_layout([3])
+    asked: dict[str, tuple[Any, list[tuple[Block, float]], str | None]] = {
+        "distinct pairs of 3": (*pairs_of([3], square=True), None),
+        "distinct pairs of 3 features and a label, its square left out": (*pairs_of([4], square=False), None),
+        "ordered pairs of 5": (*pairs_of([5], square=True, ordered=True), None),
+        "ordered pairs of 4, one of them replaced": (*pairs_of([1, 3], square=True, ordered=True), "A"),
+        "logistic of 2 features": (label, [(b, 1.0) for b in dissect(paper_objective(label, Task.LOGISTIC))], None),
+    }
+    assert set(asked) == set(known)
+    for what, (layout, blocks, owner) in asked.items():
+        assert known[what] <= sensitivity(layout, blocks, Law.LAPLACE, owner) <= known[what] * (1 + 1e-7), what
+
+
+def test_share_of_noise() -> None:
+    told = KNOWN["share of noise"]
+    count = 200_000
+    drawn = laplace_share(Fraction(told["scale"]), told["parts"], count, Randomness(b"vectors"))
+    for x, p in enumerate(told["law"]):
+        for side in {x, -x}:
+            assert abs(float((drawn == side).mean()) - p) < 5 * sqrt(p * (1 - p) / count)
+    # The kurtosis of the law is below 20: this is far more than five standard deviations of a sample's variance.
+    assert float(drawn.var()) == pytest.approx(told["variance"], rel=0.06)
+    reach = told["reach"]
+    ask: Callable[..., int] = quantile_reach
+    assert ask(Law.LAPLACE, Fraction(10), 1, 48) == reach["laplace 10, 1 value"]
+    shared = {"parties": 3, "parts": 2}
+    assert ask(Law.LAPLACE, Fraction(1000), 5, 48, **shared) == reach["laplace 1000, 5 values, 3 of 2 shares"]
+    assert ask(Law.GAUSSIAN, Fraction(900), 5, 48, **shared) == reach["gaussian 900, 5 values, 3 of 2 shares"]
+    slack = told["slack of 3 shares of variance 12"]
+    assert float(gaussian_sum_slack(Fraction(12), 3)) == pytest.approx(slack, rel=1e-12)
+    assert float(gaussian_sum_slack(Fraction(12), 3, 7)) == pytest.approx(7 * slack, rel=1e-12)
+
+
+def test_noise_in_integers() -> None:
+    told = KNOWN["share of noise"]["integer noise"]
+    block = Block(("A",), Role.FEATURE, np.array([[1, 2]]), np.array([-0.5]))
+    for law, key in ((Law.LAPLACE, "laplace"), (Law.GAUSSIAN, "gaussian")):
+        ((spread, where),) = IntegerNoise.of(block, Fraction(5, 3), law, 49).spreads
+        assert (spread, where.tolist()) == (Fraction(*told[key]), [0])
+
+
+LATTICE = KNOWN["lattice"]
+SPEC = ProductSpec(
+    bytes.fromhex(LATTICE["session"]),
+    ("A", "B"),
+    LATTICE["rows"],
+    LATTICE["bound"],
+    (Cross(0, 1, 0, 1, 0, 1),),
+    LATTICE["modulus_bits"],
+    LATTICE["gain"],
+    1 << 38,
+)
+SECRET = np.array([derive.secret()], np.int8)
+
+
+def entries(factor: int) -> NDArray[np.int16]:
+    return np.array(derive.entries(SPEC.rows, factor, SPEC.bound), np.int16)[:, None]
+
+
+def same_words(found: Words, told: dict[str, Any]) -> None:
+    words = found.ravel() & np.uint64((1 << SPEC.modulus_bits) - 1)
+    assert [*words[:3].tolist(), int(words[-1])] == [*told["first"], told["last"]]
+    assert sha256(words.astype("<u8").tobytes()).hexdigest() == told["sha256"]
+
+
+def sealed() -> Planes:
+    states = work.WorkerStates(NumpyKernels, SPEC)
+    keys = states.own.kernels.keys(SECRET, seal_limbs(SPEC.modulus_bits))
+    place, _ = parcel_places(1, SPEC.rows)
+    payload = work.seal_piece(states, False, SPEC, 0, place, keys, entries(5), bytes.fromhex(LATTICE["source"]))
+    return Planes.read(memoryview(payload)[START:], (1, SPEC.rows), SPEC.modulus_bits)
+
+
+def test_seal() -> None:
+    same_words(sealed().words(), LATTICE["seal"])
+
+
+def test_multiply() -> None:
+    states = work.WorkerStates(NumpyKernels, SPEC)
+    bits, _ = multiply_limbs(SPEC.modulus_bits, SPEC.bound)
+    u = work.multiply_piece(states, False, SPEC, 1, bits, 0, entries(3))
+    same_words(u, LATTICE["multiply"])
+    mask = (1 << SPEC.modulus_bits) - 1
+    kept = work.times_piece(states, False, sealed(), entries(3), SPEC.bound)
+    assert int(kept[0, 0]) & mask == LATTICE["kept"]
+    planes = Planes.empty((1, 2048), SPEC.modulus_bits, Scratch())
+    planes.write(slice(None), 0, u)
+    returned = int(states.own.kernels.times(planes, SECRET.T, 2)[0, 0]) & mask
+    assert returned == LATTICE["returned"] and (LATTICE["kept"] - returned) & mask == LATTICE["opened"]
+
+
+@pytest.mark.parametrize("told", KNOWN["lattice error"], ids=lambda told: f"{told['rows']} x {told['bound']}")
+def test_lattice_error(told: dict[str, int]) -> None:
+    std, largest = lattice_error(told["rows"], told["bound"])
+    assert largest == told["largest"]
+    assert 2 * std * std == pytest.approx(told["twice_the_variance"], rel=1e-12)
+
+
+def test_sizes_of_the_lattice_product() -> None:
+    """By hand: README.md, "sizes"."""
+    assert error_factor(Parameters(40, 1000, 7, 0, 0.0, 128), 7, 3) == 1 + Fraction(2 * 3 * 7, 1000 * 7)
+    assert chain_move(3, 7, 1024) == pytest.approx(28 / 1024 / 49, rel=1e-12)
+    # 100 7^3 + 700 = 35000 < 2^16; 2^28 2^16 = 2^44 is half of the words, and 2^28 35000 leaves room for the error.
+    assert chain_gain(3, 100, 7, 1000.0, 700, 45) == 2**28
+    # 65535 2^28 + 2 289570 is below 2^44, and 65536 2^28 is not.
+    assert chain_gain(3, 100, 7, 1000.0, 65_535 - 34_300, 45) == 2**28
+    assert chain_gain(3, 100, 7, 1000.0, 65_536 - 34_300, 45) == 2**27
+    # The gain is halved until gain 2^20 is at most 2^43.
+    assert chain_gain(3, 100, 7, 2.0**20, 700, 45) == 2**23
+    # Errors move a term by 28 / (gain 49) at most, which must not pass 1/256: 146 < gain.
+    assert chain_gain(3, 100, 7, 1e9, 2**36, 45) is None and chain_gain(3, 100, 7, 1e9, 2**35, 45) == 2**8
+    # 31 levels of additions, 22 multiplications by sqrt(5) and 84 by roots, each of 2^-53, to first order.
+    assert fft_error(3.0, 5.0) == pytest.approx(15 * (31 + 22 * sqrt(5) + 84) * 2.0**-53, rel=1e-12)
+    # sqrt(1.25 * 300 * (4^8 + 2) / 12)
+    assert uniform_norm(8, 300) == pytest.approx(1431.10534, rel=1e-8)
+    # 1 / sqrt(2 (1/42.5 + 11.5 (sqrt 2048 + 10)^2 / (4 (4096^2 - 1)/12)))
+    assert hint_error_std(100) == pytest.approx(4.09563196, rel=1e-8)
+
+
+@pytest.mark.parametrize("bits", [40, 44])
+def test_parameters_leave_room(bits: int) -> None:
+    """The largest gain whose sums, noise and error stay below half of the words; one more record does not fit."""
+    rows, bound, noise = 5000, 7, 20_000
+    span, error = rows * 49 + 10 * noise, rows * 49 + 2048 * 9 * 15 + 8190
+    chosen = choose_parameters(rows, bound, float(noise), 10 * noise, 30, least_bits=bits)
+    assert chosen.modulus_bits == bits
+    assert chosen.gain * span + error < 1 << (bits - 1) <= (chosen.gain + 1) * span + error
+    assert chosen.reach == chosen.gain * span + error and chosen.tau == 7
+    room = (1 << (bits - 1)) - 1 - error
+    longer = choose_parameters(rows, bound, float(noise), 10 * noise, 30, least_bits=bits, own_reach=room + 1)
+    assert longer.modulus_bits == bits + 1
+    assert choose_parameters(rows, bound, float(noise), 10 * noise, 30, least_bits=bits, own_reach=room) == chosen
+    # What is sealed fits 32 bits: gain * bound is at most 2^30.
+    assert choose_parameters(rows, bound, float(noise), 10 * noise, 30, least_bits=48).gain == 2**30 // 7
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_worst_draws_reach_the_largest_error_and_no_farther(sign: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors 7, rho and e1 15, s -2, hints 8190 and y at the bound, or all but rho, e1 and y turned round."""
+    told = next(item for item in KNOWN["lattice error"] if (item["rows"], item["bound"]) == (50, 15))
+    size = {"wide": 15, "secret": -2, "error": 7 * sign, "hint": 8190 * sign}
+    monkeypatch.setattr(lattice_party, "draw_wide", lambda _, count: np.full(count, size["wide"], np.int8))
+    monkeypatch.setattr(
+        lattice_party, "draw_secrets", lambda _, columns: np.full((columns, 2048), sign * size["secret"], np.int8)
+    )
+    monkeypatch.setattr(lattice_party, "draw_hints", lambda _, count: np.full(count, size["hint"], np.int64))
+    monkeypatch.setattr(work, "draw_errors", lambda _, count: np.full(count, size["error"], np.int8))
+    session = Session.make(parties=2, rows=50, widths=(1, 1), bound=15, modulus_bits=45, gain=1 << 16, noise=0)
+    session.data[1][:] = 15
+    error = run(session, LatticeParty, LatticeServer) - session.expected()
+    assert error.tolist() == [sign * told["largest"]]
+
+
+def test_mask() -> None:
+    told = KNOWN["mask"]
+    publics = [bytes.fromhex(public) for public in told["publics"]]
+
+    class Given(Randomness):
+        def bytes(self, count: int) -> bytes:
+            return bytes.fromhex(told["privates"][self.place])[:count]
+
+    for k, mask in enumerate(told["masks"]):
+        source = Given(b"unused")
+        source.place = k  # type: ignore[attr-defined]
+        keys = MaskKeys(source)
+        assert keys.public == publics[k]
+        found = keys.mask(bytes.fromhex(told["session"]), k, publics, len(mask), told["modulus_bits"])
+        assert found.tolist() == mask
+
+
+def test_opening() -> None:
+    told = KNOWN["opening"]
+    values = np.array(told["values"], np.int64)
+    spec = ProductSpec(bytes(32), ("A", "B"), 2, 1, (Cross(0, 1, 0, 1, 0, len(values)),), told["modulus_bits"], 1, 1)
+    summed = np.array(told["shares"], np.uint64).sum(axis=1, dtype=np.uint64) & np.uint64((1 << 40) - 1)
+    for server in (LatticeServer, PlainServer):
+        assert server(spec).open(summed, [b"", b""]).tolist() == told["values"]
+
+
+def test_composition() -> None:
+    told, delta = KNOWN["composition"], KNOWN["composition"]["delta"]
+    for epsilon, rho in told["rho_of_pure"].items():
+        assert rho <= rho_of_pure(float(epsilon)) <= rho * (1 + 1e-8)
+    for epsilon, rho in told["gaussian_rho"].items():
+        assert rho * (1 - 1e-7) <= float(gaussian_rho(float(epsilon), delta)) <= rho
+    for rho, epsilon in told["epsilon_of_gaussian"].items():
+        assert epsilon <= epsilon_of_gaussian(Fraction(rho), delta) <= epsilon * (1 + 1e-6)
+    for rho, epsilon in told["epsilon_of_rho"].items():
+        # The grid of orders behind the known value and the search here both end a little above the least.
+        assert epsilon_of_rho(Fraction(rho), delta) == pytest.approx(epsilon, rel=1e-5)
+    session = Charge(0.1, 0.0, rho_of_pure(0.1))
+    for rule in Rule:
+        known = told["100 pure sessions of 0.1"][rule.value]
+        found = total(Cap(1.0, delta, rule), rule, [session] * 100)
+        assert found.epsilon == pytest.approx(known, rel=1e-5)
+    cap = Cap(1.0)
+    require_room(cap, Rule.SUM, [session] * 9, session, "people")
+    with pytest.raises(LedgerError):
+        require_room(cap, Rule.SUM, [session] * 10, session, "people")
+
+
+def test_alignment_code() -> None:
+    told = KNOWN["alignment code"]
+    assert f"{code.generator_polynomial():x}" == told["generator"]
+    sums = code.byte_sums()
+    for message, word in zip(told["messages"], told["codewords"], strict=True):
+        raw = int(message, 16).to_bytes(11, "little")
+        found = np.bitwise_xor.reduce([sums[i, raw[i]] for i in range(11)])
+        assert f"{int.from_bytes(found.tobytes(), 'little'):0128x}" == word
+        unpacked = code.unpack(raw)
+        assert code.pack(unpacked) == raw
+        columns = np.array([[(int(message, 16) >> k) & 1] for k in range(88)], np.uint64)
+        coded = code.encode_columns(columns).ravel().tolist()
+        assert sum(int(bit) << k for k, bit in enumerate(coded)) == int(word, 16)
+    # Bits beyond the dimension are not looked at.
+    assert code.unpack(b"\xff" * 11).tolist() == [[2**64 - 1, 2**21 - 1]]
+    for parties, rows in told["blinding_rows"].items():
+        assert blinding_rows(int(parties)) == rows
