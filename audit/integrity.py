@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from audit.answers import in_order, search_answers
 from colonnade.data.table import table_from
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
@@ -186,13 +187,21 @@ def try_study(study: Study, seed: bytes) -> Verdict:
     return Verdict(f"{kind} {release.plan['released']}", "", *farthest_value(study, release))
 
 
-def search(studies: int, seed: int) -> dict[str, Any]:
+def open_study(numbered: tuple[int, int]) -> tuple[Verdict, float]:
+    """One study by the seed and its number, and the CPU seconds that it took."""
+    seed, i = numbered
+    begun = time.process_time()
+    verdict = try_study(draw_study(np.random.default_rng((seed, i))), f"{seed} {i}".encode())
+    return verdict, time.process_time() - begun
+
+
+def search(studies: int, seed: int, jobs: int = 1) -> dict[str, Any]:
     """What so many random studies opened."""
     kinds: Counter[str] = Counter()
     refused: Counter[str] = Counter()
-    found, worst, begun = [], 0.0, time.process_time()
-    for i in range(studies):
-        verdict = try_study(draw_study(np.random.default_rng((seed, i))), f"{seed} {i}".encode())
+    found, worst, seconds = [], 0.0, 0.0
+    for i, (verdict, took) in enumerate(in_order(open_study, [(seed, i) for i in range(studies)], jobs)):
+        seconds += took
         if verdict.refusal:
             refused[f"{verdict.kind}: {verdict.refusal}"] += 1
             continue
@@ -207,25 +216,24 @@ def search(studies: int, seed: int) -> dict[str, Any]:
         "refused": dict(sorted(refused.items())),
         "farthest": worst,
         "wrong": found,
-        "cpu_seconds": round(time.process_time() - begun, 1),
+        "cpu_seconds": round(seconds, 1),
     }
 
 
 def main() -> None:
-    from audit.answers import search_answers
-
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--studies", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", choices=("values", "answers", "all"), default="all")
     parser.add_argument("--only", type=int, help="the answers of this one study, as a finding names it")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--json", action="store_true", help="all figures and findings for a machine")
     options = parser.parse_args()
     found: dict[str, dict[str, Any]] = {}
     if options.part != "answers" and options.only is None:
-        found["values"] = search(options.studies, options.seed)
+        found["values"] = search(options.studies, options.seed, options.jobs)
     if options.part != "values":
-        found["answers"] = search_answers(options.studies, options.seed, options.only)
+        found["answers"] = search_answers(options.studies, options.seed, options.only, options.jobs)
     if options.json:
         print(json.dumps(found, indent=1))
     else:
@@ -236,6 +244,8 @@ def main() -> None:
             )
             for line in part["wrong"] if name == "values" else ():
                 print(f"  {line}")
+            for told, count in part["refused"].items():
+                print(f"  {count} refused: {told}")
     sys.exit(any(part["wrong"] for part in found.values()))
 
 

@@ -47,12 +47,14 @@ class PublicModel:
     """Digest of the release that the model was computed from."""
     interactions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """For each feature that is a product, the coordinates that are multiplied."""
+    notes: tuple[str, ...] = ()
+    """What the release says of the columns; a model's file has none."""
 
     @property
     def warnings(self) -> list[str]:
         """What a reader has to know before using the model."""
         outcome = self.model.outcome
-        return [outcome.why] if outcome is not None and outcome.why else []
+        return [*([outcome.why] if outcome is not None and outcome.why else []), *self.notes]
 
     def owners(self, feature: str) -> tuple[str, ...]:
         """The parties that a feature's values come from: several for an interaction, none for a parameter."""
@@ -119,8 +121,8 @@ class PublicModel:
         return name, column, column.positive
 
 
-def publish(release: Release, model: Model) -> PublicModel:
-    """A model of a release, with the release's public facts."""
+def publish(release: Release, model: Model, notes: Sequence[str] = ()) -> PublicModel:
+    """A model of a release, with the release's public facts, and notes on its columns."""
     agreement = release.provenance["agreement"]
     named = Counter(release.layout.names)
     for feature in model.features if model.task != Task.POLYNOMIAL.value else ():
@@ -134,6 +136,7 @@ def publish(release: Release, model: Model) -> PublicModel:
         str(agreement["label"]),
         digest(release.to()),
         {f: c for f, c in interactions_of(release.layout).items() if f in model.features},
+        tuple(notes),
     )
     name, _, level = public.label
     if model.task == Task.LOGISTIC.value and level is None:

@@ -61,6 +61,7 @@ PARTY_KEYS = (
     *("data", "query", "dataset", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "derived"),
     *("organisation", "contact"),
 )
+AUDIT_KEYS = ("auditors",)
 LARGEST_STUDY = 16 << 20
 DECLARED, AUTO = "declared", "auto"
 NUMERIC = (DECLARED, AUTO)
@@ -173,7 +174,7 @@ class _Reader:
 
     def _read(self) -> Study | None:
         note = self._mistakes
-        self._known((), self._content, ("study", "party"))
+        self._known((), self._content, ("study", "party", "audit"))
         for key in ("study", "party"):
             with note.at():
                 if key not in self._content and () not in self._misspelt:
@@ -188,7 +189,12 @@ class _Reader:
         self._known(("study",), terms, STUDY_KEYS)
         checked = self._terms(terms) if "study" in self._content else {}
         self._check_whole(terms, parties)
-        alignment, rows = PSI, None
+        alignment, rows, audits = PSI, None, Section({}, "", StudyError)
+        with note.at("audit"):
+            audits = self._content.table("audit", "[audit]")
+        self._known(("audit",), audits, AUDIT_KEYS)
+        with note.at("audit", "auditors"):
+            checked["auditors"] = audits.texts("auditors") if "auditors" in audits else ()
         with note.at("study", "alignment"):
             alignment = _alignment(terms)
         with note.at("study", "rows"):

@@ -22,6 +22,7 @@ from tests.helpers.cli_study import STUDY, Run, runner, write_study
 YES = {"kind": "binary", "levels": ["0", "1"]}
 FOUR = {"kind": "categorical", "levels": ["0", "1", "2", "3"]}
 FIVE = {"kind": "categorical", "levels": ["a", "b", "c", "d", "e"]}
+ROWS = 400
 THREE = {"kind": "categorical", "levels": ["0", "1", "2"]}
 
 
@@ -164,6 +165,39 @@ def test_weak_penalties_converge_and_are_as_good_as_the_default(penalty: str, ri
     assert usual < entropy(new) - 0.1
     assert loss(model, new) < usual + 0.03
     assert max(abs(w) for w in model.coef_encoded.values()) < 20 and not said
+
+
+@pytest.mark.parametrize("penalty", ["lasso", "elastic-net"])
+def test_a_strong_linear_label_is_not_shrunk_by_what_columns_explain(penalty: str) -> None:
+    """R^2 .995 by ten columns that depend on each other: a sparse fit is near least squares on new records."""
+    new, clear = numbers_of(0.1)
+    predicted = np.asarray(solved(strong(0.1), penalty=penalty)[0].predict(new))
+    truth = new["y"].to_numpy()
+    assert ((truth - predicted) ** 2).mean() / (2 * truth.var()) < clear + 0.002
+
+
+def numbers_of(noise: float) -> tuple[pl.DataFrame, float]:
+    """New records, and the loss of ordinary least squares on them."""
+    old, new = (made_of(noise)[k] for k in (slice(0, ROWS), slice(ROWS, None)))
+    x, y = (np.column_stack([np.ones(f.height), *f.drop("y").to_numpy().T]) for f in (old, new))
+    found = y @ np.linalg.lstsq(x, old["y"].to_numpy(), rcond=None)[0]
+    truth = new["y"].to_numpy()
+    return new, float(((truth - found) ** 2).mean() / (2 * truth.var()))
+
+
+@cache
+def made_of(noise: float) -> pl.DataFrame:
+    rng = np.random.default_rng(3)
+    x = np.clip(rng.standard_normal((9000, 10)) @ (np.eye(10) + rng.uniform(-0.5, 0.5, (10, 10))), -4, 4) / 4
+    y = x @ rng.standard_normal(10) + noise * rng.standard_normal(9000)
+    return pl.DataFrame({f"c{j}": x[:, j] for j in range(10)} | {"y": np.clip(y / (4 * y.std()), -1, 1)})
+
+
+@cache
+def strong(noise: float) -> cn.Release:
+    number = {"kind": "numeric", "low": -1, "high": 1}
+    terms = {"epsilon": 1e5, "collusion": 0, "release": "full", "label_square": True}
+    return released(made_of(noise)[:ROWS], dict.fromkeys(made_of(noise).columns, number), **terms)
 
 
 def test_a_fit_that_does_not_converge_falls_back_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

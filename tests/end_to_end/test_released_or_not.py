@@ -276,3 +276,39 @@ def test_levels_without_records_do_not_ruin_a_linear_model(run: Run, tmp_path: P
     assert whole > without - 0.05
     told = run("solve", saved(release, tmp_path), "--json").json
     assert told["coefficients"]["x"] == pytest.approx(release.solve().coef["x"], abs=1e-6)
+
+
+# What intervals count, and what widens them ---------------------------------------------------------------------------
+def test_intervals_of_numbers_count_rounding(run: Run, tmp_path: Path) -> None:
+    """Without noise rounding to the grid is left: 1 of 12 means lay in their intervals before."""
+    rng, n = np.random.default_rng(0), 400
+    columns: dict[str, tuple[Any, Any]] = {f"x{j}": (10 * rng.beta(1, 1 + j, n), cn.Numeric(0, 10)) for j in range(12)}
+    release = fitted({"a": {**columns, "y": (rng.choice(["0", "1"], n), COIN)}}, epsilon=1e6, release="full")
+    told = run("tables", saved(release, tmp_path), "--json").json["numbers"]
+    assert len(told) == 12
+    held = [
+        x[f"{m}_low"] <= getattr(columns[x["column"]][0], m)() <= x[f"{m}_high"] for x in told for m in ("mean", "std")
+    ]
+    assert sum(held) >= 22
+
+
+@pytest.mark.parametrize(("epsilon", "told"), [(0.2, ["noise on a cell is larger", "narrower bounds"]), (1e5, [])])
+def test_every_medium_says_what_widens_intervals(epsilon: float, told: list[str], run: Run, tmp_path: Path) -> None:
+    rng, n = np.random.default_rng(0), 300
+    ten = {"kind": "categorical", "levels": [str(k) for k in range(10)]}
+    own = {"u": (rng.integers(0, 10, n).astype(str), ten), "v": (rng.integers(0, 10, n).astype(str), ten)}
+    number = {"x": (rng.uniform(0, 1, n), cn.Numeric(0, 50)), "y": (rng.choice(["0", "1"], n), COIN)}
+    release = fitted({"a": own, "b": number}, epsilon=epsilon, release="full")
+    file = saved(release, tmp_path)
+    shown = release.tables()
+    run("tables", file, "--html", tmp_path / "tables.html")
+    run("report", file, "--html", tmp_path / "page.html")
+    said = [
+        str(run("tables", file, "--json").json["notes"]), str(shown.to_dict()["notes"]), repr(shown), shown._html(),
+        run("tables", file).out, (tmp_path / "tables.html").read_text(), (tmp_path / "page.html").read_text(),
+    ]  # fmt: skip
+    for text in said:
+        found = " ".join(text.split())
+        assert "the rows" in found and "own count in 95 of 100" in found
+        for words in ("noise on a cell is larger", "narrower bounds"):
+            assert (words in found.lower()) == (words in told)

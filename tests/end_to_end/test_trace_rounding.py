@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,11 @@ from scipy.optimize import brentq
 from scipy.stats import norm as normal
 
 import colonnade as cn
+from colonnade.foundation.sums import Sums
+from colonnade.mechanism.blocks import ExactBlock
+from colonnade.mechanism.defects import defects_of
+from colonnade.mechanism.dissection import Block
+from colonnade.mechanism.release import read_release
 from tests.helpers.cli_study import Run, runner
 
 LITTLE = 0.0005
@@ -100,6 +105,42 @@ CASES = {
     "gaussian": Case(40, 40, delta=1e-6, epsilon=0.3, own=0.29),
     "norm": Case(1000, 30, norm=0.03, epsilon=1.0, own=0.99),
 }
+
+
+def rounded_by_column(block: Block, sums: Sums, offset: int) -> ExactBlock:
+    """What 0.1.0 did: each column takes off its own excess, rounded."""
+    rows = np.where(block.factors == 0, 0, block.factors - offset + 1)
+    pairs = rows[:, -2], rows[:, -1]
+    values = (sums.products[pairs] - np.rint(sums.added(*pairs))).astype(np.int64)
+    return ExactBlock(values.sum(keepdims=True) if block.summed else values)
+
+
+# The last figure is what a search found of 0.1.0 itself.
+@pytest.mark.parametrize(
+    ("case", "found"),
+    [
+        (Case(60, 100), 1.0130),
+        (Case(10, 100), 1.0018),
+        (Case(40, 60, delta=1e-6, epsilon=0.3, own=0.29), 1.0066),
+        (Case(1000, 30, norm=0.03, epsilon=1.0, own=0.99), 1.0055),
+    ],
+)
+def test_the_bound_of_0_1_0_covers_what_it_did(
+    case: Case, found: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings.simplefilter("ignore")
+    monkeypatch.setattr("colonnade.protocol.fit.exact_block", rounded_by_column)
+    plan = case.study().plan(case.rows).to_dict()
+    kept = []
+    for first in case.records(plan):
+        case.study(plan["grid"]["bound"], first).fit(tmp_path / "r.json", seed=1, force=True, progress=False)
+        kept.append(json.loads((tmp_path / "r.json").read_text()))
+    release = read_release((tmp_path / "r.json").read_bytes())
+    old = replace(release, provenance={**release.provenance, "colonnade": "0.1.0"})
+    (defect,) = defects_of(old, "b")
+    ratio = case.ratio(plan, *(content["blocks"] for content in kept))
+    assert ratio == pytest.approx(found, abs=5e-4)
+    assert defect.bound is not None and 1 < ratio <= defect.bound / defect.stated < 1.2 * ratio
 
 
 @pytest.mark.parametrize("name", CASES)

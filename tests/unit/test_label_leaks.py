@@ -88,7 +88,6 @@ def test_the_command_line_says_it_too(tmp_path: Path) -> None:
     assert "must not tell the label" in str(call([*asked, "--features", "w,x2"]).exception)
 
 
-@pytest.mark.xfail(reason="records that stand for features lose an interaction under a condition: weak, and warned of")
 @pytest.mark.parametrize(("level", "sign"), [("u", -1.0), ("v", 1.0)])
 def test_a_condition_leaves_no_feature_that_is_constant_under_it(level: str, sign: float) -> None:
     with pytest.warns(UserWarning, match=r"x:c=v is .*: left out of the model"):
@@ -98,3 +97,23 @@ def test_a_condition_leaves_no_feature_that_is_constant_under_it(level: str, sig
     data = pl.DataFrame({"x": x, "x2": x**2, "x3": x**3, "w": np.zeros(7)})
     slope = np.polyfit(x, np.log(model.predict_proba(data)[:, 1] / model.predict_proba(data)[:, 0]), 1)[0]
     assert 1.0 < sign * slope < 8.0, "the product's weight went to x where it is x, and nowhere where it is 0"
+
+
+@pytest.mark.parametrize("level", ["k", "l", "m"])
+def test_an_interaction_of_levels_is_known_under_a_condition(level: str) -> None:
+    """Of y, yes or no by d and a column of three levels, each of which turns d's part around or takes it away."""
+    rng = np.random.default_rng(6)
+    n = 6000
+    c, d = rng.choice(["k", "l", "m"], n), rng.choice(["no", "yes"], n)
+    part = np.select([c == "k", c == "l"], [1.5, -1.5], 0.0)
+    y = rng.random(n) < 1 / (1 + np.exp(-part * np.where(d == "yes", 1, -1)))
+    a = cn.Party(pl.DataFrame({"y": y, "d": d}), columns={"y": cn.Boolean(), "d": cn.Binary(("no", "yes"))})
+    b = cn.Party(pl.DataFrame({"c": c}), columns={"c": cn.Categorical(("k", "l", "m"))})
+    study = cn.Study("y", {"a": a, "b": b}, epsilon=1e4, product="plain", release="full", interactions=[["d", "c"]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = study.fit(seed=1, progress=False).solve(given=f"c={level}")
+    held = c == level
+    rate = [y[held & (d == answer)].mean() for answer in ("no", "yes")]
+    found = model.predict_proba(pl.DataFrame({"d": ["no", "yes"]}))[:, 1]
+    assert found == pytest.approx(rate, abs=0.03)

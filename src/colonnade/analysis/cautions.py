@@ -111,7 +111,7 @@ def constant_columns(release: Release, label: str | None = None, features: Seque
     if not constant:
         return []
     names = ", ".join(layout.attributes[i].column for i in constant)
-    return [f"{names} cannot be told from a constant by this release: its coefficients mean nothing"]
+    return [f"by this release these cannot be told from constants, and their coefficients mean nothing: {names}"]
 
 
 def _constant(known: Estimate, i: int, step: float) -> bool:

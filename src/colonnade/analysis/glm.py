@@ -145,10 +145,10 @@ def fit_moments(
         return total, np.vstack([slope + absolute, absolute - slope, last]).ravel()
 
     rows = (2 if sparse else 1) * features + 1
-    start = np.zeros((rows, outputs))
-    start[-1] = family.constant(means)
+    first = [np.maximum(centre, 0.0), np.maximum(-centre, 0.0)] if sparse else [centre]
+    start = np.vstack([*first, family.constant(means)[None, :]])
     bounds = [(0.0, None)] * ((rows - 1) * outputs) + [(None, None)] * outputs if sparse else None
-    options = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "gtol": 1e-7, "ftol": 1e-13, "maxcor": 20}
+    options = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "gtol": 1e-7, "ftol": 1e-16, "maxcor": 20}
     found = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     parts = np.asarray(found.x, dtype=np.float64).reshape(rows, outputs)
     w = parts[:features] - parts[features : 2 * features] if sparse else parts[:features]

@@ -22,7 +22,7 @@ from scipy.special import expit, logit
 
 from colonnade.analysis.accepted import Prospect, along
 from colonnade.analysis.glm import BERNOULLI, FeatureLaw
-from colonnade.analysis.posterior import FLOOR, NEGLIGIBLE, Fit, NoisyEquations, prior_shapes
+from colonnade.analysis.posterior import FLOOR, NEGLIGIBLE, Fit, NoisyEquations, chosen_spread, prior_shapes
 from colonnade.mechanism.moments import Floats
 
 SHAPES = (0.5,)
@@ -126,6 +126,7 @@ def log_odds(equations: NoisyEquations, start: Fit, share: float, records: Float
         if law.spread(root @ (u - before)) <= SETTLED * law.spread(root @ u):
             break
     part, followed = _believed(equations.right, law, noise, root, u)
+    followed += scale * chosen_spread(equations, start, SHAPES)
     # Classes that a line separates have no finite maximum.
     part *= min(1.0, WIDEST / max(law.spread(part * root @ u), 1e-300))
     b = part * root @ u
@@ -253,7 +254,7 @@ def discriminant(equations: NoisyEquations, fit: Fit, share: float, followed: fl
     odds = fit.weights / (spread * (1.0 - explained))
     middle = (0.5 - share) / spread * equations.right
     scale = 1.0 / (spread * (1.0 - explained))
-    noise = np.sqrt(odds**2 @ (equations.right_noise + equations.sampling * np.diag(equations.gram)))
+    noise = np.sqrt(odds**2 @ equations.right_noise + equations.sampling * (odds @ equations.sampled @ odds))
     reached = float(odds @ equations.right) - scale * followed
     law = along(odds, equations.gram)
     if not equations.gram_noise.any():

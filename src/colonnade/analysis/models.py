@@ -14,6 +14,7 @@ import numpy as np
 
 from colonnade.analysis.accepted import Prospect, accepted, blur_of
 from colonnade.analysis.bins import bin_means
+from colonnade.analysis.conditions import held_coordinates, held_sums
 from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.draws import seeded
 from colonnade.analysis.equations import Target, coordinates_of, equations
@@ -41,7 +42,7 @@ from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column
-from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments
+from colonnade.mechanism.moments import Encoding, Floats, Moments
 
 TASKS = ("linear", "logistic", "multinomial", "poisson")
 PENALTIES = ("ridge", "lasso", "elastic-net")
@@ -55,6 +56,11 @@ ROUNDING = 1e-5
 """Per record: what equations are met up to counts as met."""
 LEAST = 1e-6
 """No class has a smaller share, and no count a smaller mean."""
+SPARSE = 0.5
+"""Standard deviations below which a product is taken as nothing by a sparse fit. Products are shrunk before: with a
+whole one five releases of the demo lost 0.002 of AUC on average, with the lasso and with the elastic net."""
+FAINT = 0.01
+"""Scores of this standard deviation tell nothing: no prior is narrower."""
 WIDEST = 2.5
 """Weights of log-odds of this size cost half a nat in all records together, whatever penalty is asked for."""
 
@@ -103,7 +109,9 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
     if label.attribute in given:
         raise StudyError(f"a condition on the label {question.label} leaves nothing to learn")
     chosen = _chosen(released, question, label.attribute, given)
-    at, count = _coordinates(released, chosen), min(RECORDS, MOST_SCORES // max(len(label.classes), 1))
+    held = held_coordinates(released.layout, _coordinates(released, chosen), given)
+    at = [k for k in _coordinates(released, chosen) if k not in held]
+    count = min(RECORDS, MOST_SCORES // max(len(label.classes), 1))
     if given:
         fitted = fitted or fit_release(Tables.of(released), seed, released.impossible())
         known = _under_conditions(fitted, label, at, given, count, seed)
@@ -113,15 +121,9 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
     found = _evidence(known, fit, label)
     part = found.believed()
     found, constants = found.scaled(part), fit.constants if part == 1.0 else found.cost(part)[2]
-    w, b = found.weights.copy(), constants - known.centre @ found.weights
-    moved = held_coordinates(released.layout, at, given)
-    for k, to in moved.items():
-        # Of a product that is another feature here the weight goes there; one that is 0 has none.
-        if to is not None:
-            w[at.index(to)] += w[at.index(k)]
-    kept = [n for n, k in enumerate(at) if k not in moved]
-    model = _model(released, question, label, [at[n] for n in kept], w[kept], b)
-    met = bool((fit.left <= ROUNDING + EXACT * np.sqrt(np.vstack([known.noise, known.spread / known.n]))).all())
+    model = _model(released, question, label, at, found.weights, constants - known.centre @ found.weights)
+    error = np.vstack([known.error(known.spread), known.spread / known.n])
+    met = bool((fit.left <= ROUNDING + EXACT * np.sqrt(error)).all())
     return accepted(model, _estimator(question), found, converged=met)
 
 
@@ -144,7 +146,9 @@ class _Known:
     shrunk: Floats
     """The same, as far as the noise lets them be known."""
     noise: Floats
-    """Variances of noise and sampling on `right`."""
+    """Variances of the noise on `right`."""
+    gram: Floats
+    """The features' covariance."""
     slopes: Floats
     """Of each output: <w, right> of its linear fit."""
     followed: Floats
@@ -155,6 +159,11 @@ class _Known:
     """Standard deviations of the noise on `means`."""
     pull: Prior
     """To the linear fits, brought to the scale of scores: columns that nearly determine each other stay together."""
+
+    def error(self, spread: Floats) -> Floats:
+        """Variances of noise and sampling on `right`, for outputs that vary so much."""
+        result: Floats = self.noise + np.outer(np.diag(self.gram), spread) / self.n + NEGLIGIBLE
+        return result
 
 
 def _of_moments(released: Released, label: _Label, chosen: Sequence[int], at: Sequence[int], count: int) -> _Known:
@@ -242,10 +251,10 @@ def _known(
         shrunk = shrunk - np.outer(shrunk.sum(axis=1), means)
     records, weights = draw(shrunk)
     law = feature_law(records, weights, gram)
-    noise = np.column_stack([s.right_noise + s.sampling * np.diag(gram) for s in systems]) + NEGLIGIBLE
+    noise = np.column_stack([s.right_noise for s in systems])
     return _Known(
         n, FeatureLaw(law.records[:, take], law.weights, law.gap[np.ix_(take, take)]),
-        centre[take], means, right[take], shrunk[take], noise[take], slopes, followed,
+        centre[take], means, right[take], shrunk[take], noise[take], gram[np.ix_(take, take)], slopes, followed,
         n * np.array([s.sampling for s in systems]), unsure, _pull(systems, fits, means, label, take),
     )  # fmt: skip
 
@@ -262,7 +271,7 @@ def _pull(
         left_out = [j for j in np.flatnonzero(groups == groups[k]) if j not in take]
         base[row, k] = 1.0
         base[row, left_out[:1]] -= 1.0
-    spread, scales, factors = np.diag(system.gram), [], []
+    spread, energy, scales, factors = np.diag(system.gram), max(float((shape * system.gram).sum()), 1e-300), [], []
     for own, fit, mean in zip(systems, fits, means, strict=True):
         sampled = own.sampling * spread
         told = float(np.mean(sampled / np.maximum(sampled + own.right_noise, NEGLIGIBLE))) / max(own.sampling, 1e-300)
@@ -270,7 +279,8 @@ def _pull(
         explained = min(float(fit.weights @ own.gram @ fit.weights) / max(variance, 1e-300), LARGEST_SHARE)
         slope = mean if label.classes else float(label.family.variance(np.array([mean]))[0])
         scales.append(1.0 / (slope * (1.0 - (0.0 if label.family is GAUSSIAN else explained))))
-        factors.append(variance / max((fit.spread * scales[-1]) ** 2 * told * variance**2, 1e-12))
+        square = max((fit.spread * scales[-1]) ** 2, FAINT**2 / energy)
+        factors.append(variance / max(square * told * variance**2, 1e-12))
     prior = base @ shape @ base.T
     jitter = 1e-9 * float(np.trace(prior)) / len(prior) * np.eye(len(prior))
     form = np.asarray(np.linalg.pinv(prior + jitter), dtype=np.float64)
@@ -281,7 +291,10 @@ def _pull(
 def _under_conditions(
     fitted: FittedRelease, label: _Label, at: Sequence[int], given: Mapping[int, int], count: int, seed: int
 ) -> _Known:
-    """A part of the records: covariances are those of drawn rows, with the noise that tables of so few records have."""
+    """A part of the records: covariances are those of drawn rows, with the noise that tables of so few records have.
+
+    Where a product with the condition's column was declared, they are the released ones.
+    """
     records, weights = _records(fitted, count, given, seed)
     estimate, layout, columns = fitted.tables.estimate, fitted.released.layout, list(at)
     y, x = label.products(estimate, records), records[:, columns]
@@ -289,9 +302,18 @@ def _under_conditions(
     right = (x - centre).T @ (weights[:, None] * (y - means))
     part = max(_part(fitted, given), 1.0 / estimate.n)
     spread = weights @ (y - means) ** 2
-    std = estimate.std[columns, layout.span(label.attribute)] / (part * estimate.n)
-    noise = np.where(np.isfinite(std), std, 0.0) ** 2 @ label.matrix**2
-    gram = (x - centre).T @ (weights[:, None] * (x - centre))
+    square = np.where(np.isfinite(estimate.std), estimate.std, 0.0)[:, layout.span(label.attribute)] ** 2
+    noise, gram = square[columns], (x - centre).T @ (weights[:, None] * (x - centre))
+    extra, told = [], {row: held for row, k in enumerate(columns) if (held := held_sums(layout, k, given))}
+    for row, (level, parts) in told.items():
+        sums = np.stack([np.sum([sign * estimate.value[c] for c, sign in parts], axis=0), estimate.value[level]])
+        own, (both, alone) = sums[0, 0] / max(sums[1, 0], 1.0), label.products(estimate, sums) / max(sums[1, 0], 1.0)
+        noise[row] = square[[c for c, _ in parts]].sum(axis=0)
+        extra.append(both - own * alone - right[row])
+    if rows := list(told):
+        # What other columns have of it, they have through these.
+        right = right + gram[:, rows] @ np.linalg.pinv(gram[np.ix_(rows, rows)], hermitian=True) @ np.array(extra)
+    noise = noise @ label.matrix**2 / (part * estimate.n) ** 2
     groups = tuple(int(i) for i in layout.attribute_of[columns])
     n = part * estimate.n
     systems = [
@@ -317,25 +339,12 @@ def _evidence(known: _Known, fit: MomentFit, label: _Label) -> Prospect:
     # The fit is steeper than the linear one, whose noise is known, and has followed the noise so much more.
     steeper = np.abs((w * known.shrunk).sum(axis=0)) / np.maximum(known.slopes, 1e-300)
     reached = float((w * known.right).sum() - np.where(w.any(axis=0), steeper, 0.0) @ known.followed)
-    noise = float(np.sqrt((w**2 * known.noise).sum()))
+    # Classes exclude each other.
+    varies = np.diag(known.means) - np.outer(known.means, known.means) if label.classes else np.diag(known.spread)
+    noise = float(np.sqrt((w**2 * known.noise).sum() + ((w.T @ known.gram @ w) * varies).sum() / known.n))
     unit = float(known.spread[0]) if label.family is GAUSSIAN else 1.0
     blur = blur_of(label.family, known.means, known.unsure)
     return Prospect(known.law, label.family, known.means, w, reached, noise, blur, unit)
-
-
-def held_coordinates(layout: Layout, at: Sequence[int], given: Mapping[int, int]) -> dict[int, int | None]:
-    """Products that conditions make 0 (None), or equal to another feature: that one."""
-    fixed = {layout.starts[i] + j: j == level for i, level in given.items() for j in range(layout.attributes[i].size)}
-    single = {layout.factors[k]: k for k in at}
-    out: dict[int, int | None] = {}
-    for k in at:
-        factors = layout.factors[k]
-        rest = tuple(c for c in factors if c not in fixed)
-        if not all(fixed.get(c, True) for c in factors):
-            out[k] = None
-        elif rest != factors and rest in single:
-            out[k] = single[rest]
-    return out
 
 
 def held_features(released: Released, question: Question) -> list[str]:
@@ -450,10 +459,11 @@ def _penalty(known: _Known, question: Question) -> Penalty:
     if question.strength is not None:
         strength = np.full(size, question.strength)
     elif question.penalty != "ridge":
-        # One standard deviation of noise and sampling together: what is smaller is more likely nothing. Products that
-        # were shrunk have so much less of both.
-        kept = (known.shrunk * known.right / known.noise).sum(axis=0) / (known.right**2 / known.noise).sum(axis=0)
-        strength = np.sqrt((np.clip(kept, 0.0, 1.0) ** 2 * known.noise).mean(axis=1))
+        # Noise, and sampling of what the columns leave of the label; products that were shrunk have less of both.
+        left = np.clip(1.0 - known.slopes / np.maximum(known.spread, NEGLIGIBLE), 0.0, 1.0)
+        error = known.error(left * known.spread)
+        kept = (known.shrunk * known.right / error).sum(axis=0) / (known.right**2 / error).sum(axis=0)
+        strength = SPARSE * np.sqrt((np.clip(kept, 0.0, 1.0) ** 2 * error).mean(axis=1))
     if question.penalty == "ridge":
         return Penalty(np.zeros(size), squared + strength)
     if question.penalty == "lasso":

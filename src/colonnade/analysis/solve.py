@@ -261,7 +261,7 @@ def _linear_evidence(
         # Without an intercept predictions start from the middle of the label's bounds.
         split = estimate.layout.attributes[target.attribute].kind is Encoding.SIMPLEX
         middle = float(estimate.margin[at]) / estimate.n - (0.5 if split else 0.0)
-    noise = float(np.sqrt(w**2 @ (system.right_noise + system.sampling * np.maximum(np.diag(system.gram), 0.0))))
+    noise = float(np.sqrt(w**2 @ system.right_noise + system.sampling * (w @ system.sampled @ w)))
     unit = max(moments.n * system.sampling, 1e-300)
     reached = float(w @ system.right) - followed
     law = quadratic(system.sampled)

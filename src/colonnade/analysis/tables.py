@@ -107,6 +107,18 @@ class Tables:
         attribute = released.layout.attributes[i]
         return Margin(released.short(i), attribute.owner, released.levels(i), count, low, high)
 
+    def drowns_cells(self, i: int, j: int) -> bool:
+        """Whether the noise on a cell of two columns is larger than an average cell."""
+        std = self.released.moments.std[self.released.layout.span(i), self.released.layout.span(j)]
+        return bool(np.sqrt((std**2).mean()) * std.size > self.released.n)
+
+    def drowns_number(self, i: int) -> bool:
+        """Whether noise on what was released of a number is larger than its standard deviation."""
+        found, known = self.number(i), self.released.known
+        if found.mean is None or found.std is None:
+            return known.has_square(i) if found.mean is not None else known.has_sums(i)
+        return found.mean.high - found.mean.low > 2.0 * found.std.value
+
     def not_known(self) -> list[str]:
         """What the release does not tell of columns with levels."""
         released = self.released
@@ -121,7 +133,9 @@ class Tables:
         halved = span.stop - span.start == 2
         at, factor, shift = span.stop - 1, 2.0 if halved else 1.0, -1.0 if halved else 0.0
         mean = factor * estimate.value[0, at] / released.n + shift
-        mean_std = factor * float(estimate.std[0, at]) / released.n
+        # Records are rounded to the grid at random, by at most half a step in standard deviation.
+        rounding = factor * 0.5 / float(released.release.plan["grid"]["bound"]) / np.sqrt(released.n)
+        mean_std = float(np.hypot(factor * estimate.std[0, at] / released.n, rounding))
         first = _bracket(mean, mean_std, -1.0, 1.0, released)
         square, square_std = _mean_square(self, span)
         if first is None:
@@ -131,6 +145,7 @@ class Tables:
             nearest = max(first.low, -first.high, 0.0)
         # The most that it can vary: all at the two bounds.
         most = 1.0 - nearest**2
+        square_std = float(np.hypot(square_std, 2.0 * rounding))
         spread = float(np.hypot(square_std, np.hypot(2.0 * mean * mean_std, np.sqrt(2.0) * mean_std**2)))
         variance = factor**2 * max(float(estimate.covariance[at, at]), 0.0) / released.n
         second = _bracket(square - mean**2, spread, 0.0, most, released)

@@ -95,7 +95,7 @@ class FrontModel(Shown):
 
     @property
     def notes(self) -> list[str]:
-        return [*self.public.warnings, *([] if self._request is None else self._request.notes)]
+        return self.public.warnings
 
     @property
     def outcome(self) -> Acceptance | None:

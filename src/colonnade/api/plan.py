@@ -104,7 +104,7 @@ class Plan(Shown):
         from colonnade.report.cost import plan_json
         from colonnade.report.machine import finite
 
-        found: dict[str, Any] = finite(plan_json(self.session, self._cost, self.assumed))
+        found: dict[str, Any] = finite(plan_json(self.session, self._cost, self.assumed, self._cuts))
         return found
 
     def compare(self, **changes: Any) -> PlanComparison:
@@ -129,13 +129,13 @@ class Plan(Shown):
         from colonnade.report.pages import plan_html
 
         with places(local_path(os.fspath(path))) as (file,):
-            file.write(plan_html(self.session, self._cost, self.assumed))
+            file.write(plan_html(self.session, self._cost, self.assumed, cuts=self._cuts))
 
     def __rich__(self) -> RenderableType:
         from rich.console import Group
 
         from colonnade.report.cheating import cheating_table
-        from colonnade.report.text import caution, cost_text, plan_report
+        from colonnade.report.text import caution, cost_text, digest_note, plan_report
 
         cost = self._cost
         told = plan_report(
@@ -147,7 +147,10 @@ class Plan(Shown):
             self.session.label_noise_text,
         )
         cut = [] if self._cuts is None else [describe_cuts(self._cuts)]
-        return Group(told, *cut, f"Digest of these terms, for approve: {self.digest}", *map(caution, self.warnings))
+        note = digest_note(self.rows, self.assumed, self._cuts)
+        return Group(
+            told, *cut, f"Digest of these terms, for approve: {self.digest}", note, *map(caution, self.warnings)
+        )
 
     def _html(self) -> str:
         from colonnade.report.charts import curve

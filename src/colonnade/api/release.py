@@ -166,7 +166,7 @@ class FrontRelease(Shown):
         from colonnade.model import publish
 
         wanted = self._request(label, task, features, given, penalty, method, seed, numbers)
-        model = FrontModel(publish(self.released, wanted.model(ridge)), wanted)
+        model = FrontModel(publish(self.released, wanted.model(ridge), wanted.notes), wanted)
         for note in model.notes:
             warn_user(note)
         return model

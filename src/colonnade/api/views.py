@@ -76,7 +76,7 @@ class ReleasedTables(Shown):
     def _html(self) -> str:
         from colonnade.report.notebook import fragment, heading, html_table, paragraph
         from colonnade.report.pictures import dependence_context
-        from colonnade.report.tables import INTERVALS, cross_cells, dependence_line, number_texts
+        from colonnade.report.tables import cross_cells, dependence_line, number_texts
 
         found: Any = dependence_context(self._tables, self._chosen, self._seed, SHOWN_MAPS)
         parts: list[str] = []
@@ -95,7 +95,7 @@ class ReleasedTables(Shown):
         if found["numbers"]:
             rows = [[x.name, x.owner, *number_texts(self._tables, x)] for x in found["numbers"]]
             parts.append(html_table(["number, released without bins", "party", "mean", "std"], rows, (2, 3)))
-        return fragment(*parts, paragraph(INTERVALS, "soft"))
+        return fragment(*parts, *(paragraph(note, "soft") for note in found["interval_notes"]))
 
 
 class PrincipalComponents(Shown):

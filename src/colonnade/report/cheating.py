@@ -1,4 +1,4 @@
-"""What a plan says of parties that do not follow the protocol: who could read how much of whose keys."""
+"""What a plan says of parties that do not follow the protocol: how many people one could read, and whose keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 from rich.text import Text
 
-from colonnade.protocol.cheating import KEY_BITS, Exposure
+from colonnade.protocol.cheating import KEY_BITS, TOLD_BITS, Exposure, people_sentence
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.report.text import titled
 from colonnade.report.tidy import tidy_table
@@ -24,10 +24,16 @@ class CheatingNotes:
 
 
 def cheating_notes(session: SessionPlan) -> CheatingNotes:
-    """For each pair what one could read of the other, and what would leave more."""
+    """What one party could read of another, in people and in keys, and what would leave more."""
     ordered = sorted(session.exposures, key=lambda exposure: exposure.key.bits)
     shown, rest = ordered[:SHOWN_PAIRS], ordered[SHOWN_PAIRS:]
-    notes = []
+    notes = [people_sentence(session.tellings, session.rows)] if session.tellings else []
+    if session.tellings:
+        by_party = (f"{told.people:,} of {told.partner}'s ({', '.join(told.cheaters)})" for told in session.tellings)
+        notes.append(
+            f"By whose records: {'; '.join(by_party)}. It is one yes or no a person, of one column. A policy refuses "
+            f"more than {TOLD_BITS:,} in all sessions of a data set (largest_bits_told)."
+        )
     if rest:
         notes.append(f"{len(rest)} more pairs leave {rest[0].key.bits} bits or more.")
     if ordered and ordered[0].key.bits < KEY_BITS:
@@ -46,8 +52,12 @@ def cheating_notes(session: SessionPlan) -> CheatingNotes:
 def cheating_table(session: SessionPlan) -> RenderableType | None:
     """The same for a terminal; nothing where opened values cannot be made to spell a key."""
     found = cheating_notes(session)
-    if not found.shown:
+    if not found.notes:
         return None
+    notes = [Text(note, style="dim") for note in found.notes]
+    title = "If a party breaks the protocol: what it could read of a partner's column and its key, at most"
+    if not found.shown:
+        return titled(title, *notes)
     numbers = ("bits told", "key read", "key left", "security")
     table = tidy_table("columns of", "if these cheat", *numbers, right=range(2, 6))
     for exposure in found.shown:
@@ -61,6 +71,4 @@ def cheating_table(session: SessionPlan) -> RenderableType | None:
             f"{key.dimension:,}",
             Text(f"{key.bits} bits", style=weak),
         )
-    notes = [Text(note, style="dim") for note in found.notes]
-    title = "If a party breaks the protocol: what it could read of a partner's column and its key, at most"
     return titled(title, table, *notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ from colonnade.crypto.alignment.sizes import Sizes
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.schema import column_to
+from colonnade.mechanism.cuts import Cut
+from colonnade.protocol.cheating import people_sentence
 from colonnade.protocol.kinds import matches_ids
 from colonnade.protocol.messages import (
     VERSION,
@@ -28,6 +31,7 @@ from colonnade.protocol.messages import (
     versions,
 )
 from colonnade.protocol.session_plan import SessionPlan
+from colonnade.report.text import digest_note
 
 # docs/results/alignment.md: base transfers of a partner, and the rest for each id of it and the hub's.
 SECONDS_A_PARTNER = 0.21
@@ -89,14 +93,17 @@ def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
     return total
 
 
-def plan_json(session: SessionPlan, cost: Cost, assumed: bool) -> dict[str, Any]:
+def plan_json(session: SessionPlan, cost: Cost, assumed: bool, cuts: Sequence[Cut] | None = None) -> dict[str, Any]:
     """A plan with what it will take, and what it warns of; `assumed`: nobody stated the number of records."""
     return {
         **session.describe(),
         "rows_assumed": assumed,
         "expected": {"sent": cost.sent, "seconds": cost.seconds},
         "if_a_party_cheats": [exposure.describe() for exposure in session.exposures],
+        "people_a_cheat_could_read": [told.describe() for told in session.tellings],
+        "if_a_partner_breaks_the_protocol": people_sentence(session.tellings, session.rows) or None,
         "terms_digest": session.terms,
+        "terms_digest_note": digest_note(session.rows, assumed, cuts),
         "label_mean_noise": session.label_noise_text or None,
         "warnings": session.warnings(),
     }

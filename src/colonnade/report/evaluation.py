@@ -96,15 +96,19 @@ def interval_note(evaluation: Evaluation) -> str:
     """What an interval is about, and what a number rests on."""
     about = "Intervals are about these very records: they do not count that other people would differ."
     if evaluation.task.value == "linear":
-        return f"{about} Scores are taken as they are, where a prediction is clipped to the label's range."
+        return (
+            f"{about} Noise widens them, in proportion to the label's bounds and those of the scores. Scores are taken "
+            "as they are, where a prediction is clipped to the label's range."
+        )
     if evaluation.opens_counts:
         return (
-            f"{about} They hold wherever in its bin a score lies: noise and bins widen them. The value is what scores "
-            "that lie evenly in their bins would have."
+            f"{about} They hold wherever in its bin a score lies: noise and bins widen them, and a larger epsilon "
+            "narrows both, for it allows more bins. The value is what scores that lie evenly in their bins would have."
         )
     return (
         f"{about} They hold whatever law scores have, and this widens them more than noise does: sums of scores tell "
-        "little of accuracy and area. The value is what scores that are normal within classes would have."
+        "little of accuracy and area. A model of two parties' columns (solve --features) is evaluated by counts, which "
+        "tell more. The value is what scores that are normal within classes would have."
     )
 
 

@@ -23,6 +23,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.schema import Column
 from colonnade.foundation.shown import figure
+from colonnade.mechanism.cuts import Cut
 from colonnade.mechanism.defects import defects_of
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
@@ -37,7 +38,7 @@ from colonnade.report.curve import forecast_curve
 from colonnade.report.pictures import dependence_context
 from colonnade.report.sheet import Sentence, broken, budget, outlook, promise, reliance, sheet_context, worst_epsilon
 from colonnade.report.spending import Spending
-from colonnade.report.text import VIEWS, epsilon_text, flaws, share_text, shares_text, size_text, time_text
+from colonnade.report.text import VIEWS, digest_note, epsilon_text, flaws, share_text, shares_text, size_text, time_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 SHOWN_COEFFICIENTS = 16
@@ -109,6 +110,8 @@ class Around:
     """Today if not given."""
     doors: Sequence[tuple[str, str]] = ()
     """Addresses and names of pages to go to, where the page is shown in the studio."""
+    cuts: Sequence[Cut] | None = None
+    """Which numbers a plan cut at bins of its own."""
 
 
 def page_footer(what: str, digest: str) -> Markup:
@@ -138,6 +141,7 @@ def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False, around: A
         "assumed": assumed,
         "cost": cost,
         "terms": session.terms,
+        "terms_note": digest_note(session.rows, assumed, around.cuts),
         "warnings": session.warnings(),
         "cheating": cheating_notes(session),
         **curve_context(agreement, session.rows, session.plan.epsilon),
@@ -150,7 +154,7 @@ def release_page(release: Release, around: Around | None = None) -> str:
     around = around or Around()
     agreement, plan = Agreement.of(release.provenance["agreement"]), release.plan
     wanted = ModelRequest(release)
-    public = publish(release, wanted.model(None))
+    public = publish(release, wanted.model(None), wanted.notes)
     shown, found = plan_context(plan, agreement), wanted.certainty()
     sure = certainty_context(found)
     told = flaws(release.provenance)
@@ -205,7 +209,7 @@ def _dependence(release: Release) -> dict[str, Any]:
     try:
         return dependence_context(Tables.of(Released(release)), maps=SHOWN_MAPS)
     except ReleaseError:
-        return {"tree": [], "tree_picture": None, "crosses": []}
+        return {"tree": [], "tree_picture": None, "crosses": [], "interval_notes": []}
 
 
 def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any]:

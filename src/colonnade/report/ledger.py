@@ -36,6 +36,7 @@ def account_json(account: Account) -> dict[str, Any]:
         "pending": account.pending,
         "alignments": account.alignments,
         "failed": account.failed,
+        "bits_told": account.bits_told,
     }
 
 
@@ -74,8 +75,8 @@ def spent_line(guard: ConsentGuard, spent: Spent) -> str:
 def accounts_table(accounts: list[Account]) -> RenderableType:
     """Every data set with its cap and what is spent of it."""
     table = tidy_table(
-        *("data set", "spent", "cap", "delta", "rule", "sessions", "pending", "alignments", "failed"),
-        right=(1, 2, 3, 5, 6, 7, 8),
+        *("data set", "spent", "cap", "delta", "rule", "sessions", "pending", "alignments", "failed", "bits told"),
+        right=(1, 2, 3, 5, 6, 7, 8, 9),
     )
     for account in accounts:
         names = dict.fromkeys(data.name for data in account.data)
@@ -89,6 +90,7 @@ def accounts_table(accounts: list[Account]) -> RenderableType:
             str(account.pending),
             str(account.alignments),
             str(account.failed),
+            str(account.bits_told),
         )
     return titled("Epsilon that data sets have spent; pending sessions were booked and not settled, and count", table)
 

@@ -34,6 +34,7 @@ def model_json(public: PublicModel) -> dict[str, Any]:
         "r_squared_interval": None if model.r_squared_interval is None else list(model.r_squared_interval),
         **several,
         "outcome": None if model.outcome is None else asdict(model.outcome),
+        "notes": public.warnings,
     }
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from colonnade.analysis.tables import Tables
+    from colonnade.mechanism.cuts import Cut
     from colonnade.mechanism.release import Release
     from colonnade.protocol.session_plan import SessionPlan
     from colonnade.report.cost import Cost
@@ -26,13 +27,17 @@ def require(*modules: str) -> None:
 
 
 def plan_html(
-    session: SessionPlan, cost: Cost, assumed: bool = False, spending: Mapping[str, Spending] | None = None
+    session: SessionPlan,
+    cost: Cost,
+    assumed: bool = False,
+    spending: Mapping[str, Spending] | None = None,
+    cuts: Sequence[Cut] | None = None,
 ) -> bytes:
     """The bytes of a plan's page, with what ledgers at hand have spent."""
     require("jinja2")
     from colonnade.report.html import Around, plan_page
 
-    return plan_page(session, cost, assumed, Around(spending or {})).encode()
+    return plan_page(session, cost, assumed, Around(spending or {}, cuts=cuts)).encode()
 
 
 def release_html(release: Release, spending: Mapping[str, Spending] | None = None) -> bytes:

@@ -13,7 +13,7 @@ from colonnade.analysis.independence import Dependence, dependence, dependence_t
 from colonnade.analysis.synthesis import distance_text, expected_distance
 from colonnade.analysis.tables import CrossTable, Margin, Tables
 from colonnade.report.charts import WIDTH, Bar, bars, drawing
-from colonnade.report.tables import dependence_line, information_text, number_texts
+from colonnade.report.tables import dependence_line, information_text, interval_notes, number_texts
 
 CELL, LEFT = 30, 190
 WIDEST, ROOMY = 76, 44
@@ -132,6 +132,7 @@ def dependence_context(
         "margins": [{"margin": m, "picture": margin_picture(m)} for m in margins],
         "numbers": [tables.number(i) for i in released.numbers] if not chosen else [],
         "not_known": [] if chosen else tables.not_known(),
+        "interval_notes": interval_notes(tables, chosen),
         "bracketed": partial(number_texts, tables),
         "expected": distance_text(expected) if len(released.tabular) > 1 else None,
         "independent": distance_text(independent),

@@ -25,19 +25,40 @@ SHOWN_LOADINGS = 6
 INTERVALS = "Intervals hold the rows' own count in 95 of 100 releases; counts are shrunk to what is most plausible."
 
 
+def interval_notes(tables: Tables, chosen: Sequence[int] = ()) -> list[str]:
+    """What the intervals are of, and where they tell little what widens them, and what would narrow them."""
+    released, out = tables.released, [INTERVALS]
+    pairs = [(chosen[0], chosen[1])] if len(chosen) == 2 else [] if chosen else released.tables
+    loud = [(i, j) for i, j in pairs if tables.drowns_cells(i, j)]
+    if loud:
+        which = "noise on a cell" if len(pairs) == 1 else f"in {len(loud)} of {len(pairs)} tables noise on a cell"
+        out.append(
+            f"{which[0].upper()}{which[1:]} is larger than an average cell, which widens the intervals of counts and "
+            "of mutual information: a larger epsilon, fewer columns, or fewer levels and bins would narrow them."
+        )
+    names = [released.short(i) for i in (() if chosen else released.numbers) if tables.drowns_number(i)]
+    if names:
+        out.append(
+            "Noise on a number is a share of its bounds, and here it is larger than what the numbers differ by: "
+            f"narrower bounds would narrow the intervals of {', '.join(names)} in proportion."
+        )
+    return out
+
+
 def tables_text(tables: Tables, chosen: Sequence[int], seed: int) -> RenderableType:
     """One margin, one cross table, or an overview."""
+    notes = [Text(note, style="dim") for note in interval_notes(tables, chosen)]
     if len(chosen) == 2:
         from colonnade.analysis.independence import dependence
 
         cross, told = tables.cross(*chosen), dependence(tables, chosen[0], chosen[1], seed)
-        return Group(_cross_text(cross), dependence_line(told), Text(INTERVALS, style="dim"))
+        return Group(_cross_text(cross), dependence_line(told), *notes)
     columns = list(chosen) or list(tables.released.counted)
     parts: list[RenderableType] = [_margin_text(tables.margin(i)) for i in columns]
     if not chosen:
         parts += [Text(f"Not known: {told}.") for told in tables.not_known()]
         parts += [_numbers_text(tables), _pairs_text(tables, seed)]
-    return Group(*parts, Text(INTERVALS, style="dim"))
+    return Group(*parts, *notes)
 
 
 def _margin_text(margin: Margin) -> RenderableType:
@@ -148,7 +169,7 @@ def tables_json(tables: Tables, chosen: Sequence[int], seed: int) -> dict[str, A
     from colonnade.analysis.synthesis import expected_distance
 
     released = tables.released
-    head = {"study": released.release.plan["study"], "n": released.n}
+    head = {"study": released.release.plan["study"], "n": released.n, "notes": interval_notes(tables, chosen)}
     if len(chosen) == 1:
         return {**head, "margins": [_margin_json(tables.margin(chosen[0]))]}
     if len(chosen) == 2:

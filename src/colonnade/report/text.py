@@ -15,6 +15,7 @@ from colonnade.report.tidy import tidy_table as tidy_table
 
 if TYPE_CHECKING:
     from colonnade.analysis.solve import Model
+    from colonnade.mechanism.cuts import Cut
     from colonnade.model import PublicModel
     from colonnade.protocol.prediction import Prediction
 
@@ -199,6 +200,19 @@ def plan_report(
         *([Text(sentence(mean))] if mean else []),
     ]
     return Group(*parts, *([] if cost is None else [cost]), "")
+
+
+def digest_note(n: int, assumed: bool, cuts: Sequence[Cut] | None) -> str:
+    """Which runs have the digest of a plan's terms."""
+    if assumed:
+        return (
+            "This is the digest for an assumed number of records: an approval needs that for the real one, as "
+            "plan --rows N (rows=N in Python) tells it."
+        )
+    told = f"A run of these terms has this digest if it finds exactly {n:,} records"
+    if any(cut.chosen for cut in cuts or ()):
+        told += f", and is told so beforehand, for bins depend on it: rows = {n} in [study], --rows {n}, or rows={n}"
+    return f"{told}."
 
 
 def what_of(public: PublicModel) -> str:

@@ -68,7 +68,7 @@ class Explorer:
         """The model of the study's label, or of another column, with its intervals where it has some."""
         if label not in self._models:
             asked = ModelRequest(self.release, self.task_of(label), label or None)
-            public = publish(self.release, asked.model(None))
+            public = publish(self.release, asked.model(None), asked.notes)
             sure = asked.intervals()
             several = isinstance(public.model, ClassModel)
             self._models[label] = {

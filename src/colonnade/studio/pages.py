@@ -184,7 +184,7 @@ class Studio:
     def _plan_html(self, request: Request, fields: Fields) -> Response:
         with self._workspace.lock:
             study, session, assumed = planned(self._workspace)
-            around = Around(planned_spending(study, session), doors=self._doors())
+            around = Around(planned_spending(study, session), doors=self._doors(), cuts=study.cuts)
             page = plan_page(session, expected_cost(session, study.alignment), assumed, around)
             return _printable(page, page_footer("Terms", session.terms))
 
