@@ -17,7 +17,7 @@ from colonnade.mechanism.composition import Cap
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.cheating import KEY_BITS, Exposure
+from colonnade.protocol.cheating import KEY_BITS, TOLD_BITS, Exposure
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.study import read_study
 
@@ -35,11 +35,13 @@ opened values of one column can tell, "read" the coefficients of its key that th
 ([proof](../../proofs/key_reading.md)); "by fives" is what a plain attack reads, multiples of powers of five
 {APART} deviations of the noise apart. "Left" is what remains of the 2,048 coefficients, and "bits" its security by the
 estimate of [security.md](../security.md#parameters). A policy asks for {KEY_BITS} unless it says otherwise
-([`smallest_key_bits`](../policy.md)). Epsilon is 1 where nothing
-else is said. Without a partner that cheats, every plan here has 128 bits or more.
+([`smallest_key_bits`](../policy.md)). "People" are those of whose exact values a partner could read one thing, of
+whichever party and in whichever direction there are most ([`largest_bits_told`](../policy.md), {TOLD_BITS:,} unless a
+policy says otherwise). Epsilon is 1 where nothing else is said. Without a partner that cheats, every plan here has 128
+bits or more.
 
-| study | records | q | whose columns | if it cheats | values | told | read | by fives | left | bits | default policy |
-|---|---|---|---|---|---|---|---|---|---|---|---|
+| study | records | q | whose columns | if it cheats | values | told | read | by fives | left | bits | people | policy |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|
 """
 
 HELP = """
@@ -50,7 +52,7 @@ HELP = """
 - **More parties** for the same columns: each of them multiplies fewer.
 - `release = "full"` where a plan chose a trace: its sums of one product each carry more noise.
 - `product = "bgn"`, which has no such key; it is far slower.
-- `smallest_key_bits = 0` for partners that are trusted to follow the protocol.
+- `smallest_key_bits = 0` and a larger `largest_bits_told` for partners that are trusted to follow the protocol.
 
 The narrower side seals. Were the wider side to seal, the same values would spell a key of 4.7 bits a coefficient in
 place of 2.0, and less of it; sealed columns travel, so that this costs traffic, and no option asks for it yet.
@@ -115,7 +117,8 @@ def studies() -> list[tuple[str, SessionPlan]]:
         ("256 levels, epsilon = 0.1", levels_study(60_000, 256, epsilon=0.1)),
         ("256 levels", levels_study(6_000, 256)),
     ]
-    demo = read_study(ROOT / "demo" / "study.toml").session(10_000)
+    # Ids that its three files have in common.
+    demo = read_study(ROOT / "demo" / "study.toml").session(14_146)
     return [*table2, ("41 columns, K = 2", numeric_study(45_000, 40, 2)), ("the demo", demo), *levels, *less]
 
 
@@ -144,7 +147,8 @@ def main() -> None:
     rows, sentences = [], []
     for name, session in studies():
         worst = min(session.exposures, key=lambda x: x.key.bits)
-        sentence = refusal(session, worst.partner)
+        people = max(session.tellings, key=lambda told: told.bits)
+        sentence = refusal(session, worst.partner) or refusal(session, people.partner)
         what = "agrees" if sentence is None else "**refuses**"
         cells = (
             name,
@@ -158,6 +162,7 @@ def main() -> None:
             f"{by_fives(session, worst):,}",
             f"{worst.key.dimension:,}",
             str(worst.key.bits),
+            f"{people.people:,}",
             what,
         )
         rows.append(f"| {' | '.join(cells)} |")

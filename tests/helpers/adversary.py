@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.data.table import Table
+from colonnade.foundation.grid import Grid
+from colonnade.foundation.schema import Categorical, Column, Numeric
+from colonnade.mechanism.blocks import exact_block
 from colonnade.mechanism.dissection import Block, dissect, traces
 from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import exact_objective
@@ -46,6 +51,7 @@ class Adversary:
         generator: np.random.Generator,
     ) -> None:
         self.layout, self.law, self.generator = layout, law, generator
+        self.blocks = [block for block, _ in blocks]
         self.moves = [owner is None or a.owner == owner for a in layout.attributes]
         self.factors = np.concatenate([b.factors for b, _ in blocks])
         self.weights = np.concatenate([b.weights for b, _ in blocks])
@@ -117,6 +123,76 @@ class Adversary:
             if value > best[0]:
                 best = (value, z, w)
         return best
+
+
+class Rows:
+    """The same blocks released without noise from raw rows: a party's columns are read, rounded and added up.
+
+    Beside the record that is replaced stands a table that is chosen, too: most of its numbers lie on the grid, and the
+    excess of the others leaves every sum of squares just below a half, so that a record turns what is rounded.
+    """
+
+    LITTLE, OTHERS = 0.002, 40
+
+    def __init__(self, adversary: Adversary, bound: int) -> None:
+        self.adversary, self.grid, self.layout = adversary, Grid(bound), adversary.layout
+        draw = np.random.default_rng(bound)
+        self.others = []
+        for attribute in self.layout.attributes:
+            steps = draw.integers(-bound, bound + 1, self.OTHERS).astype(float)
+            if attribute.kind is Encoding.SIMPLEX and attribute.role is Role.FEATURE:
+                self.others.append(draw.integers(attribute.size, size=self.OTHERS).astype(float))
+                continue
+            # Of a label in halves every second step lies on their grid.
+            halves = 1 + (attribute.kind is Encoding.SIMPLEX)
+            steps = bound - halves * np.floor((bound - steps) / halves)
+            steps[:2] = halves * (0.5 - np.sqrt(0.25 - (0.5 - self.LITTLE / 2) / 2)) - (bound if halves == 2 else 0)
+            self.others.append(steps / bound)
+
+    def moved(self, z: Floats, w: Floats) -> float:
+        """How far the release moves between two records: as they are, on the grid, or a little off it."""
+        one, two = (np.rint(record * self.grid.bound) / self.grid.bound for record in (z, w))
+        # What others hold of the record stays where it is.
+        places = [i for a, own in enumerate(self.adversary.moves) if own for i in range(z.size)[self.layout.span(a)]]
+        off = np.zeros(z.size)
+        off[places] = self.LITTLE / self.grid.bound
+        pairs = [(z, w), (one, two), (one, two + off), (one - off, two)]
+        return max(self._moved(*pair) for pair in pairs)
+
+    def _moved(self, z: Floats, w: Floats) -> float:
+        change = np.abs(self._released(z) - self._released(w)) / self.grid.unit * self.adversary.rate_of
+        return float(change.sum() if self.adversary.law is Law.LAPLACE else np.linalg.norm(change))
+
+    def _released(self, record: Floats) -> Floats:
+        parts, ints = {}, np.zeros((self.OTHERS + 1, self.layout.width))
+        for owner in self.layout.owners:
+            own = [i for i, a in enumerate(self.layout.attributes) if a.owner == owner]
+            columns: dict[str, Column] = {}
+            values: dict[str, NDArray[Any]] = {}
+            for i in own:
+                attribute, at = self.layout.attributes[i], record[self.layout.span(i)]
+                name = attribute.column
+                if attribute.kind is Encoding.SIMPLEX and attribute.role is Role.FEATURE:
+                    columns[name] = Categorical(tuple(f"l{j}" for j in range(attribute.size)))
+                    values[name] = np.concatenate([[np.argmax(at)], self.others[i]]).astype(np.int32)
+                else:
+                    columns[name] = Numeric(-1, 1)
+                    first = at[-1] - at[0] if attribute.kind is Encoding.SIMPLEX else at[0]
+                    values[name] = np.concatenate([[first], self.others[i]])
+            encoded = Table(owner, columns, values, self.OTHERS + 1).encode(self.layout, self.grid, bytes(32))
+            start = self.layout.starts[own[0]]
+            parts[owner] = (encoded.sums, start)
+            ints[:, start : start + encoded.shape[1]] = encoded.rows(0, self.OTHERS + 1)
+        ints[:, 0] = self.grid.bound
+        products = ints.T @ ints
+        out = []
+        for block in self.adversary.blocks:
+            if block.single:
+                values_ = exact_block(block, *parts[block.owners[0]]).values.astype(float)
+            else:
+                values_ = products[block.factors[:, 0], block.factors[:, 1]]
+            out.append(values_ if block.summed else values_ * np.abs(block.weights))
+        return np.concatenate(out)
 
 
 def random_layout(generator: np.random.Generator) -> Layout:

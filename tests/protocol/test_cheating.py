@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import e, log2, pi, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from colonnade.consent.policy import Policy
 from colonnade.crypto.lattice.backend import key_left
 from colonnade.crypto.lattice.parameters import SECRET_LAW, WIDE_LAW, N
 from colonnade.crypto.lattice.security import entropy, key_bits, readable_coefficients
-from colonnade.crypto.product import Cross, ProductSpec
+from colonnade.crypto.product import Chain, ChainSpec, Cross, ProductSpec
 from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.blocks import IntegerNoise
@@ -23,8 +24,9 @@ from colonnade.mechanism.composition import Cap
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.cheating import exposures, most_values, value_bits
+from colonnade.protocol.cheating import exposures, most_values, people_sentence, tellings, value_bits
 from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.study import read_study
 
 
 def levels_session(levels: int, rows: int = 60_000, **changes: object) -> SessionPlan:
@@ -143,6 +145,82 @@ def test_colluding_readers_add_up() -> None:
     assert alone["a", ("c",)].information == pytest.approx(50 * (each + 0.706))
 
 
+def test_people_are_counted_in_every_direction() -> None:
+    """a's column 1 is sealed for b and for c and multiplies with d's; each value tells 12 bits, one a person."""
+    crosses = (Cross(0, 1, 0, 2, 0, 30), Cross(0, 2, 1, 2, 0, 50), Cross(3, 0, 0, 4, 0, 2))
+    spec = ProductSpec(bytes(32), ("a", "b", "c", "d"), 1000, 7, crosses, 40, 100, 1000)
+    bits = np.full(2 * 30 + 50 + 4 * 2, 12.0)
+
+    def told(collusion: int) -> dict[str, tuple[tuple[str, ...], float]]:
+        found = tellings(spec, bits, None, np.zeros(0), collusion)
+        return {one.partner: (one.cheaters, one.bits) for one in found}
+
+    assert (
+        told(0)
+        == told(1)
+        == {
+            "a": (("c",), 50 * 12),
+            "b": (("a",), 2 * 12),
+            "c": (("a",), 1 * 12),
+            "d": (("a",), 2 * 12),
+        }
+    )
+    assert told(2)["a"] == (("c", "b"), 80 * 12)
+    # Sealed or not: it is the same column of the same people.
+    assert told(3)["a"] == (("c", "b", "d"), (80 + 4) * 12)
+
+
+def test_any_owner_of_a_chain_may_be_told_of_any_other() -> None:
+    chain = Chain((0, 1, 2), ((0, 0, 0), (0, 1, 0), (1, 1, 0)))
+    chains = ChainSpec(bytes(32), ("a", "b", "c"), 1000, 7, (chain,), 40, (16,))
+    spec = ProductSpec(bytes(32), ("a", "b", "c"), 1000, 7, (Cross(1, 0, 0, 1, 0, 1),), 40, 100, 1000)
+    found = tellings(spec, np.array([5.0]), chains, np.array([1.0, 2.0, 4.0]), 1)
+    # Columns 0 of a and 1 of b stand in the first two and the last two terms, that of c in all.
+    assert [(x.partner, x.cheaters, x.bits) for x in found] == [
+        ("a", ("b",), 4 + 5),
+        ("b", ("a",), 6 + 5),
+        ("c", ("b",), 7),
+    ]
+
+
+def test_people_of_a_study_by_the_entropy_of_its_noise() -> None:
+    """By hand: log2 q less log2(2 e b) for each of the shop's levels, b the narrowest share in opened integers."""
+    session = levels_session(40)
+    pairs = [i for i in session.plan.blocks if i.block.owners == ("hospital", "shop")]
+    unit = session.grid.bound**2 * session.spec.gain * float(min(session.plan.share(p) for p in session.parties))
+    each = [session.spec.modulus_bits - log2(2 * e * float(i.scale) * unit) for i in pairs]
+    columns = [i.block.size // 40 for i in pairs]
+    people = {told.partner: told.people for told in session.tellings}
+    assert sum(columns) == 5 and people["hospital"] == pytest.approx(40 * max(each), abs=1)
+    assert people["shop"] == pytest.approx(sum(c * b for c, b in zip(columns, each, strict=True)), abs=1)
+
+
+def test_a_policy_bounds_what_partners_could_be_told() -> None:
+    session = levels_session(100)
+    people = {told.partner: told.people for told in session.tellings}
+    policy = Policy("hospital", ("shop",), 10.0, Cap(10.0))
+    assert people["hospital"] > 1000 and min(x.key.bits for x in session.exposures) >= 100
+    with pytest.raises(PolicyError, match=f"largest_bits_told is 1000, the plan has {people['hospital']}"):
+        policy.check(session)
+    with pytest.raises(PolicyError, match="largest_bits_told"):
+        PolicyGuard("hospital", policy).foresee(session.agreement, 60_000, aligned=False)
+    replace(policy, largest_bits_told=people["hospital"]).check(session)
+    Policy("shop", ("hospital",), 10.0, Cap(10.0), largest_bits_told=people["shop"]).check(session)
+    policy.check(levels_session(40))
+
+
+def test_the_default_admits_the_demo_and_its_page_says_how_many() -> None:
+    study = read_study(Path(__file__).parents[2] / "demo" / "study.toml")
+    # Ids that all three files have in common.
+    session = study.session(14_146)
+    assert {told.partner: told.people for told in session.tellings} == {"employer": 179, "registry": 137, "bank": 137}
+    for name in session.parties:
+        Policy(name, ("*",), 10.0, Cap(10.0)).check(session)
+    assert "the exact values of up to 179 people; it would leave evidence" in people_sentence(
+        session.tellings, session.rows
+    )
+
+
 def test_how_many_columns_would_do() -> None:
     spec = ProductSpec(bytes(32), ("a", "b"), 1000, 7, (Cross(0, 1, 0, 1, 0, 500),), 46, 100, 1000)
     weak = exposures(spec, laplace(2.0**32, 500), 1, key_left)[0]
@@ -165,7 +243,7 @@ def test_the_default_policy_refuses_the_study_that_was_read_whole() -> None:
         "can tell up to 2,048 of the 2,048 coefficients of its key; at most 89 columns or levels of shop would leave "
         "100 at the same modulus of 2^48; fewer records and a smaller epsilon raise the number too"
     )
-    replace(policy, smallest_key_bits=0).check(session)
+    replace(policy, smallest_key_bits=0, largest_bits_told=20_000).check(session)
     # The shop's own column is hidden by rho, of which five sealed columns tell little.
     Policy("shop", ("hospital",), 10.0, Cap(10.0)).check(session)
     policy.check(levels_session(40))
@@ -181,3 +259,6 @@ def test_what_no_number_of_records_could_mend_is_refused_before_ids_are_matched(
 def test_other_products_have_no_key_to_spell() -> None:
     for name in ("bgn", "plain"):
         assert levels_session(4, product=name).exposures == ()
+    # Opened integers of bgn are searched for within their reach, and tell what that holds above the noise.
+    lattice, bgn = levels_session(4).tellings, levels_session(4, product="bgn").tellings
+    assert 0 < bgn[0].bits < lattice[0].bits and levels_session(4, product="plain").tellings == ()

@@ -113,9 +113,13 @@ def test_a_spelled_out_key_is_refused_beforehand_and_named_by_the_audit(tmp_path
     places = {name: folder.place for name, folder in kept.items()}
     evidence = {name: KeptEvidence.read(place) for name, place in places.items() if place is not None}
     found = audit_session(
-        evidence["shop"], evidence["shop"].opening(key), task_of("shop", False), [evidence["hospital"]]
-    ).deviation
-    assert found is not None and (found.step, found.round, found.recipient) == ("parcel", "multiply", "hospital")
+        evidence["shop"],
+        evidence["shop"].opening(key),
+        task_of("shop", False),
+        [evidence["hospital"]],
+        checker=SharedSigner("auditor"),
+    )
+    assert [(quote.holder, quote.round) for quote in found.quotes] == [("hospital", "multiply")]
     honest = audit_session(evidence["hospital"], evidence["hospital"].opening(key), task_of("hospital", False))
     assert honest.passed
     # A default policy does not let it come so far.

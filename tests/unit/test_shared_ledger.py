@@ -22,6 +22,7 @@ from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import GENESIS, Ledger
 from colonnade.consent.shared_ledger import SharedLedger, open_ledger
 from colonnade.foundation.errors import LedgerError
+from tests.helpers.cli_study import runner
 from tests.helpers.postgres import PostgresServer, postgres, running_postgres
 from tests.unit import test_ledger as contract
 from tests.unit.test_ledger import CAP, DATA, booking
@@ -236,6 +237,74 @@ def test_kill_9_of_the_database_loses_nothing_that_was_confirmed(tmp_path: Path)
         assert 5 <= confirmed <= kept <= confirmed + 1
         ledger.verify()
         ledger.book(booking("after"), CAP)
+
+
+REMOTE = [
+    "host=db.example.org dbname=c",
+    "host=db.example.org sslmode=prefer",
+    "host=db.example.org sslmode=allow",
+    "host=10.0.0.7 sslmode=disable",
+    "hostaddr=192.0.2.1 host=localhost",
+    "host=/run/postgresql,db.example.org",
+    "host=localhost,other hostaddr=127.0.0.1,",
+    "postgresql://bank@db.example.org:5432/c",
+    "service=ledger",
+]
+HERE = ["dbname=c", "host=/run/postgresql", "host=localhost", "host=127.0.0.1", "host=::1", "postgresql:///c"]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every database that somebody tried to reach; none is."""
+    tried: list[str] = []
+
+    def connect(database: str, **more: object) -> None:
+        tried.append(database)
+        raise psycopg.OperationalError("not reached")
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    for name in ("PGHOST", "PGHOSTADDR", "PGSSLMODE", "PGSERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    return tried
+
+
+@pytest.mark.parametrize("database", REMOTE)
+def test_a_remote_database_without_tls_is_refused_before_a_line_leaves(
+    tmp_path: Path,
+    calls: list[str],
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    path = name_file(tmp_path, database)
+    with pytest.raises(LedgerError, match="sslmode"):
+        open_ledger(path)
+    answer = runner(monkeypatch, capfd)("ledger", "show", str(path))
+    assert answer.code != 0 and "sslmode=verify-full" in answer.err
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    "database", [*HERE, "host=db.example.org sslmode=require", "postgresql://db.example.org/c?sslmode=verify-full"]
+)
+def test_tls_or_this_machine_is_tried(tmp_path: Path, calls: list[str], database: str) -> None:
+    with pytest.raises(LedgerError, match="not reached"):
+        open_ledger(name_file(tmp_path, database)).entries()
+    assert calls == [database]
+
+
+def test_the_environment_counts_where_the_file_is_silent(
+    tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = name_file(tmp_path, "dbname=c")
+    monkeypatch.setenv("PGHOST", "db.example.org")
+    with pytest.raises(LedgerError, match=r"db\.example\.org is another machine"):
+        open_ledger(path)
+    monkeypatch.setenv("PGSSLMODE", "verify-full")
+    open_ledger(path)
+    with pytest.raises(LedgerError, match="sslmode=disable"):
+        open_ledger(name_file(tmp_path, "host=db.example.org sslmode=disable"))
+    assert calls == []
 
 
 def test_a_database_that_does_not_sync_is_refused(tmp_path: Path) -> None:

@@ -52,9 +52,11 @@ class Booking:
     charge: Charge
     record_epsilon: float
     """The epsilon of the whole record, for information."""
+    bits_told: int = 0
+    """What partners that do not follow the protocol could be told of its records; earlier entries have none."""
 
     def to(self) -> dict[str, Any]:
-        return {
+        content = {
             "session": self.session,
             "party": self.party,
             "study": self.study,
@@ -63,6 +65,7 @@ class Booking:
             "charge": _charge_to(self.charge),
             "record_epsilon": self.record_epsilon,
         }
+        return content | ({"bits_told": self.bits_told} if self.bits_told else {})
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Booking:
@@ -70,6 +73,9 @@ class Booking:
         texts = (*(content[key] for key in ("session", "party", "study", "plan")), *content["data"].values())
         if not all(isinstance(text, str) for text in texts):
             raise LedgerError("a booking's names and digests must be texts, got another type")
+        bits = content.get("bits_told", 0)
+        if type(bits) is not int or bits < 0:
+            raise LedgerError("a booking's bits_told must be a whole number, got another")
         return cls(
             content["session"],
             content["party"],
@@ -78,6 +84,7 @@ class Booking:
             DataSet(**content["data"]),
             Charge(**content["charge"]),
             content["record_epsilon"],
+            bits,
         )
 
 
@@ -182,6 +189,8 @@ class Account:
     """Sessions that were booked and neither released nor void; they count."""
     alignments: int = 0
     """How often its ids were matched with those of partners."""
+    bits_told: int = 0
+    """What its sessions could have told partners that do not follow the protocol; entries of 0.1.0 do not say."""
     failed: int = 0
     """Sessions that ended without a release after its data was read: refused, or broken by a partner. Never a spend."""
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind
 from colonnade.consent.ledger import Ledger
-from colonnade.consent.policy import Policy
+from colonnade.consent.policy import Policy, bits_told
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.mechanism.composition import Charge, Spent, charge_of, record_epsilon
 from colonnade.protocol.agreement import Agreement
+from colonnade.protocol.cheating import people_told
 from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 
@@ -68,6 +70,13 @@ class PolicyGuard:
         """No ledger notes the matching."""
 
     def book(self, session: SessionPlan) -> None:
+        """No ledger books the spend."""
+
+    def resumable(self, session: str) -> bool:
+        """A simulation is begun anew."""
+        return False
+
+    def resume(self, session: SessionPlan) -> None:
         """No ledger books the spend."""
 
     def release(self) -> None:
@@ -138,8 +147,10 @@ class ConsentGuard:
         `rows` are the party's own records; `apart` are sessions of which it is not known yet whether they count.
         """
 
-        def room(charge: Charge) -> None:
+        def room(session: SessionPlan, charge: Charge) -> None:
             self.ledger.check(self.data, charge, self.policy.cap, apart)
+            told = bits_told(session, self.party)
+            self.ledger.check_told(self.data, told, self.policy.largest_bits_told, apart)
 
         foresee(self.policy, self.party, agreement, rows, aligned, room)
         if aligned:
@@ -160,12 +171,15 @@ class ConsentGuard:
         self.policy.check(session, self.party)
         charge = charge_of(session.plan, self.party)
         self.ledger.check(self.data, charge, self.policy.cap)
+        told = bits_told(session, self.party)
+        self.ledger.check_told(self.data, told, self.policy.largest_bits_told)
         spent, cap = self.spent(), self.policy.cap
         # The session's own id is new in every run: what a person approves are its terms.
         summary = (
             f"{self.party}: study {session.agreement.name} with n={session.rows} would spend "
             f"epsilon={charge.epsilon:.6g} of data set {self.data.name}, {spent.epsilon:.6g} of {cap.epsilon:.6g} is "
-            f"spent{self._noted}"
+            f"spent; a partner that breaks the protocol could read {people_told(min(told, session.rows))}"
+            f"{self._noted}"
         )
         self.policy.approve(session.terms, summary, self.approved, self.ask)
 
@@ -192,11 +206,26 @@ class ConsentGuard:
 
     def book(self, session: SessionPlan) -> None:
         """Write the spend into the ledger, durably, before the submission leaves."""
+        # A server that uses an id twice would get noise drawn twice for one entry.
+        self._book(session, once=True)
+
+    def resumable(self, session: str) -> bool:
+        """Whether a session that broke may go on: it is booked, or was not reached, and nobody has settled it."""
+        own = [e for e in self.ledger.entries() if (e.booking.session, e.booking.party) == (session, self.party)]
+        return not own or own[-1].kind is EntryKind.BOOKED
+
+    def resume(self, session: SessionPlan) -> None:
+        """Book the spend of a session that goes on with the same bytes, unless it is booked."""
+        if session.identity.hex() not in self.pending(session.agreement.name):
+            self.consent(session)
+        self._book(session, once=False)
+
+    def _book(self, session: SessionPlan, once: bool) -> None:
         name = session.identity.hex()
         charge, record = charge_of(session.plan, self.party), record_epsilon(session.plan)
-        booking = Booking(name, self.party, session.agreement.name, session.digest, self.data, charge, record)
-        # A server that uses an id twice would get noise drawn twice for one entry.
-        self.ledger.book(booking, self.policy.cap, once=True)
+        told = bits_told(session, self.party)
+        booking = Booking(name, self.party, session.agreement.name, session.digest, self.data, charge, record, told)
+        self.ledger.book(booking, self.policy.cap, once=once, largest_told=self.policy.largest_bits_told)
         self._booked = name
 
     def release(self) -> None:
@@ -229,7 +258,7 @@ def foresee(
     agreement: Agreement,
     rows: int,
     aligned: bool,
-    room: Callable[[Charge], None] = lambda charge: None,
+    room: Callable[[SessionPlan, Charge], None] = lambda session, charge: None,
 ) -> None:
     """Raise the policy's or the ledger's refusal if every number of common records up to `rows` would meet one.
 
@@ -250,12 +279,12 @@ def foresee(
             charge = charge_of(session.plan, party)
             try:
                 policy.check_plan(session, party, slack)
-                room(_lowered(charge, slack))
+                room(session, _lowered(charge, slack))
                 return
             except PolicyError as error:
                 refusal = refusal or error
             except LedgerError as error:
-                refusal = refusal or _refusal(room, charge) or error
+                refusal = refusal or _refusal(partial(room, session, charge)) or error
         least = max(2, policy.smallest_rows)
         if not aligned or rows <= least:
             break
@@ -264,10 +293,10 @@ def foresee(
         raise refusal
 
 
-def _refusal(room: Callable[[Charge], None], charge: Charge) -> LedgerError | None:
+def _refusal(room: Callable[[], None]) -> LedgerError | None:
     """The same with the charge as it stands, for a reader."""
     try:
-        room(charge)
+        room()
     except LedgerError as error:
         return error
     return None

@@ -74,6 +74,10 @@ class Ledger:
                 "was read"
             )
 
+    def check_told(self, data: DataSet, bits: int, limit: int, apart: Collection[str] = ()) -> None:
+        """Raise PolicyError if sessions on the data set could tell cheating partners more than the policy allows."""
+        _tell(limit, [e for e in _bookings(_of(self.lines(), data)) if e.booking.session not in apart], bits, data)
+
     def note_failure(self, attempt: Alignment, cap: Cap, reason: str) -> Note:
         """Note that a session ended without a release after data was read; it spends nothing."""
         with self._writing() as (connection, lines):
@@ -96,10 +100,11 @@ class Ledger:
             number, time, digest = self._write(connection, lines, EntryKind.ALIGNED, alignment, cap)
             return Note(number, time, alignment, cap, digest, version("colonnade"))
 
-    def book(self, booking: Booking, cap: Cap, once: bool = False) -> Entry:
+    def book(self, booking: Booking, cap: Cap, once: bool = False, largest_told: int | None = None) -> Entry:
         """Check the cap and book the spend in one durable transaction; the same booking again changes nothing.
 
-        `once` refuses it: whoever draws noise for a session must be the first to do so.
+        `once` refuses it: whoever draws noise for a session must be the first to do so. `largest_told` limits the bits
+        that all sessions of the data set could tell.
         """
         with self._writing() as (connection, lines):
             earlier = _history(lines, booking.session, booking.party)
@@ -122,6 +127,8 @@ class Ledger:
                 return earlier[0]
             own, charge = _bookings(_of(lines, booking.data)), booking.charge
             require_room(cap, _rule(own, cap, charge), _counted(own), charge, booking.data.name)
+            if largest_told is not None:
+                _tell(largest_told, own, booking.bits_told, booking.data)
             return self._append(connection, lines, EntryKind.BOOKED, booking, cap, "")
 
     def settle(self, session: str, party: str, kind: EntryKind, reason: str = "") -> Entry:
@@ -157,7 +164,7 @@ class Ledger:
             cap = ([e for e in booked if e.kind is EntryKind.BOOKED] or own)[-1].cap
             pending = sum(1 for last in _last(booked).values() if last.kind is EntryKind.BOOKED)
             data = tuple(dict.fromkeys(e.data for e in own))
-            out.append(Account(data, cap, _spent(booked, cap), pending, _matched(own), _failed(own)))
+            out.append(Account(data, cap, _spent(booked, cap), pending, _matched(own), _told(booked), _failed(own)))
         return out
 
     def before_and_after(self, data: DataSet, charge: Charge, cap: Cap) -> tuple[Spent, Spent]:
@@ -358,6 +365,19 @@ def _within(limit: int | None, own: Sequence[Line], data: DataSet) -> None:
     if limit is not None and count >= limit:
         times = "once" if count == 1 else f"{count} times"
         raise PolicyError(f"largest_alignments is {limit}, and the ids of data set {data.name} were matched {times}")
+
+
+def _tell(limit: int, own: Sequence[Entry], bits: int, data: DataSet) -> None:
+    told = _told(own)
+    if told + bits > limit:
+        raise PolicyError(
+            f"largest_bits_told is {limit}: sessions on data set {data.name} could have told partners that break the "
+            f"protocol {told} bits of it, and this one could tell {bits} more; other data, or a larger limit, would do"
+        )
+
+
+def _told(own: Sequence[Entry]) -> int:
+    return sum(e.booking.bits_told for e in _last(own).values() if e.kind is not EntryKind.VOID)
 
 
 def _matched(own: Sequence[Line]) -> int:

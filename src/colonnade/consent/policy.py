@@ -15,7 +15,7 @@ from colonnade.foundation.sections import Section, read_toml
 from colonnade.mechanism.composition import Cap, Rule, charge_of, record_epsilon
 from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import PrivacyPlan, View
-from colonnade.protocol.cheating import KEY_BITS, Exposure
+from colonnade.protocol.cheating import KEY_BITS, TOLD_BITS, Exposure, Telling
 
 ANYONE = "*"
 SHORTEST_APPROVAL = 16
@@ -36,6 +36,7 @@ POLICY_KEYS = (
     "smallest_key_bits",
     "largest_alignments",
     "largest_attempts",
+    "largest_bits_told",
     "largest_list",
     "largest_degree",
     "largest_owners",
@@ -51,6 +52,7 @@ WHOLE_KEYS = (
     "smallest_key_bits",
     "largest_alignments",
     "largest_attempts",
+    "largest_bits_told",
     "largest_list",
     "largest_degree",
     "largest_owners",
@@ -92,6 +94,8 @@ class Proposed(Protocol):
     def plan(self) -> PrivacyPlan: ...
     @property
     def exposures(self) -> tuple[Exposure, ...]: ...
+    @property
+    def tellings(self) -> tuple[Telling, ...]: ...
     def views(self, party: str | None = None) -> Mapping[View, float | None]: ...
     def leave_bits(self, exposure: Exposure, bits: int) -> str: ...
 
@@ -128,6 +132,9 @@ class Policy:
     """How often the ids of one data set may be matched with those of partners; the ledger counts."""
     largest_attempts: int | None = None
     """How many sessions on one data set may end without a release after it was read; the ledger counts."""
+    largest_bits_told: int = TOLD_BITS
+    """Bits of this party's records, one a person, that partners may be told who do not follow the protocol; the ledger
+    adds up the sessions of a data set."""
     largest_list: int | None = None
     """How many ids a partner may be able to test in one matching: the slots of its tables, above its list's length."""
     largest_degree: int | None = None
@@ -214,6 +221,13 @@ class Policy:
                 f"smallest_key_bits is {self.smallest_key_bits}, the plan leaves {worst.key.bits}: {worst.tell()}; "
                 f"{session.leave_bits(worst, self.smallest_key_bits)}"
             )
+        told = bits_told(session, me)
+        if told > self.largest_bits_told:
+            raise PolicyError(
+                f"largest_bits_told is {self.largest_bits_told}, the plan has {told}: partners that break the protocol "
+                f"could read the exact values of up to {told:,} people; fewer columns or levels of theirs, fewer "
+                "records and a smaller epsilon tell less"
+            )
 
     def check_scores(self, receiver: str, parties: Collection[str], columns: Collection[str], me: str) -> None:
         """Raise PolicyError unless these parties may score records by these own columns, for that receiver."""
@@ -244,6 +258,11 @@ class Policy:
             return
         what = f"; {summary}" if summary else ""
         raise ConsentError(f"require_approval is set and nobody approved the plan {digest}{what}")
+
+
+def bits_told(session: Proposed, me: str) -> int:
+    """What a session could tell partners that do not follow the protocol of a party's records."""
+    return max((told.people for told in session.tellings if told.partner == me), default=0)
 
 
 def check_approvals(approved: Collection[str]) -> None:

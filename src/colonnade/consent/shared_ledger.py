@@ -3,7 +3,7 @@
 A ledger file that ends in `.toml` names a database instead of being one:
 
     [ledger]
-    postgres = "host=db.example.org dbname=colonnade user=bank"
+    postgres = "host=db.example.org sslmode=verify-full dbname=colonnade user=bank"
     table = "ledger_entries"        # optional
 """
 
@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.util import find_spec
+from ipaddress import ip_address
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,8 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {0}
   FOR EACH STATEMENT EXECUTE FUNCTION {0}_append_only();
 COMMENT ON TABLE {0} IS '{1}';
 """
+ENCRYPTED = ("require", "verify-ca", "verify-full")
+"""Values of sslmode without which the lines of a ledger, and a password, might pass in the clear."""
 MARK = "colonnade ledger, version"
 OLDEST_TABLE = 2
 
@@ -57,6 +61,7 @@ class SharedLedger(Ledger):
             raise LedgerError(f"table of {path.name} must be letters, digits and _, all small, got {self._table!r}")
         if find_spec("psycopg") is None:
             raise LedgerError("a ledger in PostgreSQL needs psycopg, not installed here: pip install 'colonnade[sql]'")
+        _require_tls(path.name, self._database)
 
     @property
     def exists(self) -> bool:
@@ -140,3 +145,40 @@ class SharedLedger(Ledger):
 
     def _insert(self, connection: Any, row: tuple[int, str, str]) -> None:
         connection.execute(f"INSERT INTO {self._table} VALUES (%s, %s, %s)", row)  # noqa: S608
+
+
+def _require_tls(name: str, database: str) -> None:
+    """Refuse a database of another machine without TLS, before anything is sent to it.
+
+    libpq takes what is not said here from the environment, and from a service's file, which may name any host.
+    """
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        said = conninfo_to_dict(database)
+    except psycopg.Error as error:
+        raise LedgerError(f"postgres of {name} must be a connection string: {' '.join(str(error).split())}") from None
+    defaults = {d.keyword.decode(): (d.val or b"").decode() for d in psycopg.pq.Conninfo.get_defaults()}
+    found = {**defaults, **{key: str(value) for key, value in said.items()}}
+    listed = zip_longest(*(found.get(key, "").split(",") for key in ("hostaddr", "host")), fillvalue="")
+    remote = [address or host for address, host in listed if not _is_here(address or host)]
+    if "service" in said:
+        remote.append(f"service {said['service']}")
+        # The file may ask for less, unless the line itself says it.
+        found["sslmode"] = str(said.get("sslmode", ""))
+    if remote and found.get("sslmode") not in ENCRYPTED:
+        raise LedgerError(
+            f"postgres of {name} must say sslmode=verify-full (or verify-ca, or require), for {remote[0]} is another "
+            f"machine, got sslmode={found.get('sslmode') or 'prefer'}"
+        )
+
+
+def _is_here(host: str) -> bool:
+    """Whether a host is this machine: a socket's folder, or an address that no line leaves by."""
+    if not host or host[0] in "/@" or host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import e, exp, expm1, log2, pi
+from math import ceil, e, exp, expm1, log2, pi
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from colonnade.mechanism.moments import Law
 
 KEY_BITS = 100
 """Bits of a partner's keys that a cheating party has to leave, unless a policy says otherwise."""
+TOLD_BITS = 1000
+"""Bits of a party's records that cheating partners may be told, in all sessions, unless a policy says otherwise."""
 HALF_LAPLACE = 0.706
 """Bits that half of a Laplace variable, the difference of two gamma variables of shape 1/2, has less than a whole."""
 
@@ -63,11 +65,35 @@ class Exposure:
         }
 
 
+@dataclass(frozen=True)
+class Telling:
+    """How much of one party's records opened values could tell parties that cheat, every way counted together."""
+
+    partner: str
+    """Whose records they are."""
+    cheaters: tuple[str, ...]
+    """Who cheats: as many as may collude, those that learn most."""
+    bits: float
+    """Of one column: a yes or no of so many people."""
+
+    @property
+    def people(self) -> int:
+        return ceil(self.bits)
+
+    def describe(self) -> dict[str, object]:
+        """For a JSON object."""
+        return {"records_of": self.partner, "if_these_cheat": list(self.cheaters), "people": self.people}
+
+
 @proven("key_reading")
-def value_bits(noise: IntegerNoise, modulus_bits: int, alone: bool) -> Bits:
+def value_bits(noise: IntegerNoise, modulus_bits: float, alone: bool) -> Bits:
     """Bits that each opened value can tell, at most: those of a word less the entropy of the honest parties' noise.
 
     `alone` says that no party was expected to collude: then a cheater's own share of the noise is missing.
+
+    Domain: noise: of all opened values.
+    Unit: bits, one number for each value.
+    Guarantee: no choice of messages tells more of keys and columns. Proof: key_reading, claim 1.
     """
     out = np.full(noise.size, float(modulus_bits))
     for spread, where in noise.spreads:
@@ -87,7 +113,12 @@ def _noise_entropy(law: Law, spread: float, alone: bool) -> float:
 
 @proven("key_reading")
 def exposures(spec: ProductSpec, noise: IntegerNoise, collusion: int, left: KeyReading) -> tuple[Exposure, ...]:
-    """For each party and each partner that shares a product with it, what the partner could read of it."""
+    """For each party and each partner that shares a product with it, what the partner could read of it.
+
+    Domain: collusion: how many pool what they read; `left` estimates a key of which so much is read.
+    Unit: bits and coefficients.
+    Guarantee: no more coefficients of a key can be named. Proof: key_reading, claim 2.
+    """
     bits = value_bits(noise, spec.modulus_bits, alone=collusion == 0)
     return _exposures(spec, bits, collusion, left)
 
@@ -97,10 +128,63 @@ def chain_exposures(chains: ChainSpec, noise: IntegerNoise, collusion: int, left
     """The same of the last products of chains, in which sealed shares stand for columns; `noise` is on their sums.
 
     Several holders' products add up to one opened value, which may tell all that it can of any of them.
+
+    Unit: bits and coefficients.
+    Guarantee: no more coefficients of a share's key can be named. Proof: key_reading, chains.
     """
     last = LastStep(chains)
     bits = value_bits(noise, chains.modulus_bits, alone=collusion == 0)
     return _exposures(last.product, bits[list(last.values)], collusion, left)
+
+
+@proven("key_reading")
+def tellings(
+    spec: ProductSpec, bits: Bits, chains: ChainSpec | None, chain_bits: Bits, collusion: int
+) -> tuple[Telling, ...]:
+    """For each party what those that may collude could be told of one column of it, by all values together.
+
+    A value of a chain may tell any of its owners all that it can of any other's column, whatever passes before.
+
+    Domain: bits: what each opened value can tell; collusion: how many pool what they read.
+    Unit: bits, one a person.
+    Guarantee: of no more people can a yes or no of one column be told. Proof: key_reading, people.
+    """
+    between: dict[tuple[str, str], float] = {}
+    for one in _told(spec, bits):
+        for sealed in (True, False):
+            pair = spec.parties[one.party(sealed)], spec.parties[one.partner(sealed)]
+            between[pair] = between.get(pair, 0.0) + float(one.columns(sealed).max())
+    start = 0
+    for chain in () if chains is None else chains.chains:
+        own = chain_bits[start : (start := start + len(chain.terms))]
+        for place, owner in enumerate(chain.owners):
+            most = float(np.bincount([term[place] for term in chain.terms], weights=own).max())
+            for other in set(chain.owners) - {owner}:
+                pair = spec.parties[owner], spec.parties[other]
+                between[pair] = between.get(pair, 0.0) + most
+    out = []
+    for partner in (name for name in spec.parties if any(pair[0] == name for pair in between)):
+        learnt = sorted(((told, other) for (name, other), told in between.items() if name == partner), reverse=True)
+        most_told = learnt[: max(1, collusion)]
+        out.append(Telling(partner, tuple(other for _, other in most_told), sum(told for told, _ in most_told)))
+    return tuple(out)
+
+
+def people_sentence(found: Sequence[Telling], rows: int) -> str:
+    """The most people of whom a partner could read one thing exactly; empty where no values of two parties open."""
+    if not found:
+        return ""
+    most = min(max(told.people for told in found), rows)
+    return (
+        f"A partner that breaks the protocol could read {people_told(most)}{'; it would leave evidence' * bool(most)}."
+    )
+
+
+def people_told(most: int) -> str:
+    """Whose values, in words."""
+    return (
+        f"the exact values of up to {most:,} {'person' if most == 1 else 'people'}" if most else "nobody's exact values"
+    )
 
 
 def worst_of(found: Iterable[Exposure]) -> tuple[Exposure, ...]:

@@ -1,0 +1,124 @@
+"""A partner that multiplies with weights far outside its bounds reads chosen people: no more than the plan's page says.
+
+Shop multiplies hospital's sealed columns with weights w, 2w, 4w, ... on chosen records, others for each of its levels,
+and adds no noise of its own: each opened sum spells as many people's values as it has bits above hospital's noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from colonnade.crypto.lattice.frames import parcel_places
+from colonnade.crypto.lattice.parameters import N
+from colonnade.crypto.lattice.party import LatticeParty
+from colonnade.crypto.lattice.words import Planes
+from colonnade.data.table import table_from
+from colonnade.foundation.randomness import Randomness
+from colonnade.protocol.cheating import people_sentence
+from colonnade.protocol.fit import FitParty, FitServer
+from colonnade.protocol.guard import Unguarded
+from colonnade.protocol.party import PartyRole
+from colonnade.protocol.server import ServerRole
+from colonnade.protocol.session_plan import SessionPlan
+from colonnade.report.cheating import cheating_notes
+from colonnade.transport.in_process import InProcess
+from tests.protocol.test_cheating import levels_session
+
+DIGIT = 13
+"""Weights are multiplied in digits of so many bits, by the project's own kernels."""
+
+
+class Reading(LatticeParty):
+    """Multiplies with `weights`, records by levels, in place of its columns; hides nothing and adds no noise."""
+
+    weights = np.zeros((0, 0), np.int64)
+    digits: Sequence[int] = ()
+    digit = 0
+
+    def __init__(self, spec: Any, *more: Any) -> None:
+        super().__init__(replace(spec, bound=1 << DIGIT, gain=1), *more)
+        self._rho[:] = 0
+
+    def _rows(self, needed: Any, block: int, blocks: int) -> Any:
+        rows = self.weights[block * N : min((block + blocks) * N, self._spec.rows)]
+        return (rows >> (DIGIT * self.digit) & ((1 << DIGIT) - 1)).astype(np.int16)
+
+    def receive(self, round: str, sender: str, payload: Any) -> None:
+        (share,), taken = self._kept.values(), dict(self._taken)
+        held, share[:] = share.copy(), 0
+        for digit in self.digits:
+            self.digit = digit
+            share <<= np.uint64(DIGIT)
+            self._taken = dict(taken)
+            super().receive(round, sender, payload)
+        share += held
+
+    def _multiply(self) -> Iterator[Any]:
+        u = np.zeros((len(self._right), N), np.uint64)
+        for digit in self.digits:
+            self.digit = digit
+            u <<= np.uint64(DIGIT)
+            for columns, words in self._sums_here():
+                u[columns] += words
+        for place in parcel_places(len(self._right), 0):
+            planes = Planes.empty((place.columns, N), self._spec.modulus_bits, self._states.own.scratch)
+            planes.write(slice(None), 0, u[place.all_columns] & np.uint64((1 << self._spec.modulus_bits) - 1))
+            yield self._states.own.frames.wrap(1, self._me, place, planes)
+
+    def _share(self, cross: Any) -> Any:
+        return self._needs.block(self._kept[cross.left], cross)
+
+
+def read_people(plan: SessionPlan, bits: int) -> tuple[int, int]:
+    """How many people were chosen, and of how many it is told rightly whether they are ill."""
+    rows, modulus, (cross,) = plan.rows, 1 << plan.spec.modulus_bits, plan.spec.crosses
+    draw = np.random.default_rng(bits)
+    step = plan.grid.bound * plan.spec.gain
+    size = modulus // (step << bits)
+    people = draw.permutation(rows)[: cross.shape[1] * bits].reshape(cross.shape[1], bits)
+    Reading.weights = np.zeros((rows, cross.shape[1]), np.int64)
+    for column, chosen in enumerate(people):
+        Reading.weights[chosen, column] = size << np.arange(bits)
+    Reading.digits = range(int(Reading.weights.max()).bit_length() // DIGIT, -1, -1)
+    hiv, ill = (draw.choice(["n", "y"], rows) for _ in range(2))
+    data = {
+        "hospital": {"hiv": hiv, "age": draw.uniform(18, 100, rows), "L": ill},
+        "shop": {"zip": draw.integers(0, cross.shape[1], rows).astype(str)},
+    }
+    roles = {}
+    for name, columns in data.items():
+        own = table_from(name, pl.DataFrame(columns), plan.agreement.schema.parties[name])
+        kind = Reading if name == "shop" else LatticeParty
+        product = partial(lambda kind, session, workers: kind, kind)
+        task = FitParty(name, plan.agreement, "none", partial(lambda own: own, own), Unguarded(), product=product)
+        roles[name] = PartyRole(task, Randomness(), None)
+    server = FitServer(plan.agreement, "none")
+    InProcess(ServerRole(server, Randomness()), roles).carry()
+    assert server.session is not None and server.release is not None
+    opened = np.zeros(server.session.length, np.int64)
+    for i, block in enumerate(server.release.blocks):
+        opened[server.session.positions[i]] = block.values
+    # The last sealed column is the level "y" of the label, 0 or bound: a sum is a whole number of steps, and noise.
+    sums = opened[server.session.cross_start :].reshape(cross.shape)[-1] % modulus
+    read = np.rint(sums / (step * size)).astype(np.int64)[:, None] >> np.arange(bits) & 1
+    return people.size, int((read == (ill[people] == "y")).sum())
+
+
+@pytest.mark.parametrize("bits", [9, 12, 15])
+def test_no_more_people_are_read_than_the_page_says(bits: int) -> None:
+    plan = levels_session(12, rows=20_000)
+    page = {told.partner: told.people for told in plan.tellings}["hospital"]
+    asked, right = read_people(plan, bits)
+    # Half of those that are guessed at are right too.
+    assert 2 * right - asked <= page
+    if bits == 9:
+        assert right > 0.97 * asked > 0.6 * page
+    sentence = people_sentence(plan.tellings, plan.rows)
+    assert f"up to {page} people" in sentence and sentence in cheating_notes(plan).notes
