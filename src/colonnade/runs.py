@@ -367,6 +367,7 @@ def _evidence(
     for name, task in parties.items():
         began = datetime.now(UTC).isoformat(timespec="seconds")
         facts = {"party": name, "terms": task.terms, "kind": task.kind.name, "simulated": seeded, "began": began}
+        facts["auditors"] = list(task.agreement.auditors) if isinstance(task, FitParty) else []
         folders[name].mkdir(parents=True, exist_ok=True)
         kept[name] = EvidenceFolder(folders[name] / "evidence", read_key(folders[name] / "evidence.key"), facts)
     return kept

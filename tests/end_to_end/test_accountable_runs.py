@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from colonnade.audit.verdict import auditor_key, public_key
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
+from colonnade.protocol.agreement import Agreement
 from colonnade.runs import fit
-from colonnade.study import Study
-from tests.helpers.cli_study import runner
+from colonnade.study import Study, read_study
+from tests.helpers.cli_study import Answer, runner
 from tests.helpers.wires import PARTIES, write_study
 
 
@@ -38,17 +40,63 @@ def test_every_party_of_a_run_can_be_audited(
     against = [part for peer in peers for part in ("--against", place(tmp_path, peer))]
     command = ("audit", "session", place(tmp_path, PARTIES[0]), *own, *against, "--sign", key)
     done = run(*command, "--out", tmp_path / "one.json")
-    assert done.code == 0 and "No certificates were at hand: signatures were believed" in done.out, done.err
-    assert "Compared with what is held by bank, town" in done.out
-    # Audits add up at those who hear of them; whose verdict it is must be known.
+    assert done.code == 0 and "No certificates were at hand: no signature could be checked" in done.out, done.err
+    assert "any key may have signed" in done.out
     noted = run("audit", "verify", tmp_path / "one.json", "--evidence", place(tmp_path, "bank"))
     assert noted.code == 0 and "works followed the protocol" in noted.out and "had no certificates" in noted.out
+    assert "any key may have signed" in noted.out
     named = run("audit", "verify", tmp_path / "one.json", "--auditor", "ab" * 32)
     assert named.code == 1 and "not by the auditor who was named" in named.err
-    study, bank_key = ("--study", tmp_path / "study.toml"), kept(tmp_path)["bank"] / "evidence.key"
-    second = ("audit", "session", place(tmp_path, "bank"), *study, "--key", bank_key, "--sign", key)
-    refused = run(*second, "--out", tmp_path / "two.json")
-    assert refused.code == 1 and "the session has had audits of works" in refused.err
+
+
+def test_agreed_auditors_start_and_sign_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run, key, other = runner(monkeypatch, capfd), tmp_path / "auditor.pem", tmp_path / "other.pem"
+    write_study(tmp_path)
+    agreed = public_key(auditor_key(key))
+    with (tmp_path / "study.toml").open("a") as file:
+        file.write(f'\n[audit]\nauditors = ["{agreed}"]\n')
+    study = read_study(tmp_path / "study.toml")
+    assert study.agreement.auditors == (agreed,) and Agreement.of(study.agreement.to()) == study.agreement
+    fit(study, evidence=kept(tmp_path))
+    session = place(tmp_path, "works").name
+
+    def audit(name: str, *more: object) -> Answer:
+        own = ("--study", tmp_path / "study.toml", "--key", kept(tmp_path)[name] / "evidence.key")
+        return run("audit", "session", place(tmp_path, name), *own, "--out", tmp_path / f"{name}.json", *more)
+
+    # Nothing begins without the word of an agreed auditor, and its key does not come to the audited party.
+    assert audit("works").code == 1 and audit("works", "--sign", key).code == 1
+    start = tmp_path / "start.json"
+    begin = ("audit", "start", "--session", session, "--party", "works", "--sign")
+    assert run(*begin, other, "--out", tmp_path / "strange.json").code == 0
+    assert "not agreed" in audit("works", "--start", tmp_path / "strange.json").err
+    assert not (tmp_path / "works.json").exists()
+    assert run(*begin, key, "--out", start).code == 0
+    done = audit("works", "--start", start)
+    assert done.code == 0 and "The finding is in" in done.out, done.err
+    finding, verdict = tmp_path / "works.json", tmp_path / "verdict.json"
+    assert run("audit", "sign", finding, "--sign", other, "--out", verdict).code == 1 and not verdict.exists()
+    signed = run("audit", "sign", finding, "--sign", key, "--out", verdict)
+    assert signed.code == 0 and "works followed the protocol" in signed.out and "any key" not in signed.out
+    # A peer notes the start, and no second party's audit begins, whatever that party wrote itself.
+    for told in (start, verdict):
+        assert run("audit", "verify", told, "--evidence", place(tmp_path, "bank")).code == 0
+    assert run("audit", "verify", tmp_path / "strange.json", "--evidence", place(tmp_path, "bank")).code == 1
+    begin = ("audit", "start", "--session", session, "--party", "town", "--sign", key)
+    assert run(*begin, "--out", tmp_path / "second.json").code == 0
+    refused = audit("town", "--start", tmp_path / "second.json", "--against", place(tmp_path, "bank"))
+    assert refused.code == 1 and "audits of works have started in this session" in refused.err
+
+
+@pytest.mark.parametrize("keys", ['["ab"]', '["zz"]', f'["{"a" * 64}", "{"a" * 64}"]', '"ab"', "[3]"])
+def test_auditors_are_named_by_their_keys(keys: str, tmp_path: Path) -> None:
+    write_study(tmp_path)
+    path = tmp_path / "study.toml"
+    path.write_text(path.read_text() + f"\n[audit]\nauditors = {keys}\n")
+    with pytest.raises(StudyError):
+        read_study(path)
 
 
 def test_what_a_party_cannot_show_fails_its_audit(
@@ -57,6 +105,19 @@ def test_what_a_party_cannot_show_fails_its_audit(
     run, name, out = runner(monkeypatch, capfd), PARTIES[0], tmp_path / "verdict.json"
     own = ("--study", tmp_path / "study.toml", "--key", kept(tmp_path)[name] / "evidence.key")
     command = ("audit", "session", place(tmp_path, name), *own, "--sign", tmp_path / "auditor.pem", "--out")
+    for mistyped in (
+        ("--key", tmp_path / "no.key"),
+        ("--data", tmp_path / "no.csv"),
+        ("--data", tmp_path / "bank.csv"),
+    ):
+        wrong = run(*command, tmp_path / f"{mistyped[0]}{mistyped[1].stem}.json", *mistyped)
+        assert wrong.code == 1 and "is not shown to have followed the protocol" in wrong.err, wrong.err
+        assert run("audit", "verify", tmp_path / f"{mistyped[0]}{mistyped[1].stem}.json").code == 0
+    # Lines that anybody can write block nothing.
+    with (place(tmp_path, name) / "evidence.jsonl").open("a") as file:
+        file.write('{"what": "audit", "party": "town", "auditor": "00"}\n{"what": "start", "party": "town"}\n')
+    false = run(*command, tmp_path / "false.json")
+    assert false.code == 1 and (tmp_path / "false.json").exists() and "line" in false.err
     strange = run(*command[:-3], "--site", tmp_path, "--sign", tmp_path / "auditor.pem", "--out", out)
     assert strange.code == 1 and "has no site" in strange.err
     # Its peers can make again what it did not keep.

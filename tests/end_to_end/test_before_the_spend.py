@@ -15,6 +15,7 @@ from colonnade.analysis.synthesis import expected_distance, foretold
 from colonnade.analysis.tables import Tables
 from colonnade.mechanism.table_error import TableForecast
 from colonnade.report.purposes import forecast_purposes
+from colonnade.studio.explorer import Explorer
 from tests.helpers.cli_study import Run, runner
 
 
@@ -72,13 +73,38 @@ def test_a_constant_column_is_named(epsilon: float, kind: str, run: Run, tmp_pat
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         release = cn.Study("y", parties, epsilon=epsilon, product="plain", release=kind).fit(seed=1)
-    told = "c, k cannot be told from a constant by this release: its coefficients mean nothing"
+    told = "cannot be told from constants, and their coefficients mean nothing: c, k"
     with pytest.warns(UserWarning, match=told):
         release.solve()
     release.save(tmp_path / "release.json")
-    assert told in run("solve", tmp_path / "release.json", "--json").json["notes"]
-    assert told in " ".join(run("solve", tmp_path / "release.json").err.split())
+    for command in (["solve"], ["report", "--html", str(tmp_path / "page.html")]):
+        asked = (command[0], tmp_path / "release.json", *command[1:])
+        assert any(told in note for note in run(*asked, "--json").json["notes"])
+        assert " ".join(run(*asked).out.split()).count(told) == 1
+    assert " ".join((tmp_path / "page.html").read_text().split()).count(told) == 1
+    assert told in Explorer(release.released).model("")["public"].warnings[-1]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         release.solve(features=["x"])
     assert not any("constant" in str(warning.message) for warning in caught)
+
+
+def test_the_square_of_a_label_with_levels_is_not_released(run: Run, tmp_path: Path) -> None:
+    """It is known. Before, it was paid for, and tables, rows and page took the label for a number and refused."""
+    rng, n = np.random.default_rng(0), 300
+    frame = pl.DataFrame(
+        {"x": rng.uniform(0, 10, n), "c": rng.choice(["u", "v"], n), "y": rng.choice(["no", "yes"], n)}
+    )
+    kinds = {"x": cn.Numeric(0, 10), "c": cn.Binary(["u", "v"]), "y": cn.Binary(["no", "yes"])}
+    study = cn.Study("y", {"a": cn.Party(frame, kinds)}, epsilon=1e5, product="plain", label_square=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        release = study.fit(seed=1)
+    counted = release.tables("y").frame
+    expected = [(frame["y"] == level).sum() for level in ("no", "yes")]
+    assert counted["level_a"].to_list() == ["no", "yes"] and counted["count"].to_list() == pytest.approx(
+        expected, abs=0.5
+    )
+    release.save(tmp_path / "release.json")
+    assert run("tables", tmp_path / "release.json", "--json").code == 0
+    assert run("report", tmp_path / "release.json", "--html", tmp_path / "page.html").code == 0

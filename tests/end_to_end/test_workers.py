@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,8 +15,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from colonnade.data.gate import Coding, code_block
+from colonnade.data.store import Values
 from colonnade.data.table import read_table
-from colonnade.foundation.errors import StudyError
+from colonnade.foundation.errors import BrokenColumns, ColonnadeError, StudyError
+from colonnade.foundation.integers import CodedBlock
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
 from colonnade.runs import Watch, run_unguarded
@@ -97,6 +100,35 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made = Cluster(tmp_path_factory.mktemp("cluster"))
     yield made
     made.stop()
+
+
+Bend = Callable[[np.ndarray, np.ndarray, np.ndarray], object]
+BENT: dict[str, Bend] = {
+    "an entry outside": lambda rows, sums, excess: rows.__setitem__((5, 0), 3000),
+    "an entry that is another": lambda rows, sums, excess: rows.__setitem__((5, 0), 1 - rows[5, 0]),
+    "a sum that is another": lambda rows, sums, excess: sums.__setitem__((1, 1), sums[1, 1] + 1),
+    "a sum that is no number": lambda rows, sums, excess: sums.__setitem__((0, 2), np.nan),
+    "too large an excess": lambda rows, sums, excess: excess.__setitem__(0, len(rows)),
+    "no rows": lambda rows, sums, excess: "cut",
+}
+
+
+@pytest.mark.parametrize("what", BENT)
+def test_a_block_that_comes_back_bent_from_another_process_is_refused(
+    study: Study, cluster: Cluster, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bend, real = BENT[what], code_block
+
+    def bent(coding: Coding, values: Mapping[str, Values], before: int, rows: int) -> CodedBlock:
+        block = real(coding, values, before, rows)
+        # Of the second block alone: the first one is taken.
+        cut = bend(block.rows, block.products, block.excess) == "cut" if before else False
+        return CodedBlock(block.rows[:-1], block.products, block.excess) if cut else block
+
+    monkeypatch.setattr("colonnade.data.table.code_block", bent)
+    with pytest.raises(ColonnadeError) as refused:
+        release(study, cluster=cluster.address())
+    assert isinstance(refused.value, BrokenColumns) or "internal-error" in str(refused.value)
 
 
 def test_two_processes_and_a_killed_one_change_nothing(study: Study, alone: bytes, cluster: Cluster) -> None:

@@ -82,6 +82,14 @@ class Book(Unguarded):
         self.state = "booked"
         self.note("book")
 
+    def resumable(self, session: str) -> bool:
+        return self.state in ("open", "booked")
+
+    def resume(self, session: SessionPlan) -> None:
+        self.note("resume")
+        if self.state != "booked":
+            self.book(session)
+
     def release(self) -> None:
         if self.state == "booked":
             self.state = "released"
@@ -159,9 +167,9 @@ class Conversation:
             self.queue.append((recipient, envelope))
 
     def post(self, envelopes: Iterable[Envelope]) -> None:
-        """From the server; its last word on a session that failed overtakes what waits for a party."""
+        """From the server; its last words on a session that failed overtake what waits for a party."""
         for envelope in envelopes:
-            if self.server.failed:
+            if self.server.failed or self.server.halting:
                 self.queue = deque(item for item in self.queue if item[0] != envelope.recipient)
             self.queue.append((envelope.recipient, envelope))
 

@@ -14,7 +14,19 @@ from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.codes import Code
 from colonnade.protocol.coins import BIND, COMMIT, REVEAL
 from colonnade.protocol.conversation import PartyState
-from colonnade.protocol.messages import Envelope, Go, ParcelBody, Piece, Refuse, Signature, Step, body_of, encode_body
+from colonnade.protocol.messages import (
+    DIGESTS,
+    Envelope,
+    Go,
+    ParcelBody,
+    Piece,
+    Refuse,
+    Signature,
+    Step,
+    Withdraw,
+    body_of,
+    encode_body,
+)
 from colonnade.transport.in_process import InProcess, Wire
 from tests.helpers.accounts import Remembered, SharedSigner
 from tests.helpers.conversations import NAMES, Conversation, fit_conversation
@@ -87,6 +99,37 @@ def test_a_party_cannot_choose_what_it_draws() -> None:
     assert mask_keys("") == mask_keys("") != mask_keys(NAMES[1])
 
 
+def test_a_server_that_gives_one_id_twice_has_two_sessions_of_two_ids() -> None:
+    """All coins are in the session's id, and the id in all that is signed once they are known."""
+    seen: list[set[str]] = []
+    for seed in (b"one", b"two"):
+        talk, kept = accountable(False, seed)
+        talk.server.identity, talk.server.__dict__["alignment_id"] = bytes(32), bytes(32)
+        talk.run()
+        assert {book.state for book in talk.books.values()} == {"released"}
+        (session,) = {role.identity for role in talk.parties.values()} | {talk.server.identity}
+        assert session != bytes(32)
+        contexts = kept[NAMES[0]].of("context")
+        # Commitments and coins are signed before the id is known; they are in it.
+        assert [facts["of"][0] for facts in contexts[:2]] == [bytes(32).hex(), session.hex()]
+        seen.append({facts["context"] for facts in contexts[1:]})
+    assert not seen[0] & seen[1]
+
+
+def test_a_party_that_tells_the_server_another_coin_takes_no_part() -> None:
+    talk, _ = accountable(False)
+
+    def wire(envelope: Envelope, up: bool) -> Iterable[Envelope]:
+        if up and envelope.step is Step.PARCEL and envelope.recipient == MIDDLE and envelope.sender == NAMES[1]:
+            other = encode_body(ParcelBody(body_of(envelope, ParcelBody).round, bytes(32)))
+            return (Envelope(envelope.session, envelope.plan, envelope.sender, MIDDLE, Step.PARCEL, other),)
+        return (envelope,)
+
+    with pytest.raises(MessageError):
+        carry(talk, wire)
+    assert {book.state for book in talk.books.values()} == {"open"}
+
+
 def _drawn(talk: Conversation, name: str):  # type: ignore[no-untyped-def]
     from colonnade.protocol.coins import Opening
 
@@ -110,7 +153,7 @@ def test_a_coin_that_is_not_the_committed_one_is_refused() -> None:
     assert {book.state for book in talk.books.values()} == {"open"}
 
 
-@pytest.mark.parametrize("left_out", [COMMIT, REVEAL, BIND])
+@pytest.mark.parametrize("left_out", [COMMIT, REVEAL, BIND, DIGESTS])
 def test_a_server_cannot_leave_a_round_out(left_out: str) -> None:
     talk, _ = accountable(False)
 
@@ -126,9 +169,9 @@ def test_a_server_cannot_leave_a_round_out(left_out: str) -> None:
     assert not any(role.handed_in for role in talk.parties.values())
     # The honest server waits; one that goes on is refused.
     role = talk.parties[NAMES[0]]
-    told = "join" if left_out in (COMMIT, REVEAL) else "submit"
+    told = {COMMIT: "join", REVEAL: "join", BIND: DIGESTS, DIGESTS: "submit"}[left_out]
     body = encode_body(Go(told))
-    with pytest.raises(ColonnadeError, match=r"coins|bound|expects no go"):
+    with pytest.raises(ColonnadeError, match=r"coins|bound|have signed|expects no go"):
         list(role.receive(Envelope(role.identity, role._digest, "", role.name, Step.GO, body)))
 
 
@@ -212,7 +255,7 @@ def test_a_server_that_opens_and_denies_it_leaves_every_spend_booked() -> None:
 
 
 def asked_last(talk: Conversation, silent: set[str], forged: bool = False) -> None:
-    """All but the silent are asked to submit; these refuse then, by their people's wish."""
+    """All but the silent are asked to submit; one of these refuses then, by its people's wish."""
     held: list[Envelope] = []
 
     def wire(envelope: Envelope, up: bool) -> Iterable[Envelope]:
@@ -220,21 +263,17 @@ def asked_last(talk: Conversation, silent: set[str], forged: bool = False) -> No
         if asked and envelope.recipient in silent:
             held.append(envelope)
             return ()
-        if up and envelope.step is Step.REFUSE and forged:
+        if up and envelope.step in (Step.REFUSE, Step.WITHDRAW) and forged:
             proofs = tuple((peer, bytes(32)) for peer in NAMES)
-            body = encode_body(Refuse(Code.STOPPED, "submit", proofs))
-            return (Envelope(envelope.session, envelope.plan, envelope.sender, "", Step.REFUSE, body),)
+            told = Refuse(Code.STOPPED, "submit", proofs) if envelope.step is Step.REFUSE else Withdraw(proofs)
+            return (Envelope(envelope.session, envelope.plan, envelope.sender, "", envelope.step, encode_body(told)),)
         return (envelope,)
 
     carrier = InProcess(talk.server, talk.parties, wire)
     with pytest.raises(ProtocolError):
         carrier.carry()
     assert len(held) == len(silent)
-    withdrawn: list[Envelope] = [e for name in sorted(silent) for e in talk.parties[name].stop()]
-    for refusal in withdrawn[1:]:
-        # What others refused before the server said the end.
-        talk.server._withdrawn[refusal.sender] = dict(body_of(refusal, Refuse).withdrawn)
-    carrier._up(withdrawn[:1])
+    carrier._up(talk.parties[sorted(silent)[0]].stop())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,19 @@ from colonnade.protocol.codes import Code
 from colonnade.protocol.conversation import PARTY, PARTY_ROWS, SERVER, SERVER_ROWS, Event, PartyState, ServerState
 from colonnade.protocol.events import PARTY_EVENTS, SERVER_EVENTS
 from colonnade.protocol.journal import JournalEvent
-from colonnade.protocol.messages import SUBMIT, End, Envelope, Go, Refuse, Step, Welcome, body_of, encode_body
+from colonnade.protocol.messages import (
+    SUBMIT,
+    End,
+    Envelope,
+    Go,
+    Halt,
+    Refuse,
+    Resumable,
+    Step,
+    Welcome,
+    body_of,
+    encode_body,
+)
 from colonnade.transport.in_process import InProcess
 from tests.helpers.accounts import Remembered, SharedSigner
 from tests.helpers.conversations import NAMES, ROWS, Conversation, Cut, fit_conversation, predict_conversation
@@ -183,13 +195,29 @@ def test_every_row_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None
     kept = {name: Remembered() for name in NAMES}
     signers = {name: SharedSigner(name) for name in NAMES}
     InProcess((talk := fit_conversation(signers=signers, evidence=kept)).server, talk.parties).carry()
+    start = talk_at_submit()
+    for after in range(start, start + 4):
+        fit_conversation(evidence={name: Remembered() for name in NAMES}).run(CUTS["one is stopped"], after)
     try_the_rest()
     assert {(row.state, row.event) for row in PARTY_ROWS} - parties == set()
     # Messages that leave a server where it is are looked for, and move nothing.
     stays = {(row.state, row.event) for row in SERVER_ROWS if row.state is row.next}
     moves = {(row.state, row.event) for row in SERVER_ROWS if row.state is not row.next}
+    # test_resume lets a server come back.
+    moves -= {(ServerState.GATHERING, Event.LAST_HELLO)}
     assert moves - servers == set()
-    assert servers <= stays | moves
+    assert servers <= stays | moves | {(ServerState.GATHERING, Event.LAST_HELLO)}
+
+
+def talk_at_submit(talk: Conversation | None = None) -> int:
+    """How many messages pass before a server waits for submissions."""
+    talk = talk or fit_conversation(evidence={name: Remembered() for name in NAMES})
+    for role in talk.parties.values():
+        talk.send(MIDDLE, role.start())
+    while talk.server.state is not ServerState.SUBMITTING:
+        talk.passed += 1
+        talk.deliver(*talk.queue.popleft())
+    return talk.passed
 
 
 def try_the_rest() -> None:
@@ -207,6 +235,13 @@ def try_the_rest() -> None:
         elif event is Event.END:
             body = encode_body(End(None, "", "open", True))
             list(role.receive(Envelope(b"", "", MIDDLE, NAMES[0], Step.END, body)))
+        elif event is Event.RESUME:
+            # Nothing was kept, and it is refused; test_resume has what was.
+            with pytest.raises(ProtocolError):
+                offer = encode_body(Resumable(bytes(32), "", ROWS, ()))
+                list(role.receive(Envelope(b"", "", MIDDLE, NAMES[0], Step.RESUME, offer)))
+        elif event is Event.HALT:
+            list(role.receive(Envelope(b"", "", MIDDLE, NAMES[0], Step.HALT, encode_body(Halt()))))
     for server_state, event in SERVER:
         server = fit_conversation().server
         server.state = server_state

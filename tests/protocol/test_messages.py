@@ -24,6 +24,8 @@ from colonnade.protocol.messages import (
     End,
     Envelope,
     Go,
+    Halt,
+    Handed,
     Hello,
     Join,
     Masked,
@@ -32,9 +34,11 @@ from colonnade.protocol.messages import (
     Proposal,
     Ready,
     Refuse,
+    Resumable,
     Signature,
     Step,
     Welcome,
+    Withdraw,
     body_of,
     encode_body,
     masked_from,
@@ -57,6 +61,10 @@ SAMPLES: dict[Step, Body] = {
     Step.OPENED: Piece(0, 1, b"release"),
     Step.SIGNATURE: Signature("mask key", bytes(32), b"proof"),
     Step.CONFIRM: Confirm(),
+    Step.RESUME: Resumable(bytes(32), "ab", 10, (bytes(32), bytes(32))),
+    Step.HANDED: Handed("p1", b"piece"),
+    Step.HALT: Halt(),
+    Step.WITHDRAW: Withdraw((("p1", b"proof"),)),
     Step.END: End(Code.LOST, "p1", "submit", False),
 }
 
@@ -158,11 +166,14 @@ def test_submission_round_trip_and_length() -> None:
     words = np.arange(5, dtype=np.uint64)
     pieces = submission(Masked(words, b"extra"))
     blob = b"".join(body_of(envelope(Step.SUBMIT, p), Piece).data for p in pieces)
-    back = masked_from(blob, 5)
+    back = masked_from(blob, 5, len(b"extra"))
     assert np.array_equal(back.words, words) and back.payload == b"extra"
     for length in (4, 6):
         with pytest.raises(MessageError, match=f"a submission must have {length} words"):
-            masked_from(blob, length)
+            masked_from(blob, length, len(b"extra"))
+    for payload in (0, 4, 6):
+        with pytest.raises(MessageError, match="a submission must have 5 words"):
+            masked_from(blob, 5, payload)
     with pytest.raises(MessageError):
         masked_from(b"", 0)
 

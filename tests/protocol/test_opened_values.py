@@ -11,15 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.answers import (
-    HUGE,
-    Finding,
-    check_models,
-    check_rows,
-    check_study,
-    check_tables,
-    draw_answers,
-)
+from audit.answers import Look, is_sentence
+from audit.drawn import HUGE, Drawn
 from audit.integrity import Study, draw_study, farthest_value, search, try_study
 from colonnade.analysis.solve import solve
 from colonnade.crypto.backends import BACKENDS
@@ -138,22 +131,28 @@ def test_a_refused_study_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_answers_beside_the_truth_find_what_is_wrong_and_nothing_else() -> None:
     """A study without noise has no finding; with records other than those that were fitted it has some of each kind."""
     draw = np.random.default_rng(3)
-    drawn = next(d for d in (draw_answers(draw) for _ in range(99)) if (d.task, d.product) == ("linear", "plain"))
     kinds: dict[str, dict[str, dict[str, Any]]] = {"p0": {"a": {"kind": "numeric", "low": -2, "high": 3}}}
     kinds["p1"] = {"b": {"kind": "binary", "levels": ["u", "v"]}}
     kinds["p1"]["y"] = {"kind": "numeric", "low": -5, "high": 5}
     kinds["p0"]["c"] = {"kind": "binary", "levels": ["u", "v"]}
     a, b, c = draw.uniform(-2, 3, 400), draw.choice(["u", "v"], 400), draw.choice(["u", "v"], 400)
     y = np.clip(a + 2 * (b == "u") + draw.normal(0, 0.3, 400), -5, 5)
-    clean = replace(drawn, epsilon=HUGE, kinds=kinds, frame=pl.DataFrame({"a": a, "b": b, "c": c, "y": y}), derived={})
-    kind, found = check_study(clean, 0, page=False)
-    assert kind == "linear plain huge" and not found, found
-    wrong: list[Finding] = []
-    release = clean.study().fit(seed=1)
-    other = replace(clean, frame=clean.frame.with_columns(a=-pl.col("a"), b=pl.lit("u")))
-    for check in (check_tables, check_rows):
-        before = len(wrong)
-        check(other, release, wrong)
-        assert len(wrong) > before, check
-    check_models(other, release, ("ridge",), wrong)
-    assert any(each.where == "model, ridge" for each in wrong)
+    frame = pl.DataFrame({"a": a, "b": b, "c": c, "y": y})
+    clean = Look(Drawn("linear", HUGE, "plain", kinds, frame, terms={"label_square": True}), 1)
+    clean.look(whole=True)
+    assert clean.kind == "linear plain huge" and not clean.found, clean.found
+    assert {"rows", "coefficient", "page and --json", "model, lasso"} <= clean.answered.keys() and not clean.refused
+    other = Look(replace(clean.drawn, frame=frame.with_columns(a=-pl.col("a"), b=pl.lit("u"))), 1)
+    other.release, other.models = clean.release, clean.models
+    for check in (other.tables, other.components, other.solve, other.rows):
+        before = len(other.found)
+        check()
+        assert len(other.found) > before, check
+    told = {each.where.partition(",")[0] for each in other.found}
+    assert {"margin", "cross table", "mean", "correlation", "model", "R²", "rows"} <= told
+
+
+def test_a_refusal_is_a_sentence() -> None:
+    assert is_sentence("a feature needs its square, which the release lacks for x")
+    assert not is_sentence("a number needs bounds, low below high; the binary column has None")
+    assert not is_sentence("KeyError: 'x'")

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from colonnade.crypto.product import Words
 from colonnade.data.table import Table
 from colonnade.foundation.canonical import canonical_digest as digest
 from colonnade.foundation.errors import StudyError
@@ -87,7 +88,8 @@ class CountParty(PartyTask):
     def submit(self, mask: Mask) -> list[bytes]:
         return submission(Masked(mask(1, 64) + np.uint64(self.rows), b""))
 
-    def open(self, session: str, whole: bytes) -> None:
+    def book(self) -> None: ...
+    def open(self, session: str, whole: bytes, total: Words | None = None) -> None:
         self.total = int.from_bytes(whole, "little")
 
     def release(self) -> None: ...

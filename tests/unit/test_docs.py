@@ -267,3 +267,9 @@ def test_wrapping_changes_no_word_and_no_meaning() -> None:
     assert max(map(len, prose)) <= WIDTH < len(table) and len(prose) > 3
     assert all(line.startswith("  ") and not re.match(r"\s+([-+*#>]|\d+\.)", line) for line in prose[1:])
     assert wrapped.count("`a code span`") == 9
+
+
+def test_every_test_that_the_security_page_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "security.md").read_text(encoding="utf-8")))
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert len(named) > 10 and {name for name in named if f"def {name}(" not in sources} == set()

@@ -10,12 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from colonnade.audit.session import Checker, SessionAudit, audit_session, replay, require_of, unproduced
+from colonnade.audit.session import Checker, SessionAudit, audit_session, foreign, other_terms, replay, unproduced
+from colonnade.audit.statements import Quote, is_signed
+from colonnade.audit.verdict import require_few, require_start
 from colonnade.data.table import read_table
-from colonnade.foundation.errors import MessageError, SiteError, StudyError
+from colonnade.foundation.errors import ColonnadeError, MessageError, SiteError, StudyError
 from colonnade.foundation.parts import content_digest
 from colonnade.foundation.sections import Section
 from colonnade.foundation.workers import HERE
+from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import FIT, FitParty
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.kinds import PartyTask, matches_ids
@@ -31,12 +34,13 @@ class Premises:
     """What an auditor finds at the audited party."""
 
     kept: KeptEvidence
-    task: PartyTask
-    """The party's part, as its files state it, that asks nobody and keeps nothing."""
+    task: PartyTask | None
+    """The party's part, as its files state it, that asks nobody and keeps nothing; None if they cannot be read."""
     key: Path
-    collusion: int
-    authority: Path | None
-    """The certificate of the party's own authority, where it has one."""
+    terms: Agreement | None
+    folder: Path | None
+    """The party's own, where it has certificates."""
+    unreadable: str = ""
 
     @classmethod
     def open(
@@ -44,23 +48,26 @@ class Premises:
     ) -> Premises:
         """By the party's folder, or by the study file of a run in one process."""
         kept = KeptEvidence.read(evidence)
-        if study is None:
-            return cls._at_site(kept, site or evidence.resolve().parent.parent, data, key)
-        if key is None or site is not None:
+        if study is not None and (key is None or site is not None):
             raise StudyError("a run in one process has no site: give --study and --key, and no --site")
-        return cls._of_study(kept, study, data, key)
+        try:
+            if study is not None:
+                assert key is not None
+                return cls._of_study(kept, study, data, key)
+            return cls._at_site(kept, site or evidence.resolve().parent.parent, data, key)
+        except ColonnadeError as error:
+            return cls(kept, None, key or evidence, None, None, str(error))
 
     @classmethod
     def _at_site(cls, kept: KeptEvidence, folder: Path, data: Path | None, key: Path | None) -> Premises:
         site = read_site(folder, PARTY)
         asked = _recipe(kept, site if data is None else _with_data(site, data))
         task: Any = asked.party_task(Unguarded(), HERE)
-        task.keep, file, root = None, asked.source.data, folder / STARTUP / "rootCA.pem"
+        task.keep, file = None, asked.source.data
         assert file is not None
         # The digest that the party's ledger has of it.
         task.data = lambda: bytes.fromhex(content_digest(file))
-        authority = root if root.is_file() else None
-        return cls(kept, task, key or site.evidence_key, site.study.agreement.collusion, authority)
+        return cls(kept, task, key or site.evidence_key, site.study.agreement, folder)
 
     @classmethod
     def _of_study(cls, kept: KeptEvidence, path: Path, data: Path | None, key: Path) -> Premises:
@@ -76,26 +83,50 @@ class Premises:
         read = partial(read_table, party, file, columns, source.id, matched=matched)
         task = FitParty(party, study.agreement, study.alignment, read, Unguarded())
         task.data = lambda: bytes.fromhex(content_digest(file))
-        return cls(kept, task, key, study.agreement.collusion, None)
+        return cls(kept, task, key, study.agreement, None)
+
+    @property
+    def auditors(self) -> tuple[str, ...]:
+        """The public keys that the parties agreed on."""
+        return () if self.terms is None else self.terms.auditors
+
+    def require_start(self, start: Mapping[str, Any] | None, against: Sequence[Path]) -> None:
+        """Raise, before a seed is seen, unless an agreed auditor has signed that it starts, and few others did."""
+        if self.terms is None or not self.auditors:
+            return
+        peers = [peer for peer, _ in map(_read_peer, against) if peer is not None]
+        require_start(self.kept, start, self.auditors)
+        require_few(self.kept, peers, self.auditors, self.terms.collusion)
 
     def audit(self, against: Sequence[Path], came: Sequence[Path], authority: Path | None) -> SessionAudit:
-        """The replay; a party that cannot show its secrets fails."""
-        root, fingerprint = self._authority(authority)
-        require_of(self.kept, self.task)
+        """The replay; a party that cannot show what it should have kept is not shown to have followed."""
+        peers, unread = [], []
+        for peer, why in map(_read_peer, against):
+            peers += [] if peer is None else [peer]
+            unread += [] if peer is not None else [f"evidence of a peer cannot be read: {why}"]
+        found = self._judge(peers, [envelope for path in came for envelope in _messages(path)], authority)
+        return replace(found, doubts=(*unread, *found.doubts))
+
+    def _judge(self, peers: Sequence[KeptEvidence], came: Sequence[Envelope], authority: Path | None) -> SessionAudit:
+        fingerprint = ""
         try:
+            root, fingerprint = self._authority(authority)
+            if (told := foreign(self.kept, peers, fingerprint)) is not None:
+                return told
+            if self.task is None:
+                return unproduced(self.kept, f"its files cannot be read: {self.unreadable}", fingerprint)
             opening = self.kept.opening(_read_key(self.key))
+            checker = None if root is None else _checker(root, self.kept, self._revoked())
         except SiteError as error:
             return unproduced(self.kept, str(error), fingerprint)
-        peers = [KeptEvidence.read(peer) for peer in against]
-        checker_of = None if root is None else lambda kept: _checker(root, kept)
-        more = [envelope for path in came for envelope in _messages(path)]
-        return audit_session(
-            self.kept, opening, self.task, peers, checker_of=checker_of, authority=fingerprint, came=more
-        )
+        return audit_session(self.kept, opening, self.task, peers, checker=checker, authority=fingerprint, came=came)
 
     def resend(self, to: str, came: Sequence[Path], file: IO[bytes]) -> tuple[int, str]:
         """Write what this party sent to a peer; how many messages, and what is missing for more."""
-        require_of(self.kept, self.task)
+        if self.task is None:
+            raise SiteError(f"the party's files cannot be read: {self.unreadable}")
+        if (told := other_terms(self.kept, self.task)) is not None:
+            raise SiteError(told.sentence)
         if to not in self.task.parties or to == self.task.name:
             raise SiteError(f"the session has no peer {to!r} of {self.task.name}")
         made = 0
@@ -112,8 +143,9 @@ class Premises:
 
     def _authority(self, named: Path | None) -> tuple[Any, str]:
         """The certificate that signatures are checked by, and its fingerprint; none where the session had none."""
-        path, kept = named or self.authority, self.kept.place / AUTHORITY
-        if path is None:
+        own = None if self.folder is None else self.folder / STARTUP / "rootCA.pem"
+        path, kept = named or own, self.kept.place / AUTHORITY
+        if path is None or not (named or path.is_file()):
             return None, ""
         root, fingerprint = _certificate(path)
         if kept.is_file() and _certificate(kept)[1] != fingerprint:
@@ -122,6 +154,11 @@ class Premises:
                 "and name it with --authority"
             )
         return root, fingerprint
+
+    def _revoked(self) -> Mapping[int, datetime]:
+        from colonnade.flare.revocation import read_revoked
+
+        return {} if self.folder is None else read_revoked(self.folder)
 
 
 def require_same_authority(kept: KeptEvidence, verdict: Mapping[str, Any]) -> None:
@@ -140,7 +177,23 @@ def _certificate(path: Path) -> tuple[Any, str]:
     return root, root.fingerprint(SHA256()).hex()
 
 
-def _checker(root: Any, kept: KeptEvidence) -> Checker:
+def _read_peer(place: Path) -> tuple[KeptEvidence | None, str]:
+    """A peer's evidence; what cannot be read is a doubt about the peer."""
+    try:
+        return KeptEvidence.read(place), ""
+    except SiteError as error:
+        return None, str(error)
+
+
+def check_quotes(verdict: Mapping[str, Any], kept: KeptEvidence) -> bool | None:
+    """Whether the audited party signed what a verdict quotes, by the authority of one's own evidence; None without."""
+    if not (kept.place / AUTHORITY).is_file():
+        return None
+    checker = _checker(_certificate(kept.place / AUTHORITY)[0], kept)
+    return all(is_signed(Quote(**quote), verdict["party"], verdict["session"], checker) for quote in verdict["quotes"])
+
+
+def _checker(root: Any, kept: KeptEvidence, revoked: Mapping[int, datetime] | None = None) -> Checker:
     """Certificates count that were valid when the session began."""
     from colonnade.flare.signing import CertificateChecker
 
@@ -148,7 +201,7 @@ def _checker(root: Any, kept: KeptEvidence) -> Checker:
         began = datetime.fromisoformat(str(kept.facts.get("began")))
     except ValueError:
         raise SiteError(f"{kept.place} does not say when its session began") from None
-    return CertificateChecker(root, began if began.tzinfo else began.replace(tzinfo=UTC))
+    return CertificateChecker(root, began if began.tzinfo else began.replace(tzinfo=UTC), revoked)
 
 
 def _read_key(path: Path) -> bytes:
@@ -159,10 +212,11 @@ def _read_key(path: Path) -> bytes:
 
 
 def _messages(path: Path) -> list[Envelope]:
-    try:
-        return list(read_messages(path))
-    except (OSError, MessageError):
-        raise SiteError(f"{path} holds no messages that a party made again") from None
+    """What a peer made again, as far as it can be read."""
+    found: list[Envelope] = []
+    with suppress(OSError, MessageError):
+        found.extend(read_messages(path))
+    return found
 
 
 def _recipe(kept: KeptEvidence, site: Site) -> Recipe:

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from colonnade.cli.options import Json
 from colonnade.cli.screen import print_json, stderr, stdout
-from colonnade.foundation.errors import PrivacyError, ProtocolError
+from colonnade.foundation.errors import PrivacyError, ProtocolError, StudyError
 from colonnade.foundation.parts import local_path
 
 
@@ -66,6 +66,7 @@ def audit(
         )
 
 
+UNAGREED = "The parties agreed on no auditor: any key may have signed."
 Evidence = Annotated[
     Path, typer.Argument(parser=local_path, metavar="EVIDENCE", help="The session's folder: SITE/evidence/SESSION.")
 ]
@@ -93,16 +94,39 @@ Came = Annotated[
 ]
 
 
+AuditorKey = typer.Option(
+    "--sign", parser=local_path, metavar="KEY", help="The auditor's Ed25519 key (PEM), made if there is none."
+)
+
+
+@app.command("start", short_help="Sign, as an auditor, that an audit of a party begins.")
+def start_audit(
+    session: Annotated[str, typer.Option("--session", metavar="ID", help="The session's id in hexadecimal.")],
+    party: Annotated[str, typer.Option("--party", metavar="NAME", help="Who is to be audited.")],
+    sign: Annotated[Path, AuditorKey],
+    out: Annotated[Path, typer.Option("--out", parser=local_path, metavar="FILE", help="Start file to write.")],
+) -> None:
+    """Sign that an audit begins, before a seed is seen: the audited party and its peers are shown it and note it."""
+    from colonnade.audit.verdict import auditor_key, public_key, write_start
+    from colonnade.foundation.files import Place, places
+
+    key = auditor_key(sign)
+    with places(Place(out, new=True)) as (file,):
+        file.write(write_start(session.lower(), party, key))
+    stdout().print(f"The start is in {out}, signed by {public_key(key)}. Show it to {party} and to its peers.")
+
+
 @app.command("session", short_help="Make a party's messages of a session again, and say where they differ.")
 def audit_one(
     evidence: Evidence,
-    sign: Annotated[
-        Path,
-        typer.Option(
-            "--sign", parser=local_path, metavar="KEY", help="The auditor's Ed25519 key (PEM), made if there is none."
-        ),
+    out: Annotated[
+        Path, typer.Option("--out", parser=local_path, metavar="FILE", help="Finding, or verdict, to write.")
     ],
-    out: Annotated[Path, typer.Option("--out", parser=local_path, metavar="FILE", help="Verdict file to write.")],
+    sign: Annotated[Path | None, AuditorKey] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--start", parser=local_path, metavar="FILE", help="Start that an agreed auditor signed."),
+    ] = None,
     data: Data = None,
     site: SiteFolder = None,
     study: StudyFile = None,
@@ -123,21 +147,38 @@ def audit_one(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Audit one party on its own premises: replay what it sent from its seed and data, and sign what was found."""
+    """Audit one party on its own premises: replay what it sent from its seed and data, and write what was found.
+
+    The finding is signed elsewhere, by `colonnade audit sign`. Where the parties agreed on no auditor, --sign does it
+    here.
+    """
     from dataclasses import asdict
 
     from colonnade.audit.premises import Premises
-    from colonnade.audit.verdict import auditor_key, note_audit, read_verdict, require_few, said_of, write_verdict
-    from colonnade.foundation.files import Place, places
+    from colonnade.audit.verdict import (
+        auditor_key,
+        note_audit,
+        read_start,
+        said_of,
+        sign_finding,
+        write_finding,
+    )
+    from colonnade.foundation.files import Place, places, read_whole
 
     place = Premises.open(evidence, site=site, study=study, data=data, key=key)
-    require_few(place.kept, place.collusion)
+    if place.auditors and sign is not None:
+        raise StudyError(
+            "the parties agreed on auditors, whose keys never lie at an audited party: leave --sign out, and sign what "
+            "is found elsewhere, by colonnade audit sign"
+        )
+    started = None if start is None else read_start(read_whole(start, "start"))
+    place.require_start(started, against or [])
     with places(Place(out, new=True)) as (file,):
+        if started is not None:
+            note_audit(place.kept, started)
         found = place.audit(against or [], came or [], authority)
-        content = write_verdict(found, auditor_key(sign))
-        file.write(content)
-    verdict = read_verdict(content)
-    note_audit(place.kept, verdict)
+        content = write_finding(found, place.auditors, started)
+        file.write(content if sign is None else sign_finding(content, auditor_key(sign)))
     if json:
         print_json(asdict(found))
     else:
@@ -147,11 +188,36 @@ def audit_one(
         for told in found.doubts:
             stdout().print(f"Not counted: {told}.")
         peers = ", ".join(found.compared) or "nobody: it could have written its own notes anew"
-        stdout().print(f"Compared with what is held by {peers}. The verdict is in {out}.")
+        stdout().print(f"Compared with what is held by {peers}.")
         if not found.authority:
-            stdout().print("No certificates were at hand: signatures were believed, and not checked.")
+            stdout().print("No certificates were at hand: no signature could be checked, and nothing convicts.")
+        if sign is None:
+            stdout().print(f"The finding is in {out}: sign it elsewhere, by colonnade audit sign.")
+        else:
+            stdout().print(f"The verdict is in {out}. {UNAGREED}")
     if not found.passed:
-        raise ProtocolError(said_of(verdict))
+        raise ProtocolError(said_of(asdict(found)))
+
+
+@app.command("sign", short_help="Sign, as an auditor, what was found at a party.")
+def sign_found(
+    finding: Annotated[
+        Path, typer.Argument(parser=local_path, metavar="FINDING", help="What colonnade audit session wrote.")
+    ],
+    sign: Annotated[Path, AuditorKey],
+    out: Annotated[Path, typer.Option("--out", parser=local_path, metavar="FILE", help="Verdict file to write.")],
+) -> None:
+    """Sign a finding on the auditor's own machine: from there on it is a verdict that others can check."""
+    from colonnade.audit.verdict import auditor_key, read_verdict, said_of, sign_finding
+    from colonnade.foundation.files import Place, places, read_whole
+
+    with places(Place(out, new=True)) as (file,):
+        content = sign_finding(read_whole(finding, "finding"), auditor_key(sign))
+        file.write(content)
+    verdict = read_verdict(content)
+    stdout().print(f"Signed by {verdict['auditor']}: {said_of(verdict)}. The verdict is in {out}.")
+    if not verdict["auditors"]:
+        stdout().print(UNAGREED)
 
 
 @app.command("resend", short_help="Make one's own messages to a peer again, for the peer's audit.")
@@ -181,9 +247,11 @@ def resend(
         stderr().print(f"More could not be made: {lacks} was not kept; its sender can make it again.")
 
 
-@app.command("verify", short_help="Check a verdict, and note it in one's own evidence.")
+@app.command("verify", short_help="Check a verdict or a start, and note it in one's own evidence.")
 def verify(
-    verdict: Annotated[Path, typer.Argument(parser=local_path, metavar="VERDICT", help="Verdict file of an auditor.")],
+    verdict: Annotated[
+        Path, typer.Argument(parser=local_path, metavar="VERDICT", help="Verdict, or start, of an auditor.")
+    ],
     evidence: Annotated[
         Path | None,
         typer.Option("--evidence", parser=local_path, metavar="EVIDENCE", help="One's own evidence of the session."),
@@ -194,26 +262,45 @@ def verify(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check that a verdict is what its auditor signed; whose key that is, people must compare."""
-    from colonnade.audit.premises import require_same_authority
-    from colonnade.audit.verdict import note_audit, read_verdict, said_of
+    """Check that a verdict is what its auditor signed, and that the audited party signed what it quotes."""
+    from colonnade.audit.premises import check_quotes, require_same_authority
+    from colonnade.audit.verdict import START, note_audit, read_start, read_verdict, said_of
     from colonnade.foundation.files import read_whole
     from colonnade.transport.evidence import KeptEvidence
 
-    content = read_verdict(read_whole(verdict, "verdict"))
+    data = read_whole(verdict, "verdict")
+    starts = START.encode() in data and b'"outcome"' not in data
+    content = read_start(data) if starts else read_verdict(data)
     if auditor is not None and auditor.lower() != content["auditor"]:
         raise ProtocolError(f"the verdict is signed by {content['auditor'][:16]}, and not by the auditor who was named")
+    quoted: bool | None = None
     if evidence is not None:
         kept = KeptEvidence.read(evidence)
-        require_same_authority(kept, content)
+        agreed = kept.facts.get("auditors")
+        if isinstance(agreed, list) and agreed and content["auditor"] not in agreed:
+            raise ProtocolError(f"it is signed by {content['auditor'][:16]}, on whom the parties have not agreed")
+        if not starts:
+            require_same_authority(kept, content)
+            quoted = check_quotes(content, kept)
+            if quoted is False:
+                raise ProtocolError(f"the verdict quotes what {content['party']} did not sign in this session")
         note_audit(kept, content)
     if json:
         print_json(content)
         return
-    stdout().print(f"Auditor {content['auditor']}: {said_of(content)}.")
-    peers = ", ".join(content["compared"]) or "nobody"
-    stdout().print(f"{content['replayed']:,} messages were made again, and compared with what is held by {peers}.")
-    if not content["authority"]:
-        stdout().print("The auditor had no certificates: signatures were believed, and not checked.")
+    if starts:
+        stdout().print(f"Auditor {content['auditor']} starts an audit of {content['party']} on {content['date']}.")
+    else:
+        stdout().print(f"Auditor {content['auditor']}: {said_of(content)}.")
+        peers = ", ".join(content["compared"]) or "nobody"
+        stdout().print(f"{content['replayed']:,} messages were made again, and compared with what is held by {peers}.")
+        for quote in content["quotes"]:
+            stdout().print(f"Quoted, as {quote['holder']} holds it: {quote['about']} {quote['value']}.")
+        if quoted and content["quotes"]:
+            stdout().print(f"What is quoted is signed by {content['party']}, by the authority of this session.")
+        if not content["authority"]:
+            stdout().print("The auditor had no certificates: no signature was checked.")
+        if not content["auditors"]:
+            stdout().print(UNAGREED)
     if evidence is not None:
-        stderr().print("The audit is noted in the evidence: audits of more parties than collusion are refused.")
+        stderr().print("Starts of agreed auditors are noted in the evidence: more of them than collusion are refused.")

@@ -98,7 +98,7 @@ def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, 
         if html is not None:
             page.write(release_html(opened, spending))
     wanted = ModelRequest(opened)
-    public, sure = publish(opened, wanted.model(None)), wanted.certainty()
+    public, sure = publish(opened, wanted.model(None), wanted.notes), wanted.certainty()
     if json:
         known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
         found = {**model_json(public), **intervals_json(sure), **spending_json(spending)}
@@ -291,19 +291,18 @@ def solve(
             stdout().print(path_table(models, penalty.value))
         return
     with places(out) as (file,):
-        public = publish(opened, wanted.model(ridge))
+        public = publish(opened, wanted.model(ridge), wanted.notes)
         file.write(write_model(public))
     sure = wanted.intervals()
     if json:
         known = {"study": opened.plan["study"], "n": opened.n, **model_json(public)}
         found = {} if sure is None else intervals_json(sure)
-        notes = [*public.warnings, *wanted.notes]
-        print_json({**known, **found, "notes": notes, "model": None if out is None else str(out)})
+        print_json({**known, **found, "model": None if out is None else str(out)})
         return
     stdout().print(model_report(public))
     if sure is not None:
         stdout().print(intervals_report(sure))
-    for note in [*wanted.notes, *flaws(opened.provenance)]:
+    for note in flaws(opened.provenance):
         stderr().print(caution(note))
     if out is not None:
         stdout().print(f"Model written to {out}.")

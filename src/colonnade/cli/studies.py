@@ -20,6 +20,7 @@ from colonnade.foundation.parts import local_path
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from colonnade.analysis.intervals import Intervals
     from colonnade.data.table import Table
     from colonnade.foundation.files import Place
     from colonnade.foundation.randomness import Randomness
@@ -62,7 +63,7 @@ def plan(
     from colonnade.report.pages import plan_html
     from colonnade.report.purposes import forecast_purposes, purposes_table
     from colonnade.report.spending import planned_spending, spending_json
-    from colonnade.report.text import caution, cost_text, plan_report
+    from colonnade.report.text import caution, cost_text, digest_note, plan_report
     from colonnade.study import read_study
 
     checked = read_study(study, rows)
@@ -76,9 +77,9 @@ def plan(
     spending = planned_spending(checked, session) if json or html is not None else {}
     with places(html) as (page,):
         if html is not None:
-            page.write(plan_html(session, cost, assumed, spending))
+            page.write(plan_html(session, cost, assumed, spending, checked.cuts))
     if json:
-        told = plan_json(session, cost, assumed) | describe_choices(session)
+        told = plan_json(session, cost, assumed, checked.cuts) | describe_choices(session)
         if checked.cuts is not None:
             told["numeric"] = [vars(cut) for cut in checked.cuts]
         print_json({**told, **spending_json(spending), "purposes": [line.describe() for line in purposes]})
@@ -93,10 +94,9 @@ def plan(
     if checked.cuts is not None:
         stdout().print(describe_cuts(checked.cuts), highlight=False)
     stdout().print(_terms(session))
+    stdout().print(digest_note(session.rows, assumed, checked.cuts))
     for note in session.warnings():
         stderr().print(caution(note))
-    if rows is not None and any(cut.chosen for cut in checked.cuts or ()):
-        stderr().print(f"These bins are for --rows {rows}: a run has them with rows = {rows} in [study], or fit --rows")
 
 
 def _print_compared(study: Study, rows: int, assumed: bool, compare: list[str], html: Path | None, json: bool) -> None:
@@ -273,9 +273,10 @@ def fit(
                 strict=strict,
             )
         _tell_unsettled(fitted)
-        public = publish(fitted.release, ModelRequest(fitted.release).model(None))
+        wanted = ModelRequest(fitted.release)
+        public = publish(fitted.release, wanted.model(None), wanted.notes)
         model_file.write(write_model(public))
-    _print_fitted(checked, fitted, public, release_file.path or place, model, json)
+    _print_fitted(checked, fitted, public, wanted.certainty(), release_file.path or place, model, json)
 
 
 def schema(
@@ -337,22 +338,22 @@ def _tell_unsettled(fitted: FittedStudy) -> None:
 
 
 def _print_fitted(
-    study: Study, fitted: FittedStudy, public: PublicModel, release: Path, model: Path | None, json: bool
+    study: Study,
+    fitted: FittedStudy,
+    public: PublicModel,
+    sure: Intervals,
+    release: Path,
+    model: Path | None,
+    json: bool,
 ) -> None:
-    from colonnade.analysis.request import ModelRequest
     from colonnade.report.fitted import fitted_json, fitted_report
-    from colonnade.report.text import caution
 
-    wanted = ModelRequest(fitted.release)
-    sure = wanted.certainty()
     if json:
         print_json(fitted_json(fitted, public, sure, release, model))
         return
     matched = study.alignment != NONE and len(fitted.tables) > 1
     for part in fitted_report(fitted, public, sure, matched):
         stdout().print(part)
-    for note in wanted.notes:
-        stderr().print(caution(note))
     stdout().print(f"Release written to {release}" + ("" if model is None else f", model to {model}") + ".")
 
 

@@ -43,6 +43,11 @@ class MaskKeys:
         """This party's mask, from the session and all keys; all parties' masks add up to zero modulo 2^modulus_bits.
 
         The same call gives the same words again: a mask hides one submission, so a session submits once.
+
+        Domain: session: 32 bytes; publics: one X25519 key a party, the own one at `me`; 1 to 64 bits.
+        Unit: words modulo 2^modulus_bits.
+        Guarantee: given the sum, submissions of two and more honest parties are pseudo-random. Proof: masks,
+            claims 1 and 2.
         """
         if len(session) != SESSION_BYTES:
             raise ProtocolError(f"a session id must have {SESSION_BYTES} bytes, got {len(session)}")

@@ -189,6 +189,9 @@ class ChainParty(ABC):
 class ServerProduct(ABC):
     """The server's side: what it does beyond relaying."""
 
+    payload_bytes: int = 0
+    """Of every party's contribution, behind its vector."""
+
     @abstractmethod
     def __init__(self, spec: ProductSpec) -> None: ...
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from colonnade.data.store import Values
 from colonnade.foundation.columns import Codes
 from colonnade.foundation.grid import Grid, rounded_norm
-from colonnade.foundation.integers import CodedBlock, CodedShape
+from colonnade.foundation.integers import CodedBlock, CodedShape, runs_of
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Stream
 from colonnade.foundation.schema import Column, Storage
@@ -187,11 +187,17 @@ class Coding:
         upper = () if self.halves is None else (self.halves,)
         signed = tuple(place for place in self.rounded if place not in upper)
         ends = [(places, low) for places, low in ((signed, -float(self.grid.bound)), (upper, 0.0))]
-        return [(*run, low) for places, low in ends for run in _runs(places)]
+        return [(*run, low) for places, low in ends for run in runs_of(places)]
 
     @proven("bounds")
     def _project(self, out: Floats) -> None:
-        """Every number into its range: what is none to the middle, what lies outside to the nearer end."""
+        """Every number into its range: what is none to the middle, what lies outside to the nearer end.
+
+        Domain: any floats, infinite ones and NaN among them.
+        Unit: steps of the grid.
+        Guarantee: each number lies in [-bound, bound], in [0, bound] for the upper half of a label, and depends
+            on its own record alone. Proof: bounds, projection.
+        """
         high = float(self.grid.bound)
         for start, stop, low in self._ranges:
             numbers = out[start:stop]
@@ -202,10 +208,15 @@ class Coding:
 
     @proven("rounding")
     def _round(self, out: Floats, coins: Coins) -> Floats:
-        """A number s becomes floor(s + u), u uniform: s on average. Its square grows by f(1 - f), f = s - floor(s)."""
+        """A number s becomes floor(s + u), u uniform: s on average. Its square grows by f(1 - f), f = s - floor(s).
+
+        Domain: out: projected numbers; coins: odd, one a row and rounded coordinate.
+        Unit: steps of the grid.
+        Guarantee: the mean is the number but for 2^-32, and |Z| <= bound. Proof: rounding.
+        """
         enlarged = np.zeros(self.width)
         first = 0
-        for start, stop in _runs(self.rounded):
+        for start, stop in runs_of(self.rounded):
             numbers = out[start:stop]
             up = np.multiply(coins[:, first : first + stop - start].T, 2.0**-32)
             up += numbers
@@ -235,23 +246,17 @@ class Coding:
 
 @proven("bounds")
 def project_codes(codes: Codes, levels: int, column: Column) -> Codes:
-    """Codes that none of so many levels has become that of the column's fallback."""
+    """Codes that none of so many levels has become that of the column's fallback.
+
+    Domain: any integers.
+    Unit: places of levels.
+    Guarantee: every code is that of a level. Proof: bounds, projection.
+    """
     if codes.size and not (codes.min() >= 0 and codes.max() < levels):
         # A number with bins has no level of its own for what is none; its codes are made here, and lie inside.
         fallback = column.dropped if column.storage is Storage.NUMBERS else int(column.fallback(missing=False))
         return np.where((codes < 0) | (codes >= levels), np.int32(fallback), codes)
     return codes
-
-
-def _runs(places: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Neighbouring places as (start, stop)."""
-    out: list[tuple[int, int]] = []
-    for place in places:
-        if out and out[-1][1] == place:
-            out[-1] = out[-1][0], place + 1
-        else:
-            out.append((place, place + 1))
-    return out
 
 
 def code_block(coding: Coding, values: Mapping[str, Values], before: int, rows: int) -> CodedBlock:

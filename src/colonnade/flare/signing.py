@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from cryptography import x509
@@ -17,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from colonnade.flare.agent import SIGNING_CERTIFICATE, key_of, named_agent
 from colonnade.flare.certificates import check_certificate, read_certificate
 from colonnade.flare.revocation import read_revoked, revoked_since
-from colonnade.foundation.errors import PolicyError, SignatureError
+from colonnade.foundation.errors import LapsedError, PolicyError, SignatureError
 from colonnade.sites.site import SITE, STARTUP
 
 LARGEST_PROOF = 1 << 13
@@ -32,6 +33,14 @@ class Proof(msgspec.Struct, frozen=True, array_like=True):
 
     certificate: bytes
     signature: bytes
+
+
+class SignedBy(NamedTuple):
+    """By what a statement was found to be signed."""
+
+    certificate: bytes
+    revoked: bool
+    """Since then: whoever signs by it today may be a thief."""
 
 
 _decoder = msgspec.msgpack.Decoder(Proof)
@@ -56,8 +65,11 @@ class CertificateChecker:
         """Without a time, certificates must be valid now, and not be on the list of those that were revoked."""
         self._root, self._at, self._revoked = root, at, revoked
 
-    def check(self, peer: str, statement: bytes, proof: bytes) -> None:
-        """Raise SignatureError unless the peer's own certificate, by this study's authority, signed the statement."""
+    def check(self, peer: str, statement: bytes, proof: bytes) -> SignedBy:
+        """Raise SignatureError unless the peer's own certificate, by this study's authority, signed the statement.
+
+        What is signed well, by a certificate that does not count at that time, raises LapsedError.
+        """
         shown = read_proof(peer, proof)
         try:
             certificate = x509.load_der_x509_certificate(shown.certificate)
@@ -73,14 +85,6 @@ class CertificateChecker:
             # The authority gave these names, so that they may be told.
             told = ", ".join(map(str, names)) or "nobody"
             raise SignatureError(f"what came in the name of {peer} is signed by {told}")
-        if not first <= (self._at or datetime.now(UTC)) <= last:
-            raise SignatureError(
-                f"the certificate that {peer} signs by is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
-            )
-        if (since := revoked_since(certificate, self._revoked or {})) is not None and since <= (
-            self._at or datetime.now(UTC)
-        ):
-            raise SignatureError(f"the certificate that {peer} signs by was revoked on {since:%Y-%m-%d}")
         if for_connections_only(certificate):
             raise SignatureError(f"the certificate that {peer} signs by is for connections only")
         try:
@@ -94,6 +98,13 @@ class CertificateChecker:
                 raise SignatureError(f"the certificate of {peer} has a key of a kind that nobody signs by")
         except (InvalidSignature, UnsupportedAlgorithm):
             raise SignatureError(f"the signature of {peer} does not fit what came in its name") from None
+        at = self._at or datetime.now(UTC)
+        if not first <= at <= last:
+            raise LapsedError(f"the certificate that {peer} signs by is valid from {first:%Y-%m-%d} to {last:%Y-%m-%d}")
+        since = revoked_since(certificate, self._revoked or {})
+        if since is not None and since <= at:
+            raise LapsedError(f"the certificate that {peer} signs by was revoked on {since:%Y-%m-%d}")
+        return SignedBy(shown.certificate, since is not None)
 
 
 def for_connections_only(certificate: x509.Certificate) -> bool:
@@ -142,6 +153,14 @@ class CertificateSigner(CertificateChecker):
         if for_connections_only(own):
             raise PolicyError(f"the certificate of {name} is for connections only: {SITE} must name a signing_agent")
         self._name, self._key, self._own = name, key, own.public_bytes(Encoding.DER)
+        self._seen: dict[str, bytes] = {}
+
+    def check(self, peer: str, statement: bytes, proof: bytes) -> SignedBy:
+        """The same; a peer signs all of a session by one certificate."""
+        shown = super().check(peer, statement, proof)
+        if self._seen.setdefault(peer, shown.certificate) != shown.certificate:
+            raise SignatureError(f"party {peer} signs by two certificates in one session")
+        return shown
 
     def sign(self, statement: bytes) -> bytes:
         """A proof that this site says so."""

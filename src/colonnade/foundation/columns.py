@@ -101,7 +101,10 @@ class Column(ABC):
     def require_bounds(self) -> tuple[float, float]:
         """The bounds of a column that must have them."""
         if self.bounds is None or not self.bounds[0] < self.bounds[1]:
-            raise SchemaError(f"a number needs bounds, low below high; the {self.kind} column has {self.bounds}")
+            told = "" if self.bounds is None else f" with bounds {self.bounds[0]:g} and {self.bounds[1]:g}"
+            raise SchemaError(
+                f"a number with bounds, low below high, is needed here, got a column of kind {self.kind}{told}"
+            )
         return self.bounds
 
     @property

@@ -12,6 +12,7 @@ ColonnadeError
 ├ PolicyError       a party does not agree
 │ ├ ConsentError    no person approved
 │ └ SignatureError  what came in a party's name does not bear its signature
+│   └ LapsedError   it does, by a certificate that did not count at that time
 ├ LedgerError       a budget is spent, or its book is damaged
 ├ ProtocolError     a message came at the wrong time or from the wrong session
 │ └ MessageError    a message is malformed
@@ -70,6 +71,10 @@ class ConsentError(PolicyError):
 
 class SignatureError(PolicyError):
     """What came in a party's name does not bear that party's signature."""
+
+
+class LapsedError(SignatureError):
+    """A signature is a party's own, by a certificate that did not count at that time."""
 
 
 class LedgerError(ColonnadeError):

@@ -92,6 +92,17 @@ class CodedBlock:
     """By how much rounding is expected to have enlarged each column's sum of squares."""
 
 
+def runs_of(places: Iterable[int]) -> list[tuple[int, int]]:
+    """Neighbouring places as (start, stop)."""
+    out: list[tuple[int, int]] = []
+    for place in places:
+        if out and out[-1][1] == place:
+            out[-1] = out[-1][0], place + 1
+        else:
+            out.append((place, place + 1))
+    return out
+
+
 def _require(holds: bool | np.bool_, told: str) -> None:
     if not holds:
         raise BrokenColumns(f"coded records must have {told}, and have not")
@@ -106,7 +117,13 @@ def _signs(count: int) -> NDArray[np.float64]:
 
 @proven("bounds")
 def verify_block(shape: CodedShape, block: CodedBlock) -> None:
-    """Raise BrokenColumns unless these records, sums and excess are such as every promise assumes."""
+    """Raise BrokenColumns unless these records, sums and excess are such as every promise assumes.
+
+    Domain: a block from anywhere.
+    Unit: integers of the grid.
+    Guarantee: what passes has the range, levels, halves, norm and sums that sensitivities assume. Proof: bounds,
+        verification.
+    """
     rows, products, excess = block.rows, block.products, block.excess
     n, width, unit = len(rows), shape.width, shape.bound * shape.bound
     _require(rows.dtype == np.int16 and rows.shape == (n, width), f"{width} small integers each")

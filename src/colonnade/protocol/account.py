@@ -10,10 +10,10 @@ import msgspec
 from colonnade.crypto.product import SERVER, Parcel
 from colonnade.foundation.errors import BrokenError, MessageError, ProtocolError
 from colonnade.foundation.randomness import Randomness
-from colonnade.protocol.coins import BIND, COMMIT, REVEAL, Coins, Commitment, Opening, hashed
-from colonnade.protocol.evidence import Evidence
-from colonnade.protocol.messages import End, Envelope, Signature
-from colonnade.protocol.signatures import OPENED, BodyDigest, packed
+from colonnade.protocol.coins import BIND, COMMIT, REVEAL, Commitment, Opening, PartyCoins, hashed
+from colonnade.protocol.evidence import Evidence, Kept
+from colonnade.protocol.messages import End, Envelope, Resumable, Signature, Step, versions
+from colonnade.protocol.signatures import OPENED, SUBMISSION, BodyDigest
 
 
 class Binding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,54 +30,64 @@ _decoder = msgspec.msgpack.Decoder(Binding)
 class SessionAccount:
     """One party's commitments in one session, what its peers are bound to, and where evidence is kept."""
 
-    def __init__(self, evidence: Evidence, opening: Opening | None = None) -> None:
-        """An opening that is given is one that was drawn before: its session is made again."""
-        self._evidence, self._opening = evidence, opening
+    def __init__(self, evidence: Evidence, opening: Opening | None = None, software: str | None = None) -> None:
+        """An opening that is given is one that was drawn before, by the software of then: its session is made again."""
+        self._evidence, self._opening, self._software = evidence, opening, software or versions()
+        self.live = opening is None
+        """Whether the session happens now: what passed and was not kept does not pass again."""
         self.digest_of = BodyDigest()
         """Of bodies, which signatures are about too."""
         self._name, self._session, self._simulated = "", b"", False
         self._parties: tuple[str, ...] = ()
-        self._coins: Coins | None = None
+        self._coins: PartyCoins | None = None
         self._before: list[Envelope] = []
         self._bindings: dict[str, Binding] = {}
-        self._bound = False
-        self._digests: dict[str, bytes] = {}
+        self._bound = self._resumed = False
+        self.digests: dict[str, bytes] = {}
+        """What this party signed of its submission, and of what was opened to it."""
         self._contexts: set[bytes] = set()
-        self.joint = b""
-        """What all parties committed to and revealed, once all have: later signatures are about it too."""
+        self.identity = b""
+        """The session's id, once all coins are there: what is signed from then on is about it."""
 
     def begin(
-        self, session: bytes, name: str, parties: Sequence[str], randomness: Randomness, ids: bytes, data: bytes
+        self, server: bytes, name: str, parties: Sequence[str], randomness: Randomness, ids: bytes, data: bytes
     ) -> None:
         """Draw, or take again, what the party commits to; it can be opened later before anything of it has left."""
-        self._session, self._name, self._parties = session, name, tuple(parties)
+        self._session, self._name, self._parties = server, name, tuple(parties)
         self._simulated = randomness.seeded
         opening = self._opening or Opening.draw(randomness.child(f"opening {name}"))
-        self._evidence.begin(session, opening)
+        self._evidence.begin(server, opening)
         for envelope in self._before:
             self._evidence.keep_received(envelope, self.digest_of(envelope.body))
         self._before = []
-        self._coins = Coins(session, name, parties, opening, opening.commit(session, name, ids, data))
+        self._coins = PartyCoins(
+            server, name, parties, opening, opening.commit(server, name, ids, data, self._software)
+        )
         self._opening = opening
 
     # What passes, as evidence.
 
     def witness(self, envelope: Envelope, answer: Callable[[Envelope], Iterator[Envelope]]) -> Iterator[Envelope]:
         """Answer a message; it is kept before it is worked on, and every answer before it leaves."""
-        if self._coins is None:
+        if not self._begun:
             self._before.append(envelope)
-        else:
+        elif envelope.step is not Step.HANDED:
+            # Others' submissions pass and leave no trace: K stores of them would be K places to steal from.
             self._evidence.keep_received(envelope, self.digest_of(envelope.body))
         for reply in answer(envelope):
             self.keep_sent(reply)
             yield reply
 
+    @property
+    def _begun(self) -> bool:
+        return self._coins is not None or self._resumed
+
     def keep_sent(self, envelope: Envelope) -> None:
-        if self._coins is not None:
+        if self._begun:
             self._evidence.keep_sent(envelope, self.digest_of(envelope.body))
 
     def note(self, what: str, facts: Mapping[str, Any]) -> None:
-        if self._coins is not None:
+        if self._begun:
             self._evidence.note(what, facts)
 
     def note_signature(
@@ -94,24 +104,27 @@ class SessionAccount:
 
     def digest(self, what: str, pieces: Sequence[bytes]) -> bytes:
         """Of this party's submission, or of what was opened to it; it is signed to every peer."""
-        self._digests[what] = hashed(what, *pieces)
-        self.note(what, {"digest": self._digests[what].hex()})
-        return self._digests[what]
+        self.digests[what] = hashed(what, *pieces)
+        self.note(what, {"digest": self.digests[what].hex()})
+        return self.digests[what]
 
     def note_end(self, end: End | None, handed_in: bool) -> None:
         """The server's last word, or that none came."""
         told = {} if end is None else {"code": end.code and end.code.value, "party": end.party, "opened": end.opened}
         self.note("end", {"heard": end is not None, "handed_in": handed_in, **told})
 
-    def compare_opened(self, told: Mapping[tuple[str, str], bytes]) -> str:
-        """What was opened to others, as they signed it, must be what was opened here: a sentence where it is not."""
-        own = self._digests.get(OPENED)
-        others = [peer for (about, peer), value in told.items() if own and about == OPENED and value != own]
-        if not others:
+    def compare_opened(self, parties: Sequence[str], told: Mapping[tuple[str, str], bytes]) -> str:
+        """All peers must have signed that the same was opened to them: a sentence where one has not."""
+        own = self.digests.get(OPENED)
+        if own is None:
             return ""
-        doubt = f"the server handed another release to {', '.join(sorted(others))}"
-        self.note("doubt", {"sentence": doubt})
-        return doubt
+        signed = {peer: told.get((OPENED, peer)) for peer in sorted(parties) if peer != self._name}
+        others = ", ".join(peer for peer, value in signed.items() if value not in (own, None))
+        silent = ", ".join(peer for peer, value in signed.items() if value is None)
+        return "; ".join(
+            [f"the server handed another release to {others}"] * bool(others)
+            + [f"{silent} has not said what it was handed"] * bool(silent)
+        )
 
     def standing(self, peers: Sequence[str], needed: int) -> str:
         """Why a booking stands, unless so many peers have signed that they did not submit and will not."""
@@ -119,6 +132,38 @@ class SessionAccount:
         if len(peers) >= needed:
             return ""
         return f"the spend stands: {len(peers)} of {needed} needed parties have signed that they did not submit"
+
+    # A submission that outlives its process.
+
+    def offers(self) -> list[Resumable]:
+        return self._evidence.offers()
+
+    def keep_submission(self, kept: Kept | None) -> None:
+        """Durably, before the party says that it is ready to hand in."""
+        self._evidence.keep_submission(kept)
+
+    def decide(self, choice: str) -> bool:
+        """Whether the party may do this: it hands in or withdraws, and never both, in whatever process."""
+        return self._evidence.decide(choice) == choice
+
+    def finish(self) -> None:
+        if self._begun:
+            self._evidence.drop_submission()
+
+    def resume(self, offer: Resumable, name: str, parties: Sequence[str]) -> Kept:
+        """What was kept of a session that another process began: the very bytes that were signed."""
+        kept = self._evidence.resume(offer.session)
+        if kept is None or kept.offer != offer or len(offer.digests) != len(parties):
+            raise ProtocolError(f"party {name} has kept no such session, and the server goes on with it")
+        self._name, self._parties, self._session, self._resumed = name, tuple(parties), offer.session, True
+        self.digests[SUBMISSION] = hashed(SUBMISSION, *kept.bodies)
+        if self.digests[SUBMISSION] != offer.digests[self._parties.index(name)]:
+            raise BrokenError(f"what party {name} has kept is not what it signed: it is not handed in")
+        for envelope in self._before:
+            self._evidence.keep_received(envelope, self.digest_of(envelope.body))
+        self._before = []
+        self.note("resumed", {})
+        return kept
 
     # Rounds of its own.
 
@@ -152,18 +197,16 @@ class SessionAccount:
     def _finish(self, round: str) -> None:
         """The server says that all signatures of the last round before the alignment have passed."""
         coins = self._exchange()
-        if round != REVEAL or self.joint or not coins.complete:
+        if round != REVEAL or self.identity or not coins.complete:
             raise ProtocolError("the server ends the exchange of coins before all have revealed theirs, or twice")
-        parts = []
+        self.identity = coins.session
+        self._evidence.rename(self.identity)
         for name in self._parties:
-            made, coin = coins.commitments[name], coins.coins[name]
-            self.note("commitment", {"from": name, "coin": coin.hex(), **_hex(made)})
-            parts.append(packed(name.encode(), made.seed, made.coin, made.ids, made.data, coin))
-        self.joint = hashed("joint", *parts)
+            self.note("commitment", {"from": name, **_hex(coins.commitments[name])})
 
     def source(self) -> Randomness:
         """All that this party draws from here on; raises unless coins were exchanged."""
-        if not self.joint:
+        if not self.identity:
             raise ProtocolError(f"party {self._name} has not exchanged coins, and the server goes on without")
         return self._exchange().source(self._simulated)
 
@@ -184,14 +227,15 @@ class SessionAccount:
     def _note_binding(self, sender: str) -> None:
         self.note("binding", {"from": sender, **_hex(self._bindings[sender])})
 
-    def _exchange(self) -> Coins:
+    def _exchange(self) -> PartyCoins:
         if self._coins is None:
             raise ProtocolError("a party reads its data before it commits to anything")
         return self._coins
 
 
 def _hex(made: Commitment | Binding) -> dict[str, str]:
-    return {field: getattr(made, field).hex() for field in made.__struct_fields__}
+    fields = {field: getattr(made, field) for field in made.__struct_fields__}
+    return {name: value if isinstance(value, str) else value.hex() for name, value in fields.items()}
 
 
 def listed(ids: Sequence[str] | None) -> bytes:

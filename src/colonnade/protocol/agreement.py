@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +26,7 @@ LARGEST_RADIUS = 1e6
 MOST_FACTORS = 8
 """Of one interaction."""
 LONGEST_REASON = 1000
+AUDITOR = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ class Agreement:
     """Why the study is done, for those who agree to it."""
     organisations: Mapping[str, Organisation] = field(default_factory=dict)
     """Who stands behind the parties, where the study says so."""
+    auditors: tuple[str, ...] = ()
+    """Public keys (Ed25519, hexadecimal) of those who may audit a party of its sessions."""
     evaluates: Evaluated | None = None
     """Where the columns are scores of a model, and the label says how a record turned out."""
     purpose: Purpose = Purpose.LABEL
@@ -126,6 +130,11 @@ class Agreement:
             if label in column.sources and name != label:
                 raise StudyError(f"column {name} is derived from the label {label}, which a prediction does not have")
         reason_of(self.reason)
+        for key in self.auditors:
+            if AUDITOR.fullmatch(key) is None or self.auditors.count(key) > 1:
+                raise StudyError(
+                    f"an auditor is named once, by an Ed25519 public key of 64 hexadecimal digits, got {key[:70]!r}"
+                )
         for party in self.organisations:
             if party not in self.schema.parties:
                 raise StudyError(f"an organisation must stand behind a party of the study, got {party!r}")
@@ -295,6 +304,7 @@ class Agreement:
             "purpose": "" if self.purpose is Purpose.LABEL else self.purpose.value,
             "evaluates": None if self.evaluates is None else self.evaluates.to(),
             "reason": self.reason,
+            "auditors": list(self.auditors),
             "organisations": {p: {"name": o.name, "contact": o.contact} for p, o in sorted(self.organisations.items())},
         }
         return self._terms() | {key: value for key, value in known.items() if value}
@@ -339,6 +349,7 @@ class Agreement:
                 impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
                 reason=content.get("reason", ""),
                 organisations={p: Organisation(**o) for p, o in content.get("organisations", {}).items()},
+                auditors=tuple(map(str, content.get("auditors", ()))),
                 evaluates=Evaluated.of(content["evaluates"]) if "evaluates" in content else None,
                 purpose=Purpose(content.get("purpose", Purpose.LABEL.value)),
                 order=content.get("order", ORDERS[0]),

@@ -1,8 +1,8 @@
 """What a party binds itself to before anything else: its seed, its data, and a coin for everybody's randomness.
 
 Each party commits to a seed, a coin and its data, then all reveal their coins. A party's randomness in the session
-comes from its seed, all coins and the session's id: nobody can steer its own noise or keys, and whoever is shown the
-seed later can make every message of the party again, bit for bit.
+comes from its seed, all coins and the server's id: nobody can steer its own noise or keys, and whoever is shown the
+seed later can make every message of the party again, bit for bit. The session's own id comes from all of it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,36 @@ from dataclasses import dataclass
 
 import msgspec
 
-from colonnade.crypto.product import Parcel
+from colonnade.crypto.product import SERVER, Parcel
 from colonnade.foundation.errors import MessageError, ProtocolError
 from colonnade.foundation.randomness import Randomness, derive
+from colonnade.protocol.messages import SOFTWARE
 
 SECRET_BYTES = 32
 COMMIT, REVEAL, BIND = "commit", "reveal", "bind"
 ROUNDS = (COMMIT, REVEAL)
 
 
-def hashed(label: str, *parts: bytes) -> bytes:
+class RunningHash:
     """SHA-256 of parts behind their lengths, so that the whole has one reading."""
-    digest = hashlib.sha256(b"colonnade/2 " + label.encode() + b"\0")
+
+    def __init__(self, label: str) -> None:
+        self._digest = hashlib.sha256(b"colonnade/2 " + label.encode() + b"\0")
+
+    def add(self, part: bytes) -> None:
+        self._digest.update(len(part).to_bytes(8, "big"))
+        self._digest.update(part)
+
+    def value(self) -> bytes:
+        return self._digest.digest()
+
+
+def hashed(label: str, *parts: bytes) -> bytes:
+    """The same of parts that are at hand."""
+    running = RunningHash(label)
     for part in parts:
-        digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.digest()
+        running.add(part)
+    return running.value()
 
 
 class Commitment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,6 +52,8 @@ class Commitment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coin: bytes
     ids: bytes
     data: bytes
+    software: str
+    """By which an auditor makes its messages again."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -55,7 +72,7 @@ class Opening:
     def draw(cls, randomness: Randomness) -> Opening:
         return cls(*(randomness.bytes(SECRET_BYTES) for _ in range(3)))
 
-    def commit(self, session: bytes, party: str, ids: bytes, data: bytes) -> Commitment:
+    def commit(self, session: bytes, party: str, ids: bytes, data: bytes, software: str) -> Commitment:
         """To this opening, and to digests of the party's id list and of its data."""
         name = party.encode()
         return Commitment(
@@ -63,6 +80,7 @@ class Opening:
             hashed("coin", session, name, self.coin),
             self.bind("ids", session, ids),
             self.bind("data", session, data),
+            software,
         )
 
     def bind(self, what: str, session: bytes, value: bytes) -> bytes:
@@ -76,59 +94,85 @@ class Opening:
 
 
 class Coins:
+    """What all parties commit to and reveal, as the server hears it; the session's id comes from it."""
+
+    def __init__(self, server: bytes, parties: Sequence[str]) -> None:
+        self._server, self._parties = server, tuple(parties)
+        self.commitments: dict[str, Commitment] = {}
+        self.coins: dict[str, bytes] = {}
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        """Behind every signature of the round."""
+        return iter([Parcel(name, b"") for name in self._parties if round == REVEAL])
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        """Take a party's commitment, or its coin, which must be the one that it committed to."""
+        if sender not in self._parties:
+            raise MessageError(f"a commitment must come from a party of the session, got one from {sender!r}")
+        known = self.commitments.get(sender)
+        if round == COMMIT and known is None:
+            try:
+                made = _decoder.decode(payload)
+                if SOFTWARE.fullmatch(made.software) is None:
+                    raise ValueError
+                self.commitments[sender] = made
+            except (msgspec.DecodeError, msgspec.ValidationError, ValueError, RecursionError):
+                raise MessageError(f"the commitment of {sender} cannot be decoded") from None
+            return
+        if round != REVEAL or sender in self.coins or known is None:
+            raise MessageError(f"a parcel of round {round!r} of {sender} comes out of turn")
+        if hashed("coin", self._server, sender.encode(), payload) != known.coin:
+            raise MessageError(f"the coin of {sender} is not the one that it committed to")
+        self.coins[sender] = payload
+
+    @property
+    def complete(self) -> bool:
+        return len(self.coins) == len(self._parties)
+
+    @property
+    def session(self) -> bytes:
+        """The session's id from here on. All had a part in it, so that nobody chose it, and none has it twice."""
+        if not self.complete:
+            raise ProtocolError("the session has its id once all parties have revealed their coins")
+        parts: list[bytes] = []
+        for name in self._parties:
+            made = self.commitments[name]
+            parts += (
+                name.encode(),
+                made.seed,
+                made.coin,
+                made.ids,
+                made.data,
+                made.software.encode(),
+                self.coins[name],
+            )
+        return hashed("session", self._server, *parts)
+
+
+class PartyCoins(Coins):
     """One party's side of the exchange that comes before all others."""
 
-    def __init__(self, session: bytes, party: str, parties: Sequence[str], opening: Opening, own: Commitment) -> None:
-        self._session, self._party, self._parties = session, party, tuple(parties)
-        self._opening = opening
-        self.commitments: dict[str, Commitment] = {party: own}
-        self.coins: dict[str, bytes] = {party: opening.coin}
+    def __init__(self, server: bytes, party: str, parties: Sequence[str], opening: Opening, own: Commitment) -> None:
+        super().__init__(server, parties)
+        self._party, self._opening = party, opening
+        self.commitments[party], self.coins[party] = own, opening.coin
         self._revealed = False
 
     def send(self, round: str) -> Iterator[Parcel]:
+        """To all others and to the server."""
         if round == REVEAL and len(self.commitments) < len(self._parties):
             raise ProtocolError("coins are revealed once all parties have committed")
         if round not in ROUNDS:
             raise ProtocolError(f"coins have the rounds {', '.join(ROUNDS)}, got {round!r}")
         self._revealed = self._revealed or round == REVEAL
         own = _encoder.encode(self.commitments[self._party]) if round == COMMIT else self._opening.coin
-        return iter([Parcel(peer, own) for peer in self._parties if peer != self._party])
-
-    def receive(self, round: str, sender: str, payload: bytes) -> None:
-        """Take a peer's commitment, or its coin, which must be the one that it committed to."""
-        if sender not in self._parties or sender == self._party:
-            raise MessageError(f"a commitment must come from a peer, got one from {sender!r}")
-        if round == COMMIT and sender not in self.commitments and not self._revealed:
-            try:
-                self.commitments[sender] = _decoder.decode(payload)
-            except (msgspec.DecodeError, msgspec.ValidationError, ValueError, RecursionError):
-                raise MessageError(f"the commitment of {sender} cannot be decoded") from None
-            return
-        known = self.commitments.get(sender)
-        if round != REVEAL or sender in self.coins or known is None:
-            raise MessageError(f"a parcel of round {round!r} of {sender} comes out of turn")
-        if hashed("coin", self._session, sender.encode(), payload) != known.coin:
-            raise MessageError(f"the coin of {sender} is not the one that it committed to")
-        self.coins[sender] = payload
+        return iter([Parcel(name, own) for name in (*self._parties, SERVER) if name != self._party])
 
     @property
     def complete(self) -> bool:
         """Whether all coins are there, and this party's own is out."""
-        return self._revealed and len(self.coins) == len(self._parties)
+        return self._revealed and super().complete
 
     def source(self, simulated: bool) -> Randomness:
         """This party's randomness from here on."""
-        return self._opening.source(self._session, [self.coins[name] for name in self._parties], simulated)
-
-
-class CoinsServer:
-    """The server's side: it relays, and says when all have revealed, behind every signature of the round."""
-
-    def __init__(self, parties: Sequence[str]) -> None:
-        self._parties = tuple(parties)
-
-    def send(self, round: str) -> Iterator[Parcel]:
-        return iter([Parcel(name, b"") for name in self._parties if round == REVEAL])
-
-    def receive(self, round: str, sender: str, payload: bytes) -> None:
-        raise MessageError(f"a parcel of round {round!r} is for peers, and {sender} sends the server one")
+        return self._opening.source(self._server, [self.coins[name] for name in self._parties], simulated)

@@ -22,6 +22,9 @@ class PartyState(StrEnum):
     MATCHED = "matched"
     JOINED = "joined"
     ACCEPTED = "accepted"
+    FIXED = "fixed"
+    KEPT = "kept"
+    WITHDRAWN = "withdrawn"
     SUBMITTED = "submitted"
     RELEASED = "released"
     ENDED = "ended"
@@ -34,6 +37,8 @@ class ServerState(StrEnum):
     JOINING = "joining"
     ASKING = "asking"
     RUNNING = "running"
+    SUBMITTING = "submitting"
+    HALTING = "halting"
     OPENED = "opened"
     CLOSED = "closed"
     FAILED = "failed"
@@ -44,17 +49,22 @@ class Event(StrEnum):
 
     START = "start"
     HELLO = "hello"
+    LAST_HELLO = "hello (the last, and all can resume)"
     WELCOME = "welcome"
+    RESUME = "resume"
     READY = "ready"
     LAST_READY = "ready (the last)"
     GO_ALIGN = "go (alignment)"
     GO_JOIN = "go join"
     GO_ROUND = "go (product)"
+    GO_DIGESTS = "go digests"
+    DIGESTS = "all digests are here"
     GO_SUBMIT = "go submit"
     PARCEL = "parcel"
     SIGNATURE = "signature"
     DONE = "done"
     LAST_DONE = "done (the last)"
+    LAST_ROUND = "all rounds are over"
     MATCHED = "ids are matched"
     JOIN = "join"
     LAST_JOIN = "join (the last)"
@@ -63,11 +73,15 @@ class Event(StrEnum):
     LAST_ACCEPT = "accept (the last)"
     SUBMIT = "submit"
     LAST_SUBMIT = "submit (the last)"
+    HANDED = "handed (a piece)"
     PIECE = "opened (a piece)"
     OPENED = "opened (the last piece)"
     CONFIRM = "confirm"
     LAST_CONFIRM = "confirm (the last)"
     REFUSE = "refuse"
+    HALT = "halt"
+    WITHDRAW = "withdraw"
+    LAST_WITHDRAW = "withdraw (the last)"
     END = "end"
     ERROR = "an error"
     LOST = "lost"
@@ -96,7 +110,19 @@ def _rows(
 
 
 P, E = PartyState, Event
-_LIVE = (P.NEW, P.ENTERED, P.READY, P.ALIGNING, P.MATCHED, P.JOINED, P.ACCEPTED, P.SUBMITTED)
+_LIVE = (
+    P.NEW,
+    P.ENTERED,
+    P.READY,
+    P.ALIGNING,
+    P.MATCHED,
+    P.JOINED,
+    P.ACCEPTED,
+    P.FIXED,
+    P.KEPT,
+    P.WITHDRAWN,
+    P.SUBMITTED,
+)
 PARTY_ROWS: tuple[Transition[PartyState], ...] = (
     Transition(P.NEW, E.START, P.ENTERED, "HELLO", "judge the public terms; which sessions are unsettled"),
     Transition(P.ENTERED, E.WELCOME, P.READY, "READY", "settle these; read the data; foresee refusals"),
@@ -113,10 +139,21 @@ PARTY_ROWS: tuple[Transition[PartyState], ...] = (
     Transition(P.JOINED, E.PROPOSAL, P.ACCEPTED, "ACCEPT", "compare with the own terms, then plan; consent"),
     *_rows((P.ACCEPTED,), (E.GO_ROUND,), None, "PARCEL, SIGNATURE, DONE"),
     *_rows((P.ACCEPTED,), (E.PARCEL, E.SIGNATURE), None),
-    Transition(P.ACCEPTED, E.GO_SUBMIT, P.SUBMITTED, "SIGNATURE if accountable, SUBMIT", "book"),
+    # Accountable parties sign what they will submit before anybody does, and what was opened to them.
+    Transition(P.ACCEPTED, E.GO_DIGESTS, P.FIXED, "SIGNATURE"),
+    *_rows((P.FIXED,), (E.SIGNATURE,), None),
+    Transition(P.FIXED, E.DIGESTS, P.KEPT, "DONE"),
+    Transition(P.KEPT, E.GO_SUBMIT, P.SUBMITTED, "SUBMIT", "book"),
+    Transition(P.KEPT, E.HALT, P.WITHDRAWN, "WITHDRAW"),
+    Transition(P.ACCEPTED, E.GO_SUBMIT, P.SUBMITTED, "SUBMIT if not accountable", "book"),
     *_rows((P.SUBMITTED,), (E.GO_SUBMIT,), None, "the same SUBMIT again"),
-    # Accountable parties sign to each other what they submit and what was opened to them.
-    *_rows((P.SUBMITTED,), (E.PIECE, E.SIGNATURE), None),
+    *_rows((P.SUBMITTED,), (E.HALT,), None, "WITHDRAW without a signature"),
+    *_rows((P.WITHDRAWN, P.ENDED), (E.HALT,), None, "WITHDRAW again"),
+    # A server that died at submit asks for the same bytes again; no earlier round is repeated.
+    *_rows((P.ENTERED, P.KEPT), (E.RESUME,), P.SUBMITTED, "the kept SUBMIT", "book, unless it is booked"),
+    *_rows((P.SUBMITTED,), (E.RESUME,), None, "the same SUBMIT again"),
+    *_rows((P.ENTERED,), (E.HALT,), None, "WITHDRAW without a signature"),
+    *_rows((P.SUBMITTED,), (E.HANDED, E.PIECE, E.SIGNATURE), None),
     Transition(P.SUBMITTED, E.OPENED, P.RELEASED, "SIGNATURE if accountable, CONFIRM", "keep; note the release"),
     *_rows((P.RELEASED,), (E.SIGNATURE,), None),
     *_rows(_LIVE[1:], (E.END,), P.CLOSED, "", "note the release, or that it is void"),
@@ -127,9 +164,10 @@ PARTY_ROWS: tuple[Transition[PartyState], ...] = (
     *_rows((P.RELEASED,), (E.ERROR,), P.ENDED, "REFUSE"),
 )
 V = ServerState
-_OPEN = (V.GATHERING, V.ALIGNING, V.JOINING, V.ASKING, V.RUNNING)
+_OPEN = (V.GATHERING, V.ALIGNING, V.JOINING, V.ASKING, V.RUNNING, V.SUBMITTING)
 SERVER_ROWS: tuple[Transition[ServerState], ...] = (
     *_rows((V.GATHERING,), (E.HELLO,), None, "WELCOME", "what became of earlier sessions"),
+    Transition(V.GATHERING, E.LAST_HELLO, V.SUBMITTING, "RESUME to all", "that nothing of it was opened"),
     *_rows((V.GATHERING,), (E.READY,), None),
     Transition(V.GATHERING, E.LAST_READY, V.ALIGNING, "GO first round to all"),
     *_rows((V.ALIGNING,), (E.PARCEL, E.SIGNATURE), None, "the same to its recipient"),
@@ -142,11 +180,22 @@ SERVER_ROWS: tuple[Transition[ServerState], ...] = (
     *_rows((V.ASKING,), (E.ACCEPT,), None),
     Transition(V.ASKING, E.LAST_ACCEPT, V.RUNNING, "GO first round to all"),
     *_rows((V.RUNNING,), (E.PARCEL, E.SIGNATURE), None, "the same to its recipient"),
-    *_rows((V.RUNNING,), (E.DONE, E.SUBMIT), None),
+    *_rows((V.RUNNING,), (E.DONE,), None),
     *_rows((V.RUNNING,), (E.LAST_DONE,), None, "own PARCEL; GO next round to all"),
+    Transition(V.RUNNING, E.LAST_ROUND, V.SUBMITTING, "GO submit to all"),
+    *_rows((V.SUBMITTING,), (E.SUBMIT, E.DONE), None),
     Transition(
-        V.RUNNING, E.LAST_SUBMIT, V.OPENED, "OPENED to all", "note that it counts, add up, note that it is open"
+        V.SUBMITTING,
+        E.LAST_SUBMIT,
+        V.OPENED,
+        "HANDED if accountable, OPENED to all",
+        "note that it counts, add up, note that it is open",
     ),
+    # Who has handed in may not take a booking back by the server's word: the others are asked to sign.
+    Transition(V.SUBMITTING, E.HALT, V.HALTING, "HALT to all if accountable"),
+    *_rows((V.HALTING,), (E.WITHDRAW, E.REFUSE, E.LOST, E.SUBMIT, E.DONE), None),
+    Transition(V.HALTING, E.LAST_WITHDRAW, V.FAILED, "END to all"),
+    *_rows((V.HALTING,), (E.STOP, E.ERROR), V.FAILED, "END to all"),
     *_rows((V.OPENED,), (E.SIGNATURE,), None, "the same to its recipient"),
     *_rows((V.OPENED,), (E.CONFIRM, E.REFUSE, E.LOST), None),
     Transition(V.OPENED, E.LAST_CONFIRM, V.CLOSED, "END to all"),

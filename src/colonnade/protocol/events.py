@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from colonnade.foundation.errors import ProtocolError
 from colonnade.protocol.conversation import Event, PartyState
-from colonnade.protocol.messages import JOINING, SUBMIT, Envelope, Go, Piece, Step, body_of
+from colonnade.protocol.messages import DIGESTS, JOINING, SUBMIT, Envelope, Go, Piece, Step, body_of
 
 PARTY_EVENTS = {
     Step.WELCOME: Event.WELCOME,
+    Step.RESUME: Event.RESUME,
     Step.PARCEL: Event.PARCEL,
     Step.SIGNATURE: Event.SIGNATURE,
     Step.PROPOSAL: Event.PROPOSAL,
+    Step.HANDED: Event.HANDED,
+    Step.HALT: Event.HALT,
     Step.END: Event.END,
 }
 SERVER_EVENTS = {
@@ -24,7 +27,9 @@ SERVER_EVENTS = {
     Step.SUBMIT: Event.SUBMIT,
     Step.CONFIRM: Event.CONFIRM,
     Step.REFUSE: Event.REFUSE,
+    Step.WITHDRAW: Event.WITHDRAW,
 }
+GO_EVENTS = {JOINING: Event.GO_JOIN, DIGESTS: Event.GO_DIGESTS, SUBMIT: Event.GO_SUBMIT}
 
 
 def party_event(name: str, state: PartyState, envelope: Envelope) -> Event:
@@ -32,10 +37,8 @@ def party_event(name: str, state: PartyState, envelope: Envelope) -> Event:
     match envelope.step:
         case Step.GO:
             round = body_of(envelope, Go).round
-            if round in (JOINING, SUBMIT):
-                return Event.GO_JOIN if round == JOINING else Event.GO_SUBMIT
             joined = state in (PartyState.ACCEPTED, PartyState.SUBMITTED)
-            return Event.GO_ROUND if joined else Event.GO_ALIGN
+            return GO_EVENTS.get(round, Event.GO_ROUND if joined else Event.GO_ALIGN)
         case Step.OPENED:
             piece = body_of(envelope, Piece)
             return Event.OPENED if piece.index == piece.count - 1 else Event.PIECE

@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import msgspec
+
 from colonnade.protocol.coins import BIND, ROUNDS, Opening, hashed
-from colonnade.protocol.messages import Done, Envelope, Go, ParcelBody, Signature, Step, body_of
+from colonnade.protocol.messages import Done, Envelope, Go, ParcelBody, Resumable, Signature, Step, body_of
+
+HANDED_IN, WITHDRAWN = "handed in", "withdrawn"
+
+
+class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a party needs to hand in, in another process, what it has signed; all of it is masked or public."""
+
+    offer: Resumable
+    bodies: list[bytes]
+    stage: str
+    made_of: list[bytes]
+    """What statements are about."""
 
 
 class Evidence(Protocol):
@@ -14,6 +28,10 @@ class Evidence(Protocol):
 
     def begin(self, session: bytes, opening: Opening) -> None:
         """The session has an id, and the party its secrets: nothing has left yet."""
+        ...
+
+    def rename(self, session: bytes) -> None:
+        """All coins are there, and with them the session's own id."""
         ...
 
     def note(self, what: str, facts: Mapping[str, Any]) -> None:
@@ -26,6 +44,26 @@ class Evidence(Protocol):
 
     def keep_received(self, envelope: Envelope, digest: bytes) -> None:
         """A message that came, before it is worked on, and the digest of its body."""
+        ...
+
+    def keep_submission(self, kept: Kept | None) -> None:
+        """What the party will hand in, if the session may go on in another process."""
+        ...
+
+    def decide(self, choice: str) -> str:
+        """Hand in, or withdraw: which of the two was decided first, here or in another process, stands for good."""
+        ...
+
+    def drop_submission(self) -> None:
+        """The session is over: it is not gone on with, and what was decided stays."""
+        ...
+
+    def offers(self) -> list[Resumable]:
+        """Sessions by the same terms whose submissions are kept."""
+        ...
+
+    def resume(self, session: bytes) -> Kept | None:
+        """Go on with the evidence of a session."""
         ...
 
 

@@ -15,6 +15,7 @@ from colonnade.crypto.product import (
     Parcel,
     PartyProduct,
     ServerProduct,
+    Words,
     centred,
 )
 from colonnade.foundation.canonical import canonical_digest
@@ -41,8 +42,18 @@ from colonnade.protocol.kinds import (
     SessionKind,
     matches_ids,
 )
-from colonnade.protocol.messages import End, Masked, Proposal, masked_from, opened, room_for, submission, total_of
-from colonnade.protocol.own_release import largest_release, require_own
+from colonnade.protocol.messages import (
+    End,
+    Masked,
+    Proposal,
+    masked_from,
+    opened,
+    room_for,
+    submission,
+    submission_bytes,
+    total_of,
+)
+from colonnade.protocol.own_release import largest_release, require_blocks, require_own, require_sum
 from colonnade.protocol.products import columns_digest, party_product, server_product
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.protocol.session_products import SessionProducts
@@ -130,6 +141,7 @@ class FitParty(PartyTask):
     _products: SessionProducts | None = field(default=None, init=False, repr=False)
     _asked: list[str] = field(default_factory=list, init=False)
     _seeded: bool = field(default=False, init=False)
+    _resumed: bool = field(default=False, init=False)
     _bindings: tuple[bytes, bytes] = field(default=(b"", b""), init=False, repr=False)
     opens_alike = True
 
@@ -295,11 +307,23 @@ class FitParty(PartyTask):
         masked = Masked.of(self._own, session.positions, contribution, words, bits)
         words.fill(0)
         contribution.vector.fill(0)
-        # The spend is booked, durably, before a byte leaves.
-        self.guard.book(session)
         bodies = submission(masked)
-        self.forget()
+        self._wipe()
         return bodies
+
+    def book(self) -> None:
+        (self.guard.resume if self._resumed else self.guard.book)(self._planned())
+
+    def resumes(self, session: str) -> bool:
+        return self.guard.resumable(session)
+
+    def resume(self, identity: bytes, rows: int, seeded: bool) -> str:
+        self.session, self._seeded, self._resumed = self.planner(self.agreement, rows, identity), seeded, True
+        return self.session.digest
+
+    def added_up(self) -> tuple[int, int] | None:
+        session = self._planned()
+        return (session.length, session.spec.modulus_bits) if session.adds_up else None
 
     @property
     def largest_proposal(self) -> int:
@@ -309,9 +333,12 @@ class FitParty(PartyTask):
     def largest_opened(self) -> int:
         return largest_release(self._planned())
 
-    def open(self, session: str, whole: bytes) -> None:
-        release = read_release(whole)
-        require_own(release, self._planned(), self._seeded)
+    def open(self, session: str, whole: bytes, total: Words | None = None) -> None:
+        release, planned = read_release(whole), self._planned()
+        require_own(release, planned, self._seeded)
+        require_blocks(release, planned, self._own)
+        if total is not None:
+            require_sum(release, planned, total)
         self.kept = release
         if self.keep is not None:
             self.keep(self.kept)
@@ -330,6 +357,10 @@ class FitParty(PartyTask):
         for block in self._own.values():
             block.values[:] = 0
         self._own = {}
+        self._wipe()
+
+    def _wipe(self) -> None:
+        """All but the sums of its own, which will be released as they are."""
         self._squares.fill(0)
         if self._products is not None:
             self._products.wipe()
@@ -384,10 +415,12 @@ class FitServer(ServerTask):
 
     @property
     def rounds(self) -> tuple[str, ...]:
+        return self._planned().product_rounds
+
+    def begin_product(self) -> None:
         session = self._planned()
         if session.spec.crosses:
             self._product = server_product(self.agreement.product)(session.spec)
-        return session.product_rounds
 
     @property
     def expected_bytes(self) -> float:
@@ -404,10 +437,14 @@ class FitServer(ServerTask):
 
     @property
     def largest_submission(self) -> int:
-        return 9 * self._planned().length + (1 << 33)
+        return submission_bytes(self._planned().length, self._payload_bytes)
+
+    @property
+    def _payload_bytes(self) -> int:
+        return 0 if self._product is None else self._product.payload_bytes
 
     def collect(self, party: str, whole: bytes) -> None:
-        self._submissions[party] = masked_from(whole, self._planned().length)
+        self._submissions[party] = masked_from(whole, self._planned().length, self._payload_bytes)
 
     def open(self, transcript: str, seeded: bool) -> None:
         """The sum of all submissions is all noisy blocks at once. Alg. 1, line 16."""
@@ -430,9 +467,14 @@ class FitServer(ServerTask):
             "colonnade": version("colonnade"),
         }
         self.release = released(session, values, provenance)
-        self._submissions.clear()
         if self.keep is not None:
             self.keep(self.release)
+
+    def handed(self) -> Iterator[tuple[str, bytes]]:
+        session = self._planned()
+        for name in session.parties if session.adds_up else ():
+            for body in submission(self._submissions[name]):
+                yield name, body
 
     def bodies(self, party: str) -> list[bytes]:
         assert self.release is not None

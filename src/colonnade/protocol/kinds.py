@@ -174,11 +174,15 @@ class PartyTask(ABC):
 
     @abstractmethod
     def submit(self, mask: Mask) -> list[bytes]:
-        """The bodies of this party's submission, for its spend is booked by now; none says that it hands in nothing."""
+        """The bodies of this party's submission; none says that it hands in nothing."""
 
     @abstractmethod
-    def open(self, session: str, whole: bytes) -> None:
-        """Take what was opened, and put it where it stays."""
+    def book(self) -> None:
+        """Note the spend, durably: a submission leaves next."""
+
+    @abstractmethod
+    def open(self, session: str, whole: bytes, total: Words | None = None) -> None:
+        """Take what was opened, and put it where it stays; it must be the total, where this party has added it up."""
 
     # What accountable sessions ask for besides.
 
@@ -187,6 +191,10 @@ class PartyTask(ABC):
     opens_alike: bool = False
     """Whether all parties are opened the same bytes."""
 
+    def added_up(self) -> tuple[int, int] | None:
+        """How many words each party hands in, and the bits of their modulus, where what is opened is their sum."""
+        return None
+
     def data_digest(self) -> bytes:
         """Digest of the records that were read: by their file's content, or of all values."""
         raise ProtocolError(f"a session for {self.kind.name} cannot be accountable")
@@ -194,6 +202,14 @@ class PartyTask(ABC):
     def bindings(self) -> tuple[bytes, bytes]:
         """Digests of the encoded columns and of all noise, once they are drawn."""
         raise ProtocolError(f"a session for {self.kind.name} cannot be accountable")
+
+    def resumes(self, session: str) -> bool:
+        """Whether this party would go on with a session that broke after its submission was signed."""
+        return False
+
+    def resume(self, identity: bytes, rows: int, seeded: bool) -> str:
+        """Compute again what was agreed to in such a session, and its digest."""
+        raise ProtocolError(f"a session for {self.kind.name} cannot be gone on with")
 
     @abstractmethod
     def release(self) -> None:
@@ -260,6 +276,9 @@ class ServerTask(ABC):
         """The product's rounds, once parties have agreed."""
         return ()
 
+    def begin_product(self) -> None:  # noqa: B027 (a kind without a product has nothing to begin)
+        """Parties have agreed: make what opens the sum."""
+
     @property
     def expected_bytes(self) -> float:
         """Roughly how much will pass, so that people are shown how far it is."""
@@ -288,6 +307,10 @@ class ServerTask(ABC):
     @abstractmethod
     def open(self, transcript: str, seeded: bool) -> None:
         """All submissions are in: form what is opened."""
+
+    def handed(self) -> Iterator[tuple[str, bytes]]:
+        """Each party's submission in pieces, for all parties, where what is opened is their sum."""
+        return iter(())
 
     @abstractmethod
     def bodies(self, party: str) -> list[bytes]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.product import Chain, Cross, Integers
 from colonnade.foundation.errors import BrokenError
-from colonnade.foundation.integers import IntegerColumns, Rows
+from colonnade.foundation.integers import IntegerColumns, Rows, runs_of
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Stream, derive
 from colonnade.mechanism.dissection import Block
@@ -176,22 +176,12 @@ def _rectangles(left: int, right: int, wanted: Mapping[int, set[int]]) -> list[C
     """Crosses that have each wanted pair of columns, and no other."""
     out: list[Cross] = []
     for l, columns in sorted(wanted.items()):  # noqa: E741
-        for start, stop in _runs(sorted(columns)):
+        for start, stop in runs_of(sorted(columns)):
             before = next((c for c in out if (c.left_stop, c.right_start, c.right_stop) == (l, start, stop)), None)
             if before is None:
                 out.append(Cross(left, right, l, l + 1, start, stop))
             else:
                 out[out.index(before)] = replace(before, left_stop=l + 1)
-    return out
-
-
-def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
-    out: list[tuple[int, int]] = []
-    for place in places:
-        if out and out[-1][1] == place:
-            out[-1] = out[-1][0], place + 1
-        else:
-            out.append((place, place + 1))
     return out
 
 
@@ -205,7 +195,13 @@ class LocalProducts:
 
     @proven("interactions")
     def make(self, start: int, encoded: Rows) -> Rows:
-        """Products of entries over the bound, rounded up or down by coins of the row, so that the mean is right."""
+        """Products of entries over the bound, rounded up or down by coins of the row, so that the mean is right.
+
+        Domain: verified rows of one party.
+        Unit: steps of the grid.
+        Guarantee: a made entry depends on its record and fixed coins, and is less than a step from the product.
+            Proof: interactions.
+        """
         out = np.empty((len(encoded), len(self._parts)), np.int16)
         first = 8 * start * len(self._parts)
         stream = Stream(self._key, first // 16 * 16)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
@@ -26,6 +26,8 @@ IDENTITY_BYTES = 32
 """Of a session's id."""
 JOINING = "join"
 """The round between an alignment's and a product's: a party enters the session proper."""
+DIGESTS = "digests"
+"""The round of accountable sessions in which each party signs what it will submit: nobody hands in before it."""
 SUBMIT = "submit"
 """The last round of every session, after the product's own."""
 PIECE = 16 << 20
@@ -40,6 +42,7 @@ class Step(StrEnum):
 
     HELLO = "hello"
     WELCOME = "welcome"
+    RESUME = "resume"
     READY = "ready"
     JOIN = "join"
     PROPOSAL = "proposal"
@@ -50,8 +53,11 @@ class Step(StrEnum):
     SIGNATURE = "signature"
     DONE = "done"
     SUBMIT = "submit"
+    HANDED = "handed"
     OPENED = "opened"
     CONFIRM = "confirm"
+    HALT = "halt"
+    WITHDRAW = "withdraw"
     END = "end"
 
 
@@ -97,6 +103,16 @@ def versions_in(envelope: Envelope) -> str:
     return envelope.plan if SOFTWARE.fullmatch(envelope.plan) else "colonnade 0.1.0 or unknown"
 
 
+class Resumable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A session that ended at submit, of which a party keeps its submission and all parties' digests."""
+
+    session: bytes
+    plan: str
+    rows: int
+    digests: tuple[bytes, ...]
+    """Of each party's submission, in the order of the parties."""
+
+
 class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     """A party enters, and asks what became of sessions that it booked and never saw end.
 
@@ -110,6 +126,8 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     pending: list[str]
     accountable: bool = False
     """Whether parties commit to seeds and data, and keep evidence."""
+    kept: tuple[Resumable, ...] = ()
+    """Sessions that it could go on with, if all can."""
 
 
 class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -183,6 +201,13 @@ class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: bytes
 
 
+class Handed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A piece of a party's submission, as it was signed: each party adds all of them up for itself."""
+
+    party: str
+    piece: bytes
+
+
 class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A party's signature for one peer: about its mask key, about all that it sent to it so far, or about what it
     submits and what was opened to it."""
@@ -194,6 +219,16 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Confirm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A party has what was opened, and has put it where it stays."""
+
+
+class Halt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The session will not be opened: whoever has not handed in is asked to sign that it will not."""
+
+
+class Withdraw(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a party that has not handed in signs to each peer; nothing where it has."""
+
+    withdrawn: tuple[tuple[str, bytes], ...]
 
 
 class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -211,6 +246,7 @@ class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 Body = (
     Hello
     | Welcome
+    | Resumable
     | Ready
     | Join
     | Proposal
@@ -221,12 +257,16 @@ Body = (
     | Signature
     | Done
     | Piece
+    | Handed
     | Confirm
+    | Halt
+    | Withdraw
     | End
 )
 BODIES: dict[Step, type[Body]] = {
     Step.HELLO: Hello,
     Step.WELCOME: Welcome,
+    Step.RESUME: Resumable,
     Step.READY: Ready,
     Step.JOIN: Join,
     Step.PROPOSAL: Proposal,
@@ -237,11 +277,14 @@ BODIES: dict[Step, type[Body]] = {
     Step.SIGNATURE: Signature,
     Step.DONE: Done,
     Step.SUBMIT: Piece,
+    Step.HANDED: Handed,
     Step.OPENED: Piece,
     Step.CONFIRM: Confirm,
+    Step.HALT: Halt,
+    Step.WITHDRAW: Withdraw,
     Step.END: End,
 }
-BULKY = (Step.PARCEL, Step.SUBMIT, Step.OPENED)
+BULKY = (Step.PARCEL, Step.SUBMIT, Step.HANDED, Step.OPENED)
 """Their bodies are bytes, which decoding does not multiply."""
 _encoder = msgspec.msgpack.Encoder()
 _envelope_decoder = msgspec.msgpack.Decoder(Envelope)
@@ -307,25 +350,32 @@ class Masked:
 def submission(masked: Masked) -> list[bytes]:
     """The encoded pieces of a submission; a retry sends these very bytes again."""
     blob = masked.words.size.to_bytes(8, "little") + masked.words.astype("<u8").tobytes() + masked.payload
-    return [encode_body(piece) for piece in _pieces(blob)]
+    return in_pieces(blob)
 
 
-def masked_from(blob: bytes, length: int) -> Masked:
-    """A submission put together again."""
-    if len(blob) < 8 + 8 * length or int.from_bytes(blob[:8], "little") != length:
-        raise MessageError(f"a submission must have {length} words, got {len(blob)} bytes")
+def in_pieces(blob: bytes) -> list[bytes]:
+    """The encoded pieces of something large; there is one way to cut it."""
+    count = max(1, -(-len(blob) // PIECE))
+    return [encode_body(Piece(i, count, blob[i * PIECE : (i + 1) * PIECE])) for i in range(count)]
+
+
+def submission_bytes(length: int, payload: int = 0) -> int:
+    """Bytes of a submission of so many words, with so many bytes behind them."""
+    return 8 + 8 * length + payload
+
+
+def masked_from(blob: bytes, length: int, payload: int = 0) -> Masked:
+    """A submission put together again; what stands behind its words has a known length, mostly none."""
+    if len(blob) != submission_bytes(length, payload) or int.from_bytes(blob[:8], "little") != length:
+        behind = f" and {payload} bytes behind them" if payload else ""
+        raise MessageError(f"a submission must have {length} words{behind}, got {len(blob)} bytes")
     words = np.frombuffer(blob, dtype="<u8", count=length, offset=8).astype(np.uint64)
     return Masked(words, blob[8 + 8 * length :])
 
 
 def opened(release: Release) -> list[bytes]:
     """The encoded pieces of a release file."""
-    return [encode_body(piece) for piece in _pieces(write_release(release))]
-
-
-def _pieces(blob: bytes) -> Iterator[Piece]:
-    count = max(1, -(-len(blob) // PIECE))
-    return (Piece(i, count, blob[i * PIECE : (i + 1) * PIECE]) for i in range(count))
+    return in_pieces(write_release(release))
 
 
 class Assembly:
@@ -339,7 +389,9 @@ class Assembly:
     def add(self, piece: Piece) -> bytes | None:
         """The whole when this was the last piece."""
         self._size += len(piece.data)
-        if piece.index != len(self._parts) or not piece.index < piece.count or self._size > self._largest:
+        # Empty pieces would be gathered for ever.
+        empty = not piece.data and piece.count > 1
+        if empty or piece.index != len(self._parts) or not piece.index < piece.count or self._size > self._largest:
             raise MessageError(
                 f"pieces must come in order and within {self._largest} bytes, got piece {piece.index} of {piece.count} "
                 f"after {len(self._parts)}"

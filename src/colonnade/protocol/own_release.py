@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.crypto.product import Words, centred
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.shown import shown
+from colonnade.mechanism.blocks import NoisyBlock
 from colonnade.mechanism.release import Release
 from colonnade.protocol.session_plan import SessionPlan
 
@@ -53,6 +55,24 @@ def require_own(release: Release, session: SessionPlan, seeded: bool) -> None:
             raise ReleaseError(f"the release is not of this session: block {own.name} has other terms, unit or spread")
     if (key := _differing(release.plan, session.described)) is not None:
         raise ReleaseError(f"the release is not of this session: the plan that it prints has another {key}")
+
+
+def require_sum(release: Release, session: SessionPlan, total: Words) -> None:
+    """Raise unless every released integer is the sum of what all parties handed in; none is released besides."""
+    values = centred(total, session.spec.modulus_bits)
+    for i, block in enumerate(release.blocks):
+        if not np.array_equal(block.values, values[session.positions[i]]):
+            name = session.plan.blocks[i].block.name
+            raise ReleaseError(f"the release is not the sum of what all parties handed in: block {name} differs")
+
+
+def require_blocks(release: Release, session: SessionPlan, own: Mapping[int, NoisyBlock]) -> None:
+    """Raise unless the sums of one party's own columns are those that it handed in, noise included."""
+    for i, block in own.items():
+        handed_in = centred(block.values.view(np.uint64), session.spec.modulus_bits)
+        if not np.array_equal(release.blocks[i].values, handed_in):
+            name = session.plan.blocks[i].block.name
+            raise ReleaseError(f"the release has other values than this party handed in: block {name} differs")
 
 
 def largest_release(session: SessionPlan) -> int:

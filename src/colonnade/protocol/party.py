@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
+
 from colonnade.crypto.alignment import AlignmentParty
 from colonnade.crypto.alignment.frames import SESSION_BYTES
 from colonnade.crypto.exchange import Exchange
@@ -16,6 +18,7 @@ from colonnade.foundation.errors import (
     MessageError,
     PolicyError,
     ProtocolError,
+    ReleaseError,
     StoppedError,
     StudyError,
 )
@@ -26,8 +29,10 @@ from colonnade.protocol.account import SessionAccount, listed
 from colonnade.protocol.codes import Code, code_of, sentence_of
 from colonnade.protocol.conversation import PARTY, Event, PartyState
 from colonnade.protocol.events import party_event
+from colonnade.protocol.evidence import HANDED_IN, WITHDRAWN, Kept
 from colonnade.protocol.kinds import PartyTask, Records, SessionContext, matches_ids
 from colonnade.protocol.messages import (
+    DIGESTS,
     IDENTITY_BYTES,
     SUBMIT,
     VERSION,
@@ -39,6 +44,7 @@ from colonnade.protocol.messages import (
     End,
     Envelope,
     Go,
+    Handed,
     Hello,
     Join,
     ParcelBody,
@@ -46,19 +52,24 @@ from colonnade.protocol.messages import (
     Proposal,
     Ready,
     Refuse,
+    Resumable,
     Signature,
     Step,
     Welcome,
+    Withdraw,
     body_of,
     encode_body,
     versions,
     versions_in,
 )
-from colonnade.protocol.signatures import ALIGNMENT, OPENED, SESSION, SUBMISSION, WITHDRAWN, SignedTraffic, Signer
+from colonnade.protocol.opening import Submissions
+from colonnade.protocol.signatures import ALIGNMENT, COINS, OPENED, SESSION, SUBMISSION, SignedTraffic, Signer
 
 Watch = Callable[[str, float], None]
 """Called with the name of a phase and the share of it that is done."""
 MASK_BITS = 64
+MOST_OFFERS = 8
+"""Of sessions that could be gone on with; the latest are told."""
 ENTRY = (Code.VERSION, Code.TERMS, Code.SEED)
 """Why a party is not let in."""
 
@@ -106,6 +117,7 @@ class PartyRole:
         self._peers: list[bytes] = []
         self._rows, self._moved, self._expected = 0, 0.0, 0.0
         self._submission: list[bytes] = []
+        self._handed: Submissions | None = None
         self._opened = Assembly(0)
 
     @property
@@ -116,7 +128,7 @@ class PartyRole:
 
     @property
     def identity(self) -> bytes:
-        """The session's id; empty before the server has welcomed this party."""
+        """The session's id; empty before the server has welcomed this party. Joint coins make it another."""
         return self._identity
 
     @property
@@ -132,15 +144,20 @@ class PartyRole:
             self.task.judge()
             pending = self.task.pending()
         accountable = self._account is not None
-        hello = Hello(VERSION, self.task.terms, self._randomness.seeded, pending, accountable)
+        hello = Hello(VERSION, self.task.terms, self._randomness.seeded, pending, accountable, self._offers())
         yield Envelope(b"", versions(), self.name, SERVER, Step.HELLO, encode_body(hello))
+
+    def _offers(self) -> tuple[Resumable, ...]:
+        if self._account is None or not self._traffic.signs:
+            return ()
+        return tuple(o for o in self._account.offers() if self.task.resumes(o.session.hex()))[-MOST_OFFERS:]
 
     def receive(self, envelope: Envelope) -> Iterator[Envelope]:
         """Answer one message; answers are made lazily, so that rows can stream. What it raises goes to `fault`."""
         return self._answer(envelope) if self._account is None else self._account.witness(envelope, self._answer)
 
     def _answer(self, envelope: Envelope) -> Iterator[Envelope]:
-        if envelope.session != self._identity and not (envelope.step is Step.WELCOME or not self._identity):
+        if envelope.session != self._identity and not self._may_differ(envelope.step):
             raise ProtocolError(f"party {self.name} ({self.state.value}) got a message of another session")
         event = party_event(self.name, self.state, envelope)
         if (self.state, event) not in PARTY:
@@ -159,12 +176,24 @@ class PartyRole:
                 self._take_parcel(envelope)
             case Event.SIGNATURE:
                 self._take_signature(envelope.sender, body_of(envelope, Signature))
+                yield from self._await_digests()
             case Event.GO_JOIN:
                 yield from self._join()
             case Event.PROPOSAL:
                 yield self._consider(body_of(envelope, Proposal, self.task.largest_proposal), envelope.plan)
+            case Event.GO_DIGESTS:
+                yield from self._fix()
+                yield from self._await_digests()
             case Event.GO_SUBMIT:
                 yield from self._submit()
+            case Event.RESUME:
+                yield from self._resume(body_of(envelope, Resumable))
+            case Event.HALT:
+                answer = self._to_server(Step.WITHDRAW, Withdraw(self._withdraw()))
+                # Who is asked to go on with a session, and then to end it, may not have begun yet.
+                yield msgspec.structs.replace(answer, session=envelope.session, plan=envelope.plan)
+            case Event.HANDED:
+                self._take_handed(body_of(envelope, Handed))
             case Event.PIECE:
                 self._opened.add(body_of(envelope, Piece))
             case Event.OPENED:
@@ -172,6 +201,11 @@ class PartyRole:
             case Event.END:
                 self.server = versions_in(envelope)
                 self._hear_end(body_of(envelope, End))
+
+    def _may_differ(self, step: Step) -> bool:
+        """Whether a message may bear another session's id than this party knows: by coins it gets one of its own."""
+        before = self._account is not None and not self._account.identity
+        return step is Step.WELCOME or not self._identity or (step is Step.END and before)
 
     def fault(self, error: BaseException) -> list[Envelope]:
         """This party cannot go on: its own people are told the error, and others a code."""
@@ -206,7 +240,7 @@ class PartyRole:
         # Where it takes peers' signatures to void a session, a server's later word alone does not do it either.
         believed = {s: told for s, told in welcome.outcomes.items() if self._account is None or told == "opened"}
         self.task.settle(believed)
-        self._traffic.begin(ALIGNMENT, self._alignment_id, self.task.terms.encode())
+        self._begin_alignment(ALIGNMENT if self._account is None else COINS)
         self._show("read", 0.0)
         self._records = self.task.read()
         if self._aligns and self._records.ids is None:
@@ -221,16 +255,23 @@ class PartyRole:
         self._show("wait", 0.0)
         yield self._to_server(Step.READY, Ready())
 
+    def _begin_alignment(self, stage: str = ALIGNMENT) -> None:
+        self._traffic.begin(stage, self._signed_id, self._alignment_id, self.task.terms.encode())
+
+    @property
+    def _signed_id(self) -> bytes:
+        """What is signed where nobody keeps evidence fits no session where all do, whatever id the server gives it."""
+        return self._identity if self._account is not None else b"no evidence " + self._identity
+
     def _begin_session(self, common: bytes) -> None:
         # Who was served another alignment, or other terms, fits nobody's signature from here on.
-        joint = () if self._account is None else (self._account.joint,)
-        self._traffic.begin(SESSION, self._identity, self.task.terms.encode(), common, *joint)
+        self._traffic.begin(SESSION, self._signed_id, self.task.terms.encode(), common)
 
     def _begin_derived(self, account: SessionAccount) -> None:
         """Coins are exchanged: from here on nothing is drawn that could not be drawn again by an auditor."""
-        self._randomness = account.source()
+        self._randomness, self._identity = account.source(), account.identity
         if self._aligns:
-            self._traffic.begin(ALIGNMENT, self._alignment_id, self.task.terms.encode(), account.joint)
+            self._begin_alignment()
         else:
             self._advance(Event.MATCHED)
             self._begin_session(b"")
@@ -344,6 +385,8 @@ class PartyRole:
         with self._refusing_all():
             self.task.consent()
         self._digest, self._peers = digest, list(proposal.mask_keys)
+        if self._account is not None:
+            self._account.note("plan", {"digest": digest})
         self._opened = Assembly(self.task.largest_opened)
         self.task.prepare(context)
         if self._account is not None:
@@ -351,18 +394,70 @@ class PartyRole:
         self._moved, self._expected = 0.0, self.task.expected_bytes
         return self._to_server(Step.ACCEPT, Accept(digest))
 
+    def _fix(self) -> Iterator[Envelope]:
+        """Make the submission and sign to all what it is: it is fixed before anybody has seen another."""
+        if self._account is None:
+            raise ProtocolError(f"party {self.name} keeps no account, and the server asks for a digest")
+        self._traffic.require_all()
+        self._account.require_bound()
+        self._show("submit", 0.0)
+        self._submission = self.task.submit(self._mask)
+        digest = self._account.digest(SUBMISSION, self._submission)
+        yield from self._sign(self._traffic.sign_about(SUBMISSION, digest))
+
+    def _await_digests(self) -> Iterator[Envelope]:
+        """All peers have signed what they will hand in: nothing is handed in before."""
+        account = self._account
+        if account is None or self.state is not PartyState.FIXED or self._traffic.lacking(SUBMISSION):
+            return
+        sizes = self.task.added_up() if self._traffic.signs and account.live else None
+        if sizes is None:
+            account.keep_submission(None)
+        else:
+            told = {(SUBMISSION, self.name): account.digests[SUBMISSION], **self._traffic.told}
+            digests = tuple(told[SUBMISSION, name] for name in self.task.parties)
+            self._handed = Submissions(dict(zip(self.task.parties, digests, strict=True)), *sizes)
+            offer, (stage, _, made_of) = (
+                Resumable(self._identity, self._digest, self._rows, digests),
+                self._traffic.stage,
+            )
+            account.keep_submission(Kept(offer, self._submission, stage, list(made_of)))
+        self._advance(Event.DIGESTS)
+        yield self._to_server(Step.DONE, Done(DIGESTS))
+
+    def _resume(self, offer: Resumable) -> Iterator[Envelope]:
+        """Hand in what was kept when the server died, the same bytes, under the same session's id."""
+        if not self._submission:
+            if self._account is None:
+                raise ProtocolError(f"party {self.name} keeps no account, and the server goes on with a session")
+            kept, parties = self._account.resume(offer, self.name, self.task.parties), self.task.parties
+            self._identity, self._rows = offer.session, offer.rows
+            with self._refusing_all(Code.PLAN):
+                if self.task.resume(offer.session, offer.rows, self._randomness.seeded) != offer.plan:
+                    raise StudyError("this version computes another plan than the session had: begin a new one")
+                sizes = self.task.added_up()
+            assert sizes is not None
+            digests = dict(zip(parties, offer.digests, strict=True))
+            told = {(SUBMISSION, name): digest for name, digest in digests.items() if name != self.name}
+            self._traffic.restore(kept.stage, kept.made_of, told)
+            self._digest, self._submission = offer.plan, kept.bodies
+            self._handed, self._opened = Submissions(digests, *sizes), Assembly(self.task.largest_opened)
+        yield from self._submit()
+
     def _submit(self) -> Iterator[Envelope]:
         """One masked message; asked again, the same bytes again. Alg. 1, lines 13-15."""
         self._traffic.require_all()
         self._show("submit", 0.5)
-        if self._account is not None:
-            self._account.require_bound()
         if not self.handed_in:
-            self._submission = self.task.submit(self._mask)
+            if self._account is None:
+                self._submission = self.task.submit(self._mask)
+            elif not self._account.digests.get(SUBMISSION):
+                raise ProtocolError(f"not all parties have signed what they hand in, {self.name} does not go on")
+            # The spend is booked, durably, before a byte leaves.
+            self.task.book()
+            if self._account is not None and not self._account.decide(HANDED_IN):
+                raise ProtocolError(f"party {self.name} has withdrawn its submission, in another process")
             self.handed_in = True
-            if self._account is not None:
-                digest = self._account.digest(SUBMISSION, self._submission)
-                yield from self._sign(self._traffic.sign_about(SUBMISSION, digest))
         # The release may come, and all be forgotten, before the last piece has left the wire.
         bodies = self._submission
         for body in bodies:
@@ -375,17 +470,29 @@ class PartyRole:
         index = self.task.parties.index(self.name)
         return self._keys.mask(self._identity, index, self._peers, length, modulus_bits)
 
+    def _take_handed(self, handed: Handed) -> None:
+        """What each party handed in passes, so that this party can add it up for itself."""
+        if self._handed is None or self._account is None:
+            raise ProtocolError(f"party {self.name} adds nothing up, and the server shows it submissions")
+        party = self._handed.add(handed)
+        if party is not None:
+            self._account.note("handed", {"from": party, "digest": self._handed.digest(party).hex()})
+
     def _open(self, piece: Piece) -> Iterator[Envelope]:
         self._show("open", 0.0)
         whole = self._opened.add(piece)
         assert whole is not None
         self.released = True
         try:
-            self.task.open(self._identity.hex(), whole)
+            total = None if self._handed is None else self._handed.total()
+            self.task.open(self._identity.hex(), whole, total)
+        except ReleaseError as error:
+            self._doubt(str(error))
+            raise
         finally:
             # It was opened, whatever becomes of it here.
             self._release()
-            self._forget()
+            self._finish()
         self._show("open", 1.0)
         if self._account is not None and self.task.opens_alike:
             yield from self._sign(self._traffic.sign_about(OPENED, self._account.digest(OPENED, [whole])))
@@ -397,7 +504,8 @@ class PartyRole:
         self.end = end
         if self._account is not None:
             self._account.note_end(end, self.handed_in)
-            self.doubt = self._account.compare_opened(self._traffic.told)
+            if self._traffic.signs and not self.doubt:
+                self._doubt(self._account.compare_opened(self.task.parties, self._traffic.told))
         known = end.party in self.task.parties
         if end.code is not None:
             self.reason = self.reason or sentence_of(end.code, end.party if known else "")
@@ -406,7 +514,7 @@ class PartyRole:
         elif not self._stands_in_spite_of(end):
             self.handed_in = False
             self._void(self.reason)
-        self._forget()
+        self._finish()
 
     def _stands_in_spite_of(self, end: End) -> bool:
         """Whether the server's word that nothing was opened is not enough to take a booking back."""
@@ -416,15 +524,25 @@ class PartyRole:
         self.standing = self._account.standing(peers, self.task.collusion + 1)
         return bool(self.standing)
 
+    def _doubt(self, sentence: str) -> None:
+        self.doubt = sentence
+        if sentence and self._account is not None:
+            self._account.note("doubt", {"sentence": sentence})
+
+    def _withdraw(self) -> tuple[tuple[str, bytes], ...]:
+        """To each peer its signature that this party has not handed in and never will, where it has not."""
+        if self._account is None or not self._digest or self.handed_in or not self._account.decide(WITHDRAWN):
+            return ()
+        return tuple((peer, signed.proof) for peer, signed in self._traffic.sign_about(WITHDRAWN, b""))
+
     def _refuse(self, error: BaseException) -> Envelope:
         self.reason = str(error) if isinstance(error, ColonnadeError) else f"{type(error).__name__}: {error}"
         self._void(self.reason if isinstance(error, ColonnadeError) else type(error).__name__)
         self._forget()
-        withdrawn = self._account is not None and self._digest and not self.handed_in
-        proofs = [(peer, s.proof) for peer, s in self._traffic.sign_about(WITHDRAWN, b"")] if withdrawn else []
-        refuse = self._to_server(Step.REFUSE, Refuse(self._code or code_of(error), self.phase, tuple(proofs)))
+        refuse = self._to_server(Step.REFUSE, Refuse(self._code or code_of(error), self.phase, self._withdraw()))
         if self._account is not None:
             self._account.keep_sent(refuse)
+            self._account.finish()
         return refuse
 
     def _release(self) -> None:
@@ -438,9 +556,15 @@ class PartyRole:
             self.settled = True
             self.task.void(reason)
 
+    def _finish(self) -> None:
+        """Nobody goes on with this session."""
+        self._forget()
+        if self._account is not None:
+            self._account.finish()
+
     def _forget(self) -> None:
         self.task.forget()
-        self._submission = []
+        self._submission, self._handed = [], None
         self._aligner = None
 
     @contextmanager

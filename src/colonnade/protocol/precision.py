@@ -64,7 +64,7 @@ def fit_sizes(
                 ProductNeeds(
                     ceil(rows * max((_record_reach(item) for item in crossed), default=Fraction(1))),
                     grid.bound,
-                    _least_share(plan) * least,
+                    _hiding(plan) * least,
                     ceil(noise * REPLANNED),
                     plan.layout.width - 1 + sum(made.values()),
                     levels,
@@ -97,7 +97,7 @@ def _chain_needs(plan: PrivacyPlan, grid: Grid, local: LocalPlan) -> tuple[Chain
     for owners in sorted({len(chain.owners) for chain in local.chains}):
         unit = grid.bound**owners
         items = [item for item in plan.blocks if len(item.block.owners) == owners]
-        std = _least_share(plan) * min(float(_noise(plan, item, unit).stds().min()) for item in items)
+        std = _hiding(plan) * min(float(_noise(plan, item, unit).stds().min()) for item in items)
         reach = ceil(max(1, *(_noise_reach(plan, item, unit) for item in items)) * REPLANNED)
         alike = [chain for chain in local.chains if len(chain.owners) == owners]
         out.append(ChainNeeds(owners, std, reach, sum((owners - 1) * len({t[:-1] for t in c.terms}) for c in alike)))
@@ -173,6 +173,16 @@ def _least_share(plan: PrivacyPlan) -> float:
     return float(min(plan.share(party) for party in plan.names))
 
 
+def _hiding(plan: PrivacyPlan) -> float:
+    """Which part of its deviation cross-party noise has, at least, to the parties that may collude, or to one alone.
+
+    Any K - c shares have all of it. Where nobody was expected to collude, one party still knows its own of K shares.
+    """
+    parties = len(plan.names)
+    left = Fraction(parties - 1, parties) if plan.collusion == 0 else Fraction(1)
+    return _least_share(plan) * sqrt(left)
+
+
 def _noise(plan: PrivacyPlan, item: BlockPlan, unit: int) -> IntegerNoise:
     return IntegerNoise.of(item.block, item.scale, plan.law, unit)
 
@@ -187,6 +197,10 @@ def farthest(plan: PrivacyPlan, item: BlockPlan, rows: int, unit: int) -> int:
     """No integer of a block is farther from zero, but for a probability of 2^-48, where a product counts 1/unit.
 
     A record adds at most the unit for each term of a sum; the terms of a summed block, a trace, add up.
+
+    Domain: rows: n, up to 2^31.
+    Unit: integers of the submitted vector.
+    Guarantee: as the first line says. Proof: no_wrap.
     """
     return ceil(rows * _record_reach(item)) * unit + _noise_reach(plan, item, unit)
 
@@ -204,7 +218,12 @@ def cross_reach(plan: PrivacyPlan, rows: int, grid: Grid) -> int:
 
 @proven("no_wrap")
 def require_room(plan: PrivacyPlan, spec: ProductSpec, error: int, gains: Mapping[int, int]) -> None:
-    """Refuse a plan that has a block whose sums, noise and the product's error included, could wrap."""
+    """Refuse a plan that has a block whose sums, noise and the product's error included, could wrap.
+
+    Domain: the final plan; error: the product's own, at most.
+    Unit: integers of the submitted vector.
+    Guarantee: every opened integer is the sum of its parts, but for 2^-48 a block. Proof: no_wrap.
+    """
     limit = 1 << (spec.modulus_bits - 1)
     for item in plan.blocks:
         owners = len(item.block.owners)

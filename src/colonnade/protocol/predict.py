@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from colonnade.crypto.product import Words
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.schema import Column
@@ -38,6 +39,7 @@ from colonnade.protocol.messages import (
     masked_from,
     room_for,
     submission,
+    submission_bytes,
     total_of,
 )
 from colonnade.protocol.prediction import MODULUS_BITS, Floats, Prediction, scores_of, words_of
@@ -90,11 +92,6 @@ def prediction_digest(prediction: Prediction, alignment: str) -> str:
     # Parties stand in mask order, which sorted keys would not tell.
     terms = {**prediction.to(), "parties": list(prediction.parties)}
     return canonical_digest({"prediction": terms, "alignment": alignment})
-
-
-def largest_parts(words: int) -> int:
-    """No more bytes than these hold so many words."""
-    return 16 * words + 64
 
 
 @dataclass
@@ -156,7 +153,7 @@ class PredictParty(PartyTask):
 
     @property
     def largest_opened(self) -> int:
-        return largest_parts(self._words)
+        return submission_bytes(self._words)
 
     def require_private(self) -> None:
         """Parts are always masked."""
@@ -229,14 +226,16 @@ class PredictParty(PartyTask):
             return []
         return submission(Masked(words, b""))
 
-    def open(self, session: str, whole: bytes) -> None:
+    def book(self) -> None:
+        """Scores spend nothing."""
+
+    def open(self, session: str, whole: bytes, total: Words | None = None) -> None:
         if not self.receives:
             if whole:
                 raise ProtocolError(f"party {self.name} is not the receiver and was sent scores")
             return
         assert self._own is not None
-        total = total_of([self._own, masked_from(whole, self._words)], MODULUS_BITS)
-        scores = scores_of(total, self.prediction.scores)
+        scores = scores_of(total_of([self._own, masked_from(whole, self._words)], MODULUS_BITS), self.prediction.scores)
         if self.keep is not None:
             self.keep(session, OpenedScores.of(scores, self._rows))
 
@@ -299,7 +298,7 @@ class PredictServer(ServerTask):
 
     @property
     def largest_submission(self) -> int:
-        return largest_parts(self._words)
+        return submission_bytes(self._words)
 
     def collect(self, party: str, whole: bytes) -> None:
         part = masked_from(whole, self._words)

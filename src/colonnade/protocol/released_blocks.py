@@ -73,8 +73,8 @@ def released_blocks(agreement: Agreement, layout: Layout, released: str) -> tupl
 
 
 def _label_square(agreement: Agreement) -> bool:
-    """Whether the label's square is asked for; that of several levels is known, for a record has one of them."""
-    return agreement.label_square and agreement.task is not Task.MULTINOMIAL
+    """Whether the label's square is asked for; that of levels is known, for a record has one of them."""
+    return agreement.label_square and agreement.task is Task.LINEAR
 
 
 def named_pairs(agreement: Agreement, layout: Layout) -> Pairs:

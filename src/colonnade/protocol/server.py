@@ -5,7 +5,7 @@ Its states are those of `conversation.SERVER`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,11 +16,11 @@ from colonnade.crypto.alignment.frames import SESSION_BYTES
 from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.exchange import Exchange
 from colonnade.crypto.product import SERVER
-from colonnade.foundation.errors import AlignmentError, ColonnadeError, ProtocolError, StudyError
+from colonnade.foundation.errors import AlignmentError, ColonnadeError, ProtocolError, SignatureError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_to
 from colonnade.protocol.codes import Code, sentence_of
-from colonnade.protocol.coins import BIND, COMMIT, REVEAL, CoinsServer
+from colonnade.protocol.coins import BIND, COMMIT, REVEAL, Coins, hashed
 from colonnade.protocol.conversation import SERVER as TABLE
 from colonnade.protocol.conversation import Event, ServerState
 from colonnade.protocol.events import SERVER_EVENTS
@@ -28,6 +28,7 @@ from colonnade.protocol.heard import Heard
 from colonnade.protocol.journal import Journal, JournalEvent, Unwritten
 from colonnade.protocol.kinds import ServerTask, matches_ids
 from colonnade.protocol.messages import (
+    DIGESTS,
     IDENTITY_BYTES,
     JOINING,
     SUBMIT,
@@ -38,20 +39,27 @@ from colonnade.protocol.messages import (
     End,
     Envelope,
     Go,
+    Halt,
+    Handed,
     Hello,
     Join,
     ParcelBody,
     Piece,
     Proposal,
     Refuse,
+    Resumable,
+    Signature,
     Step,
     Welcome,
+    Withdraw,
     body_of,
     encode_body,
+    in_pieces,
     room_for,
     versions,
     versions_in,
 )
+from colonnade.protocol.signatures import SUBMISSION
 
 Watch = Callable[[str, float], None]
 PHASES = {"wait", "read", "align", "plan", "products", "submit", "open"}
@@ -61,9 +69,12 @@ _PHASES = {
     ServerState.ALIGNING: "align",
     ServerState.JOINING: "plan",
     ServerState.ASKING: "plan",
+    ServerState.SUBMITTING: "submit",
     ServerState.OPENED: "open",
     ServerState.CLOSED: "open",
 }
+_AGREED = (ServerState.RUNNING, ServerState.SUBMITTING, ServerState.HALTING)
+"""Messages are about what all have agreed to."""
 SESSION_STEPS = (Step.JOIN, Step.ACCEPT, Step.PARCEL, Step.DONE, Step.SUBMIT)
 """What a release's transcript digest covers, once parties join."""
 
@@ -108,14 +119,19 @@ class ServerRole:
         self._digest = ""
         self._rounds: list[str] = []
         self._aligner: AlignmentServer | None = None
+        self._coins: Coins | None = None
         self._transcript = Heard(self.parties)
         self._unconfirmed: dict[str, Code] = {}
+        self._signed: dict[str, dict[str, bytes]] = {}  # What each party signed, to each other one, of its submission.
         self._withdrawn: dict[str, dict[str, bytes]] = {}
+        self._pending: dict[str, list[str]] = {}  # Sessions whose end those parties ask for that wait at the door.
+        self._offers: dict[str, set[Resumable]] = {}
         self._heard = 0
+        self._welcomed = b""  # The id that parties knew before they had exchanged coins.
 
     @cached_property
     def identity(self) -> bytes:
-        """The session's id, which is public."""
+        """The session's id, which is public; where parties exchange coins, another one comes from these."""
         return self._randomness.child(self.task.label).bytes(IDENTITY_BYTES)
 
     @cached_property
@@ -138,6 +154,11 @@ class ServerRole:
     @property
     def failed(self) -> bool:
         return self.state is ServerState.FAILED
+
+    @property
+    def halting(self) -> bool:
+        """Whether parties are asked to withdraw, before the last word is said."""
+        return self.state is ServerState.HALTING
 
     @property
     def opened(self) -> bool:
@@ -168,8 +189,11 @@ class ServerRole:
             case Event.READY:
                 if self._arrived(party, "that it is ready"):
                     yield from self._align()
-            case Event.PARCEL | Event.SIGNATURE:
+            case Event.PARCEL:
                 yield from self._relay(envelope)
+            case Event.SIGNATURE:
+                yield from self._relay(envelope)
+                yield from self._heed(envelope)
             case Event.DONE:
                 yield from self._finish_round(party, body_of(envelope, Done).round)
             case Event.JOIN:
@@ -178,6 +202,9 @@ class ServerRole:
                 yield from self._accept(party, body_of(envelope, Accept))
             case Event.SUBMIT:
                 yield from self._collect(party, body_of(envelope, Piece))
+            case Event.WITHDRAW:
+                self._withdrawn[party] = dict(body_of(envelope, Withdraw).withdrawn)
+                yield from self._answered(party)
             case Event.CONFIRM:
                 if self._arrived(party, "that it has what was opened"):
                     yield from self._close()
@@ -235,21 +262,51 @@ class ServerRole:
                     self.aside = f"{party} is {theirs}, the server {versions()}"
                 yield from self._fail(Event.ERROR, code, party)
                 return
-        # Other sessions of this server are over: it runs one at a time.
-        outcomes = self._journal.outcomes(hello.pending) if self.task.kind.spends else {}
-        welcome = Welcome(self.identity, self.alignment_id, outcomes)
-        yield self._make(party, Step.WELCOME, encode_body(welcome))
+        self._pending[party], self._offers[party] = hello.pending, set(hello.kept)
+        common = set.intersection(*self._offers.values())
+        if common and self.awaited:
+            # If all can go on with a session that broke, nobody begins another.
+            return
+        for offer in sorted(common, key=lambda offer: offer.session):
+            if self._resumable(offer):
+                yield from self._resume(offer)
+                return
+        for name, pending in self._pending.items():
+            # Other sessions of this server are over: it runs one at a time.
+            outcomes = self._journal.outcomes(pending) if self.task.kind.spends else {}
+            welcome = Welcome(self.identity, self.alignment_id, outcomes)
+            yield self._make(name, Step.WELCOME, encode_body(welcome))
+        self._pending.clear()
+
+    def _resumable(self, offer: Resumable) -> bool:
+        """Whether this server began the session, has not opened it, and plans it as it was."""
+        session = offer.session.hex()
+        if not self.accountable or self._journal.outcomes([session]) != {session: "void"}:
+            return False
+        if len(offer.session) != IDENTITY_BYTES or len(offer.digests) != len(self._peers):
+            return False
+        with suppress(ColonnadeError):
+            return self.task.propose(offer.session, offer.rows)[1] == offer.plan
+        return False
+
+    def _resume(self, offer: Resumable) -> Iterator[Envelope]:
+        """All hand in again what they had signed, and nothing before it is repeated."""
+        self._advance(Event.LAST_HELLO)
+        self.identity, self._digest = offer.session, offer.plan
+        self.task.begin_product()
+        self._signed = {name: {SERVER: digest} for name, digest in zip(self.parties, offer.digests, strict=True)}
+        self._waiting = set(self._peers)
+        self._show()
+        yield from self._to_all(Step.RESUME, encode_body(offer))
 
     def _align(self) -> Iterator[Envelope]:
         self._advance(Event.LAST_READY)
-        self._rounds = [COMMIT, REVEAL] if self.accountable else []
+        if self.accountable:
+            self._coins, self._rounds = Coins(self.identity, self.parties), [COMMIT, REVEAL]
         if matches_ids(self.task.alignment, self.parties):
             self._aligner = AlignmentServer(self.alignment_id, self.parties)
             self._rounds += self._aligner.rounds
-        if self._rounds:
-            yield from self._open_round()
-        else:
-            yield from self._begin()
+        yield from self._next_round()
 
     def _begin(self) -> Iterator[Envelope]:
         self._advance(Event.MATCHED)
@@ -265,8 +322,8 @@ class ServerRole:
         yield from self._to_all(Step.GO, encode_body(Go(self._rounds[0])))
 
     def _exchange(self, round: str) -> Exchange:
-        if self.accountable and round in (COMMIT, REVEAL, BIND):
-            return CoinsServer(self.parties)
+        if self._coins is not None and round in (COMMIT, REVEAL, BIND):
+            return self._coins
         return self._aligner or self.task
 
     def _relay(self, envelope: Envelope) -> Iterator[Envelope]:
@@ -283,13 +340,41 @@ class ServerRole:
 
     def _check_round(self, party: str, round: str) -> None:
         if not self._rounds or round != self._rounds[0]:
-            current = self._rounds[0] if self._rounds else "none"
+            current = self._rounds[0] if self._rounds else SUBMIT
             raise ProtocolError(f"the server is in round {current}, {party} sends round {round}")
 
+    def _heed(self, envelope: Envelope) -> Iterator[Envelope]:
+        """Whoever signs what it will hand in signs the same to all; what it hands in is compared with it."""
+        if not self._rounds or self._rounds[0] != DIGESTS:
+            return
+        signature, sender = body_of(envelope, Signature), envelope.sender
+        if signature.about != SUBMISSION:
+            return
+        signed = self._signed.setdefault(sender, {})
+        signed[envelope.recipient] = signature.value
+        if len(set(signed.values())) > 1:
+            yield from self._blame(sender, f"party {sender} signs different digests of one submission")
+        elif silent := self._silent(set(self._peers) - self._waiting):
+            yield from self._blame(silent, f"party {silent} has not signed to all what it hands in")
+
+    def _silent(self, done: set[str]) -> str:
+        """One of these that has not signed to all others what it will hand in, where anybody signs."""
+        needed = len(self._peers) - 1 if self._signed else 0
+        return next((name for name in self.parties if name in done and len(self._signed.get(name, ())) < needed), "")
+
+    def _blame(self, party: str, sentence: str) -> Iterator[Envelope]:
+        self.error = SignatureError(sentence)
+        yield from self._fail(Event.ERROR, Code.SIGNATURE, party)
+
     def _finish_round(self, party: str, round: str) -> Iterator[Envelope]:
-        self._check_round(party, round)
-        if round == SUBMIT:
+        if self.state is ServerState.HALTING:
+            return
+        if self.state is ServerState.SUBMITTING and round == SUBMIT:
             yield from self._hand_in(party, None)
+            return
+        self._check_round(party, round)
+        if round == DIGESTS and (silent := self._silent({party})):
+            yield from self._blame(silent, f"party {silent} has not signed to all what it hands in")
             return
         if not self._arrived(party, f"the end of round {round}"):
             return
@@ -301,11 +386,20 @@ class ServerRole:
             self.error = error
             yield from self._fail(Event.ERROR, Code.NO_MATCH)
             return
+        if round == REVEAL and self._coins is not None:
+            self._welcomed, self.identity = self.identity, self._coins.session
         self._rounds.pop(0)
+        yield from self._next_round()
+
+    def _next_round(self) -> Iterator[Envelope]:
         if self._rounds:
             yield from self._open_round()
-        else:
+        elif self.state is ServerState.ALIGNING:
             yield from self._begin()
+        else:
+            self._advance(Event.LAST_ROUND)
+            self._show()
+            yield from self._to_all(Step.GO, encode_body(Go(SUBMIT)))
 
     # The session proper.
 
@@ -352,12 +446,14 @@ class ServerRole:
             return
         if self._arrived(party, "accept"):
             self._advance(Event.LAST_ACCEPT)
-            self._rounds = [*((BIND,) if self.accountable else ()), *self.task.rounds, SUBMIT]
+            self.task.begin_product()
+            self._rounds = [BIND, *self.task.rounds, DIGESTS] if self.accountable else [*self.task.rounds]
             self._heard = 0
-            yield from self._open_round()
+            yield from self._next_round()
 
     def _collect(self, party: str, piece: Piece) -> Iterator[Envelope]:
-        self._check_round(party, SUBMIT)
+        if self.state is ServerState.HALTING:
+            return
         if party not in self._waiting or not self.task.hands_in(party):
             raise ProtocolError(f"the server has the submission of {party} already, or expects none")
         peer = self._peers[party]
@@ -370,6 +466,9 @@ class ServerRole:
     def _hand_in(self, party: str, whole: bytes | None) -> Iterator[Envelope]:
         if whole is None and self.task.hands_in(party):
             raise ProtocolError(f"party {party} must hand in a submission, and says that it is done")
+        if whole is not None and self._signed and hashed(SUBMISSION, *in_pieces(whole)) not in self._signed_by(party):
+            yield from self._blame(party, f"party {party} hands in another submission than it has signed")
+            return
         spends = self.task.kind.spends
         if spends and self._waiting == {party}:
             # On disk before the last submission is looked at: from here on the session counts.
@@ -381,7 +480,6 @@ class ServerRole:
             return
         self.task.open(self._transcript.digest(), self._randomness.seeded)
         self._advance(Event.LAST_SUBMIT)
-        self._rounds.clear()
         self.counts = True
         self._show()
         if spends:
@@ -389,15 +487,27 @@ class ServerRole:
             with suppress(OSError):
                 self._journal.note(self.identity.hex(), JournalEvent.OPENED)
         for name in self.parties:
+            # Where submissions were signed, each party adds them up for itself.
+            for owner, piece in self.task.handed() if self._signed else ():
+                if not self.over:
+                    yield self._make(name, Step.HANDED, encode_body(Handed(owner, piece)))
             for body in self.task.bodies(name):
                 if not self.over:
                     yield self._make(name, Step.OPENED, body)
+        self.task.forget()
+
+    def _signed_by(self, party: str) -> Collection[bytes]:
+        return self._signed.get(party, {}).values()
 
     # How it ends.
 
     def _leave(self, party: str, event: Event, code: Code, phase: str = "") -> Iterator[Envelope]:
         """A party is gone: before the opening the session ends, after it one confirmation is lacking."""
         if self.over:
+            return
+        if self.state is ServerState.HALTING:
+            self._advance(event)
+            yield from self._answered(party)
             return
         if self.state is not ServerState.OPENED:
             yield from self._fail(event, code, party, phase if phase in PHASES else "")
@@ -419,14 +529,39 @@ class ServerRole:
 
     def _fail(self, event: Event, code: Code, party: str = "", phase: str = "") -> Iterator[Envelope]:
         """Nothing was opened, or nothing will be handed out: it ends for everybody. The code is sent, no sentence."""
-        self._advance(event)
+        self.end = self.end or End(code, party, phase or self.phase, self.counts)
         self.task.forget()
-        yield from self._say_end(code, party, phase)
+        if self.accountable and self.task.kind.spends and self.state is ServerState.SUBMITTING and not self.counts:
+            # Some may have handed in: the others are asked to sign that they will not.
+            self._advance(Event.HALT)
+            self._waiting = set(self._peers)
+            for name in self.parties:
+                if name != party and not self.over:
+                    yield self.halt(name)
+            yield from self._answered(party)
+            return
+        self._advance(event)
+        yield from self._bid_farewell()
+
+    def halt(self, party: str) -> Envelope:
+        """What a party is asked before the last word, where that is not said yet."""
+        return self._make(party, Step.HALT, encode_body(Halt()))
+
+    def _answered(self, party: str) -> Iterator[Envelope]:
+        """A party has said whether it withdraws, or is gone; with the last of them the session ends."""
+        self._waiting.discard(party)
+        if self.state is ServerState.HALTING and not self._waiting:
+            self._advance(Event.LAST_WITHDRAW)
+            yield from self._bid_farewell()
 
     def _say_end(self, code: Code | None, party: str = "", phase: str = "") -> Iterator[Envelope]:
         self.end = End(code, party, phase or self.phase, self.counts)
+        yield from self._bid_farewell()
+
+    def _bid_farewell(self) -> Iterator[Envelope]:
+        assert self.end is not None
         for name, peer in self._peers.items():
-            if peer.entered or name == party:
+            if peer.entered or name == self.end.party:
                 yield self.farewell(name)
 
     @property
@@ -444,12 +579,15 @@ class ServerRole:
         if party not in self._peers:
             raise ProtocolError(f"the server knows no party {party!r}")
         before = self.state is ServerState.GATHERING and not envelope.session
-        if envelope.session != self.identity and not (before and step in (Step.HELLO, Step.REFUSE)):
+        early = (before and step in (Step.HELLO, Step.REFUSE)) or (
+            step is Step.REFUSE and envelope.session == self._welcomed
+        )
+        if envelope.session != self.identity and not early:
             raise ProtocolError(f"the server ({state}) got a message of another session")
         event = SERVER_EVENTS.get(step)
         if event is None or (self.state, event) not in TABLE:
             raise ProtocolError(f"the server is {state} and expects no {step.value} message from {party}")
-        if self.state is ServerState.RUNNING and step is not Step.REFUSE and envelope.plan != self._digest:
+        if self.state in _AGREED and step is not Step.REFUSE and envelope.plan != self._digest:
             raise ProtocolError(f"the server ({state}) got a message of another {self.task.kind.agreed} from {party}")
         return event
 
@@ -476,7 +614,7 @@ class ServerRole:
 
     def _show(self) -> None:
         if self.state is ServerState.RUNNING:
-            self.phase = "submit" if self._rounds and self._rounds[0] == SUBMIT else "products"
+            self.phase = "submit" if self._rounds and self._rounds[0] == DIGESTS else "products"
         else:
             self.phase = _PHASES.get(self.state, self.phase)
         self._watch(self.phase, self.share)
@@ -486,7 +624,7 @@ class ServerRole:
         """How much of the current phase is done."""
         if self.state is ServerState.GATHERING:
             return 1.0 - len(self._waiting) / len(self._peers)
-        expected = self.task.expected_bytes if self.state is ServerState.RUNNING else 0.0
+        expected = self.task.expected_bytes if self.state in _AGREED else 0.0
         return min(1.0, self._heard / expected) if expected else float(self.opened)
 
     def _to_all(self, step: Step, body: bytes) -> Iterator[Envelope]:

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from math import sqrt
+from math import log2, sqrt
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,16 @@ from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.table_error import TableForecast
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.cautions import label_noise_text, warnings_of
-from colonnade.protocol.cheating import Exposure, chain_exposures, exposures, most_values, worst_of
+from colonnade.protocol.cheating import (
+    Exposure,
+    Telling,
+    chain_exposures,
+    exposures,
+    most_values,
+    tellings,
+    value_bits,
+    worst_of,
+)
 from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
 from colonnade.protocol.local_columns import LocalPlan, encoded_blocks
 from colonnade.protocol.precision import (
@@ -94,6 +103,18 @@ class SessionPlan:
         return tuple(
             i for i, item in items if item.block.summed and not item.block.single and party in item.block.owners
         )
+
+    @cached_property
+    def adds_up(self) -> bool:
+        """Whether the words that parties hand in add up to the released integers, each of them to one and none besides.
+
+        Then whoever has the release learns nothing from all submissions (proofs/masks.md).
+        """
+        taken = np.zeros(self.length, dtype=bool)
+        for place in self.positions.values():
+            taken[place] = True
+        once = taken.all() and sum(place.size for place in self.positions.values()) == self.length
+        return bool(once) and (BACKENDS[self.agreement.product].shared or not self.spec.crosses)
 
     @cached_property
     def positions(self) -> dict[int, Integers]:
@@ -221,6 +242,17 @@ class SessionPlan:
         if self.chains is not None:
             found += chain_exposures(self.chains, noise.part(at), collusion, left)
         return worst_of(found)
+
+    @cached_property
+    def tellings(self) -> tuple[Telling, ...]:
+        """What each party's partners could be told of its records if they did not follow the protocol."""
+        if not self.backend.private or self.length == self.cross_start:
+            return ()
+        # Where no key is spelt, opened integers are searched for within their reach.
+        word = self.spec.modulus_bits if self.backend.key_left else log2(2 * self.spec.reach + 1)
+        noise = self.cross_noise(min(map(self.plan.share, self.parties)))
+        bits, at = value_bits(noise, word, self.plan.collusion == 0), self.chain_start - self.cross_start
+        return tellings(self.spec, bits[:at], self.chains, bits[at:], self.plan.collusion)
 
     def leave_bits(self, exposure: Exposure, bits: int) -> str:
         """What would leave that many bits of a partner's keys, in one sentence."""

@@ -17,9 +17,12 @@ from colonnade.foundation.errors import ProtocolError, SignatureError
 from colonnade.protocol.messages import Signature
 
 LABEL = b"colonnade/1 vouch"
-ALIGNMENT, SESSION = "alignment", "session"
+COINS, ALIGNMENT, SESSION = "coins", "alignment", "session"
+"""Stages. The first is of accountable sessions, before they have an id that nobody chose."""
 MASK_KEY, PASSED = "mask key", "passed"
 SUBMISSION, OPENED, WITHDRAWN = "submission", "opened", "withdrawn"
+NUMBER_BYTES = 8
+"""Of the number of parcels, ahead of their digest."""
 TOLD = (SUBMISSION, OPENED)
 """What an accountable party signs besides: digests of its masked submission and of what was opened to it."""
 
@@ -29,12 +32,22 @@ class Signer(Protocol):
 
     def sign(self, statement: bytes) -> bytes: ...
 
-    def check(self, peer: str, statement: bytes, proof: bytes) -> None: ...
+    def check(self, peer: str, statement: bytes, proof: bytes) -> object: ...
 
 
 def packed(*parts: bytes) -> bytes:
     """Parts behind their lengths, so that the whole has one reading."""
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+def unpacked(data: bytes) -> list[bytes]:
+    """The parts of a statement."""
+    parts, place = [], len(LABEL)
+    while place < len(data):
+        start = place + 8
+        place = start + int.from_bytes(data[place:start], "big")
+        parts.append(data[start:place])
+    return parts
 
 
 def statement(stage: str, context: bytes, sender: str, recipient: str, about: str, value: bytes) -> bytes:
@@ -59,15 +72,17 @@ class _Passed:
     """What one party has sent to another, as a digest, and whether it was signed to the end."""
 
     def __init__(self) -> None:
-        self._digest = hashlib.sha256()
+        self._digest, self._count = hashlib.sha256(), 0
         self.open = False
 
     def add(self, round: str, digest: bytes) -> None:
         self._digest.update(packed(round.encode(), digest))
+        self._count += 1
         self.open = True
 
     def value(self) -> bytes:
-        return self._digest.digest()
+        """How many parcels passed, and their digest: what is said of each number of them is a statement of its own."""
+        return self._count.to_bytes(NUMBER_BYTES, "big") + self._digest.digest()
 
 
 class SignedTraffic:
@@ -105,6 +120,11 @@ class SignedTraffic:
         self._came = {peer: _Passed() for peer in self._peers}
         self._keys = {}
 
+    def restore(self, stage: str, made_of: Sequence[bytes], told: dict[tuple[str, str], bytes]) -> None:
+        """Go on where another process of this party ended; what passed before was compared then."""
+        self.begin(stage, *made_of)
+        self.told.update(told)
+
     def sign_key(self, key: bytes) -> Iterator[tuple[str, Signature]]:
         """This party's key of the session, for every peer."""
         if self._signer is not None:
@@ -117,6 +137,10 @@ class SignedTraffic:
         if self._signer is not None:
             for peer in self._peers:
                 yield peer, self._signed(peer, about, value)
+
+    def lacking(self, about: str) -> list[str]:
+        """Peers that have not signed this; none is asked where nobody signs."""
+        return [peer for peer in self._peers if self.signs and (about, peer) not in self.told]
 
     def withdrawals(self, proofs: Sequence[tuple[str, bytes]]) -> list[str]:
         """Peers that have signed to this party that they have not submitted and will not."""

@@ -22,6 +22,7 @@ def open_evidence(site: Site, task: PartyTask, now: float) -> EvidenceFolder:
         "terms": task.terms,
         "kind": task.kind.name,
         "simulated": False,
+        "auditors": list(site.study.agreement.auditors),
         "began": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
     }
     key, authority = read_key(site.evidence_key), root.read_bytes() if root.is_file() else b""

@@ -8,31 +8,40 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken
 
-from colonnade.foundation.errors import SiteError
+from colonnade.foundation.errors import ColonnadeError, SiteError
 from colonnade.foundation.names import is_visible
 from colonnade.protocol.coins import Opening
-from colonnade.protocol.evidence import described, is_bulk
-from colonnade.protocol.messages import LARGEST, Envelope
+from colonnade.protocol.evidence import HANDED_IN, WITHDRAWN, Kept, described, is_bulk
+from colonnade.protocol.messages import LARGEST, VERSION, Envelope, Resumable, versions
 
 RECORD, SECRETS, TRAFFIC, AUTHORITY = "evidence.jsonl", "secrets", "traffic", "authority.pem"
+KEPT, HANDED = "submission", "submission.handed"
+FORMAT = "colonnade-evidence/2"
+"""Of the record; 0.1.0 named none."""
+COMPUTES = ("numpy", "polars", "numba")
 DAY = 86_400.0
 SHAPES = {
     "session": ("session", "party"),
+    "named": ("session",),
     "sent": ("step", "from", "to", "digest"),
     "received": ("step", "from", "to", "digest"),
     "signature": ("from", "to", "stage", "context", "about", "value", "proof"),
     "context": ("stage", "context"),
     "commitment": ("from", "seed", "coin", "ids", "data"),
     "binding": ("from", "columns", "noise"),
-    "audit": ("party", "auditor"),
+    "plan": ("digest",),
+    "start": ("session", "party", "date", "auditor", "proof"),
 }
 """Texts that records of these kinds must have; evidence is read from others too."""
 HEXADECIMAL = frozenset(("session", "digest", "context", "value", "proof", "seed", "coin", "ids", "data", "auditor"))
@@ -85,7 +94,19 @@ class EvidenceFolder:
         except OSError as error:
             raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
         self.place = place
-        self.note("session", {"session": session.hex(), **self._facts})
+        ran = {"format": FORMAT, "protocol": VERSION, "software": versions(), "computes": _computes()}
+        self.note("session", {"session": session.hex(), **ran, **self._facts})
+
+    def rename(self, session: bytes) -> None:
+        """From here on the session has another id: all parties' coins are in it."""
+        assert self.place is not None
+        place = self._root / session.hex()
+        try:
+            self.place.rename(place)
+        except OSError as error:
+            raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
+        self.place = place
+        self.note("named", {"session": session.hex()})
 
     def note(self, what: str, facts: Mapping[str, Any]) -> None:
         self._write({"what": what, **facts})
@@ -100,6 +121,66 @@ class EvidenceFolder:
         if self._traffic is not None and (self._keep_traffic or not is_bulk(envelope)):
             write_message(self._traffic, envelope)
             self._traffic.flush()
+
+    def keep_submission(self, kept: Kept | None) -> None:
+        """The file is what is decided about: it can be handed in, or be gone."""
+        assert self.place is not None
+        try:
+            _write_durably(self.place / KEPT, b"" if kept is None else msgspec.msgpack.encode(kept))
+        except OSError as error:
+            raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
+
+    def decide(self, choice: str) -> str:
+        """One rename or removal succeeds, whichever process tries it first."""
+        assert self.place is not None
+        kept, handed = self.place / KEPT, self.place / HANDED
+        try:
+            if choice == HANDED_IN:
+                kept.rename(handed)
+            else:
+                kept.unlink()
+            _sync(self.place)
+        except FileNotFoundError:
+            return HANDED_IN if handed.exists() else WITHDRAWN
+        except OSError as error:
+            raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
+        return choice
+
+    def drop_submission(self) -> None:
+        """What was handed in leaves an empty file, so that no other process withdraws it."""
+        if self.place is not None:
+            with suppress(OSError):
+                (self.place / KEPT).unlink(missing_ok=True)
+                if (self.place / HANDED).exists():
+                    os.truncate(self.place / HANDED, 0)
+
+    def offers(self) -> list[Resumable]:
+        """In the order in which the submissions were kept."""
+        found = [self._root.glob(f"*/{name}") for name in (KEPT, HANDED)] if self._root.is_dir() else []
+        places = sorted((path for paths in found for path in paths), key=lambda path: path.stat().st_mtime)
+        kept = (self._kept(path.parent) for path in places if path.stat().st_size)
+        return [one.offer for one in kept if one is not None]
+
+    def _kept(self, place: Path) -> Kept | None:
+        """What was kept by this party for a session of these terms; None if it cannot be read."""
+        with suppress(OSError, ColonnadeError, msgspec.DecodeError, msgspec.ValidationError, ValueError):
+            facts = KeptEvidence.read(place).facts
+            path = place / KEPT if (place / KEPT).exists() else place / HANDED
+            if all(facts.get(name) == self._facts.get(name) for name in ("party", "terms", "kind")):
+                return msgspec.msgpack.decode(path.read_bytes(), type=Kept)
+        return None
+
+    def resume(self, session: bytes) -> Kept | None:
+        place = self._root / session.hex()
+        kept = self._kept(place)
+        if kept is not None:
+            try:
+                self._record = (place / RECORD).open("a", encoding="utf-8")
+                self._traffic = (place / TRAFFIC).open("ab")
+            except OSError as error:
+                raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
+            self.place = place
+        return kept
 
     def _write(self, content: Mapping[str, Any]) -> None:
         if self._record is None:
@@ -120,6 +201,8 @@ class KeptEvidence:
 
     place: Path
     records: tuple[Mapping[str, Any], ...]
+    damaged: tuple[int, ...] = ()
+    """Numbers of lines that are no records: they are passed over."""
 
     @classmethod
     def read(cls, place: Path) -> KeptEvidence:
@@ -130,25 +213,30 @@ class KeptEvidence:
             raise SiteError(f"{place} holds no evidence: {(error.strerror or str(error)).lower()}") from None
         except UnicodeDecodeError:
             raise SiteError(f"{path} cannot be read: it must be text in UTF-8") from None
-        lines = lines[:-1] if not lines[-1] else lines
-        records = []
+        records, damaged = [], []
         for number, line in enumerate(lines, 1):
             try:
-                records.append(json.loads(line))
+                record = json.loads(line)
             except (ValueError, RecursionError):
+                record = None
+            if _well_formed(record):
+                records.append(record)
+            elif number < len(lines):
                 # A process that was killed may leave half a line at the end.
-                if number < len(lines):
-                    raise SiteError(f"{path} cannot be read: line {number} is damaged") from None
-                continue
-            if not _well_formed(records[-1]):
-                raise SiteError(f"{path} cannot be read: line {number} is no record of a session")
-        if not records or records[0]["what"] != "session":
+                damaged.append(number)
+        if not records or records[0]["what"] != "session" or 1 in damaged:
             raise SiteError(f"{path} is no evidence of a session")
-        return cls(place, tuple(records))
+        return cls(place, tuple(records), tuple(damaged))
 
     @property
     def facts(self) -> Mapping[str, Any]:
         return self.records[0]
+
+    @property
+    def session(self) -> str:
+        """The session's id; where it ended before coins were exchanged, the one that the server gave it."""
+        named = self.of("named")
+        return str(named[-1]["session"] if named else self.facts["session"])
 
     def of(self, what: str) -> list[Mapping[str, Any]]:
         return [record for record in self.records if record.get("what") == what]
@@ -202,12 +290,21 @@ def _well_formed(record: object) -> bool:
             return False
         if name in HEXADECIMAL and not _is_hexadecimal(text):
             return False
-    parts = record.get("of", []) if record["what"] == "context" else []
-    return isinstance(parts, list) and all(isinstance(part, str) and _is_hexadecimal(part) for part in parts)
+    parts = record.get("of") if record["what"] == "context" else [""]
+    return isinstance(parts, list) and bool(parts) and all(isinstance(p, str) and _is_hexadecimal(p) for p in parts)
 
 
 def _is_hexadecimal(text: str) -> bool:
     return len(text) % 2 == 0 and set(text) <= set("0123456789abcdef")
+
+
+def _computes() -> dict[str, str]:
+    """Versions of what computes, where it is installed."""
+    found = {"python": platform.python_version()}
+    for name in COMPUTES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _read_part(file: IO[bytes]) -> bytes | None:
@@ -225,7 +322,7 @@ def destroy_expired(root: Path, days: float, now: float) -> list[str]:
         secrets = place / SECRETS
         # Secrets are written once, when the session begins: no later note makes them younger.
         if secrets.is_file() and now - secrets.stat().st_mtime > days * DAY:
-            for path in (secrets, place / TRAFFIC):
+            for path in (secrets, place / TRAFFIC, place / KEPT, place / HANDED):
                 _destroy(path)
             KeptEvidence(place, ()).append({"what": "destroyed", "after_days": days})
             gone.append(place.name)
@@ -246,7 +343,11 @@ def _write_durably(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    folder = os.open(path.parent, os.O_RDONLY)
+    _sync(path.parent)
+
+
+def _sync(place: Path) -> None:
+    folder = os.open(place, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

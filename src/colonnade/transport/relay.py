@@ -49,6 +49,8 @@ class Link:
     share: float = 0.0
     told: bool = False
     """Whether it was given the last word."""
+    asked: float = 0.0
+    """When it was last asked to withdraw."""
 
 
 class Relay:
@@ -68,6 +70,7 @@ class Relay:
         self._waiting = self._urgent = 0
         self._stop: Callable[[], bool] = lambda: False
         self._stopped: float | None = None
+        self._halted = 0.0
         self._ended = False
         self._deadline = time.monotonic() + self._patience.join
 
@@ -144,8 +147,12 @@ class Relay:
         while True:
             if self.role.failed:
                 return self._last_word(sender, link)
-            mail = link.outbox.take(pull.taken)
-            if mail is not None:
+            if self.role.halting:
+                # It overtakes all that waits, above all the request to submit; an answer may be lost on its way.
+                if time.monotonic() - link.asked > 3 * self._patience.beat:
+                    link.asked = time.monotonic()
+                    return Mail(URGENT, self.role.halt(sender).encode())
+            elif (mail := link.outbox.take(pull.taken)) is not None:
                 return Mail(*mail)
             self._changed.notify_all()
             # Behind the end nothing comes any more: whoever says that the last message arrived goes home.
@@ -210,11 +217,15 @@ class Relay:
             self._post(role.fault(*self._faults.popleft()))
         for name, link in self._heard():
             # What was opened is waited for only as long as somebody is plainly there to take it.
-            quickly = role.opened and not role.task.hinges_on(name)
+            quickly = role.halting or (role.opened and not role.task.hinges_on(name))
             if now - link.heard > (self._quick if quickly else patience.silence):
                 self._post(role.lost(name))
         if role.gathering and role.awaited and now > self._deadline:
             self._post(role.lost(role.awaited[0], Code.TIMEOUT))
+        if role.halting:
+            self._halted = self._halted or now
+            if now - self._halted > patience.silence:
+                self._post(role.stop())
         if not role.over and self._stop():
             self._wind_up(now)
 
@@ -251,7 +262,7 @@ class Relay:
             with self._changed:
                 link = self._links.get(envelope.recipient)
                 # A failed session's last word overtakes all that waits: it is the answer to any request.
-                if link is not None and not self.role.failed:
+                if link is not None and not self.role.failed and not self.role.halting:
                     link.outbox.put(data)
                     self.traffic.received[envelope.recipient] += len(data)
                 self._changed.notify_all()

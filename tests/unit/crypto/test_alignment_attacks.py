@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -16,7 +17,7 @@ from colonnade.crypto.alignment.ids import opened as opened_bin
 from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.oprf import Codewords, Evaluator, KeyHolder, evaluate
 from colonnade.crypto.product import SERVER, Words
-from colonnade.foundation.errors import ColonnadeError, MessageError, ProtocolError
+from colonnade.foundation.errors import ColonnadeError, MessageError, PolicyError, ProtocolError
 from colonnade.foundation.randomness import Randomness
 from tests.helpers.star_runs import HEAD, SESSION, Star, free_transfers, people
 
@@ -329,3 +330,33 @@ def test_a_proof_of_another_challenge_does_not_fit() -> None:
     early = prove(codewords.messages, rows, challenge_of(np.zeros_like(matrix), bytes(32), 0), kernels)
     with pytest.raises(MessageError, match="codewords"):
         KeyHolder(key, seeds, bytes(32), bytes(32)).values(body[:-PROOF_BYTES] + early, 0, ids, 2, 512, kernels)
+
+
+def test_a_greeting_that_names_2_to_32_ids_costs_its_reader_nothing() -> None:
+    """72 bytes; an honest hub of 2,000 ids would work through 32,768 bins, 1.4 GB, for a list that need not exist."""
+    named = 1 << 32
+
+    def longer(round: str, sender: str, recipient: str, payload: bytes) -> bytes:
+        if (round, sender) != ("greet", "shop") or recipient == SERVER:
+            return payload
+        _, body = Frame(SESSION, ("hospital", "shop")).open(round, sender, recipient, payload)
+        other = body[:32] + named.to_bytes(8, "big") + body[40:]
+        return Frame(SESSION, ("hospital", "shop")).seal(round, sender, recipient, other).payload
+
+    run = Star({"hospital": [f"{i:06d}" for i in range(2000)], "shop": [f"{i:06d}" for i in range(2001)]}, longer)
+    began = time.process_time()
+    with pytest.raises(PolicyError, match=f"shop names {named} ids"):
+        run.run()
+    assert time.process_time() - began < 1 and {round for round, *_ in run.parcels} == {"greet"}
+    assert not run.parties["hospital"]._channels
+
+
+def test_who_expects_a_long_list_says_so_in_its_policy() -> None:
+    """By hand: 2^32 ids make 32,768 bins of 512 rows at a hub of 2,000; 20 million make 153, and nobody minds."""
+    assert sizes.Sizes((2000, 1 << 32)).rows(0) == 32_768 * 512
+    assert not sizes.Sizes((2000, 1 << 32)).bearable(0)
+    assert sizes.Sizes((2000, 20_000_000)).bearable(0) and sizes.Sizes((10**6, 10**9)).bearable(0)
+    # A third party's list makes bins for all.
+    assert not sizes.Sizes((2000, 3000, 1 << 32)).bearable(1)
+    for own in (1, 2, 50, 2000, 10**5, 10**8):
+        assert all(sizes.Sizes((own, other)).bearable(0) for other in (own, 10 * own)), own

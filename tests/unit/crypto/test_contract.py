@@ -14,7 +14,6 @@ from colonnade.crypto import plain
 from colonnade.crypto.backends import BACKENDS as KNOWN
 from colonnade.crypto.bgn.party import BgnParty
 from colonnade.crypto.bgn.server import BgnServer
-from colonnade.crypto.lattice.parameters import lattice_error
 from colonnade.crypto.lattice.party import LatticeParty
 from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.crypto.product import SERVER, ProductSpec, centred
@@ -54,7 +53,7 @@ BACKENDS = [
         LatticeServer,
         shares=True,
         gain=1 << 20,
-        tolerance=lattice_error(50, 15)[1],
+        tolerance=289_920,  # 50 * 15 * 7 + 2048 * (7 + 2) * 15 + 2 * 4095: proofs/no_wrap.md
     ),
 ]
 REFUSED = (ProtocolError, ProductError)

@@ -49,8 +49,9 @@ def test_the_digest_of_a_study_and_of_a_prediction() -> None:
 
 
 def test_the_chain_of_a_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Entries say which version wrote them; but for that they are as 0.1.0 wrote them.
+    # Entries say which version wrote them and what a cheat could read; but for that they are as 0.1.0 wrote them.
     monkeypatch.setattr("colonnade.consent.ledger.version", lambda name: "")
+    monkeypatch.setattr("colonnade.consent.guard.bits_told", lambda *_: 0)
     rules = {"policy": {"party": "büro", "partners": ["*"]}, "session": {"epsilon": 50}, "total": {"epsilon": 200}}
     clock = lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)  # noqa: E731
     ledger = Ledger(tmp_path / "ledger", clock)

@@ -21,6 +21,11 @@ def test_rounded_records_keep_the_rounded_norm(norm: float, features: int, bound
     assert rounded_norm(norm, features, bound) - lengths.mean() < 4 / bound + features / (4 * norm * bound**2)
 
 
+def test_rounded_norm() -> None:
+    """norm + (6 norm B + m/4 + 1.5 sqrt(m)) / (2 norm B^2), by hand for norm 2, 16 features and B = 10."""
+    assert rounded_norm(2.0, 16, 10) == pytest.approx(2 + (120 + 4 + 6) / 400, rel=1e-12)
+
+
 @pytest.mark.parametrize("bound", [0, -1, LARGEST_BOUND + 1])
 def test_bounds_are_checked(bound: int) -> None:
     with pytest.raises(StudyError, match=f"between 1 and {LARGEST_BOUND}, got bound={bound}"):

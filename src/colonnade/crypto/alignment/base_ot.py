@@ -1,4 +1,4 @@
-"""512 oblivious transfers of seeds: one side gets two seeds each, the other the one that its secret bit says.
+"""Oblivious transfers of seeds: one side gets two seeds each, the other the one that its secret bit says.
 
 Masny and Rindal (Endemic Oblivious Transfer, 2019) over X25519: for a bit c the receiver draws r_(1-c), and sends it
 with r_c = B - H(r_(1-c)) for a key B = bG of its own. The sender, whose key A = aG is known, takes a(r_0 + H(r_1)) and
@@ -30,9 +30,11 @@ from colonnade.foundation.errors import MessageError
 from colonnade.foundation.randomness import Randomness
 
 COUNT = LENGTH
+"""Transfers of a matching, one for each column of its code; products of several owners have their own number."""
 SEED_BYTES = 32
-CHOICE_BYTES = 2 * POINT_BYTES * COUNT
-"""What a receiver sends: r_0 and r_1 of each transfer."""
+PAIR_BYTES = 2 * POINT_BYTES
+"""What a receiver sends for each transfer: r_0 and r_1."""
+CHOICE_BYTES = PAIR_BYTES * COUNT
 _TAG = b"colonnade/1 base transfer"
 
 Bits = NDArray[np.uint8]
@@ -47,32 +49,33 @@ class BaseSender:
 
     def seeds(self, context: bytes, choices: bytes) -> tuple[list[bytes], list[bytes]]:
         """Both seeds of each transfer, from what the receiver sent."""
-        pairs = _split(choices)
+        pairs, count = _split(choices), len(choices) // PAIR_BYTES
         first, second = decompress(b"".join(pairs[0::2])), decompress(b"".join(pairs[1::2]))
-        for_first = add(first, _hashes(context, pairs[1::2], np.zeros(COUNT, np.uint8)))
-        for_second = add(second, _hashes(context, pairs[0::2], np.ones(COUNT, np.uint8)))
+        for_first = add(first, _hashes(context, pairs[1::2], np.zeros(count, np.uint8)))
+        for_second = add(second, _hashes(context, pairs[0::2], np.ones(count, np.uint8)))
         keys = [[multiply(self._key, _flat(u)) for u, _ in points] for points in (for_first, for_second)]
-        zeros, ones = (_seeds(context, np.full(COUNT, slot, np.uint8), choices, keys[slot]) for slot in range(2))
+        zeros, ones = (_seeds(context, np.full(count, slot, np.uint8), choices, keys[slot]) for slot in range(2))
         return zeros, ones
 
 
 class BaseReceiver:
-    """Asks for one seed of each transfer by secret bits."""
+    """Asks for one seed of each transfer by secret bits, one for each."""
 
     def __init__(self, context: bytes, public: bytes, bits: Bits, randomness: Randomness) -> None:
         check_public(public)
-        raw = randomness.bytes(2 * COUNT * POINT_BYTES)
+        count = len(bits)
+        raw = randomness.bytes(2 * count * POINT_BYTES)
         keys = [X25519PrivateKey.from_private_bytes(part) for part in _split(raw)]
-        signs = np.unpackbits(np.frombuffer(randomness.bytes(2 * COUNT // 8), np.uint8))
+        signs = np.unpackbits(np.frombuffer(randomness.bytes(2 * count // 8), np.uint8))
         # X25519's clamped multiples of the base point, with a random sign, are uniform but for 2^-125.
         points = [
             lift(mpz.from_bytes(key.public_key().public_bytes_raw(), "little"), int(sign))
             for key, sign in zip(keys, signs, strict=True)
         ]
-        other = compress(points[COUNT:])
-        mine = compress(add(points[:COUNT], negative(_hashes(context, _split(other), bits))))
+        other = compress(points[count:])
+        mine = compress(add(points[:count], negative(_hashes(context, _split(other), bits))))
         self.choices = ordered(mine, other, bits)
-        self.seeds = _seeds(context, bits, self.choices, [multiply(key, public) for key in keys[:COUNT]])
+        self.seeds = _seeds(context, bits, self.choices, [multiply(key, public) for key in keys[:count]])
 
 
 def check_public(public: bytes) -> None:
@@ -96,7 +99,7 @@ def _hashes(context: bytes, points: list[bytes], slots: Bits) -> list[tuple[mpz,
 
 
 def _seeds(context: bytes, slots: Bits, choices: bytes, keys: list[bytes]) -> list[bytes]:
-    sent = _split(choices, 2 * POINT_BYTES)
+    sent = _split(choices, PAIR_BYTES)
     places = enumerate(zip(slots.tolist(), sent, keys, strict=True))
     return [
         blake2b(context + j.to_bytes(2, "big") + bytes([slot]) + r + key, digest_size=SEED_BYTES).digest()

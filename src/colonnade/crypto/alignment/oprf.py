@@ -76,7 +76,13 @@ class KeyHolder:
 
 @proven("alignment")
 def evaluate(key: Words, prefix: bytes, rows: Words, ids: Bin, entries: int, kernels: AlignmentKernels) -> Words:
-    """The function of a key at any ids, from the rows that its holder has."""
+    """The function of a key at any ids, from the rows that its holder has.
+
+    Domain: `rows` and `entries` as the partner holds them for one bin; any ids.
+    Unit: 256-bit outputs, one for each id.
+    Guarantee: at an id outside the hub's list an output is uniform to the hub, but for 2^-128 a guess. Proof:
+        alignment, 1.
+    """
     at = Store(ids.slots, ids.coins, entries, kernels).read(rows)
     kernels.add_bytes(at, byte_sums() & key, ids.messages.view(np.uint8).reshape(len(ids), -1))
     return hashed(prefix, ids.tags, at)

@@ -153,6 +153,13 @@ class AlignmentParty:
         for place, name in enumerate(names):
             if self._largest is not None and place != self._me and sizes.testable(place) > self._largest:
                 raise PolicyError(f"largest_list is {self._largest}, {name} could test {sizes.testable(place)} ids")
+        if self._largest is None and not sizes.bearable(self._me):
+            # 72 bytes must not cost their reader hours; whoever expects such a list says so.
+            longest = names[sizes.counts.index(max(sizes.counts))]
+            raise PolicyError(
+                f"{longest} names {max(sizes.counts)} ids, too many beside {sizes.counts[self._me]} here unless "
+                f"largest_list of the policy allows them"
+            )
         for place, name in enumerate(names):
             if place != self._me:
                 shared = self._key.exchange(X25519PublicKey.from_public_bytes(self._greetings[name][:32]))

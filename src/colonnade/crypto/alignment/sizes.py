@@ -17,6 +17,10 @@ from colonnade.foundation.proof import proven
 BIN = 1 << 17
 """Ids of the longest list in a bin, on average."""
 LARGEST_COUNT = 1 << 32
+LARGEST_ROWS = 1 << 18
+"""Work that nobody minds, about 2 CPU seconds and 20 MB at a hub: a list of 2^26 ids makes so much for a short one."""
+ROWS_AN_ID = 8
+"""Rows that a party may have to work on for each of its own ids; lists of like length need 1.3."""
 STATISTICAL = 40
 SLOT_BYTES = 16
 """A slot of a partner's table, and a value that the hub announces."""
@@ -52,6 +56,14 @@ class Sizes:
         """Ids that a party which does not keep to its list can bring at most: the slots of its tables."""
         return self.bins * self.slots(party)
 
+    def rows(self, party: int) -> int:
+        """Rows of all that a party makes for another: the hub's matrices, or a partner's tables."""
+        return self.bins * (self.matrix_rows if party == self.hub else self.slots(party))
+
+    def bearable(self, party: int) -> bool:
+        """Whether the others' numbers of ids leave a party with work that is in proportion to its own list."""
+        return self.rows(party) <= max(LARGEST_ROWS, ROWS_AN_ID * self.counts[party])
+
     @cached_property
     def matrix_rows(self) -> int:
         """Rows of the hub's matrix of one bin."""
@@ -79,7 +91,12 @@ class Sizes:
 
 @proven("alignment")
 def blinding_rows(parties: int) -> int:
-    """Random rows that hide the sums of one matrix's rows, of which the partners hold 128 each."""
+    """Random rows that hide the sums of one matrix's rows, of which the partners hold 128 each.
+
+    Domain: parties: all of the session, the hub among them, at least 2.
+    Unit: rows of 85 bits.
+    Guarantee: the checks' sums are uniform to all partners together, but for 2^-40. Proof: alignment, 3.
+    """
     return SUMS * (parties - 1) + STATISTICAL
 
 

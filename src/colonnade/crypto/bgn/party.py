@@ -105,6 +105,11 @@ class BgnParty(PartyProduct):
 
     @proven("bgn")
     def contribute(self) -> Contribution:
+        """This party's partial decryptions, once every party's B_k is here; then its secrets are wiped.
+
+        Unit: elements of GT.
+        Guarantee: all of them together open the noisy sum; fewer open nothing. Proof: bgn, claims 1 and 2.
+        """
         self._require("keys", "encrypt", "blind")
         if self._done or len(self._sent) < len(ROUNDS):
             raise ProductError(f"party {self._name} contributes once, after its rounds {', '.join(ROUNDS)}")
@@ -174,6 +179,12 @@ class BgnParty(PartyProduct):
 
     @proven("bgn")
     def _blind(self) -> Iterator[Parcel]:
+        """A party's answer to the server's sums: A_k and B_k of the proof, with its noise share inside.
+
+        Domain: the server's c3 and c4 of every cross, all of them.
+        Unit: elements of GT.
+        Guarantee: no side ever holds a power of the exact product. Proof: bgn, claim 2.
+        """
         self._require("keys", "encrypt")
         curve, gt = self._curve, self._curve.gt
         strip, high = curve.negate(self._z1), curve.multi_pairing(curve.p, self._key2)

@@ -9,7 +9,7 @@ import numpy as np
 from colonnade.crypto.bgn.layout import ROUNDS, CipherLayout, Progress
 from colonnade.crypto.bgn.logarithm import SmallLogarithm
 from colonnade.crypto.bgn.pairing import curve as load_curve
-from colonnade.crypto.frames import check_round, pack, unpack
+from colonnade.crypto.frames import HEADER, check_round, pack, unpack
 from colonnade.crypto.product import SERVER, Integers, Parcel, ProductSpec, ServerProduct, Words
 from colonnade.foundation.errors import MessageError, ProductError
 
@@ -33,6 +33,7 @@ class BgnServer(ServerProduct):
         self._needed |= {("blind", name): layout.chunks for name in spec.parties}
         self._taken = dict.fromkeys(self._needed, 0)
         self._sum = self._curve.gt.empty(0)
+        self.payload_bytes = HEADER.size + layout.entries * self._curve.gt.size if layout.entries else 0
 
     def receive(self, round: str, sender: str, payload: bytes) -> None:
         check_round(ROUNDS, round)

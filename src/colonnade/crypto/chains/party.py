@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from colonnade.crypto.alignment.base_ot import CHOICE_BYTES, BaseSender
+from colonnade.crypto.alignment.base_ot import BaseSender
 from colonnade.crypto.alignment.curve import POINT_BYTES
 from colonnade.crypto.chains.last import LastStep
 from colonnade.crypto.chains.stages import Meeting, Shares, check_chains, column_words, meetings, prefixes, stages
-from colonnade.crypto.chains.transfer import BitSide, WordSide, hashed, matrix_bytes
+from colonnade.crypto.chains.transfer import CHOICE_BYTES, BitSide, WordSide, hashed, matrix_bytes
 from colonnade.crypto.chains.words import SharedWords
 from colonnade.crypto.frames import HEADER, check_round, pack, unpack
 from colonnade.crypto.lattice.party import planned_bytes as last_bytes
@@ -266,7 +266,12 @@ class LatticeChain(ChainParty):
 
     @proven("transfers")
     def _take_bits(self, link: _Link, body: bytes) -> None:
-        """The holder's answer to a matrix: corrections, under which its words lie; it keeps its new shares."""
+        """The holder's answer to a matrix: corrections, under which its words lie; it keeps its new shares.
+
+        Domain: body: a matrix as it came.
+        Unit: words modulo 2^modulus_bits / gain.
+        Guarantee: its words are hidden from the other side but for the product's share. Proof: transfers.
+        """
         meeting, cut, piece = link.meeting, link.cut, link.taken
         side = self._word_sides[meeting.owner]
         rows = side.rows(body, cut.transfers(piece))
@@ -297,7 +302,12 @@ class LatticeChain(ChainParty):
 
     @proven("transfers")
     def _take_words(self, link: _Link, body: bytes) -> None:
-        """The owner's shares: what its bits let it read of the holder's answer."""
+        """The owner's shares: what its bits let it read of the holder's answer.
+
+        Domain: body: corrections as they came.
+        Unit: words modulo 2^modulus_bits / gain.
+        Guarantee: both sides' shares add up to the product. Proof: transfers, the product is right.
+        """
         meeting, cut, piece = link.meeting, link.cut, link.taken
         if len(body) != cut.reply_bytes(piece):
             raise MessageError(f"an answer must have {cut.reply_bytes(piece)} bytes, got {len(body)}")

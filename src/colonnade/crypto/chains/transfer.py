@@ -14,7 +14,7 @@ from hashlib import blake2b
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from colonnade.crypto.alignment.base_ot import BaseReceiver, BaseSender
+from colonnade.crypto.alignment.base_ot import PAIR_BYTES, BaseReceiver, BaseSender
 from colonnade.crypto.alignment.kernels import SUMS, AlignmentKernels
 from colonnade.crypto.alignment.transpose import rows_of
 from colonnade.crypto.product import Words
@@ -23,6 +23,8 @@ from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Randomness, Stream
 
 COLUMNS = 128
+CHOICE_BYTES = PAIR_BYTES * COLUMNS
+"""What the sender asks for its seeds with."""
 SPARE = 256
 """Transfers of bits that are drawn at random and used for nothing: they hide the sums of the others."""
 PROOF_BYTES = SUMS * (8 + COLUMNS // 8)
@@ -43,7 +45,7 @@ class BitSide:
 
     def __init__(self, base: BaseSender, context: bytes, choices: bytes, randomness: Randomness) -> None:
         zeros, ones = base.seeds(context, choices)
-        self._zeros, self._ones = ([Stream(seed) for seed in seeds[:COLUMNS]] for seeds in (zeros, ones))
+        self._zeros, self._ones = ([Stream(seed) for seed in seeds] for seeds in (zeros, ones))
         self._context, self._randomness, self._number = context, randomness, 0
         self._kernels = AlignmentKernels()
 
@@ -68,18 +70,22 @@ class WordSide:
     """The sender: it has words to multiply the other's bits by."""
 
     def __init__(self, context: bytes, public: bytes, randomness: Randomness) -> None:
-        bits = np.unpackbits(np.frombuffer(randomness.bytes(64), np.uint8), bitorder="little")
+        bits = np.unpackbits(np.frombuffer(randomness.bytes(COLUMNS // 8), np.uint8), bitorder="little")
         base = BaseReceiver(context, public, bits, randomness)
         self.choices = base.choices
-        self._streams = [Stream(seed) for seed in base.seeds[:COLUMNS]]
-        self.secret: Words = np.packbits(bits[:COLUMNS], bitorder="little").view(np.uint64)
-        self._masks = (np.uint64(0) - bits[:COLUMNS].astype(np.uint64))[:, None]
+        self._streams = [Stream(seed) for seed in base.seeds]
+        self.secret: Words = np.packbits(bits, bitorder="little").view(np.uint64)
+        self._masks = (np.uint64(0) - bits.astype(np.uint64))[:, None]
         self._context, self._number = context, 0
         self._kernels = AlignmentKernels()
 
     @proven("transfers")
     def rows(self, body: bytes, transfers: int) -> Words:
-        """The rows for the transfers of a matrix; raises MessageError unless each row repeats one bit."""
+        """The rows for the transfers of a matrix; raises MessageError unless each row repeats one bit.
+
+        Domain: body: a matrix as it came.
+        Guarantee: k wrong columns pass with chance 2^-k + 2^-128 at most. Proof: transfers, the check.
+        """
         if len(body) != matrix_bytes(transfers):
             raise MessageError(f"a matrix of transfers must have {matrix_bytes(transfers)} bytes, got {len(body)}")
         size = COLUMNS * padded(transfers) // 8

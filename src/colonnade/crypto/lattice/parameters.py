@@ -155,13 +155,22 @@ def error_factor(parameters: Parameters, bound: int, levels: int) -> Fraction:
     """By how much the rates of cross-party blocks grow in every sensitivity, so that it covers the lattice error.
 
     Half of it above 1 is enough for one block, or one party's part, but not for blocks of several owners together.
+
+    Domain: levels: the most coordinates of an attribute; at most one party's numbers are summed by themselves.
+    Unit: a factor.
+    Guarantee: sensitivities at rates stretched by it cover every draw of the errors. Proof: lattice_error.
     """
     return 1 + 2 * Fraction(levels * parameters.tau, parameters.gain * bound)
 
 
 @proven("chain_error")
 def chain_move(owners: int, bound: int, gain: int) -> float:
-    """How far the errors of all sealed shares move a term of so many owners where a record changes, in units of it."""
+    """How far the errors of all sealed shares move a term of so many owners where a record changes, in units of it.
+
+    Domain: owners: 2 and more; bound and gain positive.
+    Unit: one term's largest value.
+    Guarantee: no draw of the errors moves a term farther. Proof: chain_error.
+    """
     return 2.0 * (owners - 1) * TAU / (gain * float(bound) ** (owners - 1))
 
 
@@ -180,6 +189,10 @@ def chain_gain(
     """The largest gain, a power of two, for sums of products of so many owners; None where the words are too short.
 
     Shares are modulo t = 2^modulus_bits / gain, and t has room for the sums, the noise and the errors of all holders.
+
+    Domain: owners: 3 and more; noise_std and noise_reach before the gain.
+    Unit: integers of products of `owners` entries.
+    Guarantee: no sum wraps unless the noise passes its reach. Proof: chain_error.
     """
     std, reach = lattice_error(rows, bound)
     error_std, error_reach = std * sqrt(owners - 1), reach * (owners - 1)
