@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from math import ceil, sqrt
 
@@ -13,6 +13,7 @@ from colonnade.foundation.errors import ProductError, StudyError
 from colonnade.foundation.grid import LARGEST_BOUND, Grid, rounded_norm
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import IntegerNoise
+from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.monomials import parts_of, rounded_parts
 from colonnade.mechanism.objective import Task, monomial
@@ -29,6 +30,8 @@ SHARE_VARIANCE = 10.0
 """Least variance of a Gaussian share on the integers: 10^9 sums of shares are then within 2^-40 of the exact law."""
 MOST_ROWS = 1 << 31
 """Float64 holds a party's own sums of products exactly up to here: entries are below 2^11."""
+MOST_SQUARES = 1 << 38
+"""Of all records in one trace: the float that what rounding adds to them is summed in is then right to a quarter."""
 SILENT = 2.0**40
 """Stands for the noise on products that a session has none of: beside it any error is small."""
 REPLANNED = Fraction(11, 10)
@@ -40,6 +43,13 @@ def check_rows(rows: int) -> None:
         raise StudyError(f"a regression needs at least 2 common records, got n={rows}")
     if rows > MOST_ROWS:
         raise StudyError(f"a session serves at most 2^31={MOST_ROWS} records, got n={rows}")
+
+
+def check_squares(rows: int, blocks: Iterable[Block]) -> None:
+    """Refuse traces of more squares than `rounding` (proofs), floats, allows for."""
+    squares = rows * max((len(block.factors) for block in blocks if block.summed), default=0)
+    if squares > MOST_SQUARES:
+        raise StudyError(f"a trace adds up at most 2^38={MOST_SQUARES} squares, got {squares} with n={rows}")
 
 
 def fit_sizes(

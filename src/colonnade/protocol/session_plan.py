@@ -54,6 +54,7 @@ from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
 from colonnade.protocol.local_columns import LocalPlan, encoded_blocks
 from colonnade.protocol.precision import (
     check_rows,
+    check_squares,
     cross_reach,
     fit_sizes,
     grid_bound,
@@ -434,6 +435,7 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
     check_rows(rows)
     released, plan = draft_plan(agreement, rows)
     layout, blocks = plan.layout, tuple(item.block for item in plan.blocks)
+    check_squares(rows, blocks)
     owner, local = layout.attributes[layout.label].owner, None
     sizes, choose = ProductSizes(), BACKENDS[agreement.product].sizes
     if layout.any_terms:
