@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,9 +12,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from multiprocessing.connection import Listener
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import msgspec
 import pytest
@@ -22,18 +24,19 @@ from colonnade.audit.session import AuditOutcome, audit_session
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.account import SessionAccount
-from colonnade.protocol.coins import COMMIT, Commitment
+from colonnade.protocol.coins import COMMIT, Commitment, Opening
 from colonnade.protocol.fit import FitServer
 from colonnade.protocol.messages import Envelope, ParcelBody, Step, body_of
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
 from colonnade.transport.client import Client
-from colonnade.transport.evidence import RECORD, SECRETS, KeptEvidence, read_key
+from colonnade.transport.evidence import RECORD, SECRETS, TRAFFIC, EvidenceFolder, KeptEvidence, read_key
 from colonnade.transport.relay import Relay
 from colonnade.transport.wire import Patience, Push, decode_request
 from tests.helpers.accounts import Remembered, SharedSigner
 from tests.helpers.conversations import AGREEMENT, NAMES, PLANS
 from tests.helpers.party_process import task_of
+from tests.protocol.test_session_audit import KEY, fit_session
 
 VICTIM = NAMES[0]
 PATIENT = Patience(join=90.0, silence=30.0, beat=0.2, poll=0.2, farewell=0.5)
@@ -129,3 +132,49 @@ def test_killed_at_any_instant_it_can_be_audited_or_has_committed_to_nothing(ins
     assert opening.commit(bytes.fromhex(kept.facts["session"]), VICTIM, b"", b"", "").seed == told.seed
     found = audit_session(kept, opening, task)
     assert found.outcome is AuditOutcome.FOLLOWED and found.replayed >= len(heard) - 2
+
+
+class Watched:
+    """A file of evidence; after each write to disk it is told how long both files are."""
+
+    def __init__(self, file: IO[Any], look: Callable[[], None]) -> None:
+        self._file, self._look = file, look
+
+    def flush(self) -> None:
+        self._file.flush()
+        self._look()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def test_killed_between_any_two_writes_it_can_be_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every state in which a kill can leave record and traffic, halves of lines and of messages among them."""
+    states: list[tuple[int, int]] = []
+    begin = EvidenceFolder.begin
+
+    def watched(folder: EvidenceFolder, session: bytes, opening: Opening) -> None:
+        begin(folder, session, opening)
+        assert folder._record is not None and folder._traffic is not None
+        files: tuple[IO[Any], IO[Any]] = folder._record, folder._traffic
+
+        def look() -> None:
+            record, traffic = (os.fstat(file.fileno()).st_size for file in files)
+            states.append((record, traffic))
+
+        if folder._facts["party"] == VICTIM:
+            folder._record, folder._traffic = (cast(Any, Watched(file, look)) for file in files)
+
+    monkeypatch.setattr(EvidenceFolder, "begin", watched)
+    whole = fit_session(tmp_path / "whole")[VICTIM]
+    between = [((a + c) // 2, (b + d) // 2) for (a, b), (c, d) in pairwise(states)]
+    assert len(states) > 60 and len({b for _, b in states}) > 20
+    for number, lengths in enumerate((*states, *between)):
+        place = Path(shutil.copytree(whole.place, tmp_path / str(number)))
+        for name, length in zip((RECORD, TRAFFIC), lengths, strict=True):
+            os.truncate(place / name, length)
+        kept = KeptEvidence.read(place)
+        found = audit_session(kept, kept.opening(KEY), task_of(VICTIM), checker=SharedSigner("auditor"))
+        assert (found.outcome, found.missing) == (AuditOutcome.FOLLOWED, 0), (lengths, found.sentence)
+        assert found.replayed == len(kept.of("sent"))
+        shutil.rmtree(place)

@@ -287,6 +287,35 @@ def test_on_disk_one_decision_stands_in_every_process(first: str, tmp_path: Path
         process.close()
 
 
+def test_what_a_kill_left_half_written_is_cut_off_before_more_is_written(tmp_path: Path) -> None:
+    from colonnade.protocol.coins import Opening
+    from colonnade.protocol.evidence import Kept
+    from colonnade.transport.evidence import RECORD, TRAFFIC, KeptEvidence
+
+    begun = folder(tmp_path)
+    begun.begin(bytes(32), Opening(b"s" * 32, b"c" * 32, b"t" * 32))
+    begun.keep_submission(Kept(_offer(), [b"body"], "session", [b"x"]))
+    messages = [Envelope(bytes(32), "", "", "bank", Step.HALT, bytes([n])) for n in range(3)]
+    begun.keep_received(messages[0], b"0")
+    begun.close()
+    place = tmp_path / bytes(32).hex()
+    whole = (place / TRAFFIC).read_bytes()
+    for half in (b'{"what": "rec', b'{"what": "half", "of": []}'):
+        for name, more in ((RECORD, half), (TRAFFIC, whole[: len(whole) // 2])):
+            with (place / name).open("ab") as file:
+                file.write(more)
+        again = folder(tmp_path)
+        assert again.resume(bytes(32)) is not None
+        again.keep_received(messages[1], b"1")
+        again.close()
+    with (place / RECORD).open("ab") as file:
+        file.write(b'{"what"')
+    KeptEvidence.read(place).append({"what": "destroyed"})
+    kept = KeptEvidence.read(place)
+    assert not kept.damaged and len(kept.of("received")) == 3 and kept.of("destroyed") and not kept.of("half")
+    assert [message.body for message in kept.received()] == [b"\0", b"\1", b"\1"]
+
+
 def test_evidence_of_others_is_not_offered(tmp_path: Path) -> None:
     from colonnade.protocol.coins import Opening
 

@@ -265,12 +265,14 @@ def _incoming(kept: KeptEvidence, came: Sequence[Envelope], made: Replayed) -> I
         # Whoever made it may have made anything of it.
         with suppress(MessageError):
             again[envelope.sender, _digest(envelope)] = envelope
-    waiting = kept.received()
-    following = next(waiting, None)
+    wanted = {str(noted["digest"]) for noted in kept.of("received")}
+    # A process that was killed may have kept a message of which it noted nothing.
+    waiting = ((digest, message) for message in kept.received() if (digest := _digest(message)) in wanted)
+    digest, following = next(waiting, ("", None))
     for noted in kept.of("received"):
-        if following is not None and _digest(following) == noted["digest"]:
+        if following is not None and digest == noted["digest"]:
             yield following
-            following = next(waiting, None)
+            digest, following = next(waiting, ("", None))
         elif found := again.get((str(noted["from"]), str(noted["digest"]))):
             yield found
         else:
@@ -377,7 +379,8 @@ class _Own:
             return f"its record is damaged in line {self._kept.damaged[0]}"
         if self.broken:
             return self.broken
-        if self._made.session and self._made.session != self._kept.session:
+        # A process that was killed as the last coin came had no time to note the session's own id.
+        if self._kept.of("named") and self._made.session and self._made.session != self._kept.session:
             return "its record names another session than what came in it"
         if self.missing:
             first = next(told for told in self.left_out if not told.startswith(Step.REFUSE.value))

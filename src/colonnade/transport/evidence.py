@@ -117,10 +117,11 @@ class EvidenceFolder:
         self._write({"what": "sent", **described(envelope, digest)})
 
     def keep_received(self, envelope: Envelope, digest: bytes) -> None:
-        self._write({"what": "received", **described(envelope, digest)})
+        """The message first: what the record says came can be heard again, whenever the process is killed."""
         if self._traffic is not None and (self._keep_traffic or not is_bulk(envelope)):
             write_message(self._traffic, envelope)
             self._traffic.flush()
+        self._write({"what": "received", **described(envelope, digest)})
 
     def keep_submission(self, kept: Kept | None) -> None:
         """The file is what is decided about: it can be handed in, or be gone."""
@@ -175,6 +176,8 @@ class EvidenceFolder:
         kept = self._kept(place)
         if kept is not None:
             try:
+                for name, whole in ((RECORD, _whole_lines), (TRAFFIC, _whole_messages)):
+                    os.truncate(place / name, whole(place / name))
                 self._record = (place / RECORD).open("a", encoding="utf-8")
                 self._traffic = (place / TRAFFIC).open("ab")
             except OSError as error:
@@ -243,6 +246,7 @@ class KeptEvidence:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Note what became known after the session."""
+        os.truncate(self.place / RECORD, _whole_lines(self.place / RECORD))
         with (self.place / RECORD).open("a", encoding="utf-8") as file:
             file.write(json.dumps(record, sort_keys=True) + "\n")
             file.flush()
@@ -278,6 +282,19 @@ def read_messages(path: Path) -> Iterator[Envelope]:
     with path.open("rb") as file:
         while (head := _read_part(file)) is not None and (body := _read_part(file)) is not None:
             yield msgspec.structs.replace(Envelope.decode(head), body=body)
+
+
+def _whole_lines(path: Path) -> int:
+    """Bytes of a file without the half of a line that a killed process leaves: more can be written behind them."""
+    return path.read_bytes().rfind(b"\n") + 1
+
+
+def _whole_messages(path: Path) -> int:
+    with path.open("rb") as file:
+        whole = 0
+        while _read_part(file) is not None and _read_part(file) is not None:
+            whole = file.tell()
+        return whole
 
 
 def _well_formed(record: object) -> bool:
