@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ from colonnade.audit.verdict import (
     write_finding,
     write_start,
 )
+from colonnade.crypto.alignment import kem_ot
+from colonnade.crypto.alignment.encapsulation import encapsulated
 from colonnade.crypto.product import PartyProduct
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import SignatureError, SiteError
@@ -127,14 +130,29 @@ def test_an_honest_release_is_made_again_by_every_party(aligned: bool, tmp_path:
         assert set(found.compared) == set(NAMES) - {name}
 
 
-def test_an_honest_session_with_post_quantum_convicts_nobody(tmp_path: Path) -> None:
-    """ML-KEM's encapsulation draws from the operating system, so that a replay makes other bytes."""
+def post_quantum_task(name: str) -> FitParty:
+    return FitParty(name, LATTICE, HYBRID, lambda: table(name, True), Unguarded(), planner=PLANS)
 
-    def task(name: str) -> FitParty:
-        return FitParty(name, LATTICE, HYBRID, lambda: table(name, True), Unguarded(), planner=PLANS)
 
-    kept = carry(FitServer(LATTICE, HYBRID, PLANS), {name: task(name) for name in NAMES}, tmp_path, honest)
-    assert {audit(kept, task(name)).outcome for name in NAMES} == {AuditOutcome.NOT_REPLAYED}
+def post_quantum_session(folder: Path) -> dict[str, KeptEvidence]:
+    return carry(FitServer(LATTICE, HYBRID, PLANS), {n: post_quantum_task(n) for n in NAMES}, folder, honest)
+
+
+def test_an_honest_session_with_post_quantum_is_made_again_by_every_party(tmp_path: Path) -> None:
+    """Encapsulations come from the party's seed, as all that it draws; the library's come from the operating system."""
+    kept = post_quantum_session(tmp_path)
+    for name in NAMES:
+        found = audit(kept, post_quantum_task(name))
+        assert (found.outcome, found.left_out, found.doubts) == (AuditOutcome.FOLLOWED, (), ())
+
+
+def test_who_wraps_something_else_than_it_drew_is_convicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as cheats:
+        cheats.setattr(kem_ot, "encapsulated", lambda keys, _: encapsulated(keys, [os.urandom(32) for _ in keys]))
+        kept = post_quantum_session(tmp_path)
+    found = [audit(kept, post_quantum_task(name)) for name in NAMES]
+    assert sorted(one.outcome for one in found) == [AuditOutcome.DEVIATED, *2 * [AuditOutcome.FOLLOWED]]
+    assert {quote.round for one in found for quote in one.quotes} == {"matrix"}
 
 
 def test_products_of_three_owners_are_made_again_by_every_party(tmp_path: Path) -> None:

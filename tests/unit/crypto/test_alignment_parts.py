@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 
 from colonnade.crypto.alignment import code, curve, kem_ot, transpose
 from colonnade.crypto.alignment.base_ot import CHOICE_BYTES, COUNT, BaseReceiver, BaseSender, check_public
 from colonnade.crypto.alignment.curve import LOW_ORDER, PRIME, field_elements, map_to_curve
+from colonnade.crypto.alignment.encapsulation import encapsulated
 from colonnade.crypto.alignment.ids import Ids
 from colonnade.crypto.alignment.ids import opened as opened_bin
 from colonnade.crypto.alignment.kem_ot import KemReceiver, KemSender
@@ -219,16 +221,28 @@ def test_kem_transfers() -> None:
     bits, context = bits_of("bits"), bytes(32)
     receiver = KemReceiver(context, bits, Randomness(seed=b"receiver"))
     assert blake2b(receiver.choices, digest_size=32).hexdigest() == KNOWN["kem_choices"]
-    sender = KemSender(context, receiver.choices)
+    sender = KemSender(context, receiver.choices, Randomness(seed=b"sender"))
     keys = receiver.keys(sender.reply)
     assert receiver.secret(sender.reply) == sender.secret
     assert (len(receiver.choices), len(sender.reply)) == (kem_ot.KEM_CHOICE_BYTES, kem_ot.KEM_REPLY_BYTES)
     for j, bit in enumerate(bits.tolist()):
         assert keys[j] == sender.keys[bit][j] != sender.keys[1 - bit][j]
-    with pytest.raises(MessageError, match="below 3329"):
-        KemSender(context, b"\xff" * 3 + receiver.choices[3:])
-    with pytest.raises(MessageError, match="ML-KEM must be valid"):
-        KemSender(context, receiver.choices[:-1184] + b"\xff" * 1184)
+    for bad in (b"\xff" * 3 + receiver.choices[3:], receiver.choices[:-1184] + b"\xff" * 1184):
+        with pytest.raises(MessageError, match="ML-KEM must be below 3329"):
+            KemSender(context, bad, Randomness())
+
+
+def test_encapsulations_are_those_of_the_standard() -> None:
+    """The library unwraps each: it makes the ciphertext again from what it finds, and any other gives other secrets."""
+    holders = [MLKEM768PrivateKey.generate() for _ in range(40)]
+    messages = [Randomness().bytes(32) for _ in holders]
+    secrets, ciphers = encapsulated([holder.public_key().public_bytes_raw() for holder in holders], messages)
+    assert [holder.decapsulate(cipher) for holder, cipher in zip(holders, ciphers, strict=True)] == secrets
+    assert len(set(secrets)) == len(holders) and {len(cipher) for cipher in ciphers} == {1088}
+    for place in (0, 959, 960, 1087):
+        moved = bytearray(ciphers[0])
+        moved[place] ^= 1
+        assert holders[0].decapsulate(bytes(moved)) != secrets[0]
 
 
 # The code.

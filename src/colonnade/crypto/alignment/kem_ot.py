@@ -13,24 +13,20 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colonnade.crypto.alignment.base_ot import COUNT, SEED_BYTES, Bits, ordered
+from colonnade.crypto.alignment.encapsulation import MESSAGE, VECTOR, Numbers, Q, below, encapsulated, unpacked
 from colonnade.foundation.errors import MessageError, StudyError
 from colonnade.foundation.randomness import Randomness
 
 _LIBRARY = "cryptography.hazmat.primitives.asymmetric.mlkem"
-_Q = 3329
 _NUMBERS = 768
-_VECTOR = 1152
 _RHO = 32
 _CIPHER = 1088
 _KEY_SEED = 64
 _SAMPLED = 1800  # bytes: 1,200 candidates, of which 975 +- 14 are below 3329
-KEM_CHOICE_BYTES = (2 * _VECTOR + _RHO) * COUNT + _VECTOR + _RHO
+KEM_CHOICE_BYTES = (2 * VECTOR + _RHO) * COUNT + VECTOR + _RHO
 KEM_REPLY_BYTES = 2 * _CIPHER * COUNT + _CIPHER
-
-Numbers = NDArray[np.int32]
 
 
 def require_post_quantum() -> None:
@@ -46,28 +42,25 @@ def _library() -> Any:
 class KemSender:
     """Wraps two secrets for each transfer."""
 
-    def __init__(self, context: bytes, choices: bytes) -> None:
-        mlkem, self._context = _library(), context
-        cut = len(choices) - _VECTOR - _RHO
+    def __init__(self, context: bytes, choices: bytes, randomness: Randomness) -> None:
+        cut = len(choices) - VECTOR - _RHO
         parts = np.frombuffer(choices[:cut], np.uint8).reshape(COUNT, -1)
-        vectors = [np.ascontiguousarray(parts[:, i * _VECTOR : (i + 1) * _VECTOR]) for i in range(2)]
-        numbers = [_unpacked(v) for v in vectors]
-        if max(int(n.max()) for n in numbers) >= _Q:
-            raise MessageError(f"numbers of a base transfer must be below {_Q}, got one that is not")
-        replies, self.keys = [], ([], [])  # type: tuple[list[bytes], tuple[list[bytes], list[bytes]]]
+        vectors = [np.ascontiguousarray(parts[:, i * VECTOR : (i + 1) * VECTOR]) for i in range(2)]
+        last = np.frombuffer(choices[cut:-_RHO], np.uint8)[None]
+        numbers = [unpacked(v) for v in (*vectors, last)]
+        if max(int(n.max()) for n in numbers) >= Q:
+            raise MessageError(f"numbers of a key of ML-KEM must be below {Q}, got one that is not")
+        keys = []
         for j in range(COUNT):
-            rho = parts[j, 2 * _VECTOR :].tobytes()
+            rho = parts[j, 2 * VECTOR :].tobytes()
             for slot in range(2):
-                key = (numbers[slot][j] + _hash(context, j, slot, vectors[1 - slot][j].tobytes(), rho)) % _Q
-                public = mlkem.MLKEM768PublicKey.from_public_bytes(_packed(key[None]) + rho)
-                secret, cipher = public.encapsulate()
-                self.keys[slot].append(bytes(secret))
-                replies.append(bytes(cipher))
-        try:
-            self.secret, last = mlkem.MLKEM768PublicKey.from_public_bytes(choices[cut:]).encapsulate()
-        except ValueError:
-            raise MessageError("a key of ML-KEM must be valid, got one that is not") from None
-        self.reply = b"".join([*replies, last])
+                key = (numbers[slot][j] + _hash(context, j, slot, vectors[1 - slot][j].tobytes(), rho)) % Q
+                keys.append(_packed(key[None]) + rho)
+        drawn = randomness.bytes(MESSAGE * (2 * COUNT + 1))
+        messages = [drawn[i : i + MESSAGE] for i in range(0, len(drawn), MESSAGE)]
+        secrets, ciphers = encapsulated([*keys, choices[cut:]], messages)
+        self.keys = secrets[0:-1:2], secrets[1:-1:2]
+        self.secret, self.reply = secrets[-1], b"".join(ciphers)
 
 
 class KemReceiver:
@@ -83,12 +76,12 @@ class KemReceiver:
         others = [_uniform(randomness.bytes(_KEY_SEED)) for _ in range(COUNT)]
         mine = []
         for j, (public, other) in enumerate(zip(publics, others, strict=True)):
-            vector = _unpacked(np.frombuffer(public[:_VECTOR], np.uint8)[None])[0]
-            hashed = _hash(context, j, int(bits[j]), _packed(other[None]), public[_VECTOR:])
-            mine.append(_packed(((vector - hashed) % _Q)[None]))
+            vector = unpacked(np.frombuffer(public[:VECTOR], np.uint8)[None])[0]
+            hashed = _hash(context, j, int(bits[j]), _packed(other[None]), public[VECTOR:])
+            mine.append(_packed(((vector - hashed) % Q)[None]))
         pairs = ordered(b"".join(mine), _packed(np.stack(others)), bits)
         both = np.frombuffer(pairs, np.uint8).reshape(COUNT, -1)
-        rhos = np.frombuffer(b"".join(p[_VECTOR:] for p in publics), np.uint8).reshape(COUNT, -1)
+        rhos = np.frombuffer(b"".join(p[VECTOR:] for p in publics), np.uint8).reshape(COUNT, -1)
         public = self._own.public_key().public_bytes_raw()
         self.choices = np.concatenate([both, rhos], axis=1).tobytes() + public
 
@@ -117,17 +110,7 @@ def _hash(context: bytes, j: int, slot: int, vector: bytes, rho: bytes) -> Numbe
 
 def _uniform(data: bytes) -> Numbers:
     """Uniform numbers modulo 3329 from a hash, by rejection."""
-    raw = np.frombuffer(shake_128(data).digest(_SAMPLED), np.uint8)[None]
-    candidates: Numbers = _unpacked(raw)[0]
-    return candidates[candidates < _Q][:_NUMBERS]
-
-
-def _unpacked(raw: NDArray[np.uint8]) -> Numbers:
-    """Twelve bits a number, as FIPS 203 encodes them; a row each."""
-    a = raw.reshape(len(raw), -1, 3).astype(np.int32)
-    pairs = np.stack([a[:, :, 0] | (a[:, :, 1] & 15) << 8, a[:, :, 1] >> 4 | a[:, :, 2] << 4], axis=2)
-    numbers: Numbers = pairs.reshape(len(raw), -1)
-    return numbers
+    return below([shake_128(data).digest(_SAMPLED)], _NUMBERS).reshape(-1)
 
 
 def _packed(numbers: Numbers) -> bytes:

@@ -152,7 +152,7 @@ class HubRole(StarRole):
         context = channel.key("base")
         zeros, ones = self._base.seeds(context, body[:CHOICE_BYTES])
         if self._post_quantum:
-            kem = KemSender(context, body[CHOICE_BYTES:])
+            kem = KemSender(context, body[CHOICE_BYTES:], self._randomness)
             self._replies[partner] = (kem.reply, kem.secret)
             zeros, ones = mixed(zeros, kem.keys[0]), mixed(ones, kem.keys[1])
         self._evaluators[partner] = Evaluator(zeros, ones, channel.key("oprf"), channel.key("check"))
