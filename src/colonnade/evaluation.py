@@ -289,9 +289,8 @@ def evaluate_by(
     return Evaluation(public, Study(agreement, own, study.alignment, rows or study.rows), holder, parts, cut, about)
 
 
-def terms_of(opened: Release) -> dict[str, Any]:
-    """The terms that an evaluation had, by what it opened."""
-    terms = opened.provenance.get("agreement", {})
+def terms_of(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """The terms that an evaluation had, by the agreement that a release or evidence has of it."""
     if "evaluates" not in terms:
         raise ReleaseError("this release evaluates no model: it is one that models are made of")
     columns = [column for own in terms["schema"].values() for column in own.values()]

@@ -49,6 +49,8 @@ Show = Callable[[str, SessionPlan], None]
 """Is shown the plan in a party's name before that party agrees; may raise PolicyError to refuse it."""
 Keep = Callable[[Release], None]
 """Gets the release as soon as it is open, before anything else can go wrong: the budget is spent."""
+Folders = Path | Mapping[str, Path]
+"""One in which each party has its own, by its name, or one for each party."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +101,14 @@ def fit(
     keep: Keep | None = None,
     watch: Watch | None = None,
     workers: Workers = HERE,
-    evidence: Mapping[str, Path] | None = None,
+    evidence: Folders | None = None,
     strict: bool = False,
 ) -> FittedStudy:
     """Run a study on all parties' files and spend its epsilon once; refused before that unless all policies agree.
 
     A column of which more than one value in twenty is not as declared is refused, with `strict` any such value.
-    With `evidence`, a folder for each party, the session is accountable: each can be audited by what it keeps there.
+    With `evidence`, one folder or one for each party, the session is accountable: each can be audited by what it keeps
+    there. It is not signed, and convicts nobody.
     """
 
     def read(name: str) -> Table:
@@ -125,6 +128,7 @@ def evaluate(
     keep: Keep | None = None,
     watch: Watch | None = None,
     workers: Workers = HERE,
+    evidence: Folders | None = None,
     strict: bool = False,
 ) -> tuple[FittedStudy, Measured]:
     """How good a model is on the records of all parties' files; spends the evaluation's epsilon once, as `fit` does."""
@@ -135,7 +139,7 @@ def evaluate(
         raw = _read_source(name, study.sources[name], evaluation.needs(name), matched, workers)
         return evaluation.derive(raw)
 
-    fitted = _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers, strict=strict)
+    fitted = _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers, evidence, strict)
     return fitted, evaluation.measure(fitted.release)
 
 
@@ -150,7 +154,7 @@ def _fit(
     keep: Keep | None,
     watch: Watch | None,
     workers: Workers,
-    evidence: Mapping[str, Path] | None = None,
+    evidence: Folders | None = None,
     strict: bool = False,
 ) -> FittedStudy:
     source = Randomness() if randomness is None else randomness
@@ -176,7 +180,7 @@ def _fit(
         keep,
         workers,
         evidence,
-        {} if evidence is None else {name: _place(name, own) for name, own in study.sources.items()},
+        {name: own.data for name, own in study.sources.items() if own.data is not None},
     )
     for table in tables.values():
         if look is not None and table.late:
@@ -195,7 +199,7 @@ def run_guarded(
     *,
     keep: Keep | None = None,
     workers: Workers = HERE,
-    evidence: Mapping[str, Path] | None = None,
+    evidence: Folders | None = None,
 ) -> Outcome:
     """One session on tables in memory, every party with its guard; a party without one must be `Unguarded` by name."""
     _require_guards(agreement.schema.names, guards)
@@ -231,7 +235,7 @@ def _run_fit(
     shows: Mapping[str, Callable[[SessionPlan], None]],
     keep: Keep | None,
     workers: Workers,
-    evidence: Mapping[str, Path] | None = None,
+    evidence: Folders | None = None,
     files: Mapping[str, Path] | None = None,
 ) -> Outcome:
     server = FitServer(agreement, alignment, keep=keep)
@@ -259,7 +263,7 @@ def predict(
     ask: Ask | None = None,
     watch: Watch | None = None,
     randomness: Randomness | None = None,
-    evidence: Mapping[str, Path] | None = None,
+    evidence: Folders | None = None,
     look: Look | None = None,
     strict: bool = False,
 ) -> tuple[Scores, Prediction]:
@@ -296,7 +300,7 @@ def predict_guarded(
     alignment: str = "psi",
     randomness: Randomness | None = None,
     watch: Watch | None = None,
-    evidence: Mapping[str, Path] | None = None,
+    evidence: Folders | None = None,
 ) -> Scores:
     """One prediction on tables that are read when the party is let in, in the order of the receiver's records."""
     _require_guards(prediction.parties, guards)
@@ -336,7 +340,7 @@ def carry_in_process(
     parties: Mapping[str, PartyTask],
     randomness: Randomness,
     watch: Watch | None = None,
-    evidence: Mapping[str, Path] | None = None,
+    evidence: Folders | None = None,
 ) -> tuple[Traffic, Mapping[str, float]]:
     """A session of any kind in this process; the traffic and the seconds of each step."""
     clock, kept = _Clock(watch, len(parties)), _evidence(parties, evidence, randomness.seeded)
@@ -354,12 +358,12 @@ def carry_in_process(
     return carrier.traffic, clock.seconds
 
 
-def _evidence(
-    parties: Mapping[str, PartyTask], folders: Mapping[str, Path] | None, seeded: bool
-) -> dict[str, EvidenceFolder]:
+def _evidence(parties: Mapping[str, PartyTask], folders: Folders | None, seeded: bool) -> dict[str, EvidenceFolder]:
     """In each party's folder, as at a site: what can be shown in `evidence`, its key beside it."""
     if folders is None:
         return {}
+    if isinstance(folders, Path):
+        folders = {name: folders / name for name in parties}
     if set(folders) != set(parties):
         named, needed = ", ".join(sorted(folders)) or "nobody", ", ".join(parties)
         raise StudyError(f"evidence must name a folder for each of {needed}, got {named}")
@@ -368,6 +372,9 @@ def _evidence(
         began = datetime.now(UTC).isoformat(timespec="seconds")
         facts = {"party": name, "terms": task.terms, "kind": task.kind.name, "simulated": seeded, "began": began}
         facts["auditors"] = list(task.agreement.auditors) if isinstance(task, FitParty) else []
+        if isinstance(task, FitParty) and task.agreement.evaluates is not None:
+            # A model and its study are not all: bins and epsilon were this evaluation's own.
+            facts["agreement"] = task.agreement.to()
         folders[name].mkdir(parents=True, exist_ok=True)
         kept[name] = EvidenceFolder(folders[name] / "evidence", read_key(folders[name] / "evidence.key"), facts)
     return kept

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+import colonnade as cn
 from colonnade.audit.verdict import auditor_key, public_key
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.agreement import Agreement
 from colonnade.runs import fit
 from colonnade.study import Study, read_study
-from tests.helpers.cli_study import Answer, runner
+from tests.helpers.cli_study import Answer, Run, runner
 from tests.helpers.wires import PARTIES, write_study
 
 
@@ -149,3 +150,50 @@ def test_a_seeded_run_with_evidence_says_so(tmp_path: Path) -> None:
     release = fit(study, randomness=Randomness(b"again"), evidence=kept(tmp_path)).release
     assert release.provenance["seeded"] is True
     assert '"simulated": true' in (place(tmp_path, "bank") / "evidence.jsonl").read_text()
+
+
+def audited(run: Run, folder: Path, evidence: Path, name: str, *more: object) -> Answer:
+    (own,) = (evidence / name / "evidence").iterdir()
+    named = ("--study", folder / "study.toml", "--key", evidence / name / "evidence.key", *more)
+    return run("audit", "session", own, *named, "--out", folder / f"{len(list(folder.iterdir()))}.finding")
+
+
+def test_a_fit_and_an_evaluation_are_kept_and_audited_by_the_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run, study, model = runner(monkeypatch, capfd), tmp_path / "study.toml", tmp_path / "model.json"
+    write_study(tmp_path)
+    release, fitted, evaluated = tmp_path / "release.json", tmp_path / "fitted", tmp_path / "evaluated"
+    done = run("fit", study, "--out", release, "--model", model, "--evidence", fitted)
+    assert done.code == 0 and "it convicts nobody" in " ".join(done.out.split()), done.err
+    terms = ("--epsilon", 3, "--rows", 40, "--release", release, "--evidence", evaluated)
+    done = run("evaluate", study, model, *terms, "--out", tmp_path / "evaluation.json")
+    assert done.code == 0 and "it convicts nobody" in " ".join(done.out.split()), done.err
+    for name in PARTIES:
+        done = audited(run, tmp_path, fitted, name)
+        assert done.code == 0 and "Not made again" not in done.out, done.err
+        done = audited(run, tmp_path, evaluated, name, "--model", model, "--release", release)
+        assert done.code == 0 and "Not made again" not in done.out, done.err
+    # Where scores lie was taken from the release: without it these are other terms.
+    other = audited(run, tmp_path, evaluated, "bank", "--model", model)
+    assert other.code == 1 and "its files state another session" in other.err
+    unnamed = audited(run, tmp_path, evaluated, "bank")
+    assert unnamed.code == 1 and "is not shown" in unnamed.err
+    another = audited(run, tmp_path, fitted, "bank", "--model", model)
+    assert another.code == 1 and "an agreement lacks or misstates a field" in another.err
+
+
+def test_python_keeps_evidence_of_fits_and_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run, places = runner(monkeypatch, capfd), {name: tmp_path / "fit" / name for name in PARTIES}
+    write_study(tmp_path)
+    study = cn.Study.read(tmp_path / "study.toml")
+    release = study.fit(evidence={name: str(place) for name, place in places.items()}, progress=False)
+    model = release.solve()
+    model.save(tmp_path / "model.json")
+    study.evaluate(model, evidence=tmp_path / "evaluation", progress=False)
+    for name in PARTIES:
+        assert audited(run, tmp_path, tmp_path / "fit", name).code == 0
+        found = audited(run, tmp_path, tmp_path / "evaluation", name, "--model", tmp_path / "model.json")
+        assert found.code == 0, found.err

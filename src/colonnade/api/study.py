@@ -216,6 +216,7 @@ class FrontStudy(Shown):
         seed: int | bytes | None = None,
         rows: int | None = None,
         workers: int | None = None,
+        evidence: PathLike | Mapping[str, PathLike] | None = None,
         progress: bool | None = None,
     ) -> FrontRelease:
         """Run the study with all parties in this process, and spend its epsilon once.
@@ -242,6 +243,9 @@ class FrontStudy(Shown):
             As in `plan`: the number of common records, where the study does not state it and bins shall depend on it.
         workers : int, optional
             Threads; all cores if not given.
+        evidence : path or {party: path}, optional
+            Where each party's evidence is kept, so that `colonnade audit session` can make its messages again. In one
+            process nothing is signed, so that it convicts nobody.
         progress : bool, optional
             Show bars; by default in a notebook and on a terminal.
 
@@ -272,6 +276,7 @@ class FrontStudy(Shown):
                 keep=keep,
                 watch=steps,
                 workers=crew,
+                evidence=_folders(evidence),
                 strict=strict,
             )
         self.clipped = {name: dict(table.clipped or {}) for name, table in fitted.tables.items()}
@@ -295,6 +300,7 @@ class FrontStudy(Shown):
         strict: bool = False,
         approve: Collection[str] = (),
         ask: Callable[[str], bool] | None = None,
+        evidence: PathLike | Mapping[str, PathLike] | None = None,
         progress: bool | None = None,
     ) -> ModelEvaluation:
         """Measure how good a model is on held-out people across the parties; it spends epsilon, as `fit` does.
@@ -317,7 +323,7 @@ class FrontStudy(Shown):
             Roughly how many records there are: bins are chosen for it.
         out : str or path, optional
             Where what was opened is written as soon as it is open.
-        force, strict, approve, ask, progress
+        force, strict, approve, ask, evidence, progress
             As in `fit`.
 
         Returns
@@ -341,6 +347,7 @@ class FrontStudy(Shown):
                 look=warn_of,
                 keep=lambda found: file.write(write_release(found)),
                 watch=steps,
+                evidence=_folders(evidence),
                 strict=strict,
             )
         self._note(fitted)
@@ -496,6 +503,12 @@ def _task_of(label: str, parties: Mapping[str, Party]) -> str:
 
 def _alignment_of(parties: Mapping[str, Party]) -> str:
     return NONE if all(own.id is None for own in parties.values()) else PSI
+
+
+def _folders(evidence: PathLike | Mapping[str, PathLike] | None) -> Path | dict[str, Path] | None:
+    if isinstance(evidence, Mapping):
+        return {party: local_path(os.fspath(folder)) for party, folder in evidence.items()}
+    return None if evidence is None else local_path(os.fspath(evidence))
 
 
 def _randomness(seed: int | bytes | None) -> Randomness | None:

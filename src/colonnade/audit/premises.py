@@ -6,18 +6,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from colonnade.audit.session import Checker, SessionAudit, audit_session, foreign, other_terms, replay, unproduced
 from colonnade.audit.statements import Quote, is_signed
 from colonnade.audit.verdict import require_few, require_start
-from colonnade.data.table import read_table
+from colonnade.data.table import Table, read_table
+from colonnade.evaluation import Evaluation, evaluate_by, terms_of
 from colonnade.foundation.errors import ColonnadeError, MessageError, SiteError, StudyError
+from colonnade.foundation.files import read_whole
 from colonnade.foundation.parts import content_digest
 from colonnade.foundation.sections import Section
 from colonnade.foundation.workers import HERE
+from colonnade.mechanism.release import read_release
+from colonnade.model import read_model
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import FIT, FitParty
 from colonnade.protocol.guard import Unguarded
@@ -25,7 +28,7 @@ from colonnade.protocol.kinds import PartyTask, matches_ids
 from colonnade.protocol.messages import Envelope
 from colonnade.sites.recipes import EvaluateRecipe, FitRecipe, PredictRecipe, Recipe
 from colonnade.sites.site import PARTY, STARTUP, Site, read_site
-from colonnade.study import read_study
+from colonnade.study import Study, read_study
 from colonnade.transport.evidence import AUTHORITY, KeptEvidence, read_messages, write_message
 
 
@@ -44,16 +47,24 @@ class Premises:
 
     @classmethod
     def open(
-        cls, evidence: Path, *, site: Path | None, study: Path | None, data: Path | None, key: Path | None
+        cls,
+        evidence: Path,
+        *,
+        site: Path | None,
+        study: Path | None,
+        data: Path | None,
+        key: Path | None,
+        model: Path | None = None,
+        release: Path | None = None,
     ) -> Premises:
-        """By the party's folder, or by the study file of a run in one process."""
+        """By the party's folder, or by the study file of a run in one process, with the model that was evaluated."""
         kept = KeptEvidence.read(evidence)
         if study is not None and (key is None or site is not None):
             raise StudyError("a run in one process has no site: give --study and --key, and no --site")
         try:
             if study is not None:
                 assert key is not None
-                return cls._of_study(kept, study, data, key)
+                return cls._of_study(kept, study, data, key, model, release)
             return cls._at_site(kept, site or evidence.resolve().parent.parent, data, key)
         except ColonnadeError as error:
             return cls(kept, None, key or evidence, None, None, str(error))
@@ -70,17 +81,31 @@ class Premises:
         return cls(kept, task, key or site.evidence_key, site.study.agreement, folder)
 
     @classmethod
-    def _of_study(cls, kept: KeptEvidence, path: Path, data: Path | None, key: Path) -> Premises:
+    def _of_study(
+        cls,
+        kept: KeptEvidence,
+        path: Path,
+        data: Path | None,
+        key: Path,
+        model: Path | None,
+        release: Path | None,
+    ) -> Premises:
         study, party = read_study(path), str(kept.facts["party"])
+        evaluation = None if model is None else _evaluation(kept, study, model, release)
+        study = study if evaluation is None else evaluation.study
         if party not in study.sources or kept.facts.get("kind") != FIT.name:
             raise SiteError(f"the evidence is of {party} in a session for {kept.facts.get('kind')}, not of this study")
         source = study.sources[party]
         file = source.data if data is None else data
         if file is None:
             raise SiteError(f"[party.{party}] names no data: give its file with --data")
-        columns = study.agreement.schema.parties[party]
+        columns = study.agreement.schema.parties[party] if evaluation is None else evaluation.needs(party)
         matched = matches_ids(study.alignment, study.agreement.schema.names)
-        read = partial(read_table, party, file, columns, source.id, matched=matched)
+
+        def read() -> Table:
+            table = read_table(party, file, columns, source.id, matched=matched)
+            return table if evaluation is None else evaluation.derive(table)
+
         task = FitParty(party, study.agreement, study.alignment, read, Unguarded())
         task.data = lambda: bytes.fromhex(content_digest(file))
         return cls(kept, task, key, study.agreement, None)
@@ -159,6 +184,13 @@ class Premises:
         from colonnade.flare.revocation import read_revoked
 
         return {} if self.folder is None else read_revoked(self.folder)
+
+
+def _evaluation(kept: KeptEvidence, study: Study, model: Path, release: Path | None) -> Evaluation:
+    """What was evaluated in one process: bins and epsilon are as the evidence says, which must have these terms."""
+    asked = Agreement.of(kept.facts.get("agreement", {})).to()
+    opened = None if release is None else read_release(read_whole(release, "release"))
+    return evaluate_by(study, read_model(read_whole(model, "model")), release=opened, **terms_of(asked))
 
 
 def require_same_authority(kept: KeptEvidence, verdict: Mapping[str, Any]) -> None:

@@ -131,6 +131,16 @@ def audit_one(
     site: SiteFolder = None,
     study: StudyFile = None,
     key: Key = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", parser=local_path, metavar="FILE", help="With --study: the model that was evaluated."),
+    ] = None,
+    release: Annotated[
+        Path | None,
+        typer.Option(
+            "--release", parser=local_path, metavar="FILE", help="With --model: the release that evaluate was given."
+        ),
+    ] = None,
     against: Annotated[
         list[Path] | None,
         typer.Option("--against", parser=local_path, metavar="EVIDENCE", help="A peer's evidence: repeat the option."),
@@ -165,7 +175,7 @@ def audit_one(
     )
     from colonnade.foundation.files import Place, places, read_whole
 
-    place = Premises.open(evidence, site=site, study=study, data=data, key=key)
+    place = Premises.open(evidence, site=site, study=study, data=data, key=key, model=model, release=release)
     if place.auditors and sign is not None:
         raise StudyError(
             "the parties agreed on auditors, whose keys never lie at an audited party: leave --sign out, and sign what "

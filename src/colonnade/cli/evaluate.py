@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.options import ApprovedPlans, Force, Json, Strict, StudyFile
-from colonnade.cli.screen import own_eyes, print_json, stderr, stdout
+from colonnade.cli.options import ApprovedPlans, Evidence, Force, Json, Strict, StudyFile
+from colonnade.cli.screen import own_eyes, print_json, stderr, stdout, tell_evidence
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.parts import local_path
 
@@ -63,6 +63,7 @@ def evaluate(
     strict: Strict = False,
     force: Force = False,
     approve: ApprovedPlans = None,
+    evidence: Evidence = None,
     json: Json = False,
 ) -> None:
     """Tell how good a model is on held-out people: noisy counts or sums of scores are opened, and spend epsilon."""
@@ -77,7 +78,7 @@ def evaluate(
     checked = read_study(study)
     public = read_model(read_whole(model, "model"))
     found = None if opened is None else read_opened(opened)
-    asked = {"epsilon": epsilon, "delta": delta} if found is None else terms_of(found)
+    asked = {"epsilon": epsilon, "delta": delta} if found is None else terms_of(found.provenance.get("agreement", {}))
     evaluation = evaluate_by(
         checked,
         public,
@@ -102,10 +103,12 @@ def evaluate(
         return
     if not data:
         stderr().print("note: these are the study's own records; on people whom the model has seen it looks better.")
-    _run(evaluation, out or DEFAULT_OUT, force, approve or [], json, strict)
+    _run(evaluation, out or DEFAULT_OUT, force, approve or [], json, strict, evidence)
 
 
-def _run(evaluation: Evaluation, out: Path, force: bool, approved: list[str], json: bool, strict: bool) -> None:
+def _run(
+    evaluation: Evaluation, out: Path, force: bool, approved: list[str], json: bool, strict: bool, evidence: Path | None
+) -> None:
     from colonnade import runs
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import write_release
@@ -144,6 +147,7 @@ def _run(evaluation: Evaluation, out: Path, force: bool, approved: list[str], js
             look=look,
             keep=keep,
             watch=steps,
+            evidence=evidence,
             strict=strict,
         )
     for name, reason in fitted.unsettled.items():
@@ -157,6 +161,7 @@ def _run(evaluation: Evaluation, out: Path, force: bool, approved: list[str], js
     if fitted.unkept:
         stdout().print(f"No ledger booked this for {', '.join(fitted.unkept)}.")
     stdout().print(f"What was opened is in {place}.")
+    tell_evidence(evidence)
 
 
 def _sources(study: Study, files: list[str]) -> dict[str, Source]:

@@ -27,6 +27,15 @@ ApprovedPlans = Annotated[
     list[str] | None,
     typer.Option("--approve", metavar="DIGEST", help="A plan that a person has approved, by the digest of its terms."),
 ]
+Evidence = Annotated[
+    Path | None,
+    typer.Option(
+        "--evidence",
+        parser=local_path,
+        metavar="FOLDER",
+        help="Keep each party's evidence here, so that it can be audited; unsigned, it convicts nobody.",
+    ),
+]
 
 
 def names_in(text: str) -> tuple[str, ...]:

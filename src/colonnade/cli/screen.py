@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console, RenderableType
 
     from colonnade.data.table import Table
@@ -44,6 +46,12 @@ def tell_own(table: Table) -> None:
     """Print that on the error stream."""
     for line in own_eyes(table):
         stderr().print(line)
+
+
+def tell_evidence(folder: Path | None) -> None:
+    """Where parties' evidence of a run in one process lies, if any was kept, and what it is good for."""
+    if folder is not None:
+        stdout().print(f"Each party's evidence is in {folder}; in one process nothing is signed: it convicts nobody.")
 
 
 def print_json(content: dict[str, Any]) -> None:

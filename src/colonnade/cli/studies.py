@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.options import ApprovedPlans, Force, Html, Json, Strict, StudyFile
-from colonnade.cli.screen import own_eyes, print_json, stderr, stdout, tell_own
+from colonnade.cli.options import ApprovedPlans, Evidence, Force, Html, Json, Strict, StudyFile
+from colonnade.cli.screen import own_eyes, print_json, stderr, stdout, tell_evidence, tell_own
 from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
@@ -241,6 +241,7 @@ def fit(
     device: Annotated[
         str, typer.Option("--device", metavar="cpu|cuda", help="Where the secure product is computed.")
     ] = "cpu",
+    evidence: Evidence = None,
 ) -> None:
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
     from colonnade import runs
@@ -270,6 +271,7 @@ def fit(
                 keep=lambda release: release_file.write(write_release(release)),
                 watch=steps,
                 workers=crew,
+                evidence=evidence,
                 strict=strict,
             )
         _tell_unsettled(fitted)
@@ -277,6 +279,8 @@ def fit(
         public = publish(fitted.release, wanted.model(None), wanted.notes)
         model_file.write(write_model(public))
     _print_fitted(checked, fitted, public, wanted.certainty(), release_file.path or place, model, json)
+    if not json:
+        tell_evidence(evidence)
 
 
 def schema(
