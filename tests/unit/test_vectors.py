@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from fractions import Fraction
 from hashlib import sha256
-from math import sqrt
+from math import log, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,12 @@ from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.plain import PlainServer
 from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.data.gate import Coding, code_block
-from colonnade.foundation.errors import LedgerError
+from colonnade.foundation.errors import LedgerError, ProductError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.foundation.sums import SumsOfBlocks
-from colonnade.mechanism.accounting import epsilon_of_gaussian, epsilon_of_rho, gaussian_rho
+from colonnade.mechanism.accounting import epsilon_of_gaussian, epsilon_of_rho, gaussian_rho, zcdp_rho
 from colonnade.mechanism.blocks import IntegerNoise, exact_block
 from colonnade.mechanism.composition import Cap, Charge, Rule, require_room, rho_of_pure, total
 from colonnade.mechanism.dissection import Block, dissect, traces
@@ -55,8 +55,13 @@ from colonnade.mechanism.noise import gaussian_sum_slack, laplace_share, quantil
 from colonnade.mechanism.objective import Calibration, Objective, Task, paper_objective
 from colonnade.mechanism.plan import Terms, _square_slack
 from colonnade.mechanism.sensitivity import sensitivity
+from colonnade.mechanism.shares import narrow_shares
+from colonnade.protocol.precision import farthest
+from colonnade.protocol.precision import require_room as require_room_in_words
+from colonnade.protocol.session_plan import plan_session
 from tests.helpers.adversary import signed_layout
 from tests.helpers.product_sessions import Session, run
+from tests.helpers.sessions import agreement_of
 from tests.vectors import derive
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -79,6 +84,9 @@ def test_rounding() -> None:
         "A", {"a0": Numeric(told["low"], told["high"])}, layout.attributes, Grid(7), bytes.fromhex(told["coins"])
     )
     values = np.array(told["values"])
+    tossed = [word | 1 for word in derive.words(derive.stream(coding.coins, 4 * len(values)), 4)]
+    for first in (0, 5):
+        assert coding.toss(first, len(values)).ravel().tolist() == tossed[first:]
     block = code_block(coding, {"a0": values}, 0, len(values))
     assert block.rows.ravel().tolist() == told["rows"]
     assert block.products[0, 1] == 7 * told["sum"] and block.products[1, 1] == told["squares"]
@@ -153,6 +161,49 @@ def test_noise_in_integers() -> None:
     for law, key in ((Law.LAPLACE, "laplace"), (Law.GAUSSIAN, "gaussian")):
         ((spread, where),) = IntegerNoise.of(block, Fraction(5, 3), law, 49).spreads
         assert (spread, where.tolist()) == (Fraction(*told[key]), [0])
+
+
+def test_shares_of_two_parties() -> None:
+    """A party's part moves a or b, the record 1, all in proportion to the rates.
+
+    Laplace, a = .49: .49/f <= 1 needs f = 32/64; a = .1: a quarter is the least. Gaussian, b = .79: two shares f and 1
+    hide the record like one of sqrt(f^2 + 1), and 1/sqrt(f^2 + 1) <= .79 from f = .7761 on: 50/64. Were b less than
+    1/sqrt(2), two whole shares would hide the record as that.
+    """
+    layout = signed_layout([1, 1])
+    blocks = dissect(paper_objective(layout, Task.LOGISTIC))
+
+    def narrowed(law: Law, a: float, b: float, collusion: int = 1) -> Any:
+        moved = {None: 1.0, "A": a, "B": b}
+        return narrow_shares(layout, blocks, law, collusion, lambda party, factor: moved[party] * factor)
+
+    assert narrowed(Law.LAPLACE, 0.49, 0.8) == (1, {"A": Fraction(32, 64), "B": 1})
+    assert narrowed(Law.LAPLACE, 0.8, 0.1) == (1, {"A": 1, "B": Fraction(16, 64)})
+    assert narrowed(Law.GAUSSIAN, 0.5, 0.79) == (0.79, {"A": Fraction(50, 64), "B": 1})
+    needed, shares = narrowed(Law.GAUSSIAN, 0.3, 0.4)
+    assert needed == pytest.approx(sqrt(0.5), rel=1e-15) and set(shares.values()) == {1}
+    assert narrowed(Law.LAPLACE, 0.49, 0.8, collusion=0) == (1, {})
+
+
+def test_words_of_a_session() -> None:
+    """Three parties' shares where two hide: n products of bound^2, the noise and the product's error fit, just."""
+    session = plan_session(agreement_of(3, product="lattice"), 1000, bytes(32))
+    spec, plan = session.spec, session.plan
+    limit, unit = 1 << (spec.modulus_bits - 1), spec.gain * spec.bound**2
+    reach = 0.0
+    for item in plan.blocks:
+        (weight,) = set(np.abs(item.block.weights).tolist())
+        if item.block.single:
+            noise = float(item.scale) * spec.bound**2 / weight * (log(2 * item.block.size) + 48 * log(2))
+            expected = 1000 * spec.bound**2 + noise
+            assert farthest(plan, item, 1000, spec.bound**2) == pytest.approx(expected, rel=1e-6)
+        else:
+            noise = derive.laplace_reach(float(item.scale) * unit / weight, item.block.size, parties=3, parts=2)
+            reach = max(reach, 1000 * unit + noise)
+    error, near = round(limit - reach), round(1e-6 * reach)
+    require_room_in_words(plan, spec, error - near, {})
+    with pytest.raises(ProductError):
+        require_room_in_words(plan, spec, error + near, {})
 
 
 LATTICE = KNOWN["lattice"]
@@ -304,6 +355,13 @@ def test_composition() -> None:
     for rho, epsilon in told["epsilon_of_rho"].items():
         # The grid of orders behind the known value and the search here both end a little above the least.
         assert epsilon_of_rho(Fraction(rho), delta) == pytest.approx(epsilon, rel=1e-5)
+    slack, known = Fraction(1, 8), told["slack 1/8"]
+    assert known["gaussian_rho of 1"] * (1 - 1e-7) <= gaussian_rho(1.0, delta, slack) <= known["gaussian_rho of 1"]
+    assert float(zcdp_rho(1.0, delta, slack)) == pytest.approx(known["zcdp_rho of 1"], rel=1e-5)
+    assert epsilon_of_gaussian(Fraction(1, 2), delta, slack) == pytest.approx(
+        known["epsilon_of_gaussian of 1/2"], rel=1e-6
+    )
+    assert epsilon_of_rho(Fraction(1, 2), delta, slack) == pytest.approx(known["epsilon_of_rho of 1/2"], rel=1e-5)
     session = Charge(0.1, 0.0, rho_of_pure(0.1))
     for rule in Rule:
         known = told["100 pure sessions of 0.1"][rule.value]

@@ -117,6 +117,12 @@ def sensitivity() -> list[dict[str, object]]:
 # Shares of noise
 
 
+def laplace_reach(scale: float, values: int, parties: int, parts: int) -> float:
+    """What so many sums of shares pass with probability 2^-48: Chernoff's bound, the best of 63 tilts."""
+    odds, shape = log(2 * values) + 48 * log(2), parties / parts
+    return scale * min((odds - shape * log(1 - (i / 64) ** 2)) * 64 / i for i in range(1, 64))
+
+
 def share_of_noise() -> dict[str, object]:
     scale, parts = 2, 3
     lam, r = exp(-1 / scale), 1 / parts
@@ -131,7 +137,6 @@ def share_of_noise() -> dict[str, object]:
     thrice = [sum(wide[i] * twice[x + 240 - i] for i in range(161) if 0 <= x + 240 - i < 321) for x in range(4)]
     assert max(abs(a - b) for a, b in zip(thrice, whole, strict=True)) < 1e-9
     odds = log(2 * 5) + 48 * log(2)
-    tilted = min((odds - 1.5 * log(1 - (i / 64) ** 2)) * 64 / i for i in range(1, 64))
     slack = 5 * sum(exp(-19.739 * 12 / 3 * k / (k + 1)) for k in (1, 2))
     return {
         "scale": scale,
@@ -140,7 +145,7 @@ def share_of_noise() -> dict[str, object]:
         "variance": 2 * lam / (1 - lam) ** 2 / parts,
         "reach": {
             "laplace 10, 1 value": floor(10 * (log(2) + 48 * log(2))),
-            "laplace 1000, 5 values, 3 of 2 shares": floor(1000 * tilted),
+            "laplace 1000, 5 values, 3 of 2 shares": floor(laplace_reach(1000, 5, parties=3, parts=2)),
             "gaussian 900, 5 values, 3 of 2 shares": isqrt(floor(2 * 900 * 1.5 * odds)),
         },
         "slack of 3 shares of variance 12": slack,
@@ -307,13 +312,22 @@ def composition() -> dict[str, object]:
     def pure(epsilon: float) -> float:
         return 2 * NormalDist().inv_cdf(1 / (1 + exp(epsilon))) ** 2
 
+    orders = [1 + exp(i / 2000) / 1000 for i in range(40_000)]
+
     def zcdp(rho: float, delta: float) -> float:
-        orders = [1 + exp(i / 2000) / 1000 for i in range(40_000)]
         return min(a * rho + log(1 - 1 / a) - log(a * delta) / (a - 1) for a in orders)
 
     delta = 1e-6
+    # Probabilities are within e^(1/8) of those of the law: two times in the loss, and once in delta.
+    slackened = delta * exp(-1 / 8)
     return {
         "delta": delta,
+        "slack 1/8": {
+            "gaussian_rho of 1": solved(lambda m: gaussian_delta(m, 0.75) > slackened, 1e-9, 100.0) ** 2 / 2,
+            "zcdp_rho of 1": max((0.75 - log(1 - 1 / a) + log(a * slackened) / (a - 1)) / a for a in orders),
+            "epsilon_of_gaussian of 1/2": solved(lambda e: gaussian_delta(1.0, e) <= slackened, 0.0, 99.0) + 0.25,
+            "epsilon_of_rho of 1/2": zcdp(0.5, slackened) + 0.25,
+        },
         "rho_of_pure": {str(e): pure(e) for e in (0.1, 1.0, 5.0)},
         "gaussian_rho": {
             str(e): solved(lambda m, e=e: gaussian_delta(m, e) > delta, 1e-9, 100.0) ** 2 / 2 for e in (0.1, 1.0, 8.0)
