@@ -4,12 +4,15 @@
     python -m drills.mutants run --count 500 --seed 1    drawn changes, each against the tests that run its line
     python -m drills.mutants run --only lattice_error    every change of the functions of that name
     python -m drills.mutants planted                     the changes of `planted.toml`, chosen by hand
+    python -m drills.mutants write                       what became of them, as docs/results/mutants.md
 
 Changes are made by rule over every operator and constant of the modules in MODULES: a term dropped, a factor of 2,
 `<` for `<=`, max for min, c + 1 for c, floor for ceil, a condition turned round. Tests are collected once; a change
-runs in a fork of this process, in which the changed functions get other code, or, where it is no function, the package
-is loaded again with the changed module. The files stay as they are, so that no proof's pin can notice it. A survivor is
-killed by a new test, or argued in `mutants.toml` to change no promise.
+runs in a fork of this process, in which the changed functions get other code, or in a new interpreter, where the change
+is of no function or of what a test made while it was collected. The files stay as they are, so that no proof's pin can
+notice it. A test that failed is run without the change too, once: what it cannot pass in such a child kills nothing.
+What became of each change is kept at once, so that a run that was cut off goes on (`--anew` forgets it, `--left` tries
+again what is not killed). A survivor is killed by a new test, or argued in `mutants.toml` to change no promise.
 """
 
 from __future__ import annotations
@@ -19,30 +22,37 @@ import ast
 import gc
 import json
 import os
-import random
 import re
+import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from hashlib import sha256
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
-from inspect import CO_NEWLOCALS
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "colonnade"
 KEPT = ROOT / ".cache" / "mutants"
 EQUIVALENT = Path(__file__).with_suffix(".toml")
 PLANTED = Path(__file__).with_name("planted.toml")
+TRIED = KEPT / "tried.jsonl"
+RESULTS = ROOT / "docs" / "results" / "mutants.md"
+DONE = {"killed", "never ended", "equivalent"}
 MODULES = (
     "mechanism/*.py",
     "crypto/lattice/parameters.py",
@@ -68,6 +78,10 @@ SLOWEST = 20.0
 """Tests that take longer run in `make test` and are not asked here."""
 PATIENCE = 45.0
 """Seconds of tests that a change is tried with; those nearest to the module come first."""
+ASLEEP = 60.0
+"""Seconds after which a child that takes no time of the processor is given up."""
+MEMORY = 6 << 30
+"""Bytes that a child may take: a bound that is wrong by a factor asks for any number."""
 
 COMPARED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 SWAPPED = {"min": "max", "max": "min", "floor": "ceil", "ceil": "floor", "minimum": "maximum", "maximum": "minimum"}
@@ -81,16 +95,13 @@ class Mutant:
     line: int
     start: int
     stop: int
-    rule: str
     new: str
+    key: str
+    """What it is called, which stays the same as long as the changed words do."""
     scope: str = ""
 
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.new.encode() + source[self.stop :]
-
-    def show(self, source: bytes) -> str:
-        old = source[self.start : self.stop].decode()
-        return f"{self.path}:{self.line} in {self.scope or 'the module'}, {self.rule}: {old} -> {self.new}"
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
@@ -109,8 +120,9 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
         return source[start:stop].decode()
 
     def change(node: ast.expr, rule: str, new: str) -> Iterator[Mutant]:
-        start, stop = span(node)
-        yield Mutant(path.relative_to(SOURCE).as_posix(), node.lineno, start, stop, rule, new, scope)
+        key = " ".join(f"{place} in {scope or 'the module'}, {rule}: {text(node)} -> {new}".split())
+        seen[key] += 1
+        yield Mutant(place, node.lineno, *span(node), new, key + f" ({seen[key]})" * (seen[key] > 1), scope)
 
     def changes(node: ast.AST) -> Iterator[Mutant]:
         if isinstance(node, ast.BinOp):
@@ -164,7 +176,7 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
                     yield from walk(child)
         scope = before
 
-    scope = ""
+    place, scope, seen = path.relative_to(SOURCE).as_posix(), "", Counter[str]()
     yield from walk(ast.parse(source))
 
 
@@ -176,68 +188,102 @@ def modules() -> list[Path]:
 # Which tests run a line
 
 
-class Seconds:
-    """A plugin of pytest that adds up how long each test function takes, with all of its cases."""
+class Watch:
+    """A plugin of pytest that tells coverage which test runs, and adds up what each takes of the processor."""
 
     def __init__(self) -> None:
+        from coverage import Coverage
+
+        self.cover = Coverage.current()
         self.taken: dict[str, float] = {}
+        self.began, self.name = 0.0, ""
 
-    def pytest_runtest_logreport(self, report: object) -> None:
-        name = str(report.nodeid).partition("[")[0]  # type: ignore[attr-defined]
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.began, self.name = sum(os.times()[:4]), function_of(nodeid)
+        self.cover.switch_context(self.name)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
+        # What a file's tests share is made in the first of them, and belongs to all.
+        shared = fixturedef.scope != "function"
+        if shared:
+            self.cover.switch_context(self.name.partition("::")[0])
+        try:
+            return (yield)
+        finally:
+            if shared:
+                self.cover.switch_context(self.name)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
         # A test that fails as it is says nothing of a change.
-        lasts = float("inf") if report.failed else float(report.duration)  # type: ignore[attr-defined]
-        self.taken[name] = self.taken.get(name, 0.0) + lasts
+        if report.failed:
+            self.taken[function_of(report.nodeid)] = float("inf")
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.cover.switch_context("")
+        self.taken[self.name] = self.taken.get(self.name, 0.0) + sum(os.times()[:4]) - self.began
 
 
-def make_map() -> None:
-    """Run the quick tests once under coverage, with the test's name beside each line."""
+def function_of(nodeid: str) -> str:
+    return nodeid.partition("[")[0]
+
+
+def make_map(places: Sequence[str]) -> None:
+    """Run the quick tests once under coverage, with the test's name beside each line; `places` are added to the map."""
     KEPT.mkdir(parents=True, exist_ok=True)
     settings = KEPT / "coveragerc"
     # Only modules that are changed are traced: the rest would triple the time.
     traced = "".join(f"\n  {path}" for path in modules())
-    settings.write_text(f"[run]\nbranch = false\ndynamic_context = test_function\ninclude ={traced}\n")
+    settings.write_text(f"[run]\nbranch = false\ninclude ={traced}\n")
     program = (
-        "import json, sys, pytest; from drills.mutants import Seconds; s = Seconds(); "
-        "code = pytest.main(sys.argv[1:], plugins=[s]); "
-        f"open({str(KEPT / 'seconds.json')!r}, 'w').write(json.dumps(s.taken)); sys.exit(code)"
+        "import json, sys, pytest; from drills.mutants import Watch; w = Watch(); "
+        "code = pytest.main(sys.argv[1:], plugins=[w]); "
+        f"before = {seconds() if places else {}!r}; "
+        f"open({str(KEPT / 'seconds.json')!r}, 'w').write(json.dumps(before | w.taken)); sys.exit(code)"
     )
     (KEPT / "traced").write_text(program)
     ignored = [f"--ignore-glob=*{name}*" for name in NOT_OF_THE_PROGRAM]
     command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", f"--data-file={KEPT / 'lines'}"]
-    command += [str(KEPT / "traced"), "-q", "-p", "no:cacheprovider", "-m", "quick", *ignored, *FOLDERS]
+    command += ["--append"] * bool(places)
+    command += [str(KEPT / "traced"), "-q", "-p", "no:cacheprovider", "-m", "quick", *ignored, *(places or FOLDERS)]
     subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": f"src{os.pathsep}."}, check=False)
 
 
 @cache
 def seconds() -> dict[str, float]:
-    return dict(json.loads((KEPT / "seconds.json").read_text()))
+    kept = KEPT / "seconds.json"
+    return dict(json.loads(kept.read_text())) if kept.exists() else {}
 
 
 @cache
-def lines_of(path: str) -> dict[int, list[str]]:
-    """For each line of a module the tests that run it."""
+def lines_of(path: str) -> dict[int, set[str]]:
+    """For each line of a module the tests that run it; "" where it runs before any test."""
     from coverage import CoverageData
 
     data = CoverageData(str(KEPT / "lines"))
     data.read()
-    places = {re.sub(r"[/.]", ".", name.removesuffix(".py").replace(".py::", ".")): name for name in seconds()}
+    of_file: dict[str, list[str]] = {}
+    for name in seconds():
+        of_file.setdefault(name.partition("::")[0], []).append(name)
     return {
-        line: [places[context] for context in contexts if context in places]
+        line: {name for context in contexts for name in of_file.get(context, [context])}
         for line, contexts in data.contexts_by_lineno(str(SOURCE / path)).items()
     }
 
 
-def tests_for(mutant: Mutant) -> list[str]:
-    """The tests that run a line, those of its own module first, then the quickest."""
+def names_for(mutant: Mutant) -> set[str]:
     lines = lines_of(mutant.path)
     # Of a statement of several lines the first may be the only one that is counted.
     back = range(mutant.line, mutant.line - 8 if mutant.scope else mutant.line - 1, -1)
-    names = set(next((lines[line] for line in back if lines.get(line)), ()))
-    if not names:
-        # What runs at import belongs to everything that runs in the module.
-        names = {name for tests in lines.values() for name in tests}
+    names = next((lines[line] for line in back if lines.get(line)), set())
+    # What runs at import belongs to everything that runs in the module.
+    return names if names - {""} else {name for tests in lines.values() for name in tests}
+
+
+def tests_for(mutant: Mutant) -> list[str]:
+    """The tests that run a line, those of its own module first, then the quickest."""
     stem = Path(mutant.path).stem
-    known = sorted((stem not in name, seconds().get(name, 0.0), name) for name in names)
+    known = sorted((stem not in name, seconds().get(name, 0.0), name) for name in names_for(mutant) - {""})
     out, total = [], 0.0
     for _, taken, name in known:
         if taken <= SLOWEST and total + taken <= PATIENCE:
@@ -276,29 +322,30 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
             yield from codes_in(inner)
 
 
-def put_in_place(path: Path, old: bytes, new: bytes) -> bool:
-    """Give the functions that differ between two sources the new code, wherever they are held; False if others do.
+def other_code(
+    path: Path, old: bytes, new: bytes, functions: Sequence[FunctionType]
+) -> list[tuple[FunctionType, CodeType]]:
+    """Which functions get which code by a change, wherever they are held; none if it is of something else too.
 
     What runs at import, a constant or a default say, is copied by whoever imports it, and cannot be changed so.
     """
     before, after = (compile(source, str(path), "exec", dont_inherit=True) for source in (old, new))
     pairs = list(zip(codes_in(before), codes_in(after), strict=False))
-    if len(pairs) != len(list(codes_in(before))) or [a.co_qualname for a, _ in pairs] != [
-        b.co_qualname for _, b in pairs
-    ]:
-        return False
-    differ = [(a, b) for a, b in pairs if spelled(a) != spelled(b)]
-    if not differ or spelled(before, deep=False) != spelled(after, deep=False):
-        return False
-    found = 0
-    functions = [f for f in gc.get_objects() if isinstance(f, FunctionType) and f.__code__.co_filename == str(path)]
-    for a, b in differ:
-        for function in functions:
-            if (function.__code__.co_qualname, function.__code__.co_firstlineno) == (a.co_qualname, a.co_firstlineno):
-                function.__code__ = b
-                found += 1
-    # A class's body, or a function that was left unused, is no function here.
-    return found > 0 and all("<locals>" in a.co_qualname or a.co_flags & CO_NEWLOCALS for a, _ in differ)
+    same = [a.co_qualname for a in codes_in(before)] == [b.co_qualname for b in codes_in(after)]
+    if not same or spelled(before, deep=False) != spelled(after, deep=False):
+        return []
+    out = []
+    for a, b in pairs:
+        if spelled(a) == spelled(b):
+            continue
+        place = a.co_qualname, a.co_firstlineno, spelled(a)
+        held = [f for f in functions if (f.__code__.co_qualname, f.__code__.co_firstlineno) == place[:2]]
+        held = [f for f in held if spelled(f.__code__) == place[2]]
+        # What is made within a function comes with the function's code; a class's body is no function.
+        if (held and a.co_freevars != b.co_freevars) or (not held and "<locals>" not in a.co_qualname):
+            return []
+        out += [(function, b) for function in held]
+    return out
 
 
 def spelled(code: CodeType, deep: bool = True) -> tuple[object, ...]:
@@ -308,126 +355,204 @@ def spelled(code: CodeType, deep: bool = True) -> tuple[object, ...]:
     return code.co_code, code.co_names, tuple(plain), tuple(inner)
 
 
+@dataclass(frozen=True)
+class Try:
+    """A child that runs tests with a change, or without, to see whether it was the change that made one fail."""
+
+    mutant: Mutant
+    tests: tuple[str, ...]
+    codes: Sequence[tuple[FunctionType, CodeType]]
+    """The functions that change; none for a new interpreter."""
+    end: str = ""
+    failed: str = ""
+    """What became of the child with the change, and in which case, where this child goes without."""
+
+
 class Tries:
     """A plugin of pytest that collects tests once, and instead of running them tries changes on forks of itself."""
 
     def __init__(self, drawn: Sequence[Mutant], jobs: int, tell: Callable[[Mutant, str, str], None]) -> None:
-        self.drawn, self.jobs, self.tell = drawn, jobs, tell
+        self.waiting, self.jobs, self.tell = deque(drawn), jobs, tell
         self.items: dict[str, list[Any]] = {}
+        self.functions: list[FunctionType] = []
+        self.caches: list[Any] = []
+        self.running: dict[int, tuple[Try, int]] = {}
+        self.awake: dict[int, tuple[float, float]] = {}
+        self.sound: set[tuple[str, str, bool]] = set()
+        self.unsound: set[str] = set()
 
     def pytest_runtestloop(self, session: Any) -> bool:
         for item in session.items:
-            self.items.setdefault(item.nodeid.partition("[")[0], []).append(item)
-        waiting, running = list(reversed(self.drawn)), dict[int, tuple[Mutant, float, int]]()
+            self.items.setdefault(function_of(item.nodeid), []).append(item)
         gc.collect()
+        # What is frozen is found no more.
+        for held in gc.get_objects():
+            if isinstance(held, FunctionType) and held.__code__.co_filename.startswith(str(SOURCE)):
+                self.functions.append(held)
+            elif isinstance(held, type(seconds)) and str(held.__module__).startswith("colonnade"):
+                self.caches.append(held)
         gc.freeze()
-        while waiting or running:
-            while waiting and len(running) < self.jobs:
-                self.start(waiting.pop(), running)
-            for child, (mutant, end, pipe) in list(running.items()):
-                done, status = os.waitpid(child, os.WNOHANG)
-                if not done and time.monotonic() > end:
-                    os.killpg(child, signal.SIGKILL)
-                    os.waitpid(child, 0)
-                if done or time.monotonic() > end:
-                    said = os.read(pipe, 4096).decode()
-                    os.close(pipe)
-                    del running[child]
-                    code = os.waitstatus_to_exitcode(status) if done else None
-                    self.tell(mutant, end_of(code, said), said)
-            time.sleep(0.01)
+        while self.waiting or self.running:
+            while self.waiting and len(self.running) < self.jobs:
+                self.begin(self.waiting.popleft())
+            for child, (tried, told) in list(self.running.items()):
+                if (end := self.end_of(child, told)) is not None:
+                    del self.running[child]
+                    self.judge(tried, *end)
+            time.sleep(0.02)
         return True
 
-    def start(self, mutant: Mutant, running: dict[int, tuple[Mutant, float, int]]) -> None:
-        tests = tests_for(mutant)
-        path = SOURCE / mutant.path
-        old = path.read_bytes()
-        source = mutant.apply(old)
-        try:
-            compile(source, str(path), "exec")
-        except SyntaxError:
-            return self.tell(mutant, "no program", "")
+    def begin(self, mutant: Mutant) -> None:
+        tests = tuple(name for name in tests_for(mutant) if name not in self.unsound)
         if not tests:
             return self.tell(mutant, "untested", "")
-        read, write = os.pipe()
-        child = os.fork()
-        if child:
-            os.close(write)
-            limit = 20 + 5 * sum(seconds().get(name, 0.0) for name in tests)
-            running[child] = mutant, time.monotonic() + limit, read
-            return None
-        os.setpgid(0, 0)
-        silence = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(silence, stream)
+        path = SOURCE / mutant.path
+        old = path.read_bytes()
+        codes = [] if "" in names_for(mutant) else other_code(path, old, mutant.apply(old), self.functions)
+        return self.start(Try(mutant, tests, codes))
+
+    def judge(self, tried: Try, end: str, said: str) -> None:
+        if tried.failed and end == "survived":
+            self.sound.add((tried.end, tried.failed, bool(tried.codes)))
+            self.tell(tried.mutant, tried.end, tried.failed)
+        elif tried.failed:
+            print(f"not sound in a child without a change: {said}, {tried.failed}", file=sys.stderr)
+            self.unsound |= {function_of(tried.failed), function_of(said)}
+            self.begin(tried.mutant)
+        elif end in DONE and (end, said, bool(tried.codes)) not in self.sound:
+            until = tried.tests.index(function_of(said)) + 1 if function_of(said) in tried.tests else None
+            self.start(replace(tried, tests=tried.tests[:until], end=end, failed=said))
+        else:
+            self.tell(tried.mutant, end, said)
+
+    def start(self, tried: Try) -> None:
+        told, name = tempfile.mkstemp()
+        os.unlink(name)
+        if child := os.fork():
+            self.running[child] = tried, told
+            return
         code = 70
         try:
-            if put_in_place(path, old, source):
-                code = self.try_items(tests, write)
-            else:
-                code = try_afresh(path, source, tests, write)
+            os.setpgid(0, 0)
+            limit = round(20 + 5 * sum(seconds().get(name, 0.0) for name in tried.tests))
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            silence = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(silence, stream)
+            if not tried.codes:
+                os.set_inheritable(told, True)
+                source = (SOURCE / tried.mutant.path).read_bytes()
+                source = source if tried.failed else tried.mutant.apply(source)
+                program = f"from drills.mutants import *; try_afresh({tried.mutant.path!r}, {source!r}, {told})"
+                os.execv(sys.executable, [sys.executable, "-c", program, *tried.tests])
+            for cached in self.caches:
+                cached.cache_clear()
+            for function, other in tried.codes if not tried.failed else ():
+                function.__code__ = other
+            code = self.try_items(tried.tests, told)
         except BaseException:
-            os.write(write, f"! {traceback.format_exc()[-300:]}".encode())
+            os.write(told, f"? {traceback.format_exc()[-300:]!r}\n".encode())
         finally:
             os._exit(code)
 
-    def try_items(self, tests: Sequence[str], write: int) -> int:
+    def try_items(self, tests: Sequence[str], told: int) -> int:
         from _pytest.runner import runtestprotocol
 
         items = [item for name in tests for item in self.items.get(name, ())]
         for item, following in zip(items, [*items[1:], None], strict=True):
+            os.write(told, f"@ {item.nodeid}\n".encode())
             if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
-                os.write(write, item.nodeid.encode())
+                os.write(told, f"! {item.nodeid}\n".encode())
                 return 1
         return 0
 
+    def end_of(self, child: int, told: int) -> tuple[str, str] | None:
+        """What became of a child, and the test that it failed in or was at; None as long as it runs.
 
-def end_of(code: int | None, said: str) -> str:
-    """What became of a change. Only a test that failed kills: a child that ended for another reason proves nothing."""
-    if code is None:
-        return "timeout"
-    return "survived" if code == 0 else "killed" if said and not said.startswith("!") else "broken"
+        Only a test that failed, or did not end, kills: a child that ended for another reason proves nothing.
+        """
+        done, status = os.waitpid(child, os.WNOHANG)
+        if not done and not self.sleeps(child):
+            return None
+        if not done:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        self.awake.pop(child, None)
+        lines = os.pread(told, 1 << 24, 0).decode().splitlines() or ["? nothing told"]
+        os.close(told)
+        code = os.waitstatus_to_exitcode(status) if done else -signal.SIGXCPU
+        failed = [line for line in lines if line.startswith("!")]
+        if code == 0:
+            return "survived", ""
+        if failed:
+            return "killed", failed[0][2:]
+        if code == -signal.SIGXCPU and lines[-1].startswith("@"):
+            return "never ended", lines[-1][2:]
+        return "broken", f"{code} {lines[-1]}"
+
+    def sleeps(self, child: int) -> bool:
+        """Whether a child has waited for so long that it waits for nothing: a machine under load leaves it ready."""
+        state, *numbers = Path(f"/proc/{child}/stat").read_text().rpartition(") ")[2].split()
+        taken, now = float(numbers[10]) + float(numbers[11]), time.monotonic()
+        before, since = self.awake.get(child, (-1.0, now))
+        if state != "S" or taken != before:
+            self.awake[child] = taken, now
+        return state == "S" and now - since > ASLEEP and taken == before
 
 
-class First:
-    """A plugin of pytest that tells the first test that fails."""
+class Told:
+    """A plugin of pytest that writes down which test runs, and the first that fails."""
 
-    def __init__(self, write: int) -> None:
-        self.write = write
+    def __init__(self, told: int) -> None:
+        self.told = told
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        os.write(self.told, f"@ {nodeid}\n".encode())
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
-            os.write(self.write, str(report.nodeid).encode())
+            os.write(self.told, f"! {report.nodeid}\n".encode())
 
-
-def try_afresh(path: Path, source: bytes, tests: Sequence[str], write: int) -> int:
-    """The same in a new interpreter's stead: the package is forgotten, and loaded with the change."""
-    import pytest
-
-    for name in [
-        name for name in sys.modules if name.partition(".")[0] in ("colonnade", "tests", "audit", "benchmarks")
-    ]:
-        del sys.modules[name]
-    sys.meta_path.insert(0, Changed(path, source))
     # A test file that cannot even be loaded has noticed the change.
-    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins=[First(write)]))
+    pytest_collectreport = pytest_runtest_logreport
+
+
+QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--no-summary")
+
+
+def settle() -> None:
+    """Examples that do not change from run to run, and no clock: a loaded machine is no failure."""
+    from hypothesis import settings
+
+    os.environ.pop("CI", None)
+    settings.register_profile("mutants", derandomize=True, deadline=None, database=None)
+    settings.load_profile("mutants")
+
+
+def try_afresh(path: str, source: bytes, told: int) -> None:
+    """The same in a new interpreter, which loads one module from another source."""
+    settle()
+    sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+    sys.meta_path.insert(0, Changed(SOURCE / path, source))
+    os._exit(int(pytest.main([*QUIET, "-x", *sys.argv[1:]], plugins=[Told(told)])))
+
+
+# What became of them
 
 
 def equivalent() -> dict[str, str]:
-    """Survivors that were argued to leave every promise as it is: the change as shown, without its line's number."""
+    """Survivors that were argued to leave every promise as it is."""
     content = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
     return {entry["change"]: entry["why"] for entry in content.get("equivalent", [])}
 
 
-def without_line(shown: str) -> str:
-    return re.sub(r":\d+ in ", " in ", shown, count=1)
-
-
-def draw(count: int, seed: int, only: str, skip: int) -> tuple[int, list[Mutant]]:
-    """How many changes there are, and those drawn of them."""
-    every = sorted(mutant for path in modules() for mutant in mutants_of(path))
-    drawn = [m for m in every if re.search(only, m.scope)] if only else random.Random(seed).sample(every, count)
-    return len(every), drawn[skip:]
+def draw(count: int, seed: int, only: str) -> list[Mutant]:
+    """Changes drawn by a seed; what is changed elsewhere in the code leaves the others in the draw."""
+    every = [mutant for path in modules() for mutant in mutants_of(path)]
+    if only:
+        return [mutant for mutant in every if re.search(only, mutant.scope)]
+    return sorted(every, key=lambda mutant: sha256(f"{seed} {mutant.key}".encode()).digest())[:count]
 
 
 def planted() -> list[Mutant]:
@@ -440,74 +565,136 @@ def planted() -> list[Mutant]:
             raise SystemExit(f"{entry['path']} must have the planted text once: {entry['old']}")
         start = source.index(old)
         line = source[:start].count(b"\n") + 1
-        out.append(Mutant(entry["path"], line, start, start + len(old), entry["what"], entry["new"]))
+        out.append(Mutant(entry["path"], line, start, start + len(old), entry["new"], entry["what"]))
     return out
 
 
-def run(drawn: Sequence[Mutant], jobs: int, fields: Mapping[str, object]) -> dict[str, object]:
-    """Try each change, and tell what became of them."""
-    import pytest
+def kept() -> dict[str, list[tuple[str, str]]]:
+    """What became of each change that was tried, and by which test: the first time, and each time after."""
+    out: dict[str, list[tuple[str, str]]] = {}
+    for line in TRIED.read_text(encoding="utf-8").splitlines() if TRIED.exists() else ():
+        key, end, by = json.loads(line)
+        out.setdefault(key, []).append((end, by))
+    return out
 
+
+def last_end(key: str, before: Mapping[str, list[tuple[str, str]]], known: Mapping[str, str]) -> str:
+    end = before[key][-1][0] if key in before else "not tried"
+    return "equivalent" if end in ("survived", "untested") and key in known else end
+
+
+def run(drawn: Sequence[Mutant], jobs: int) -> float:
+    """Try each change, keep what became of it, and return the seconds that all processes took."""
     os.chdir(ROOT)
     sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
-    known, told = equivalent(), list[dict[str, object]]()
-    found = dict.fromkeys(("killed", "timeout", "survived", "broken", "untested", "equivalent"), 0)
-    by_module: dict[str, dict[str, int]] = {}
-    began = os.times()
+    began = sum(os.times()[:4])
 
-    def tell(mutant: Mutant, end: str, said: str) -> None:
-        if end == "no program":
-            return
-        shown = mutant.show((SOURCE / mutant.path).read_bytes())
-        if end in ("survived", "untested") and without_line(shown) in known:
-            end = "equivalent"
-        found[end] += 1
-        by_module.setdefault(mutant.path, dict.fromkeys(found, 0))[end] += 1
-        told.append({**asdict(mutant), "shown": shown, "end": end, "by": said, "tests": len(tests_for(mutant))})
-        print(f"{end}: {shown} {said}", file=sys.stderr, flush=True)
+    def tell(mutant: Mutant, end: str, by: str) -> None:
+        with TRIED.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([mutant.key, end, by]) + "\n")
+        print(f"{end}: {mutant.path}:{mutant.line} {mutant.key} {by}", file=sys.stderr, flush=True)
 
-    wanted = {name.partition("::")[0] for mutant in drawn for name in tests_for(mutant)}
-    quiet = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--no-summary"]
-    if wanted:
-        pytest.main([*quiet, *sorted(wanted)], plugins=[Tries(drawn, jobs, tell)])
-    now = os.times()
-    cpu = sum(now[:4]) - sum(began[:4])
-    tried = sum(found.values())
-    return {**fields, "tried": tried, **found, "cpu_seconds": round(cpu), "modules": by_module, "changes_tried": told}
+    settle()
+    if wanted := sorted({name.partition("::")[0] for mutant in drawn for name in tests_for(mutant)}):
+        pytest.main([*QUIET, *wanted], plugins=[Tries(drawn, jobs, tell)])
+    return sum(os.times()[:4]) - began
+
+
+def write(draws: Sequence[tuple[int, int]]) -> None:
+    """The page of results, from what was kept: how each change ended at first, and how it ends now."""
+    before, known = kept(), equivalent()
+
+    def short(by: str) -> str:
+        return f"`{function_of(by).rpartition('::')[2]}`" if by else ""
+
+    def first(mutant: Mutant) -> str:
+        return before[mutant.key][0][0] if mutant.key in before else "not tried"
+
+    def now(mutant: Mutant) -> str:
+        return last_end(mutant.key, before, known)
+
+    out = [
+        "# Changes of the code that promises rest on",
+        "",
+        "Written by `python -m drills mutants write`, from what `map`, `planted` and `run` kept. A change is killed where",
+        "a quick test fails with it and passes without it in a child of the same kind; a test that does not end within",
+        "five times what it takes of the processor kills, too. First: when a change was first tried; now: with the tests",
+        "of today.",
+        "",
+        "## Planted by hand",
+        "",
+        "| change | first | now | by |",
+        "|---|---|---|---|",
+    ]
+    for mutant in planted():
+        by = before[mutant.key][-1][1] if now(mutant) in DONE else ""
+        out.append(f"| {mutant.key} | {first(mutant)} | {now(mutant)} | {short(by)} |")
+    for seed, count in draws:
+        drawn = draw(count, seed, "")
+        tried = [mutant for mutant in drawn if mutant.key in before]
+        out += ["", f"## Drawn by seed {seed}", ""]
+        out += [
+            f"{len(tried)} of {len(drawn)} changes were tried, of {len(draw(1 << 20, 0, '')):,} that the rules make.",
+            "",
+        ]
+        out += ["| module | tried | killed at first | now | equivalent | left |", "|---|---|---|---|---|---|"]
+        rows: dict[str, list[int]] = {}
+        for mutant in tried:
+            ends = first(mutant) in DONE, now(mutant) in DONE - {"equivalent"}, now(mutant) == "equivalent"
+            for name in (mutant.path, "all"):
+                row = rows.setdefault(name, [0] * 5)
+                rows[name] = [a + b for a, b in zip(row, (1, *ends, now(mutant) not in DONE), strict=True)]
+        out += [f"| {name} | {' | '.join(map(str, row))} |" for name, row in sorted(rows.items())]
+        if left := [mutant for mutant in tried if now(mutant) not in DONE]:
+            out += ["", "Left:", "", *(f"- {now(mutant)}: `{mutant.key}`" for mutant in left)]
+        if mended := [mutant for mutant in tried if first(mutant) not in DONE and now(mutant) in DONE]:
+            out += ["", "Survived at first:", ""]
+            for mutant in mended:
+                why = (
+                    known[mutant.key]
+                    if now(mutant) == "equivalent"
+                    else f"killed by {short(before[mutant.key][-1][1])}"
+                )
+                out.append(f"- `{mutant.key}`: {why}")
+    RESULTS.write_text("\n".join(out) + "\n", encoding="utf-8")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("map", "run", "planted", "count"))
+    parser.add_argument("what", choices=("map", "run", "planted", "count", "write"))
+    parser.add_argument("places", nargs="*", help="for `map`: only these files and folders, added to the map")
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="all changes of functions whose name this pattern finds")
-    parser.add_argument("--skip", type=int, default=0, help="leave out the first of those drawn")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--most", type=int, help="no more changes than this now")
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument("--anew", action="store_true", help="try all, also what was tried before")
+    again.add_argument("--left", action="store_true", help="try again what no test killed before")
     given = parser.parse_args()
     if given.what == "map":
-        make_map()
+        make_map(given.places)
         return 0
     if given.what == "count":
         for path in modules():
             print(sum(1 for _ in mutants_of(path)), path.relative_to(SOURCE).as_posix())
         return 0
-    if given.what == "planted":
-        every, drawn, seed = len(planted()), planted(), 0
-    else:
-        (every, drawn), seed = draw(given.count, given.seed, given.only, given.skip), given.seed
-    out = run(drawn, given.jobs, {"seed": seed, "changes": every})
-    if given.json:
-        print(json.dumps(out, indent=1))
-    else:
-        print(
-            f"{out['tried']} of {out['changes']} changes (seed {out['seed']}): {out['killed']} killed, "
-            f"{out['timeout']} never ended, {out['equivalent']} argued to change no promise, "
-            f"{out['survived']} survived, {out['broken']} broken, {out['untested']} on lines that no quick test runs; "
-            f"{out['cpu_seconds']} CPU seconds"
-        )
-    return 1 if out["survived"] or out["broken"] or out["untested"] else 0
+    if given.what == "write":
+        write([(1, 500), (2, 200)])
+        return 0
+    drawn = planted() if given.what == "planted" else draw(given.count, given.seed, given.only)
+    before, known = kept(), equivalent()
+    left = [
+        m
+        for m in drawn
+        if given.anew or m.key not in before or (given.left and last_end(m.key, before, known) not in DONE)
+    ]
+    taken = run(left[: given.most], given.jobs)
+    before = kept()
+    ends = Counter(last_end(mutant.key, before, known) for mutant in drawn)
+    told = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
+    print(f"{len(drawn)} changes{f' of seed {given.seed}' if given.what == 'run' else ''}: {told}; {taken:.0f} CPU s")
+    return 1 if set(ends) - DONE else 0
 
 
 if __name__ == "__main__":
