@@ -5,9 +5,10 @@
     python benchmarks/whole.py --series [--most-rows N]                   all sizes, into docs/results/whole.md
 
 The private side is `colonnade fit STUDY` as a user types it, the other benchmarks/whole_clear.py: polars reads and
-joins the same files, scikit-learn fits with its default solver. Each side is a process of its own with one thread; its
-CPU seconds are user and system time as the operating system counted them at its end (wait4), interpreter and imports
-included. Sides take turns, and the median of the runs counts.
+joins the same files, scikit-learn fits with its default solver. Each side is a process of its own, with as many threads
+as it takes by itself: nothing in its environment says how many. Its CPU seconds are user and system time as the
+operating system counted them at its end (wait4), interpreter and imports included. Sides take turns, and the median of
+the runs counts.
 
 Work is what is left after imports. A rehearsal of each side notes the modules that it has loaded at its end. The run
 that is measured imports those first, reads its CPU clock, does the same, and reads it again: the difference is the
@@ -40,7 +41,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 CLEAR = ROOT / "benchmarks" / "whole_clear.py"
 DEMO = ROOT / "demo" / "study.toml"
-THREADS = ("OPENBLAS", "OMP", "MKL", "NUMBA")
+THREADS = ("_NUM_THREADS", "_MAX_THREADS")
+"""How the names of variables end that say how many; a user has set none of them."""
 MARKED = {
     "read": (("colonnade.study", "read_study"), ("colonnade.runs", "read_table"), ("colonnade.runs", "open_table")),
     "solve": (("colonnade.analysis.request", "solve"), ("colonnade.analysis.request", "intervals")),
@@ -65,10 +67,9 @@ class Sides:
         self.label = checked.agreement.schema.find(checked.agreement.label)[1]
         self.model, self.judged = place / "model.json", place / "clear.json"
         clear = ["--label", self.label, *(["--id", self.id] if self.id else []), *map(str, self.files.values())]
-        out = ["--out", str(place / "release.json"), "--model", str(self.model), "--force", "--workers", "1"]
+        out = ["--out", str(place / "release.json"), "--model", str(self.model), "--force"]
         self.arguments = {"private": ["fit", str(study), *out], "clear": clear}
-        self.environment = {**os.environ, "POLARS_MAX_THREADS": "1"}
-        self.environment |= {f"{name}_NUM_THREADS": "1" for name in THREADS}
+        self.environment = {name: value for name, value in os.environ.items() if not name.endswith(THREADS)}
         self.environment["PYTHONPYCACHEPREFIX"] = str(place / ("bytecode" if keep_bytecode else "none"))
         self.environment["PYTHONDONTWRITEBYTECODE"] = "" if keep_bytecode else "1"
 

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.threads import one_thread
 from colonnade.foundation.workers import Workers
 
 AHEAD = 2
@@ -53,13 +54,10 @@ def open_workers(count: int | None = None, cluster: str | None = None, device: s
 @contextmanager
 def _threads(count: int, device: str) -> Iterator[Workers]:
     if count == 1:
-        yield Workers(device=device)
+        with one_thread():
+            yield Workers(device=device)
         return
-    # Loaded before the limit is set: a limit reaches the libraries that are there.
-    import scipy.linalg  # noqa: F401
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(max(1, cores() // count), "blas"), ThreadPoolExecutor(count, "colonnade") as executor:
+    with one_thread(), ThreadPoolExecutor(count, "colonnade") as executor:
         try:
             yield Workers(executor, AHEAD * count, device)
         except BaseException:

@@ -12,6 +12,7 @@ from colonnade.analysis.released import Released
 from colonnade.analysis.spectra import eigen
 from colonnade.analysis.tables import NEARLY_ALL, reach_of
 from colonnade.foundation.errors import ReleaseError
+from colonnade.foundation.threads import small_on_one_thread
 from colonnade.mechanism.moments import Floats, Role
 
 CLEAR = 2.0
@@ -52,6 +53,7 @@ class Components:
         return out
 
 
+@small_on_one_thread
 def components(released: Released, label: bool = False) -> Components:
     """PCA of a release's features, with the label where asked for; refuses one without their products."""
     released.require_pairs("nothing in it tells how columns go together")

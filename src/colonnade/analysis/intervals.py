@@ -22,6 +22,7 @@ from colonnade.analysis.equations import Target, chosen_attributes, coordinates_
 from colonnade.analysis.inversion import Ends, Equations, all_ends, linear_ends
 from colonnade.analysis.reduction import MOST, choose_columns, drowned_directions, whole_columns
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.threads import small_on_one_thread
 from colonnade.mechanism.moments import Encoding, Floats, Law, Layout, Moments
 from colonnade.mechanism.objective import Task
 
@@ -90,6 +91,7 @@ LEAST_SQUARES = "least-squares coefficient"
 DISCRIMINANT = "log-odds coefficient of the linear discriminant"
 
 
+@small_on_one_thread
 def intervals(
     moments: Moments,
     task: Task,

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from colonnade.analysis.draws import uniform32
 from colonnade.analysis.walk import Levels, Walk
 from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.threads import one_thread
 from colonnade.mechanism.moments import Floats
 
 CHAINS = 8192
@@ -81,7 +81,7 @@ class PairModel:
 
 def fit_maxent(target: TargetTables, randomness: Randomness, sweeps: int = SWEEPS, chains: int = CHAINS) -> PairModel:
     """The model whose tables are the target's; on one thread, so that the same seed gives the same model."""
-    with threadpool_limits(1):
+    with one_thread(always=True):
         return _fit(target, randomness, sweeps, chains)
 
 

@@ -42,6 +42,7 @@ from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column
+from colonnade.foundation.threads import small_on_one_thread
 from colonnade.mechanism.moments import Encoding, Floats, Moments
 
 TASKS = ("linear", "logistic", "multinomial", "poisson")
@@ -102,6 +103,7 @@ def check_question(released: Released, question: Question) -> None:
     released.require_model(label.attribute, _chosen(released, question, label.attribute, given), given)
 
 
+@small_on_one_thread
 def answer(released: Released, question: Question, seed: int = 0, fitted: FittedRelease | None = None) -> Model:
     """The model that is asked for; `fitted` saves fitting the maximum-entropy model again."""
     label = _Label.of(released, question)

@@ -39,6 +39,7 @@ from colonnade.analysis.quartic import quartic_fit
 from colonnade.analysis.shrinkage import bounded_mean
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column
+from colonnade.foundation.threads import small_on_one_thread
 from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments
 from colonnade.mechanism.objective import Task
 
@@ -87,6 +88,7 @@ class Model:
         return result
 
 
+@small_on_one_thread
 def solve(
     moments: Moments,
     task: Task,
@@ -128,6 +130,7 @@ def _quartic(moments: Moments) -> Model:
     return accepted(model, "quartic, logistic", found.evidence)
 
 
+@small_on_one_thread
 def ridge_path(
     moments: Moments,
     task: Task,

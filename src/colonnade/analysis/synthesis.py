@@ -12,7 +12,6 @@ from itertools import combinations, pairwise
 
 import numpy as np
 from scipy.special import expit
-from threadpoolctl import threadpool_limits
 
 from colonnade.analysis.bins import NARROWEST, is_whole, says_whole, within_bins
 from colonnade.analysis.draws import seeded, uniform
@@ -24,6 +23,7 @@ from colonnade.analysis.tables import Tables, margin_variance, with_margins
 from colonnade.analysis.walk import Levels, Walk
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.threads import one_thread
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.table_error import TableForecast, forecast_distance
 
@@ -206,7 +206,7 @@ def draw_levels(
     fitted: FittedRelease, rows: int, randomness: Randomness, given: Mapping[int, int] | None = None
 ) -> Levels:
     """Levels of `rows` records, under conditions where they are given (attribute: level)."""
-    with threadpool_limits(1):
+    with one_thread(always=True):
         return _draw(fitted, rows, randomness, given or {})
 
 
