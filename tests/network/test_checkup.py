@@ -54,7 +54,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sites(deployed: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """A copy that a test may spoil, with a server that answers."""
     shutil.copytree(deployed, tmp_path / "sites")
-    monkeypatch.setattr(checkup, "probe", lambda *given: True)
+    monkeypatch.setattr(checkup, "probe", lambda *given: "")
     return tmp_path / "sites"
 
 
@@ -149,7 +149,7 @@ def broken_ledger(bank: Path, patch: Patch) -> None:
 
 
 def server_away(bank: Path, patch: Patch) -> None:
-    patch.setattr(checkup, "probe", lambda *given: False)
+    patch.setattr(checkup, "probe", lambda *given: "the server cannot be reached at localhost:1")
 
 
 def old_classes(bank: Path, patch: Patch) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
-import ssl
 import stat
-import threading
 import time
 from pathlib import Path
 
@@ -20,7 +17,6 @@ from cryptography.x509.oid import NameOID
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
-from nvflare.fuel.f3.drivers import tcp_driver
 
 from colonnade.flare import renewal
 from colonnade.flare.certificates import check_certificate
@@ -28,7 +24,7 @@ from colonnade.flare.checkup import examine
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.provision import COORDINATOR, Address
 from colonnade.flare.renewal import approve_request, install_certificate, request_certificate, revoke_certificate
-from colonnade.flare.revocation import install_list, refuse_revoked
+from colonnade.flare.revocation import install_list
 from colonnade.flare.signing import CertificateSigner
 from colonnade.foundation.errors import PolicyError, SignatureError, StudyError
 from colonnade.sites.site import read_site
@@ -192,49 +188,6 @@ def test_a_list_of_another_authority_or_an_older_one_is_refused(sites: Path, key
         install_list(folder, foreign)
     with pytest.raises(PolicyError, match="not from this authority"):
         revoke_certificate(authority, (sites / "others" / "bank" / "startup" / "client.crt").read_bytes())
-
-
-def shakes_hands(context: ssl.SSLContext, folder: Path) -> bool:
-    """Whether a listener with this context lets the folder's certificate in."""
-    start = folder / "startup"
-    ours = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(start / "rootCA.pem"))
-    ours.check_hostname = False
-    ours.load_cert_chain(start / "client.crt", start / "client.key")
-    left, right = socket.socketpair()
-    verdict: list[bool] = []
-
-    def listen() -> None:
-        try:
-            with context.wrap_socket(left, server_side=True) as line:
-                verdict.append(line.recv(1) == b"x")
-        except OSError:
-            verdict.append(False)
-
-    thread = threading.Thread(target=listen)
-    thread.start()
-    try:
-        with ours.wrap_socket(right) as line:
-            line.sendall(b"x")
-            thread.join(10)
-    except OSError:
-        thread.join(10)
-    return verdict == [True]
-
-
-def test_the_server_lets_nobody_in_whose_certificate_is_revoked(sites: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    renew(sites, "server")
-    monkeypatch.setattr(tcp_driver, "get_ssl_context", tcp_driver.get_ssl_context)
-    monkeypatch.setattr("colonnade.flare.revocation.WATCH_SECONDS", 0.1)
-    refuse_revoked(sites / "server")
-    start = sites / "server" / "startup"
-    named = {"ca_cert": start / "rootCA.pem", "server_cert": start / "server.crt", "server_key": start / "server.key"}
-    context = tcp_driver.get_ssl_context({"secure": True, **{k: str(v) for k, v in named.items()}}, ssl_server=True)
-    assert shakes_hands(context, sites / "bank") and shakes_hands(context, sites / "town")
-    listed = revoke_certificate(sites / "authority", (sites / "bank" / "startup" / "client.crt").read_bytes())[1]
-    install_list(sites / "server", listed)
-    time.sleep(1.5)
-    assert not shakes_hands(context, sites / "bank")
-    assert shakes_hands(context, sites / "town")
 
 
 def test_the_commands_go_the_whole_way(

@@ -21,6 +21,8 @@ from colonnade.foundation.errors import PolicyError
 from colonnade.sites.site import STARTUP
 
 PROBE_SECONDS = 10.0
+NOT_YET, EXPIRED = 9, 10
+"""OpenSSL's numbers for a certificate out of date."""
 VERDICT_SECONDS = (0.2, 1.0)
 """How long a server's verdict on a certificate is waited for, at least and at most: five times its handshake."""
 
@@ -55,7 +57,13 @@ def read_certificate(folder: Path, name: str, file: str) -> x509.Certificate:
         own.verify_directly_issued_by(root)
     except (InvalidSignature, ValueError, TypeError):
         raise PolicyError(f"the certificate of {name} is not from the authority of this study") from None
-    if not own.not_valid_before_utc <= datetime.now(UTC) <= own.not_valid_after_utc:
+    now = datetime.now(UTC)
+    if now < own.not_valid_before_utc:
+        raise PolicyError(
+            f"the certificate of {name} is not valid before {own.not_valid_before_utc:%Y-%m-%d %H:%M}, and the clock "
+            f"of this machine says {now:%Y-%m-%d %H:%M}: is it behind?"
+        )
+    if now > own.not_valid_after_utc:
         raise PolicyError(f"the certificate of {name} ended on {own.not_valid_after_utc:%Y-%m-%d}")
     if (since := revoked_since(own, read_revoked(folder))) is not None:
         raise PolicyError(f"the certificate of {name} was revoked on {since:%Y-%m-%d}")
@@ -99,36 +107,70 @@ def read_config(folder: Path, file: str) -> dict[str, Any]:
     return content
 
 
-def probe(folder: Path, name: str, address: Address, server: str) -> bool:
-    """A handshake with the server, both sides showing certificates; False if nobody answers there yet."""
-    start = folder / STARTUP
+def probe(
+    folder: Path, name: str, address: Address, server: str, seconds: float = PROBE_SECONDS, basename: str = "client"
+) -> str:
+    """A handshake with the server, both sides showing certificates; why there is none yet, or an empty text.
+
+    Raises PolicyError where either side refuses the other, which no further try would change.
+    """
+    start, place = folder / STARTUP, f"{address.host}:{address.port}"
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(start / "rootCA.pem"))
     context.check_hostname = False
-    context.load_cert_chain(start / "client.crt", start / "client.key")
+    context.load_cert_chain(start / f"{basename}.crt", start / f"{basename}.key")
     begun = time.monotonic()
     try:
-        plain = socket.create_connection((address.host, address.port), timeout=PROBE_SECONDS)
+        plain = socket.create_connection((address.host, address.port), timeout=seconds)
     except OSError:
-        return False
-    with plain:
-        try:
-            with context.wrap_socket(plain, server_hostname=address.host) as connection:
-                shown = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
-                names = [str(a.value) for a in shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-                if names != [server]:
-                    raise PolicyError(f"the server shows a certificate for {', '.join(names)}, it must be {server}")
-                if (since := revoked_since(shown, read_revoked(folder))) is not None:
-                    raise PolicyError(f"the server shows a certificate that was revoked on {since:%Y-%m-%d}")
-                # The server's verdict on our certificate comes after its part of the handshake.
-                least, most = VERDICT_SECONDS
-                connection.settimeout(min(most, max(least, 5 * (time.monotonic() - begun))))
-                connection.recv(1)
-        except ssl.SSLCertVerificationError:
-            raise PolicyError("the server's certificate is not from the authority of this study") from None
-        except TimeoutError:
-            return True
-        except (ssl.SSLError, ConnectionError):
+        return f"the server cannot be reached at {place}"
+    try:
+        # The deadline is the whole handshake's.
+        with context.wrap_socket(plain, server_hostname=address.host) as connection:
+            shown = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
+            names = [str(a.value) for a in shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+            if names != [server]:
+                raise PolicyError(f"the server shows a certificate for {', '.join(names)}, it must be {server}")
+            if (since := revoked_since(shown, read_revoked(folder))) is not None:
+                raise PolicyError(f"the server shows a certificate that was revoked on {since:%Y-%m-%d}")
+            # The server's verdict on our certificate comes after its part of the handshake.
+            least, most = VERDICT_SECONDS
+            connection.settimeout(min(most, max(least, 5 * (time.monotonic() - begun))))
+            return _verdict(connection, name, place)
+    except ssl.SSLCertVerificationError as error:
+        raise PolicyError(_why_unfit(error)) from None
+    except TimeoutError:
+        return f"{place} takes connections and does not shake hands within {seconds:.0f} s"
+    except (ssl.SSLEOFError, ConnectionError):
+        return f"{place} takes connections and closes them before a handshake: something that is not the server answers"
+    except ssl.SSLError as error:
+        if "ALERT" in str(error.reason):
             raise PolicyError(f"the server refuses the certificate of {name}") from None
-        except ValueError:
-            raise PolicyError("the server shows no certificate") from None
-    return True
+        return f"{place} does not speak TLS: something that is not the server answers"
+    except ValueError:
+        raise PolicyError("the server shows no certificate") from None
+
+
+def probe_own(folder: Path) -> str:
+    """At the server: whether its own port shakes hands; why not, or an empty text."""
+    address, name = own_address(folder)
+    host = address.host if address.host.startswith("127.") else "127.0.0.1"
+    return probe(folder, name, Address(host, address.port), name, basename="server")
+
+
+def _verdict(connection: ssl.SSLSocket, name: str, place: str) -> str:
+    """What the server makes of our certificate: silence is consent."""
+    try:
+        return "" if connection.recv(1) else f"{place} shakes hands and then closes the line"
+    except TimeoutError:
+        return ""
+    except ConnectionError:
+        raise PolicyError(f"the server refuses the certificate of {name}") from None
+
+
+def _why_unfit(error: ssl.SSLCertVerificationError) -> str:
+    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
+    if error.verify_code == NOT_YET:
+        return f"the server's certificate is not valid yet: is the clock of this machine behind? It says {now}"
+    if error.verify_code == EXPIRED:
+        return f"the server's certificate has ended: is the clock of this machine ahead? It says {now}"
+    return "the server's certificate is not from the authority of this study"

@@ -19,7 +19,7 @@ from cryptography import x509
 
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.shared_ledger import open_ledger
-from colonnade.flare.certificates import check_certificate, own_address, probe, server_address
+from colonnade.flare.certificates import check_certificate, own_address, probe, probe_own, server_address
 from colonnade.flare.event_log import EVENTS
 from colonnade.flare.launch import check_local, check_port
 from colonnade.flare.monitor import LEAST_FREE
@@ -219,15 +219,17 @@ def look_at_ledger(site: Site) -> str:
 def look_at_line(site: Site) -> str:
     address, server = server_address(site.folder)
     name = bearer(site)[0]
-    if not probe(site.folder, name, address, server):
-        raise SiteError(f"the server cannot be reached at {address.host}:{address.port}")
+    if away := probe(site.folder, name, address, server):
+        raise SiteError(away)
     return f"{address.host}:{address.port} answers, and both certificates are accepted"
 
 
 def look_at_port(site: Site) -> str:
     address, _ = own_address(site.folder)
     if running(site.folder):
-        return f"port {address.port} is served by this folder's process"
+        if away := probe_own(site.folder):
+            raise SiteError(f"{away}, and this folder's process serves it")
+        return f"port {address.port} is served by this folder's process, and shakes hands"
     check_port(address)
     return f"port {address.port} is free"
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
-from colonnade.flare.certificates import check_certificate, probe, server_address
+from colonnade.flare.certificates import PROBE_SECONDS, check_certificate, probe, server_address
+from colonnade.flare.listener import use_driver
 from colonnade.flare.provision import (
     COORDINATOR,
     EVALUATE_PARTY_CLASS,
@@ -43,6 +45,8 @@ STOP_SECONDS = 30.0
 """How long a session that is told to stop may take to say how it ended."""
 LEAST_SECONDS = 15.0
 """What a job has to begin in, however long was waited for parties."""
+LEAST_TRY = 2.0
+"""Seconds for a try to reach the server, however little time is left."""
 SHORTEST = 8
 """Characters that name a session or a job."""
 log = logging.getLogger(__name__)
@@ -250,17 +254,19 @@ def write_job(place: Path, job: Job) -> None:
 def _connect(folder: Path, deadline: float) -> Session:
     # What FLARE has to say goes nowhere: its warnings are for a log that a coordinator does not keep.
     logging.getLogger().addHandler(logging.NullHandler())
+    use_driver()
     address, server = server_address(folder)
     while True:
-        try:
-            if probe(folder, COORDINATOR, address, server):
-                return _quietly(lambda: _session(folder, max(2.0, min(10.0, deadline - time.monotonic()))))
-        except ColonnadeError:
-            raise
-        except Exception as error:
-            log.info("no session yet: %s", error)
+        seconds = min(PROBE_SECONDS, max(LEAST_TRY, deadline - time.monotonic()))
+        away = probe(folder, COORDINATOR, address, server, seconds)
+        if not away:
+            try:
+                return _quietly(partial(_session, folder, seconds))
+            except Exception as error:
+                log.info("no session yet: %s", error)
+                away = f"the server at {address.host}:{address.port} shakes hands and does not answer"
         if time.monotonic() > deadline:
-            raise NotReached(f"the server cannot be reached at {address.host}:{address.port}")
+            raise NotReached(away)
         time.sleep(POLL_SECONDS)
 
 

@@ -23,6 +23,9 @@ def run(side: str) -> int:
     """FLARE's process of this side, by its command line, to its end."""
     from nvflare.fuel.f3.mpm import MainProcessMonitor
 
+    from colonnade.flare.listener import use_driver
+
+    use_driver()
     module = import_module(MAINS[side])
     arguments = module.parse_arguments()
     place = str(Path(arguments.workspace) / arguments.job_id)

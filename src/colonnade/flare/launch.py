@@ -24,7 +24,6 @@ from colonnade.flare.flare_log import TWICE, watch_failures, watch_line, watch_s
 from colonnade.flare.monitor import Monitor, parse_address, serve_monitor
 from colonnade.flare.process import StopSignals, alone, dead
 from colonnade.flare.provision import CLASSES, Address
-from colonnade.flare.revocation import refuse_revoked
 from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.status import close_status, look, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError
@@ -48,13 +47,15 @@ def serve(site: Site, tell: Tell, say: Say) -> int:
     """Run the server until it is stopped; what would keep it from serving is said at once."""
     from nvflare.private.fed.app.server.server_train import main
 
+    from colonnade.flare.listener import use_driver
+
     with alone(site.folder):
         check_local(site.folder)
         address, name = own_address(site.folder)
         check_certificate(site.folder, name, "server")
         check_port(address)
         keep_storage_here(site.folder)
-        refuse_revoked(site.folder.resolve())
+        use_driver()
         # A session has ended when its relay says so; FLARE would wait 15 minutes for the report of a dead site.
         os.environ.setdefault(OUTCOME_WAIT, "10")
         (site.folder / TWICE).unlink(missing_ok=True)
@@ -67,6 +68,8 @@ def take_part(site: Site, tell: Tell, say: Say) -> int:
     """Run a party until it is stopped; what its folder or certificate cannot do is said at once."""
     from nvflare.private.fed.app.client.client_train import main
 
+    from colonnade.flare.listener import use_driver
+
     with alone(site.folder):
         check_local(site.folder)
         check_certificate(site.folder, site.party)
@@ -74,8 +77,9 @@ def take_part(site: Site, tell: Tell, say: Say) -> int:
             # A party that cannot sign would be let into no session.
             CertificateSigner(site.folder, site.party, site.signing_agent)
         address, server = server_address(site.folder)
-        if not probe(site.folder, site.party, address, server):
-            say(f"cannot reach {address.host}:{address.port}, trying again")
+        if away := probe(site.folder, site.party, address, server):
+            say(f"{away}, trying again")
+        use_driver()
         watch_line(site.party, address, say, f"waiting for sessions of study {site.study.agreement.name}")
         names = [f"uid={site.party}", f"org={site.party}"]
         return _run(site, main, names, tell, say, fed_client="fed_client.json", local_rank=0)

@@ -6,10 +6,9 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 
@@ -68,22 +67,10 @@ def install_list(folder: Path, content: bytes) -> int:
     return len(list(listed))
 
 
-def refuse_revoked(folder: Path) -> None:
-    """Make the server's listener refuse revoked certificates; a list that comes later is read within seconds."""
-    from nvflare.fuel.f3.drivers import tcp_driver
-
-    made: list[ssl.SSLContext] = []
-    original: Callable[..., Any] = tcp_driver.get_ssl_context
-
-    def context(params: dict[str, Any], ssl_server: bool) -> Any:
-        out = original(params, ssl_server)
-        if ssl_server and out is not None:
-            made.append(out)
-            _load(folder, out)
-        return out
-
-    tcp_driver.get_ssl_context = context
-    threading.Thread(target=_watch, args=(folder, made), daemon=True).start()
+def refuse_revoked(folder: Path, context: ssl.SSLContext) -> None:
+    """Make a listener refuse revoked certificates; a list that comes later is read within seconds."""
+    _load(folder, context)
+    threading.Thread(target=_watch, args=(folder, context), daemon=True).start()
 
 
 def _load(folder: Path, context: ssl.SSLContext) -> None:
@@ -93,7 +80,7 @@ def _load(folder: Path, context: ssl.SSLContext) -> None:
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
-def _watch(folder: Path, contexts: list[ssl.SSLContext]) -> None:
+def _watch(folder: Path, context: ssl.SSLContext) -> None:
     path, last = folder / STARTUP / REVOKED, 0
     while True:
         time.sleep(WATCH_SECONDS)
@@ -103,8 +90,7 @@ def _watch(folder: Path, contexts: list[ssl.SSLContext]) -> None:
                 last = now
                 # Somebody else's list is not read: it could shut everybody out.
                 read_revoked(folder)
-                for context in contexts:
-                    _load(folder, context)
+                _load(folder, context)
         except FileNotFoundError:
             continue
         except (OSError, PolicyError) as error:
