@@ -108,3 +108,21 @@ def test_the_square_of_a_label_with_levels_is_not_released(run: Run, tmp_path: P
     release.save(tmp_path / "release.json")
     assert run("tables", tmp_path / "release.json", "--json").code == 0
     assert run("report", tmp_path / "release.json", "--html", tmp_path / "page.html").code == 0
+
+
+def test_a_trace_without_variances_warns_of_its_answers_alone(run: Run, tmp_path: Path) -> None:
+    """Its numbers' means and squares are not released: asking whether they are constant multiplied 0 by infinity."""
+    rng, n = np.random.default_rng(3), 300
+    kinds = {"x": cn.Numeric(-1, 1), "y": cn.Numeric(-1, 1)}
+    parties = {
+        "a": cn.Party(pl.DataFrame({c: rng.uniform(-1, 1, n) for c in kinds}), kinds),
+        "b": cn.Party(pl.DataFrame({"u": rng.uniform(-1, 1, n)}), {"u": cn.Numeric(-1, 1)}),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("error", RuntimeWarning)
+        release = cn.Study("y", parties, epsilon=1.0, product="plain", release="trace").fit(seed=1)
+        release.save(tmp_path / "release.json")
+        assert not any("constant" in note for note in release.solve().notes)
+        done = run("solve", tmp_path / "release.json", "--json")
+    assert done.code == 0 and not any("constant" in note for note in done.json["notes"])

@@ -50,6 +50,29 @@ def test_levels_in_interactions_are_refused_as_in_the_paper_before_anything_is_s
     assert told.code == 1 and "takes interactions of numbers alone" in told.err
 
 
+def test_a_number_in_the_place_of_its_bins_is_refused_with_traces_before_anything_is_spent(
+    tmp_path: Path, run: Run
+) -> None:
+    """A trace has no counts, so that no bin's mean is known; `solve` said so when the release was made."""
+    content, _ = draw(279)
+    terms, columns = content["study"], content["party"]["b"]["columns"]
+    assert terms["release"] == "trace" and columns["b2"]["model"] == "number"
+    says = 'column b2 has bins and model = "number", which needs counts of the bins, and release = "trace" has none'
+    with pytest.raises(StudyError, match=says):
+        study_from(content, tmp_path)
+    (tmp_path / "study.toml").write_text(to_toml(content))
+    told = run("plan", tmp_path / "study.toml")
+    assert told.code == 1 and says in " ".join(told.err.split())
+    # The paper's calibration has none either, and took the bins in silence.
+    del terms["release"]
+    study_from(content, tmp_path)
+    terms["calibration"] = "paper"
+    with pytest.raises(StudyError, match='calibration = "paper" has none'):
+        study_from(content, tmp_path)
+    del columns["b2"]["model"]
+    study_from(content, tmp_path)
+
+
 # One digest: rows in the file, --rows, Python's rows, rehearsals and the studio.
 
 

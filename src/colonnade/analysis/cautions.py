@@ -123,6 +123,8 @@ def _constant(known: Estimate, i: int, step: float) -> bool:
     else:
         at, mean = span.start, float(known.value[0, span.start]) / n
         left, most = float(known.value[at, at]) / n - mean**2, max(1.0 - mean**2, 0.0)
+        if not np.isfinite(known.std[[0, at], at]).all():
+            return False
         noise = float(np.hypot(known.std[at, at], 2.0 * mean * known.std[0, at])) / n
         # Rounding a value to the grid adds up to a quarter of the square of its step.
         left -= 0.5 * step**2

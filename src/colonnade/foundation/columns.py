@@ -262,11 +262,17 @@ def bins_of(values: Numbers, edges: tuple[float, ...]) -> Codes:
     return found
 
 
+def listed(key: str, value: object, what: str) -> tuple[Any, ...]:
+    """A declared list, made plain; one number is no list, and a text is none of letters."""
+    found = plain(value)
+    if not isinstance(found, (list, tuple, range)):
+        raise SchemaError(f"{key} must be a list of {what}, got {key}={shown(found)}")
+    return tuple(found)
+
+
 def texts_of(declared: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """A declared list as texts."""
-    if not isinstance(declared[key], (list, tuple)):
-        raise SchemaError(f"{key} must be a list of texts, got {key}={shown(declared[key])}")
-    return tuple(str(level) for level in declared[key])
+    return tuple(str(level) for level in listed(key, declared[key], "texts"))
 
 
 def text_of(declared: Mapping[str, Any], key: str) -> str | None:
@@ -305,7 +311,8 @@ class Numeric(Column):
     ordered = True
 
     def __post_init__(self) -> None:
-        self.settle(low=self.low, high=self.high, bins=self.bins, fill=self.fill, model=self.model)
+        bins = listed("bins", self.bins, "the numbers at which a new interval begins")
+        self.settle(low=self.low, high=self.high, bins=bins, fill=self.fill, model=self.model)
         require_undeclared(self)
         for name, value in (
             ("low", self.low),
@@ -341,7 +348,7 @@ class Numeric(Column):
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        bins, model = tuple(declared.get("bins", ())), declared.get("model", BINS)
+        bins, model = declared.get("bins", ()), declared.get("model", BINS)
         integer = declared.get("integer", False)
         return cls(declared["low"], declared["high"], bins, declared.get("fill"), model=model, integer=integer)
 
@@ -422,7 +429,7 @@ class Categorical(Column):
     has_levels = True
 
     def __post_init__(self) -> None:
-        self.settle(levels=self.levels, drop=self.drop, fill=self.fill)
+        self.settle(levels=listed("levels", self.levels, "texts"), drop=self.drop, fill=self.fill)
         require_undeclared(self)
         if self.other and self.undeclared is not None:
             raise SchemaError(f'other takes undeclared levels, and undeclared = "{REFUSE}" refuses them: choose one')
@@ -481,7 +488,7 @@ class Binary(Column):
     has_levels = True
 
     def __post_init__(self) -> None:
-        self.settle(levels=self.levels, fill=self.fill)
+        self.settle(levels=listed("levels", self.levels, "texts"), fill=self.fill)
         require_undeclared(self)
         if len(self.levels) != 2 or self.levels[0] == self.levels[1]:
             raise SchemaError(f"a binary column needs 2 distinct levels, got levels={shown(list(self.levels))}")

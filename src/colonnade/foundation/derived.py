@@ -39,7 +39,7 @@ class Derived(Numeric):
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        bins, model = tuple(declared.get("bins", ())), declared.get("model", BINS)
+        bins, model = declared.get("bins", ()), declared.get("model", BINS)
         return cls(declared["low"], declared["high"], bins, None, declared["of"], model=model)
 
     def declared(self) -> dict[str, Any]:

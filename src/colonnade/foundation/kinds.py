@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.foundation.columns import Codes, Column, Storage, bins_of, register_kind, require_undeclared
+from colonnade.foundation.columns import Codes, Column, Storage, bins_of, listed, register_kind, require_undeclared
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.shown import OPEN, plain, shown
 
@@ -91,10 +91,7 @@ class Date(Column):
 
     def __post_init__(self) -> None:
         self.settle(earliest=_text("earliest", self.earliest), latest=_text("latest", self.latest))
-        bins = plain(self.bins)
-        if not isinstance(bins, (list, tuple)):
-            raise SchemaError(f"bins must be a list of dates, got bins={shown(bins)}")
-        self.settle(bins=tuple(_text("bins", b) for b in bins))
+        self.settle(bins=tuple(_text("bins", b) for b in listed("bins", self.bins, "dates")))
         self.settle(fill=None if self.fill is None else _text("fill", self.fill))
         require_undeclared(self)
         if not all(a < b for a, b in pairwise(self.edges)):

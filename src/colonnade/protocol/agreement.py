@@ -150,6 +150,7 @@ class Agreement:
             raise StudyError(f'purpose = "all" spreads noise over tables of two columns, got {told}')
         self._check_pairs()
         self._check_margins()
+        self._check_lines()
         if (self.epsilon is None) == (not self.offers):
             raise StudyError(
                 "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
@@ -192,6 +193,18 @@ class Agreement:
             for name, column in columns.items():
                 if not column.has_levels:
                     raise StudyError(f'release = "margins" counts levels, and column {name} is a number without bins')
+
+    def _check_lines(self) -> None:
+        """A bin counts as its mean where a model takes a number in the place of its bins."""
+        paper, trace = self.calibration is Calibration.PAPER, self.release == "trace"
+        without = 'calibration = "paper"' if paper else 'release = "trace"'
+        for party, columns in self.schema.parties.items() if paper or trace else ():
+            for name, column in columns.items():
+                if column.has_levels != column.in_model.has_levels and (party, name) != self.schema.find(self.label):
+                    raise StudyError(
+                        f'column {name} has bins and model = "number", which needs counts of the bins, and {without} '
+                        "has none"
+                    )
 
     def _check_impossible(self, pair: tuple[str, str]) -> None:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):

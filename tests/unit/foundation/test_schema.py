@@ -54,6 +54,12 @@ def test_columns_travel(column: Any) -> None:
         ({"kind": "numeric", "low": True, "high": 2}, "low must be a finite number"),
         ({"kind": "numeric", "low": 0, "high": 4, "bins": [3, 1]}, "bins must increase strictly between low and high"),
         ({"kind": "numeric", "low": 0, "high": 4, "bins": [0, 1]}, "bins must increase strictly"),
+        (
+            {"kind": "numeric", "low": 0, "high": 4, "bins": 4},
+            "column c: bins must be a list of the numbers at which a new interval begins, got bins=4$",
+        ),
+        ({"kind": "numeric", "low": 0, "high": 4, "bins": "123"}, "bins must be a list of .*, got bins='123'"),
+        ({"kind": "numeric", "low": 0, "high": 4, "bins": {3: 1}}, "bins must be a list of"),
         ({"kind": "numeric", "low": 0, "high": 4, "fill": 9}, "fill must lie between low and high, got fill=9"),
         ({"kind": "categorical", "levels": ["a"]}, "needs at least 2 levels"),
         ({"kind": "categorical", "levels": ["a", "a"]}, "levels must be distinct"),
@@ -82,6 +88,16 @@ def test_columns_travel(column: Any) -> None:
 def test_wrong_declarations(declared: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SchemaError, match=sentence):
         column_from("c", declared)
+
+
+@pytest.mark.parametrize("wrong", [4, "ab", None, {"a": 1}])
+def test_what_is_no_list_is_refused_in_python(wrong: Any) -> None:
+    for make, what in ((lambda: Numeric(0, 9, wrong), "bins"), (lambda: Binary(wrong), "levels")):
+        with pytest.raises(SchemaError, match=f"{what} must be a list of"):
+            make()
+    with pytest.raises(SchemaError, match="levels must be a list of texts"):
+        Categorical(wrong)
+    assert Numeric(0, 9, np.array([3, 6])).bins == (3, 6)  # type: ignore[arg-type]
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
