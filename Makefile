@@ -1,11 +1,16 @@
-# `make demo` and `make test` need Python 3.11 or newer, make and a package index; all else is installed into .venv from requirements.lock.
+# `make demo` and `make test` need Python 3.11 or newer, make and a package index; all else is installed into .venv by hash:
+# for the demo what requirements-core.lock lists, for the rest all of requirements.lock.
 SHELL := /bin/sh
 BIN := .venv/bin
+CORE := .venv/.core
 READY := .venv/.ready
 # Two cores: tests that wait for browsers, servers and databases leave room for a third worker.
 WORKERS ?= 3
 FITS := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Tests start hundreds of interpreters: what Python compiles is kept in .venv, where the environment forbids it, too.
+KEPT := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.venv/bytecode
 
 .PHONY: help install demo demo-network test quick lint format docs wheel lock clean audit chaos soak fuzz mutants
 
@@ -18,7 +23,7 @@ help:
 	@echo "make format  ruff format and its safe fixes"
 	@echo "make docs    the documentation as a site, into site/; every warning fails"
 	@echo "make wheel   build wheel and sdist, install them into fresh environments of Python 3.11 to 3.13, run the demo there"
-	@echo "make lock    resolve requirements.lock anew (asks the package index)"
+	@echo "make lock    resolve both locks anew (asks the package index)"
 	@echo "make clean   remove everything that was built or written by a run"
 	@echo "make audit   attack every view, plant every bug, and write docs/audit.md (20 minutes)"
 	@echo "make chaos   kill -9 of server and parties at each step; ledgers must stay right (long)"
@@ -29,7 +34,7 @@ help:
 
 install: $(READY)
 
-$(READY): requirements.lock pyproject.toml
+$(CORE): requirements-core.lock pyproject.toml
 	@python=; for p in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
 	  if "$$p" -c "$(FITS)" >/dev/null 2>&1; then python=$$p; break; fi; \
 	done; \
@@ -37,11 +42,15 @@ $(READY): requirements.lock pyproject.toml
 	if ! $(BIN)/python -c "$(FITS)" >/dev/null 2>&1; then \
 	  echo "creating .venv with $$($$python --version)"; "$$python" -m venv --clear .venv; \
 	fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) --no-compile --require-hashes -r requirements-core.lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY)
+$(READY): $(CORE) requirements.lock
+	$(PIP) --no-compile --require-hashes -r requirements.lock
+	@touch $@
+
+demo: $(CORE)
 	$(BIN)/colonnade fit demo/study.toml --out demo/release.json --model demo/model.json --force
 	$(BIN)/python demo/evaluate.py
 	@$(BIN)/colonnade report demo/release.json --html demo/report.html --json > /dev/null
@@ -67,10 +76,10 @@ lint: $(READY)
 	PYTHONPATH=src $(BIN)/lint-imports
 
 test: lint
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
+	$(ONE_THREAD) $(KEPT) $(BIN)/python -m pytest -n $(WORKERS)
 
 quick: lint
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m quick
+	$(ONE_THREAD) $(KEPT) $(BIN)/python -m pytest -n 2 -m quick
 
 # COUNT and SEED say how many changes are drawn, and which.
 COUNT ?= 500

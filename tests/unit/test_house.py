@@ -10,9 +10,12 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "colonnade"
@@ -143,16 +146,16 @@ def test_files_are_clean() -> None:
     assert not found, "\n".join(found)
 
 
-def locked() -> dict[str, list[str]]:
-    """Package -> hashes, from requirements.lock."""
+def locked(name: str = "requirements.lock") -> dict[str, list[str]]:
+    """Package -> its pin and hashes, from a lock."""
     out: dict[str, list[str]] = {}
-    for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
         if match := re.match(r"([A-Za-z0-9._-]+)==\S+", line):
-            out[match[1].lower()] = last = []
+            out[match[1].lower()] = last = [match[0]]
         elif match := re.match(r"\s+--hash=sha256:([0-9a-f]{64})", line):
             last.append(match[1])
         else:
-            assert line.startswith("#"), f"requirements.lock holds {line!r}"
+            assert line.startswith("#"), f"{name} holds {line!r}"
     return out
 
 
@@ -162,11 +165,32 @@ def test_lock_covers_what_is_declared() -> None:
     for extra in project["project"]["optional-dependencies"].values():
         declared += extra
     pinned = locked()
-    assert all(pinned.values()), "every pinned package needs a hash"
+    assert all(len(lines) > 1 for lines in pinned.values()), "every pinned package needs a hash"
     names = {re.match(r"[A-Za-z0-9._-]+", text)[0].lower() for text in declared}  # type: ignore[index]
     # The extra "all" names the others.
     names.discard(project["project"]["name"])
     assert names <= set(pinned), f"run make lock: {sorted(names - set(pinned))}"
+
+
+def test_the_small_lock_is_the_part_that_the_demo_needs() -> None:
+    """By what the installed packages say that they need, on the Python that the locks are made with."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    page = project["project"]["optional-dependencies"]["page"]
+    declared = [*project["project"]["dependencies"], *page, *project["build-system"]["requires"]]
+    left = [Requirement(text) for text in declared]
+    at = {"python_version": "3.11", "python_full_version": "3.11.0"}
+    needed: set[tuple[str, frozenset[str]]] = set()
+    while left:
+        wanted = left.pop()
+        known = (canonicalize_name(wanted.name), frozenset(wanted.extras))
+        if known not in needed:
+            needed.add(known)
+            for one in map(Requirement, distribution(wanted.name).requires or ()):
+                if one.marker is None or any(one.marker.evaluate(at | {"extra": e}) for e in ("", *wanted.extras)):
+                    left.append(one)
+    small, whole = locked("requirements-core.lock"), locked()
+    assert set(small) == {name for name, _ in needed}
+    assert {name: whole.get(name) for name in small} == small
 
 
 def lint_with(tmp_path: Path, planted: dict[str, str]) -> subprocess.CompletedProcess[str]:
