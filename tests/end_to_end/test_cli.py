@@ -404,6 +404,16 @@ def test_plan_foretells_the_bytes(tmp_path: Path, run: Run) -> None:
         assert foretold[party] == pytest.approx(sent[party], rel=0.02)
 
 
+def test_the_plans_bytes_are_those_of_parties_with_lists_of_any_length(run: Run, tmp_path: Path) -> None:
+    """The demo, whose bank has the fewest ids and stands last: the first party was foretold what the bank sends."""
+    study, rows = Path(__file__).parents[2] / "demo" / "study.toml", "14146"
+    done = run("fit", study, "--rows", rows, "--out", tmp_path / "r.json", "--json").json
+    told = run("plan", study, "--rows", rows, "--json").json["expected"]
+    for party, sent in done["bytes"]["sent"].items():
+        more = told["fewest_ids_sends_more"] if party == "bank" else 0
+        assert told["sent"][party] + more == pytest.approx(sent, rel=0.05), party
+
+
 def test_progress_goes_to_a_terminal_and_json_stays_alone(tmp_path: Path) -> None:
     pty = pytest.importorskip("pty")
     write_study(tmp_path)

@@ -48,7 +48,7 @@ def test_change_epsilon_run_and_read_the_report(server: Server, run: Run, tmp_pa
         for shown, number in (
             ("#ratio", told["forecast"]["noise_to_signal"]),
             ("#explained", told["forecast"]["explained"]),
-            ("#bytes", sum(told["expected"]["sent"].values())),
+            ("#bytes", sum(told["expected"]["sent"].values()) + told["expected"]["fewest_ids_sends_more"]),
             ("#seconds", sum(told["expected"]["seconds"].values())),
             ('[data-epsilon="bank:server"]', told["parties"]["bank"]["epsilon"]["server"]),
             ('[data-epsilon="works:coalition"]', told["parties"]["works"]["epsilon"]["coalition"]),

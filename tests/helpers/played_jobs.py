@@ -16,7 +16,7 @@ from nvflare.apis.shareable import Shareable
 
 from colonnade.flare.job_classes import FitPartyJob, FitServerJob
 from colonnade.flare.process import ParentWatch, write_starter
-from colonnade.flare.status import StatusFile, look
+from colonnade.flare.status import StatusFile, look, replace_status
 from colonnade.flare.topics import COMMAND, FRAME, TOPIC
 from colonnade.sites.site import OUTCOME
 from colonnade.transport.wire import Unreachable
@@ -87,6 +87,7 @@ class ServerSite:
 def take_part(folder: Path, name: str, call: Callable[[bytes], bytes]) -> dict[str, Any]:
     """A party's job by its own folder; its last word."""
     write_starter(folder, str(os.getppid()))
+    replace_status(folder / "status.json", {})
     status = StatusFile(folder / "status.json", JOB, kind=FitPartyJob.recipe.kind)
     FitPartyJob().take_part(folder, name, status, call, ParentWatch(folder))
     return look(status.path)

@@ -8,6 +8,8 @@ import re
 import shutil
 import socket
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -106,6 +108,11 @@ def clock_behind(bank: Path, patch: Patch) -> None:
     os.utime(bank / "status.json", (ahead, ahead))
 
 
+def late_clock(bank: Path, patch: Patch) -> None:
+    """This machine's clock is behind: the certificate begins in two hours, by it."""
+    give(bank, timedelta(hours=2))
+
+
 def full_disk(bank: Path, patch: Patch) -> None:
     usage = shutil.disk_usage(bank)
     patch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=5 << 20))
@@ -169,6 +176,8 @@ class Planted(NamedTuple):
 PLANTED = [
     Planted(no_certificate, "certificate", "bank has no certificate: startup/client.crt is missing"),
     Planted(old_certificate, "certificate", "the certificate of bank ended on"),
+    Planted(late_clock, "certificate", "is it behind?"),
+    Planted(late_clock, "clock", "and the certificate of bank begins on"),
     Planted(foreign_certificate, "certificate", "is not from the authority of this study"),
     Planted(open_key, "key", "can be read by others (mode 644): chmod 600"),
     Planted(clock_behind, "clock", "something here was written at"),
@@ -190,6 +199,29 @@ def test_a_planted_fault_is_found_and_named(sites: Path, monkeypatch: Patch, pla
     planted.plant(sites / "bank", monkeypatch)
     found = [(about, told) for site, about, told in faults(examine([sites / "bank"])) if about == planted.about]
     assert len(found) == 1 and planted.sentence in found[0][1], faults(examine([sites / "bank"]))
+
+
+@pytest.mark.parametrize("name", ["bank", "server", "coordinator"])
+def test_a_folder_without_a_key_is_told_how_to_get_one_and_once(sites: Path, name: str) -> None:
+    for path in (*(sites / name / "startup").glob("*.key"), *(sites / name / "startup").glob("*.crt")):
+        path.unlink()
+    found = [told for site, _, told in faults(examine([sites / name])) if site == name and "cert" in told]
+    assert len(found) == 1 and all(f"cert {word}" in found[0] for word in ("request", "approve", "install")), found
+    assert not any("Errno" in told for _, _, told in faults(examine([sites / name])))
+
+
+@pytest.mark.parametrize(
+    ("step", "says"), [("align", "nothing is spent"), ("submit", "what is booked counts as spent; once more than")]
+)
+def test_a_process_that_died_without_a_last_word_is_told(sites: Path, step: str, says: str) -> None:
+    """Nobody was there to note it: neither its site's process nor, on a full disk, its own."""
+    died = subprocess.Popen([sys.executable, "-c", "pass"])
+    died.wait()
+    content = {"job": "j", "session": "ab" * 32, "step": step, "what": "a release", "done": False, "pid": died.pid}
+    (sites / "bank" / "status.json").write_text(json.dumps(content))
+    told = standing(sites / "bank")
+    assert told.step == "" and told.ended.startswith(f"the session's process ended at step {step}; ")
+    assert says in told.ended
 
 
 def test_sites_that_hold_other_terms_are_named(sites: Path) -> None:

@@ -240,6 +240,15 @@ def test_a_job_that_does_not_begin_is_given_the_rest_of_the_time(
     assert "look" not in engine.asked and "abort" in engine.asked
 
 
+def test_a_server_whose_process_was_killed_leaves_what_is_spent_to_be_said(site: Site, engine: Engine) -> None:
+    """It left no account: the coordinator says what that means."""
+    engine.status = "FINISHED:EXECUTION_EXCEPTION"
+    with pytest.raises(ProtocolError) as ended:
+        start(site, 5.0)
+    assert str(ended.value).startswith("the server's process ended at step ")
+    assert "and did not say why; what is booked counts as spent; once more than `collusion`" in str(ended.value)
+
+
 SEED = "5eed"
 
 

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
-from colonnade.flare.event_log import EVENTS, FIELDS, EventLog
+from colonnade.flare.event_log import EVENTS, FIELDS, EventLog, rotate_audit_log
 from colonnade.flare.folder_texts import policy_file, site_file
 from colonnade.flare.monitor import LOOPBACK, Monitor, parse_address, serve_monitor
 from colonnade.foundation.errors import StudyError
@@ -106,6 +106,23 @@ def test_the_log_for_machines_has_times_and_names_alone(site: Site) -> None:
     told = {"job": "j", "session": "ab", "step": "submit", "ok": False, "spend": "void"}
     assert entries[-1] == {"time": entries[-1]["time"], "site": "bank", "study": "pay", "event": "end", **told}
     assert all(datetime.fromisoformat(entry["time"]).tzinfo is not None for entry in entries)
+
+
+def test_the_engines_audit_log_is_kept_in_six_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the engine's own service: it opens none where there is one."""
+    from nvflare.fuel.sec.audit import AuditService
+
+    monkeypatch.setattr(AuditService, "the_auditor", None)
+    monkeypatch.setattr("colonnade.flare.event_log.LARGEST", 1000)
+    rotate_audit_log(tmp_path)
+    auditor = AuditService.initialize(str(tmp_path / "audit.log"))
+    for number in range(200):
+        auditor.add_event("coordinator", f"list_jobs {number} 100%s")
+    auditor.close()
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files == ["audit.log", *(f"audit.log.{k}" for k in range(1, 6))]
+    assert all(path.stat().st_size <= 1000 for path in tmp_path.iterdir())
+    assert "[A:list_jobs 199 100%s]" in (tmp_path / "audit.log").read_text()
 
 
 def test_the_servers_book_says_when(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.flare.launch import follow
 from colonnade.flare.process import RUNNING, ParentWatch, alone, stands, write_starter
-from colonnade.flare.status import Spend, StatusFile, close_status, look
+from colonnade.flare.status import Spend, StatusFile, last_word, look
 from colonnade.flare.watched_guard import WatchedGuard, watched
 from colonnade.foundation.errors import PolicyError, StoppedError
 from colonnade.protocol.codes import Code, code_of
@@ -212,7 +212,7 @@ def test_what_the_engine_leaves_in_cycles_is_let_go(tmp_path: Path) -> None:
 def test_prediction_that_died_is_for_its_receiver_to_tell(tmp_path: Path) -> None:
     status = StatusFile(tmp_path / "status.json", "job", kind=PREDICT)
     status("open", 0.5)
-    closed = close_status(status.path, look(status.path), "party")
+    closed = last_word(look(status.path), "party")
     assert closed["sentence"].endswith("the receiver of the scores can say whether it has them")
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -278,10 +281,108 @@ def test_a_job_tells_of_a_release_that_could_not_be_kept(bank: Path, job: Any) -
     own, said = job(passing)
     assert not own["ok"] and own["sentence"].startswith("the release was opened and could not be kept here: ")
     assert own["sentence"].endswith(
-        "the session counts as spent, and the server and the other parties have the release"
+        "the session counts as spent, and the server and the other parties have the release: colonnade run --fetch "
+        "gets it again"
     )
     assert set(said.values()) == {"the release was opened"}
     assert [e.kind for e in book(bank).entries()] == [EntryKind.BOOKED, EntryKind.RELEASED]
+
+
+def approve(run: Any, folder: Path, digest: str, *more: str) -> Any:
+    return run("approve", digest, "--site", folder, *more)
+
+
+def test_an_approval_by_a_command_admits_one_session(
+    bank: Path, job: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The site runs on, and is not told: the file is what counts."""
+    run = runner(monkeypatch, capfd)
+    edit(bank / "policy.toml", "require_approval = false", "require_approval = true")
+    # Room for as many sessions as are tried.
+    (bank / "policy.toml").write_text(re.sub(r"(?m)^epsilon = .*", "epsilon = 60", (bank / "policy.toml").read_text()))
+    own, said = job()
+    assert not own["ok"] and all(text.startswith("the session ended at bank (consent)") for text in said.values())
+    digest = re.findall(r"nobody approved the plan ([0-9a-f]{64})", own["sentence"])[0]
+    assert f"one session is admitted by: colonnade approve {digest} --site {bank}" in own["sentence"]
+    assert approve(run, bank, digest, "--json").json == {"site": "bank", "approved": [digest]}
+    assert f"bank: plan {digest} is approved for one session" in run("status", bank).out.replace("\n", " ")
+    assert job()[0]["ok"]
+    assert "approved for one session" not in run("status", bank).out
+    assert not job()[0]["ok"], "it admitted one session"
+    # Taken back, it admits none.
+    approve(run, bank, digest[:20].upper())
+    assert approve(run, bank, digest[:20], "--withdraw").code == 0
+    assert not job()[0]["ok"]
+
+
+def test_what_is_no_approval_is_refused_in_one_sentence(
+    bank: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run, digest = runner(monkeypatch, capfd), "ab" * 32
+    needless = approve(run, bank, digest)
+    assert needless.code == 1 and "the policy of bank asks for no approval" in needless.err
+    edit(bank / "policy.toml", "require_approval = false", "require_approval = true")
+    site = read_site(bank)
+    guard, _ = site.guard()
+    assert isinstance(guard, ConsentGuard)
+    plan = site.study.session(55)
+    booking = Booking("cd" * 32, "bank", "pay", plan.digest, guard.data, charge_of(plan.plan, "bank"), 1.0)
+    book(bank).book(booking, guard.policy.cap)
+    server = bank.parent / "server"
+    server.mkdir()
+    shutil.copy(bank / "study.toml", server)
+    (server / "site.toml").write_text('[site]\nrole = "server"\n')
+    for given, folder, says in (
+        ("abc", bank, "an approval must give at least 16 characters of a digest, got 'abc'"),
+        ("no digest at all", bank, "an approval must be the digest of a plan, in hexadecimal, got 'no digest at all'"),
+        ("../../../../etc/passwd", bank, "in hexadecimal"),
+        ("cd" * 32, bank, "is the id of a session, and an approval needs the digest of a plan"),
+        (digest, server, "must be the folder of a party, and is that of a server"),
+        (digest, bank.parent, "there is no site file"),
+    ):
+        done = approve(run, folder, given)
+        assert done.code == 1 and says in done.err and done.err.count("error:") == 1 and not done.out, done
+    absent = approve(run, bank, digest, "--withdraw")
+    assert absent.code == 1 and f"there is no approval {digest} to withdraw: none waits" in absent.err
+    assert not (bank / "approved").exists()
+
+
+@pytest.fixture
+def small(bank: Path) -> Iterator[Path]:
+    """The bank's folder on a disk of its own that can be filled."""
+    copy = bank.with_name("bank.copy")
+    shutil.copytree(bank, copy)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", bank], capture_output=True).returncode:
+        pytest.skip("this machine forbids mounting a small disk")
+    shutil.copytree(copy, bank, dirs_exist_ok=True)
+    yield bank
+    subprocess.run(["umount", "-l", bank], check=True)
+
+
+@pytest.mark.parametrize("step", [Step.WELCOME, Step.GO, Step.PARCEL, Step.PROPOSAL, Step.HANDED, Step.OPENED])
+def test_a_job_whose_disk_fills_up_says_so(small: Path, job: Any, step: Step, caplog: pytest.LogCaptureFixture) -> None:
+    """One sentence here and by the status, the code for a site's files at the others, and what is spent."""
+
+    def passing(answer: bytes) -> bytes:
+        if brings(answer, step):
+            with (small / "full").open("wb", buffering=0) as file:
+                for size in (1 << 16, 1 << 10, 1):
+                    with suppress(OSError):
+                        while file.write(b"x" * size):
+                            pass
+        return answer
+
+    own, said = job(passing)
+    assert own["done"] and not own["ok"] and "no space left on device" in own["sentence"]
+    assert "Traceback" not in caplog.text
+    kinds = [e.kind for e in book(small).entries()]
+    if step in (Step.HANDED, Step.OPENED):
+        # The next session asks the server, which says that it was opened.
+        assert set(said.values()) == {"the release was opened"} and kinds[-1] is EntryKind.BOOKED
+        assert "counts as spent" in own["sentence"]
+    else:
+        assert all(text.startswith("the session ended at bank (site)") for text in said.values()), said
+        assert "nothing is spent" in own["sentence"] and EntryKind.RELEASED not in kinds
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import shutil
 import stat
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,9 @@ def test_a_keyless_deployment_holds_no_key_but_the_authoritys(keyless: Path) -> 
     assert holders == ["authority"]
     with pytest.raises(PolicyError, match=r"bank has no certificate: startup/client\.crt is missing"):
         check_certificate(keyless / "bank", "bank")
+    for name in ("bank", "server", "coordinator"):
+        text = (keyless / name / "README.md").read_text()
+        assert "holds the key" not in text and all(f"cert {word}" in text for word in ("request", "approve", "install"))
 
 
 @pytest.mark.parametrize("name", [*PARTIES, "server", "coordinator"])
@@ -84,6 +88,8 @@ def test_a_site_gets_its_certificate_and_its_key_stays(empty: Path, name: str) -
     key = empty / name / "startup" / f"{basename}.key"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600 and not (empty / name / "startup" / "next.key").exists()
     shown = x509.load_pem_x509_certificate(signed.pem)
+    # A site whose clock is an hour behind can use it.
+    assert shown.not_valid_before_utc < datetime.now(UTC) - timedelta(minutes=59)
     roles = [a.value for a in shown.subject.get_attributes_for_oid(NameOID.UNSTRUCTURED_NAME)]
     assert roles == (["lead"] if name == "coordinator" else [])
     kept = [p for p in (empty / "authority").rglob("*") if p.is_file() and key.read_bytes() in p.read_bytes()]

@@ -141,7 +141,7 @@ class Plan(Shown):
         told = plan_report(
             self.session.describe(),
             self.session.agreement.label,
-            cost_text(cost.sent, cost.seconds),
+            cost_text(cost.sent, cost.seconds, cost.hub),
             self.assumed,
             cheating_table(self.session),
             self.session.label_noise_text,
@@ -172,7 +172,7 @@ class Plan(Shown):
             parts += [heading(title), curve(points, self.epsilon, title, said)]
         parts += [paragraph(forecast_text(plan).plain)]
         parts += [paragraph(sentence(mean))] if (mean := self.session.label_noise_text) else []
-        parts += [paragraph(cost_text(cost.sent, cost.seconds).plain, "soft")]
+        parts += [paragraph(cost_text(cost.sent, cost.seconds, cost.hub).plain, "soft")]
         return fragment(*parts, paragraph(f"Digest of these terms, for approve: {self.digest}", "soft"))
 
 

@@ -24,6 +24,7 @@ def add_operations(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command("doctor", short_help="What keeps a site from taking part.")(doctor)
     app.command("status", short_help="How the sites of a deployed study are doing.")(status)
+    app.command("approve", short_help="Approve a plan for one session of a site that runs.")(approve)
 
 
 def doctor(folders: Folders, json: Json = False) -> None:
@@ -61,10 +62,37 @@ def status(
         print_json({"sites": found, **({"server": told} if ask else {})})
         return
     stdout().print(standings_table(found))
+    for site in found:
+        for digest in site["approved"]:
+            stdout().print(f"{site['site']}: plan {digest} is approved for one session")
     for name, seconds in told.get("heard_seconds_ago", {}).items():
         stdout().print(f"{name}: " + ("not connected" if seconds is None else f"heard by the server {seconds:g} s ago"))
     for job in told.get("jobs", []):
         stdout().print(f"job {job['job'][:8]} of study {job['study']}: {job['status'].lower()}")
+
+
+def approve(
+    digest: Annotated[str, typer.Argument(metavar="DIGEST", help="Of the plan's terms, as the refusal prints it.")],
+    site: Annotated[Path, typer.Option("--site", parser=local_path, metavar="FOLDER", help="The party's folder.")],
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="Take the approval back; no session has used it.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Approve a plan, where a policy asks for a person: it admits one session, and the site need not be restarted."""
+    from colonnade.sites.site import PARTY, read_site
+
+    party = read_site(site, PARTY)
+    if withdraw:
+        party.approvals.withdraw(digest)
+    else:
+        party.approve(digest)
+    if json:
+        print_json({"site": party.name, "approved": party.approvals.waiting()})
+    elif withdraw:
+        typer.echo(f"The approval of plan {digest} at {party.name} is withdrawn.")
+    else:
+        typer.echo(f"Plan {digest} is approved at {party.name}, for one session.")
 
 
 def _ask(folders: list[Path]) -> dict[str, Any]:

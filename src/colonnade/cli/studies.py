@@ -85,7 +85,7 @@ def plan(
         print_json({**told, **spending_json(spending), "purposes": [line.describe() for line in purposes]})
         return
     label = checked.agreement.label
-    expected_text = cost_text(cost.sent, cost.seconds)
+    expected_text = cost_text(cost.sent, cost.seconds, cost.hub)
     told_cheating, mean = cheating_table(session), session.label_noise_text
     stdout().print(plan_report(session.describe(), label, expected_text, assumed, told_cheating, mean))
     if (foretold := purposes_table(purposes)) is not None:

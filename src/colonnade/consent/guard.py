@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from colonnade.consent.approvals import Approvals
 from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind
 from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import Policy, bits_told
@@ -98,6 +99,8 @@ class ConsentGuard:
     """Digests of plans that a person approved beforehand."""
     ask: Callable[[str], bool] | None = None
     """Asks a person about a plan, where there is one to ask."""
+    left: Approvals | None = None
+    """Approvals for one session each, where a site's people leave some."""
     notes: Sequence[str] = ()
     """What the person who approves should know of the party's own records."""
     _booked: str | None = field(default=None, init=False)
@@ -181,7 +184,7 @@ class ConsentGuard:
             f"spent; a partner that breaks the protocol could read {people_told(min(told, session.rows))}"
             f"{self._noted}"
         )
-        self.policy.approve(session.terms, summary, self.approved, self.ask)
+        self.policy.approve(session.terms, summary, self.approved, self.ask, self.left)
 
     @property
     def _noted(self) -> str:
@@ -202,7 +205,7 @@ class ConsentGuard:
             f"{self.party}: exact scores of n={rows} records{each} by {len(prediction.columns[self.party])} of its "
             f"columns would be opened by {prediction.receiver}{self._noted}"
         )
-        self.policy.approve(prediction.terms(rows), summary, self.approved, self.ask)
+        self.policy.approve(prediction.terms(rows), summary, self.approved, self.ask, self.left)
 
     def book(self, session: SessionPlan) -> None:
         """Write the spend into the ledger, durably, before the submission leaves."""

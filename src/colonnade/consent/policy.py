@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from colonnade.consent.approvals import Approvals
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ConsentError, PolicyError, PrivacyError
 from colonnade.foundation.schema import Schema
@@ -247,8 +248,9 @@ class Policy:
         summary: str = "",
         approved: Collection[str] = (),
         ask: Callable[[str], bool] | None = None,
+        left: Approvals | None = None,
     ) -> None:
-        """Where a person must approve: pass if the digest is among `approved`, or if `ask` says yes to the summary."""
+        """Where a person must: the digest is among `approved`, or is `left` for one session, or `ask` says yes."""
         if not self.require_approval:
             return
         check_approvals(approved)
@@ -256,8 +258,11 @@ class Policy:
             return
         if ask is not None and ask(f"{summary}\nplan {digest}" if summary else f"plan {digest}"):
             return
+        if left is not None and left.take(digest):
+            return
         what = f"; {summary}" if summary else ""
-        raise ConsentError(f"require_approval is set and nobody approved the plan {digest}{what}")
+        how = "" if left is None else f"; one session is admitted by: {left.command(digest)}"
+        raise ConsentError(f"require_approval is set and nobody approved the plan {digest}{what}{how}")
 
 
 def bits_told(session: Proposed, me: str) -> int:

@@ -30,9 +30,7 @@ VERDICT_SECONDS = (0.2, 1.0)
 def check_certificate(folder: Path, name: str, basename: str = "client") -> None:
     """The folder's certificate is there, in date, signed by the folder's authority, and bears the name."""
     start = folder / STARTUP
-    for file in (f"{basename}.crt", f"{basename}.key", "rootCA.pem"):
-        if not (start / file).is_file():
-            raise PolicyError(f"{name} has no certificate: {STARTUP}/{file} is missing")
+    require_pair(folder, name, basename)
     own = read_certificate(folder, name, f"{basename}.crt")
     try:
         key = load_pem_private_key((start / f"{basename}.key").read_bytes(), None)
@@ -40,6 +38,16 @@ def check_certificate(folder: Path, name: str, basename: str = "client") -> None
         raise PolicyError(f"the key of {name} cannot be read: {STARTUP}/{basename}.key") from None
     if key.public_key() != own.public_key():
         raise PolicyError(f"the key of {name} is not that of its certificate: {STARTUP}/{basename}.key")
+
+
+def require_pair(folder: Path, name: str, basename: str = "client") -> None:
+    """Certificate and key are there, or the sentence says how a site gets them."""
+    for file in (f"{basename}.crt", f"{basename}.key", "rootCA.pem"):
+        if not (folder / STARTUP / file).is_file():
+            raise PolicyError(
+                f"{name} has no certificate: {STARTUP}/{file} is missing; colonnade cert request makes a key and a "
+                "request, cert approve signs it at the authority, cert install puts the certificate here"
+            )
 
 
 def read_certificate(folder: Path, name: str, file: str) -> x509.Certificate:

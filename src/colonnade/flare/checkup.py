@@ -19,14 +19,14 @@ from cryptography import x509
 
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.shared_ledger import open_ledger
-from colonnade.flare.certificates import check_certificate, own_address, probe, probe_own, server_address
+from colonnade.flare.certificates import check_certificate, own_address, probe, probe_own, require_pair, server_address
 from colonnade.flare.event_log import EVENTS
 from colonnade.flare.launch import check_local, check_port
 from colonnade.flare.monitor import LEAST_FREE
 from colonnade.flare.process import RUNNING, dead
 from colonnade.flare.renewal import bearer
 from colonnade.flare.signing import CertificateSigner
-from colonnade.flare.status import look, unfinished
+from colonnade.flare.status import last_word, look, unfinished
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError, SiteError, StudyError
 from colonnade.foundation.locks import require_locks
@@ -132,6 +132,7 @@ def look_at_certificate(site: Site) -> str:
 
 
 def look_at_key(site: Site) -> str:
+    require_pair(site.folder, *bearer(site))
     key = site.folder / STARTUP / f"{bearer(site)[1]}.key"
     mode = stat.S_IMODE(key.stat().st_mode)
     if mode & 0o077:
@@ -161,6 +162,7 @@ def look_at_clock(site: Site) -> str:
         late = f"{latest:%Y-%m-%d %H:%M}"
         raise SiteError(f"the clock says {now:%Y-%m-%d %H:%M}, and something here was written at {late}")
     name, basename = bearer(site)
+    require_pair(site.folder, name, basename)
     shown = x509.load_pem_x509_certificate((site.folder / STARTUP / f"{basename}.crt").read_bytes())
     if now < shown.not_valid_before_utc - CLOCK_SLACK:
         begins = f"{shown.not_valid_before_utc:%Y-%m-%d %H:%M}"
@@ -218,7 +220,8 @@ def look_at_ledger(site: Site) -> str:
 
 def look_at_line(site: Site) -> str:
     address, server = server_address(site.folder)
-    name = bearer(site)[0]
+    name, basename = bearer(site)
+    require_pair(site.folder, name, basename)
     if away := probe(site.folder, name, address, server):
         raise SiteError(away)
     return f"{address.host}:{address.port} answers, and both certificates are accepted"
@@ -289,6 +292,8 @@ class SiteState:
     """How the last one ended, if none is under way."""
     time: str
     spent: str
+    approved: list[str]
+    """Digests of plans, each for one session that has not come yet."""
 
     def describe(self) -> dict[str, Any]:
         return asdict(self)
@@ -297,7 +302,10 @@ class SiteState:
 def standing(folder: Path) -> SiteState:
     site = read_site(folder)
     content = look(folder / STATUS)
-    busy = unfinished(content) and not dead(int(content.get("pid", 0)))
+    busy = unfinished(content)
+    if busy and dead(int(content.get("pid", 0))):
+        # Nobody was there to note it, or the disk was full.
+        busy, content = False, last_word(content, site.role)
     sentence = "" if busy else str(content.get("sentence", ""))
     spent = ""
     with suppress(StudyError):
@@ -314,4 +322,5 @@ def standing(folder: Path) -> SiteState:
         sentence,
         str(content.get("time", "")),
         spent,
+        site.approvals.waiting(),
     )

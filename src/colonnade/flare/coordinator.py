@@ -109,7 +109,7 @@ def resume_session(site: Site, job: str, wait: float, watch: Watch) -> tuple[byt
             raise ProtocolError(f"the server knows nothing of job {job}")
         if not str(known[job].get("status", "")).startswith("FINISHED"):
             _follow(session, job, fit_job(site).idle, time.monotonic() + wait, watch, last)
-        content, account = _fetch(session, job, last)
+        content, account = _fetch(session, job, last, BOOKED_COUNTS)
     if content is None:
         raise ProtocolError(str(account["sentence"]))
     return content, account
@@ -125,7 +125,7 @@ def fetch_release(site: Site, which: str, wait: float) -> tuple[bytes, dict[str,
         for meta in sorted(jobs, key=lambda meta: not str(meta["job_id"]).startswith(which)):
             if not str(meta.get("status", "")).startswith("FINISHED"):
                 continue
-            content, account = _fetch(session, meta["job_id"], {})
+            content, account = _fetch(session, meta["job_id"], {}, BOOKED_COUNTS)
             if str(meta["job_id"]).startswith(which) or str(account.get("session", "")).startswith(which):
                 break
         else:
@@ -201,7 +201,7 @@ def _conduct(
             job = str(_quietly(lambda: session.submit_job(place)))
         begun(job)
         _follow(session, job, wanted.idle, deadline, watch, last)
-        return _fetch(session, job, last)
+        return _fetch(session, job, last, wanted.lost)
     except ColonnadeError:
         raise
     except KeyboardInterrupt:
@@ -307,7 +307,7 @@ def _stop(
         ended, _ = _quietly(lambda: session.monitor_job_and_return_job_meta(job, STOP_SECONDS, POLL_SECONDS))
         if ended is not MonitorReturnCode.JOB_FINISHED:
             return None, {"sentence": silent}
-        content, account = _fetch(session, job, last)
+        content, account = _fetch(session, job, last, wanted.lost)
     except KeyboardInterrupt:
         return None, {"sentence": silent}
     except Exception as error:
@@ -351,12 +351,12 @@ def _follow(
     return last
 
 
-def _fetch(session: Session, job: str, last: dict[str, Any]) -> tuple[bytes | None, dict[str, Any]]:
+def _fetch(session: Session, job: str, last: dict[str, Any], lost: str) -> tuple[bytes | None, dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="colonnade-") as place:
         got = Path(_quietly(lambda: session.download_job_result(job, place)))
         outcome = next(iter(sorted(got.rglob(OUTCOME))), None)
         release = next(iter(sorted(got.rglob(RELEASE))), None)
-        silent = f"the session ended at step {last.get('step', 'wait')}, and the server's process did not say why"
+        silent = f"the server's process ended at step {last.get('step', 'wait')} and did not say why; {lost}"
         account = {"ok": False, "sentence": silent}
         if outcome is not None:
             account = json.loads(outcome.read_text(encoding="utf-8"))

@@ -40,7 +40,7 @@ def deploy_new(study_file: Path, out: Path, address: Address, keyless: bool = Fa
     out.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as place:
-            names = _write_folders(study, public, Path(place), address)
+            names = _write_folders(study, public, Path(place), address, keyless)
             for name in names if keyless else ():
                 remove_pair(Path(place) / name)
             for name in ("authority", *names):
@@ -52,7 +52,7 @@ def deploy_new(study_file: Path, out: Path, address: Address, keyless: bool = Fa
     return [out / name for name in names]
 
 
-def _write_folders(study: Study, public: str, out: Path, address: Address) -> list[str]:
+def _write_folders(study: Study, public: str, out: Path, address: Address, keyless: bool) -> list[str]:
     authority = out / "authority"
     authority.mkdir(mode=0o700)
     project = re.sub(r"[^A-Za-z0-9_-]", "-", study.agreement.name)[:32].strip("-_") or "study"
@@ -67,7 +67,7 @@ def _write_folders(study: Study, public: str, out: Path, address: Address) -> li
         texts = {
             STUDY: public,
             SITE: site_file(study, role, name),
-            "README.md": readme(study, role, name, address),
+            "README.md": readme(study, role, name, address, keyless),
             "start.sh": start_script(role),
         }
         if role == PARTY:

@@ -18,6 +18,14 @@ _HEAD = """# {title}: study {study}
 
 Keep this folder private: it holds the key of a certificate. Nobody else needs any file of it.
 """
+_KEYLESS = """# {title}: study {study}
+
+This folder has no key yet. Make one here, and keep the folder private from then on; nobody else ever has the key:
+
+    colonnade cert request .                  # writes NAME.csr and prints a fingerprint; send the file to the authority
+    colonnade cert approve authority NAME.csr # there: compare the fingerprint by telephone; NAME.crt comes back
+    colonnade cert install . NAME.crt
+"""
 _PARTY = """
 1. Install: `pip install 'colonnade[flare]'`, in the same version as the others.
 2. Read `{study_file}`: what is computed, from which of your columns, within which bounds. It must be the study that you
@@ -60,7 +68,7 @@ DOUBLINGS = 10
 START = {SERVER: "colonnade server start", PARTY: "colonnade party start", COORDINATOR: "colonnade run"}
 
 
-def readme(study: Study, role: str, party: str, address: Address) -> str:
+def readme(study: Study, role: str, party: str, address: Address, keyless: bool = False) -> str:
     title = f"Party {party}" if role == PARTY else role.capitalize()
     body = {SERVER: _SERVER, PARTY: _PARTY, COORDINATOR: _COORDINATOR}[role]
     values = {
@@ -71,7 +79,7 @@ def readme(study: Study, role: str, party: str, address: Address) -> str:
         "policy": POLICY,
         "study_file": STUDY,
     }
-    return (_HEAD + body + _FOOT).format(**values)
+    return ((_KEYLESS if keyless else _HEAD) + body + _FOOT).format(**values)
 
 
 def start_script(role: str) -> str:
@@ -141,7 +149,7 @@ def policy_file(study: Study, party: str) -> str:
         "# largest_list = 1000000",
         "# Parties that may open exact scores of records by these columns, colonnade run --predict; nobody, if empty.",
         "scores_to = []",
-        "# true: a person approves each plan by the digest of its terms, colonnade party start --approve DIGEST",
+        "# true: a person approves each plan by the digest of its terms, colonnade approve DIGEST --site FOLDER",
         "require_approval = false",
         "",
         "# The most that may be spent of this party's part of a record: the price of one session.",

@@ -6,6 +6,7 @@ When the main function returns, the session has had its last word, and the conne
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +27,7 @@ def run(side: str) -> int:
     from colonnade.flare.listener import use_driver
 
     use_driver()
+    logging.raiseExceptions = False
     module = import_module(MAINS[side])
     arguments = module.parse_arguments()
     place = str(Path(arguments.workspace) / arguments.job_id)

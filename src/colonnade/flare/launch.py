@@ -13,19 +13,18 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from colonnade.flare.certificates import check_certificate, own_address, probe, server_address
-from colonnade.flare.event_log import EventLog
+from colonnade.flare.event_log import EventLog, rotate_audit_log
 from colonnade.flare.flare_log import TWICE, watch_failures, watch_line, watch_server
 from colonnade.flare.monitor import Monitor, parse_address, serve_monitor
 from colonnade.flare.process import StopSignals, alone, dead
 from colonnade.flare.provision import CLASSES, Address
 from colonnade.flare.signing import CertificateSigner
-from colonnade.flare.status import close_status, look, unfinished
+from colonnade.flare.status import last_word, look, replace_status, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.sites.site import LOCAL, SERVER, STATUS, Site
 
@@ -145,9 +144,12 @@ def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, **more: 
     from nvflare.fuel.f3.mpm import MainProcessMonitor
 
     folder = site.folder.resolve()
-    (folder / STATUS).unlink(missing_ok=True)
+    replace_status(folder / STATUS, {})
+    # A full disk is told by the session that it ends; logging would print a traceback for each line it cannot write.
+    logging.raiseExceptions = False
     watch_failures(folder, site.party, say)
     clear_old_jobs(folder)
+    rotate_audit_log(folder)
     quiet = threading.Event()
     events = watch(site, tell)
     follower = threading.Thread(target=follow, args=(folder / STATUS, events.hear, quiet, site.role), daemon=True)
@@ -172,9 +174,7 @@ class Watchers:
     monitor: Monitor
 
     def hear(self, content: dict[str, Any]) -> None:
-        # A full disk must not keep people from being told.
-        with suppress(OSError):
-            self.log.follow(content)
+        self.log.follow(content)
         self.monitor.follow(content)
         self.tell(content)
 
@@ -182,8 +182,7 @@ class Watchers:
         """The same sayer for a signal's handler, which ends the process."""
 
         def stop(sentence: str) -> None:
-            with suppress(OSError):
-                self.log.note("stop")
+            self.log.note("stop")
             say(sentence)
 
         return stop
@@ -217,7 +216,7 @@ def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:
             # It may have ended between the two looks, and properly.
             content = look(path)
             if unfinished(content):
-                content = close_status(path, content, role)
+                replace_status(path, content := last_word(content, role))
         else:
             last = seen
             content = look(path)

@@ -35,6 +35,8 @@ PAST = "past"
 ISSUED, TAKEN_BACK = "issued.jsonl", "revoked.jsonl"
 LIST_DAYS = 3650
 VALID_DAYS = 360
+BACK = timedelta(hours=1)
+"""A certificate begins so long before it is signed: clocks of other sites may be behind."""
 SMALLEST_RSA = 2048
 RequestedKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 
@@ -154,7 +156,7 @@ def approve_request(authority: Path, content: bytes, days: int = VALID_DAYS, con
     until = min(now + timedelta(days=days), root.not_valid_after_utc)
     issuer = str(root.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
     made = generate_cert(
-        Identity(name, org, role), Identity(issuer), root_key, key, not_valid_before=now, not_valid_after=until
+        Identity(name, org, role), Identity(issuer), root_key, key, not_valid_before=now - BACK, not_valid_after=until
     )
     if connections_only:
         made = _for_connections(made, root_key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,8 @@ from colonnade.protocol.kinds import SessionKind
 from colonnade.sites.site import SERVER
 
 OFTEN = 0.2
+ROOM = 4096
+"""Bytes of the file: blanks behind what it says."""
 BEFORE_BOOKING = ("wait", "read", "align", "plan")
 """Steps at which a party has booked nothing."""
 
@@ -89,7 +92,9 @@ class StatusFile:
 
 
 def replace_status(path: Path, content: dict[str, Any]) -> None:
-    replace_file(path, json.dumps(content).encode())
+    """Always as long, so that the last word on a session finds room where a full disk was what ended it."""
+    with suppress(OSError):
+        replace_file(path, json.dumps(content).encode().ljust(ROOM))
 
 
 def look(path: Path) -> dict[str, Any]:
@@ -106,8 +111,8 @@ def unfinished(content: dict[str, Any]) -> bool:
     return bool(content) and not content.get("done")
 
 
-def close_status(path: Path, content: dict[str, Any], role: str) -> dict[str, Any]:
-    """The last word on a session whose process ended without one."""
+def last_word(content: dict[str, Any], role: str) -> dict[str, Any]:
+    """What the status file would say of a session whose process ended without a last word."""
     if not content.get("spends", True):
         meaning = "the receiver of the scores can say whether it has them"
     elif role == SERVER:
@@ -117,9 +122,7 @@ def close_status(path: Path, content: dict[str, Any], role: str) -> dict[str, An
     else:
         meaning = BOOKED_COUNTS
     sentence = f"the session's process ended at step {content.get('step')}; {meaning}"
-    closed = {**content, "share": 1.0, "done": True, "ok": False, "sentence": sentence, "file": None}
-    replace_status(path, closed)
-    return closed
+    return {**content, "share": 1.0, "done": True, "ok": False, "sentence": sentence, "file": None}
 
 
 def job_name(path: Path) -> str:

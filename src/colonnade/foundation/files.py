@@ -103,8 +103,15 @@ def keep_release(path: Path, data: bytes) -> Path:
 def replace_file(path: Path, data: bytes) -> None:
     """Put a small file in the place of another at once. It is not synced: for what may be lost with the machine."""
     beside = path.with_suffix(".part")
-    beside.write_bytes(data)
-    os.replace(beside, path)
+    try:
+        beside.write_bytes(data)
+        os.replace(beside, path)
+    except OSError:
+        # A disk that is full has room for as many bytes as are there already.
+        beside.unlink(missing_ok=True)
+        with path.open("r+b") as file:
+            file.write(data)
+            file.truncate()
 
 
 def holds_release(path: Path) -> bool:

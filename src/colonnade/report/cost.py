@@ -46,6 +46,13 @@ class Cost:
 
     sent: dict[str, int]
     seconds: dict[str, float]
+    hub: int = 0
+    """What the party with the fewest ids sends besides: which one that is, no plan knows."""
+
+    @property
+    def total(self) -> int:
+        """Sent by all together."""
+        return sum(self.sent.values()) + self.hub
 
 
 def expected_cost(session: SessionPlan, alignment: str) -> Cost:
@@ -53,14 +60,23 @@ def expected_cost(session: SessionPlan, alignment: str) -> Cost:
     rows, parties = session.rows, len(session.parties)
     sent = {name: size + _message_bytes(session, name, alignment) for name, size in session.sent.items()}
     seconds: dict[str, float] = {}
+    hub = 0
     if matches_ids(alignment, session.parties):
-        sizes = Sizes((rows,) * parties)
         seconds["align"] = (parties - 1) * (SECONDS_A_PARTNER + rows * SECONDS_AN_ID)
-        post_quantum = alignment == HYBRID
-        sent = {name: sent[name] + sizes.sent(k, rows, post_quantum) for k, name in enumerate(session.parties)}
+        # Of equally long lists the first is the hub's, and the last is not.
+        hub, partner = (Sizes((rows,) * parties).sent(k, rows, alignment == HYBRID) for k in (0, parties - 1))
+        # It speaks four times with each partner, who speaks once with each of its own; both with the server.
+        hub += (3 * (parties - 1) - 2) * _parcel_bytes(session, session.parties[0], AlignmentParty.rounds, "") - partner
+        sent = {name: size + partner for name, size in sent.items()}
     if session.spec.crosses:
         seconds["products"] = session.backend.seconds(session.spec)
-    return Cost(sent, seconds)
+    return Cost(sent, seconds, hub)
+
+
+def _parcel_bytes(session: SessionPlan, party: str, rounds: tuple[str, ...], plan: str) -> int:
+    """Around a parcel's payload."""
+    body = encode_body(ParcelBody(rounds[0], b""))
+    return len(Envelope(session.identity, plan, party, session.parties[-1], Step.PARCEL, body).encode())
 
 
 def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
@@ -70,14 +86,15 @@ def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
     """
     identity, agreed, others = session.identity, session.digest, len(session.parties) - 1
 
-    def size(step: Step, body: Body, plan: str = "", recipient: str = SERVER) -> int:
+    def size(step: Step, body: Body, plan: str = "") -> int:
         # A hello comes before the session's id is known.
         known = b"" if step is Step.HELLO else identity
-        return len(Envelope(known, plan, party, recipient, step, encode_body(body)).encode())
+        return len(Envelope(known, plan, party, SERVER, step, encode_body(body)).encode())
 
     def rounds(names: tuple[str, ...], parcels: int, plan: str) -> int:
-        frame = size(Step.PARCEL, ParcelBody(names[0], b""), plan, session.parties[-1])
-        return parcels * frame + sum(size(Step.DONE, Done(name), plan) for name in names)
+        return parcels * _parcel_bytes(session, party, names, plan) + sum(
+            size(Step.DONE, Done(name), plan) for name in names
+        )
 
     columns = {name: column_to(column) for name, column in session.agreement.schema.parties[party].items()}
     total = size(Step.HELLO, Hello(VERSION, agreed, False, []), versions()) + size(Step.READY, Ready())
@@ -85,9 +102,7 @@ def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
     total += size(Step.ACCEPT, Accept(agreed), agreed) + size(Step.CONFIRM, Confirm(), agreed)
     total += size(Step.SUBMIT, Piece(0, 1, bytes(COUNT_BYTES)), agreed)
     if matches_ids(alignment, session.parties):
-        # The hub speaks four times with each partner, who speaks once with each of its own; both with the server.
-        hub = party == session.parties[0]
-        total += rounds(AlignmentParty.rounds, 2 + 4 * others if hub else 4 + others, "")
+        total += rounds(AlignmentParty.rounds, 4 + others, "")
     if session.product_rounds:
         total += rounds(session.product_rounds, others, agreed)
     return total
@@ -98,7 +113,7 @@ def plan_json(session: SessionPlan, cost: Cost, assumed: bool, cuts: Sequence[Cu
     return {
         **session.describe(),
         "rows_assumed": assumed,
-        "expected": {"sent": cost.sent, "seconds": cost.seconds},
+        "expected": {"sent": cost.sent, "fewest_ids_sends_more": cost.hub, "seconds": cost.seconds},
         "if_a_party_cheats": [exposure.describe() for exposure in session.exposures],
         "people_a_cheat_could_read": [told.describe() for told in session.tellings],
         "if_a_partner_breaks_the_protocol": people_sentence(session.tellings, session.rows) or None,

@@ -157,9 +157,10 @@ def forecast_text(plan: Mapping[str, Any]) -> Text:
     return out.append(" How far data fill their bounds, and how much bounds cut off, a plan cannot know.")
 
 
-def cost_text(sent: Mapping[str, int], seconds: Mapping[str, float]) -> Text:
-    """Bytes and time that a plan expects."""
+def cost_text(sent: Mapping[str, int], seconds: Mapping[str, float], hub: int = 0) -> Text:
+    """Bytes and time that a plan expects; `hub` is what the party with the fewest ids sends besides."""
     told = ", ".join(f"{name} {size_text(count)}" for name, count in sent.items())
+    told += f", and whoever has the fewest ids {size_text(hub)} more" if hub else ""
     took = ", ".join(f"{step} {time_text(value)}" for step, value in seconds.items()) or "next to nothing"
     return Text(f"Expected: each party sends {told}; CPU time of all together: {took}.")
 

@@ -181,7 +181,7 @@ class FitRecipe(Recipe):
         except StudyError as error:
             raise SiteError(
                 f"the release was opened and could not be kept here: {error}; the session counts as spent, and the "
-                "server and the other parties have the release"
+                "server and the other parties have the release: colonnade run --fetch gets it again"
             ) from None
 
     def sentence(self) -> str:

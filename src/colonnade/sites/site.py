@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from colonnade.consent.approvals import Approvals
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
-from colonnade.consent.policy import Policy, read_policy
+from colonnade.consent.policy import Policy, check_approvals, read_policy
 from colonnade.consent.shared_ledger import open_ledger
 from colonnade.data.addresses import AddressedData
 from colonnade.data.table import Table, read_table
@@ -172,7 +173,26 @@ class Site:
         approved = [a for a in os.environ.get(APPROVED, "").split(",") if a]
         data = source.data or source.addressed
         assert data is not None
-        return ConsentGuard(self.party, policy, open_ledger(source.ledger), self.data_set(data), approved), Randomness()
+        ledger, known = open_ledger(source.ledger), self.data_set(data)
+        return ConsentGuard(self.party, policy, ledger, known, approved, left=self.approvals), Randomness()
+
+    @property
+    def approvals(self) -> Approvals:
+        """What people approved here for one session each."""
+        return Approvals(self.folder)
+
+    def approve(self, digest: str) -> None:
+        """Leave an approval for one session; the id of a session that was is none."""
+        check_approvals([digest])
+        if not self.policy().require_approval:
+            raise PolicyError(
+                f"the policy of {self.party} asks for no approval: it does not say require_approval = true"
+            )
+        ledger = self.source.ledger
+        known = {entry.booking.session for entry in open_ledger(ledger).entries()} if ledger is not None else set()
+        if any(session.startswith(digest.lower()) for session in known):
+            raise PolicyError(f"{digest} is the id of a session, and an approval needs the digest of a plan")
+        self.approvals.leave(digest)
 
     def data_set(self, path: Path | AddressedData) -> DataSet:
         """A file of this party, or rows at an address, as its ledger knows them."""

@@ -60,7 +60,7 @@ def _numbers(sides: list[dict[str, Any]]) -> dict[str, Callable[[Mapping[str, An
         "survives the noise, bounds filled evenly": lambda side: share_text(side["plan"]["forecast"]["explained"]),
         "survives, a tenth of the bounds filled": lambda side: _tenth(side["plan"]["forecast"]),
         "records": lambda side: f"{side['plan']['n']:,}",
-        "sent by all": lambda side: size_text(sum(side["cost"].sent.values())),
+        "sent by all": lambda side: size_text(side["cost"].total),
         "CPU time of all": lambda side: time_text(sum(side["cost"].seconds.values())),
         "warnings": lambda side: str(len(side["warnings"])),
     }

@@ -136,6 +136,8 @@ class Client:
     def _closed(self, error: BaseException) -> BaseException:
         """A refusal says what it means for the budget; of other errors `closing` does."""
         role = self.role
+        if role.handed_in and not role.released:
+            self.closing = f"; {role.task.alone(True)}"
         if role.handed_in or role.released:
             return error
         closing = f"; {role.task.kind.unspent}"

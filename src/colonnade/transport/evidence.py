@@ -10,7 +10,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -81,7 +81,7 @@ class EvidenceFolder:
     def begin(self, session: bytes, opening: Opening) -> None:
         """Secrets first, then the record: what a crash leaves behind can be opened."""
         place = self._root / session.hex()
-        try:
+        with _kept():
             place.mkdir(mode=0o700, parents=True)
             secret = json.dumps({name: getattr(opening, name).hex() for name in ("seed", "coin", "salt")})
             if self._authority:
@@ -91,8 +91,6 @@ class EvidenceFolder:
                 os.open(place / RECORD, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
             )
             self._traffic = os.fdopen(os.open(place / TRAFFIC, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-        except OSError as error:
-            raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
         self.place = place
         ran = {"format": FORMAT, "protocol": VERSION, "software": versions(), "computes": _computes()}
         self.note("session", {"session": session.hex(), **ran, **self._facts})
@@ -101,17 +99,13 @@ class EvidenceFolder:
         """From here on the session has another id: all parties' coins are in it."""
         assert self.place is not None
         place = self._root / session.hex()
-        try:
+        with _kept():
             self.place.rename(place)
-        except OSError as error:
-            raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
         self.place = place
         self.note("named", {"session": session.hex()})
 
     def note(self, what: str, facts: Mapping[str, Any]) -> None:
-        self._write({"what": what, **facts})
-        if self._record is not None:
-            os.fsync(self._record.fileno())
+        self._write({"what": what, **facts}, sync=True)
 
     def keep_sent(self, envelope: Envelope, digest: bytes) -> None:
         self._write({"what": "sent", **described(envelope, digest)})
@@ -119,32 +113,30 @@ class EvidenceFolder:
     def keep_received(self, envelope: Envelope, digest: bytes) -> None:
         """The message first: what the record says came can be heard again, whenever the process is killed."""
         if self._traffic is not None and (self._keep_traffic or not is_bulk(envelope)):
-            write_message(self._traffic, envelope)
-            self._traffic.flush()
+            with self._or_no_more():
+                write_message(self._traffic, envelope)
+                self._traffic.flush()
         self._write({"what": "received", **described(envelope, digest)})
 
     def keep_submission(self, kept: Kept | None) -> None:
         """The file is what is decided about: it can be handed in, or be gone."""
         assert self.place is not None
-        try:
+        with _kept():
             _write_durably(self.place / KEPT, b"" if kept is None else msgspec.msgpack.encode(kept))
-        except OSError as error:
-            raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
 
     def decide(self, choice: str) -> str:
         """One rename or removal succeeds, whichever process tries it first."""
         assert self.place is not None
         kept, handed = self.place / KEPT, self.place / HANDED
-        try:
-            if choice == HANDED_IN:
-                kept.rename(handed)
-            else:
-                kept.unlink()
-            _sync(self.place)
-        except FileNotFoundError:
-            return HANDED_IN if handed.exists() else WITHDRAWN
-        except OSError as error:
-            raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
+        with _kept():
+            try:
+                if choice == HANDED_IN:
+                    kept.rename(handed)
+                else:
+                    kept.unlink()
+                _sync(self.place)
+            except FileNotFoundError:
+                return HANDED_IN if handed.exists() else WITHDRAWN
         return choice
 
     def drop_submission(self) -> None:
@@ -175,27 +167,49 @@ class EvidenceFolder:
         place = self._root / session.hex()
         kept = self._kept(place)
         if kept is not None:
-            try:
+            with _kept():
                 for name, whole in ((RECORD, _whole_lines), (TRAFFIC, _whole_messages)):
                     os.truncate(place / name, whole(place / name))
                 self._record = (place / RECORD).open("a", encoding="utf-8")
                 self._traffic = (place / TRAFFIC).open("ab")
-            except OSError as error:
-                raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
             self.place = place
         return kept
 
-    def _write(self, content: Mapping[str, Any]) -> None:
+    def _write(self, content: Mapping[str, Any], sync: bool = False) -> None:
         if self._record is None:
             return
-        self._record.write(json.dumps(content, sort_keys=True) + "\n")
-        self._record.flush()
+        with self._or_no_more():
+            self._record.write(json.dumps(content, sort_keys=True) + "\n")
+            self._record.flush()
+            if sync:
+                os.fsync(self._record.fileno())
+
+    @contextmanager
+    def _or_no_more(self) -> Iterator[None]:
+        """What cannot be kept ends the session once; how it ends is told without evidence."""
+        try:
+            with _kept():
+                yield
+        except SiteError:
+            self.close()
+            raise
 
     def close(self) -> None:
         for file in (self._record, self._traffic):
             if file is not None:
-                file.close()
+                # What a full disk did not take stays in the file's buffer.
+                with suppress(OSError):
+                    file.close()
         self._record = self._traffic = None
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    """An error of the disk in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
 
 
 @dataclass(frozen=True)
