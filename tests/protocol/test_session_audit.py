@@ -423,9 +423,9 @@ def test_either_nothing_has_left_or_seed_and_evidence_are_readable(tmp_path: Pat
             self._tick()
             super().begin(*args)
 
-        def _write(self, content: Any) -> None:
+        def _write(self, content: Any, sync: bool = False) -> None:
             self._tick()
-            super()._write(content)
+            super()._write(content, sync)
 
     for after in range(0, 40, 3):
         Cut.left = after
