@@ -9,17 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 from scipy.special import expit, softmax
 
 from colonnade.analysis.accepted import Acceptance
 from colonnade.analysis.models import ClassModel
+from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.solve import Model
-from colonnade.data.reading import filed, reason, scan
-from colonnade.data.table import Look, Table, read_table
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
 from colonnade.foundation.names import Names, plain_cell, require_texts
@@ -30,6 +28,10 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
 from colonnade.protocol.predict import OpenedScores
 from colonnade.protocol.prediction import Prediction
+
+if TYPE_CHECKING:
+    from colonnade.analysis.intervals import Intervals
+    from colonnade.data.table import Look, Table
 
 FORMAT = MODEL_FORMAT
 
@@ -142,6 +144,12 @@ def publish(release: Release, model: Model, notes: Sequence[str] = ()) -> Public
     if model.task == Task.LOGISTIC.value and level is None:
         raise StudyError(f"the label of a logistic regression must be binary or a level, got column {name}")
     return public
+
+
+def own_model(release: Release) -> tuple[PublicModel, Intervals]:
+    """The model that a release was made for, and how sure its coefficients are."""
+    wanted = ModelRequest(release)
+    return publish(release, wanted.model(None), wanted.notes), wanted.certainty()
 
 
 def as_taken(schema: Schema, features: Sequence[str]) -> Schema:
@@ -337,6 +345,9 @@ def score_files(
     Several files are matched by their ids, or row by row where no id column is named. An id column is that of all
     files, or as "party=column" that of one.
     """
+    # Imported where data are read: whoever makes a model of a release needs no data frames.
+    from colonnade.data.table import read_table
+
     parts: list[tuple[Sequence[str] | None, dict[str, Floats]]] = []
     places, ids_of = _places(public, files), _id_columns(public, [ids] if isinstance(ids, str) else ids or ())
     for party, columns in public.needs().items():
@@ -464,11 +475,15 @@ def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> st
         columns["predicted"] = [yes if p >= 0.5 else no for p in scores.values]
     else:
         columns["predicted"] = scores.values
-    return pl.DataFrame(columns).write_csv()
+    from polars import DataFrame
+
+    return DataFrame(columns).write_csv()
 
 
 def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:
     """Each party's file: as named by "party=path", or the first that has all of the party's columns."""
+    from colonnade.data.reading import filed
+
     named: dict[str, Path] = {}
     others: list[Path] = []
     for text in files:
@@ -492,9 +507,13 @@ def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:
 
 
 def _header(path: Path) -> set[str]:
+    from polars.exceptions import PolarsError
+
+    from colonnade.data.reading import reason, scan
+
     try:
         return set(scan(data_files(path)).collect_schema().names())
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (PolarsError, OSError) as error:
         raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
 
 

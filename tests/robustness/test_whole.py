@@ -44,6 +44,41 @@ def test_a_fit_imports_only_what_it_uses() -> None:
     assert not {"scipy.stats", "scipy.optimize", "scipy.fft"} & found
 
 
+WATCHER = """
+import sys, traceback
+SLOW, MAY = set(sys.argv[1].split()), set(sys.argv[2].split())
+
+class Watcher:
+    def find_spec(self, name, path=None, target=None):
+        if name in SLOW - MAY:
+            ours = [f for f in traceback.extract_stack() if "colonnade" in f.filename and f.filename[0] != "<"]
+            print(f"{name} by {ours[-1].filename}:{ours[-1].lineno}", file=sys.stderr)
+
+sys.meta_path.insert(0, Watcher())
+sys.argv[1:] = sys.argv[3:]
+from colonnade.cli import main
+main()
+"""
+"""Runs a command, and says on standard error whose line imports what is slow."""
+
+
+@pytest.mark.parametrize(
+    ("may", "command"),
+    [
+        ("", ("plan", "demo/study.toml", "--rows", "14146")),
+        ("", ("solve", "tests/goldens/release.json")),
+        ("jinja2", ("report", "tests/goldens/release.json", "--html", "report.html", "--json")),
+    ],
+)
+def test_commands_import_nothing_slow_when_they_run(tmp_path: Path, may: str, command: tuple[str, ...]) -> None:
+    watched = SLOW - {"scipy", "pydantic"} | {"polars", "scipy.stats", "scipy.signal", "scipy.optimize"}
+    words = [str(ROOT / word) if "/" in word else word for word in command]
+    call = [sys.executable, "-c", WATCHER, " ".join(watched), may, *words]
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert " by " not in done.stderr, f"colonnade {command[0]} imports {done.stderr}"
+
+
 @pytest.mark.parametrize("aligned", [False, True])
 def test_made_studies_are_the_same_records(tmp_path: Path, aligned: bool) -> None:
     import polars as pl

@@ -77,11 +77,10 @@ def open_release(path: Path) -> Release:
 
 def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, json: Json = False) -> None:
     """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
-    from colonnade.analysis.request import ModelRequest
     from colonnade.consent.shared_ledger import open_ledger
     from colonnade.foundation.files import places
     from colonnade.mechanism.defects import defects_of
-    from colonnade.model import publish
+    from colonnade.model import own_model
     from colonnade.report.certainty import intervals_json, intervals_report
     from colonnade.report.machine import model_json
     from colonnade.report.pages import release_html
@@ -95,10 +94,9 @@ def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, 
             raise StudyError(f"there is no ledger {named.path}")
     spending, defects = booked_spending(opened, ledgers), defects_of(opened)
     with places(html) as (page,):
+        answered = public, sure = own_model(opened)
         if html is not None:
-            page.write(release_html(opened, spending))
-    wanted = ModelRequest(opened)
-    public, sure = publish(opened, wanted.model(None), wanted.notes), wanted.certainty()
+            page.write(release_html(opened, spending, answered))
     if json:
         known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
         found = {**model_json(public), **intervals_json(sure), **spending_json(spending)}

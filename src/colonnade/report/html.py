@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 from colonnade.analysis.intervals import Intervals
 from colonnade.analysis.released import Released
-from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.tables import Tables
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ReleaseError
@@ -27,7 +26,7 @@ from colonnade.mechanism.cuts import Cut
 from colonnade.mechanism.defects import defects_of
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
-from colonnade.model import PublicModel, publish
+from colonnade.model import PublicModel, own_model
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.report.certainty import DROWNED, heading_of, sentences
@@ -112,6 +111,8 @@ class Around:
     """Addresses and names of pages to go to, where the page is shown in the studio."""
     cuts: Sequence[Cut] | None = None
     """Which numbers a plan cut at bins of its own."""
+    answered: tuple[PublicModel, Intervals] | None = None
+    """A release's own model with its intervals, where they are there; else they are made."""
 
 
 def page_footer(what: str, digest: str) -> Markup:
@@ -153,9 +154,8 @@ def release_page(release: Release, around: Around | None = None) -> str:
     """The page of a release with its model."""
     around = around or Around()
     agreement, plan = Agreement.of(release.provenance["agreement"]), release.plan
-    wanted = ModelRequest(release)
-    public = publish(release, wanted.model(None), wanted.notes)
-    shown, found = plan_context(plan, agreement), wanted.certainty()
+    public, found = around.answered or own_model(release)
+    shown = plan_context(plan, agreement)
     sure = certainty_context(found)
     told = flaws(release.provenance)
     verdict = broken(told, release.provenance["seeded"])

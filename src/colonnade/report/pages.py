@@ -11,9 +11,11 @@ from colonnade.foundation.errors import StudyError
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+    from colonnade.analysis.intervals import Intervals
     from colonnade.analysis.tables import Tables
     from colonnade.mechanism.cuts import Cut
     from colonnade.mechanism.release import Release
+    from colonnade.model import PublicModel
     from colonnade.protocol.session_plan import SessionPlan
     from colonnade.report.cost import Cost
     from colonnade.report.spending import Spending
@@ -40,12 +42,16 @@ def plan_html(
     return plan_page(session, cost, assumed, Around(spending or {}, cuts=cuts)).encode()
 
 
-def release_html(release: Release, spending: Mapping[str, Spending] | None = None) -> bytes:
-    """The bytes of a release's page, with what ledgers at hand have booked of it."""
+def release_html(
+    release: Release,
+    spending: Mapping[str, Spending] | None = None,
+    answered: tuple[PublicModel, Intervals] | None = None,
+) -> bytes:
+    """The bytes of a release's page, with what ledgers at hand have booked of it, and its model where that is there."""
     require("jinja2")
     from colonnade.report.html import Around, release_page
 
-    return release_page(release, Around(spending or {})).encode()
+    return release_page(release, Around(spending or {}, answered=answered)).encode()
 
 
 def tables_html(tables: Tables, chosen: Sequence[int], seed: int) -> bytes:

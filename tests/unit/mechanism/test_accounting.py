@@ -57,6 +57,28 @@ def test_rho_gives_epsilon_by_dp_accounting_and_no_larger_rho_does(epsilon: floa
     assert epsilon * 0.999999 <= epsilon_of_rho(rho, delta) <= epsilon
 
 
+def test_dp_accounting_agrees_over_a_grid() -> None:
+    """What it says of every calibration, at whole and odd epsilons from 1e-4 to 57.3 and deltas from 1e-15 to 0.3."""
+    from dp_accounting import NeighboringRelation, ZCDpEvent
+    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
+    from dp_accounting.rdp import RdpAccountant
+
+    orders = 1.02 + np.geomspace(1e-3, 1e8, 300)
+    for epsilon in (1e-4, 0.013, 0.1, 0.77, 1.0, 2.0, 4.5, 10.0, 57.3):
+        for delta in (1e-15, 1e-12, 1e-9, 3e-7, 1e-6, 1e-5, 1e-3, 0.04, 0.3):
+            deviation = 1 / math.sqrt(2 * gaussian_rho(epsilon, delta, Fraction(0)))
+            assert float(GaussianPrivacyLoss(deviation).get_delta_for_epsilon(epsilon)) <= delta
+            rho = zcdp_rho(epsilon, delta)
+            near = orders
+            for _ in range(2):
+                accountant = RdpAccountant(near, NeighboringRelation.REPLACE_ONE)
+                accountant.compose(ZCDpEvent(float(rho)))
+                found, best = accountant.get_epsilon_and_optimal_order(delta)
+                near = 1 + (best - 1) * np.geomspace(0.9, 1.1, 600)
+            assert found <= epsilon * (1 + 1e-4)
+            assert found * (1 - 1e-4) <= epsilon_of_rho(rho, delta) <= found * (1 + 1e-4)
+
+
 @pytest.mark.parametrize(("epsilon", "delta"), PAIRS[:5])
 def test_gaussian_rho_is_what_the_loss_distribution_allows(epsilon: float, delta: float) -> None:
     from dp_accounting import GaussianDpEvent
