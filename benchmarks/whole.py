@@ -57,7 +57,7 @@ FEW_RUNS = 200_000
 class Sides:
     """Both sides of one study, each run in a process of its own."""
 
-    def __init__(self, study: Path, place: Path, *, keep_bytecode: bool = False) -> None:
+    def __init__(self, study: Path, place: Path, *, keep_bytecode: bool = False, as_found: bool = False) -> None:
         from colonnade.study import read_study
 
         checked = read_study(study)
@@ -70,8 +70,9 @@ class Sides:
         out = ["--out", str(place / "release.json"), "--model", str(self.model), "--force"]
         self.arguments = {"private": ["fit", str(study), *out], "clear": clear}
         self.environment = {name: value for name, value in os.environ.items() if not name.endswith(THREADS)}
-        self.environment["PYTHONPYCACHEPREFIX"] = str(place / ("bytecode" if keep_bytecode else "none"))
-        self.environment["PYTHONDONTWRITEBYTECODE"] = "" if keep_bytecode else "1"
+        if not as_found:
+            self.environment["PYTHONPYCACHEPREFIX"] = str(place / ("bytecode" if keep_bytecode else "none"))
+            self.environment["PYTHONDONTWRITEBYTECODE"] = "" if keep_bytecode else "1"
 
     def rehearse(self) -> None:
         """Note each side's modules, and judge the one in the clear."""
@@ -110,12 +111,12 @@ class Sides:
         return used
 
 
-def measure(study: Path, runs: int, *, kept_too: bool = False) -> dict[str, Any]:
+def measure(study: Path, runs: int, *, kept_too: bool = False, as_found: bool = False) -> dict[str, Any]:
     """Both sides in turns; medians of CPU seconds, and how good the models are."""
     totals: dict[str, list[tuple[float, float]]] = {"private": [], "clear": []}
     works: dict[str, list[dict[str, float]]] = {"private": [], "clear": []}
     with tempfile.TemporaryDirectory(prefix="colonnade-whole-") as place:
-        sides = Sides(study, Path(place))
+        sides = Sides(study, Path(place), as_found=as_found)
         sides.rehearse()
         for _ in range(runs):
             for side in totals:
@@ -284,13 +285,15 @@ def write_study(folder: Path, rows: int, columns: int, parties: int, aligned: bo
     return study
 
 
-def measure_made(rows: int, columns: int, parties: int, aligned: bool, runs: int | None) -> dict[str, Any]:
+def measure_made(
+    rows: int, columns: int, parties: int, aligned: bool, runs: int | None, *, as_found: bool = False
+) -> dict[str, Any]:
     """A made study, whose files are written by another process and removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="colonnade-whole-data-") as folder:
         sizes = ["--rows", str(rows), "--columns", str(columns), "--parties", str(parties)]
         call = [sys.executable, __file__, "--make", folder, *sizes, *(["--aligned"] if aligned else [])]
         subprocess.run(call, check=True)
-        found = measure(Path(folder) / "study.toml", runs or (1 if rows >= FEW_RUNS else 3))
+        found = measure(Path(folder) / "study.toml", runs or (1 if rows >= FEW_RUNS else 3), as_found=as_found)
     return {"columns": columns, "parties": parties, "aligned": aligned, **found}
 
 
@@ -301,6 +304,7 @@ def main() -> None:
     parser.add_argument("--parties", type=int, default=3)
     parser.add_argument("--aligned", action="store_true", help="rows are in one order already: no ids to match")
     parser.add_argument("--runs", type=int, help="of which the median counts; 3, or 1 for many rows")
+    parser.add_argument("--as-found", action="store_true", help="with the bytecode that is there, for a quick look")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--series", action="store_true", help="all sizes, into docs/results/whole.md")
     parser.add_argument("--most-rows", type=int, default=1_000_000, help="of the series")
@@ -323,7 +327,8 @@ def main() -> None:
     if given.rows is None:
         found = measure(DEMO, given.runs or 3, kept_too=True)
     else:
-        found = measure_made(given.rows, given.columns, given.parties, given.aligned, given.runs)
+        sizes = (given.rows, given.columns, given.parties, given.aligned)
+        found = measure_made(*sizes, given.runs, as_found=given.as_found)
     print(json.dumps(found) if given.json else "\n".join(f"{key:22s} {value}" for key, value in found.items()))
 
 
