@@ -9,11 +9,11 @@ from itertools import combinations
 import numpy as np
 
 from colonnade.analysis.released import Released
-from colonnade.analysis.spectra import eigen
 from colonnade.analysis.tables import NEARLY_ALL, reach_of
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.threads import small_on_one_thread
 from colonnade.mechanism.moments import Floats, Role
+from colonnade.analysis.spectra import eigen
 
 CLEAR = 2.0
 """A variance is known if it is more than this many standard deviations of its noise away from 0."""
@@ -70,8 +70,8 @@ def components(released: Released, label: bool = False) -> Components:
             "components of this release are not known: noise on its products alone would make a component of variance "
             f"{noise:.3g}, and the largest one found has {values[0]:.3g}"
         )
-    # A component has no sign of its own: its largest loading is made positive.
-    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
+    # A component has no sign of its own: its largest loading, the first of equals, is made positive.
+    largest = vectors[np.abs(vectors).round(9).argmax(axis=0), np.arange(vectors.shape[1])]
     vectors = vectors * np.where(largest < 0, -1.0, 1.0)
     spread = np.sqrt(np.maximum(np.diag(covariance), 1e-12))
     correlations = np.clip(covariance / np.outer(spread, spread), -1.0, 1.0)
