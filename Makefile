@@ -12,7 +12,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters: what Python compiles is kept in .venv, where the environment forbids it, too.
 KEPT := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.venv/bytecode
 
-.PHONY: help install demo demo-network test quick lint format docs wheel lock clean audit chaos soak fuzz mutants
+.PHONY: help install demo demo-network test quick lint format docs wheel lock sbom clean audit chaos soak fuzz mutants
 
 help:
 	@echo "make demo    one private regression over three parties' files, end to end"
@@ -22,7 +22,8 @@ help:
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make format  ruff format and its safe fixes"
 	@echo "make docs    the documentation as a site, into site/; every warning fails"
-	@echo "make wheel   build wheel and sdist, install them into fresh environments of Python 3.11 to 3.13, run the demo there"
+	@echo "make wheel   build the wheel twice, to the same bytes, and the sdist; install the wheel into fresh environments of Python 3.11 to 3.13, run the demo there"
+	@echo "make sbom    a bill of materials, CycloneDX, of the package and the lock, into dist/"
 	@echo "make lock    resolve both locks anew (asks the package index)"
 	@echo "make clean   remove everything that was built or written by a run"
 	@echo "make audit   attack every view, plant every bug, and write docs/audit.md (20 minutes)"
@@ -101,6 +102,9 @@ soak: $(READY)
 
 wheel: $(READY)
 	.ci/wheel
+
+sbom: $(READY)
+	$(BIN)/python docs/write_sbom.py dist/colonnade.cdx.json
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

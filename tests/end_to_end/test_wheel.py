@@ -24,19 +24,35 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = "import sys, setuptools.build_meta as b; getattr(b, sys.argv[1])(sys.argv[2])"
 
 
-@pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both archives, built from a copy, so that nothing of an earlier build is in them."""
-    place = tmp_path_factory.mktemp("source")
+def build(place: Path, out: Path, *what: str) -> None:
+    """Archives from a copy, so that nothing of an earlier build is in them; dated by one number, as .ci/wheel does."""
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, place)
     shutil.copytree(ROOT / "src", place / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    out = tmp_path_factory.mktemp("dist")
-    for what in ("build_wheel", "build_sdist"):
-        command = [sys.executable, "-c", BUILD, what, str(out)]
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True)
+    for path in (place / "src").rglob("*"):
+        os.utime(path)
+    for each in what:
+        command = [sys.executable, "-c", BUILD, each, str(out)]
+        given = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+        done = subprocess.run(command, cwd=place, env=given, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both archives."""
+    out = tmp_path_factory.mktemp("dist")
+    build(tmp_path_factory.mktemp("source"), out, "build_wheel", "build_sdist")
     return out
+
+
+def test_two_builds_of_the_wheel_are_the_same_bytes(dist: Path, tmp_path: Path) -> None:
+    """Whoever builds the commit can compare what was handed out; .ci/wheel takes the time from the commit."""
+    for name in ("source", "dist"):
+        (tmp_path / name).mkdir()
+    build(tmp_path / "source", tmp_path / "dist", "build_wheel")
+    assert wheel_of(dist).read_bytes() == wheel_of(tmp_path / "dist").read_bytes()
+    assert 'SOURCE_DATE_EPOCH="$(git' in (ROOT / ".ci" / "wheel").read_text()
 
 
 def wheel_of(dist: Path) -> Path:

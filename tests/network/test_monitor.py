@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 import socket
+import threading
+import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
+from colonnade.flare import monitor as monitor_module
+from colonnade.flare.certificates import PROBE_SECONDS, probe
 from colonnade.flare.event_log import EVENTS, FIELDS, EventLog, rotate_audit_log
+from colonnade.flare.flare_log import ServerLine
 from colonnade.flare.folder_texts import policy_file, site_file
+from colonnade.flare.launch import watch
 from colonnade.flare.monitor import LOOPBACK, Monitor, parse_address, serve_monitor
+from colonnade.flare.provision import Address
 from colonnade.foundation.errors import StudyError
 from colonnade.protocol.journal import JournalEvent
-from colonnade.sites.site import PARTY, Site, read_site
+from colonnade.sites.site import METRICS, PARTY, Site, read_site
 from colonnade.transport.journal import FileJournal
 from tests.helpers.authority import DAY, Authority
 from tests.helpers.wires import write_study
 
+yaml = pytest.importorskip("yaml", reason="the extra flare, which brings YAML, is not installed")
 LINE = re.compile(r'^[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? -?[0-9.e+]+$')
 
 
@@ -53,30 +64,134 @@ def get(port: int, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def test_health_and_metrics_are_served(site: Site) -> None:
+@pytest.fixture
+def served(site: Site) -> Iterator[tuple[Monitor, int]]:
     monitor, port = Monitor(site), free_port()
     server = serve_monitor(monitor, (LOOPBACK, port))
-    try:
-        for job in ("a", "b"):
-            monitor.follow({"job": job, "step": "read", "done": False})
-            monitor.follow({"job": job, "step": "open", "done": True, "ok": job == "a"})
-            monitor.follow({"job": job, "step": "open", "done": True, "ok": job == "a"})
-        code, text = get(port, "/metrics")
-        assert code == 200
-        lines = [line for line in text.splitlines() if not line.startswith("#")]
-        assert all(LINE.match(line) for line in lines), lines
-        assert 'colonnade_sessions_total{outcome="opened"} 1' in lines
-        assert 'colonnade_sessions_total{outcome="failed"} 1' in lines
-        assert {"colonnade_epsilon_spent 0.0", "colonnade_sessions_booked 0"} <= set(lines)
-        assert get(port, "/health")[0] == 200
-        assert get(port, "/else")[0] == 404
-        made = Authority().folder(site.folder / "made", "bank", end=-DAY / 2)
+    yield monitor, port
+    server.shutdown()
+    server.server_close()
+
+
+def test_health_and_metrics_are_served(site: Site, served: tuple[Monitor, int]) -> None:
+    monitor, port = served
+    for job in ("a", "b"):
+        ended = {"done": True, "ok": job == "a", "code": "" if job == "a" else "site"}
+        monitor.follow({"job": job, "step": "read", "done": False})
+        for _ in range(2):
+            monitor.follow({"job": job, "step": "open", "bytes": {"sent": 5, "received": 7}, **ended})
+    code, text = get(port, "/metrics")
+    assert code == 200
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(LINE.match(line) for line in lines), lines
+    figures = {key: float(value) for key, _, value in (line.rpartition(" ") for line in lines)}
+    expected = {
+        'colonnade_sessions_total{outcome="opened"}': 1,
+        'colonnade_sessions_total{outcome="failed"}': 1,
+        'colonnade_refusals_total{code="site"}': 1,
+        'colonnade_session_bytes_total{direction="sent"}': 10,
+        'colonnade_session_bytes_total{direction="received"}': 14,
+        "colonnade_session_duration_seconds_count": 2,
+        "colonnade_server_reachable": 0,
+        "colonnade_epsilon_spent": 0,
+        "colonnade_sessions_booked": 0,
+    }
+    assert {name: figures[name] for name in expected} == expected
+    # Names as they are usual, so that rules and dashboards made for any process hold here.
+    assert figures["colonnade_last_session_end_timestamp_seconds"] == pytest.approx(time.time(), abs=60)
+    assert figures["colonnade_certificate_expiry_timestamp_seconds"] > time.time()
+    assert figures["process_start_time_seconds"] == pytest.approx(psutil.Process().create_time(), abs=2)
+    assert figures["process_resident_memory_bytes"] > 1e7
+    assert get(port, "/live")[0] == 200 and get(port, "/health")[0] == 200 and get(port, "/else")[0] == 404
+
+
+def flaws(port: int) -> list[str]:
+    code, text = get(port, "/ready")
+    content = json.loads(text)
+    assert (code == 200) is content["ok"] is (not content["flaws"])
+    return list(content["flaws"])
+
+
+def test_readiness_is_apart_from_life(site: Site, served: tuple[Monitor, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps a site from a session does not have its process restarted."""
+    monitor, port = served
+    assert flaws(port) == ["server"], "the line has not been tried"
+    monitor.away = ""
+    assert flaws(port) == []
+    usage = shutil.disk_usage(site.folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=5 << 20))
+        assert flaws(port) == ["disk"]
+    (site.folder / "ledger.sqlite").write_text("no ledger")
+    assert flaws(port) == ["ledger"]
+    (site.folder / "ledger.sqlite").unlink()
+    for name, start, end, flaw in (("ended", -DAY, -DAY / 2, "certificate"), ("to come", DAY, 2 * DAY, "clock")):
+        made = Authority().folder(site.folder / name, "bank", start, end)
         shutil.copy(made / "startup" / "client.crt", site.folder / "startup")
-        code, text = get(port, "/health")
-        assert code == 503 and json.loads(text)["flaws"] == ["certificate"]
-    finally:
-        server.shutdown()
-        server.server_close()
+        assert flaws(port) == [flaw]
+        assert get(port, "/live")[0] == 200
+    assert json.loads(get(port, "/health")[1])["flaws"] == []
+
+
+def test_a_party_that_is_cut_off_shows_it_within_thirty_seconds(
+    site: Site, served: tuple[Monitor, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a server that takes connections and says nothing: the engine's line to it stays as it was."""
+    monitor, port = served
+    assert monitor_module.LINE_SECONDS + PROBE_SECONDS < 30
+    monkeypatch.setattr(monitor_module, "LINE_SECONDS", 0.1)
+    said: list[str] = []
+    with socket.create_server((LOOPBACK, 0)) as mute:
+        address = Address(LOOPBACK, mute.getsockname()[1])
+        line = ServerLine("bank", address, said.append, "waiting")
+        line.emit(logging.makeLogRecord({"msg": "Connection [CN1 a => b SSL server] is created"}))
+        monitor.away, whole = "", [True]
+
+        def tried() -> str:
+            return line.hear("" if whole[0] else probe(site.folder, "bank", address, "localhost", seconds=0.2))
+
+        threading.Thread(target=monitor.keep_trying, args=(tried,), daemon=True).start()
+        time.sleep(0.3)
+        assert flaws(port) == []
+        whole[0] = False
+        end = time.monotonic() + 5
+        while flaws(port) != ["server"]:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert "colonnade_server_reachable 0.0" in get(port, "/metrics")[1]
+        assert "takes connections and does not shake hands" in said[-1] and said[-1].endswith("though the line is open")
+        whole[0] = True
+        while flaws(port):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert said[-1].endswith("answers again")
+
+
+MANIFESTS = sorted((Path(__file__).parents[2] / "packaging" / "kubernetes").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.name)
+def test_probes_as_shipped_are_answered_by_a_site_as_deployed(
+    site: Site, manifest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pod's own environment has it answer; a folder of `deploy new` names no port."""
+    parts = list(yaml.safe_load_all(manifest.read_text(encoding="utf-8")))
+    (container,) = (p["spec"]["template"]["spec"]["containers"][0] for p in parts if p["kind"] == "StatefulSet")
+    assert "metrics" not in site.content
+    (address,) = (entry["value"] for entry in container["env"] if entry["name"] == METRICS)
+    host, number = parse_address(address)
+    (named,) = (p["containerPort"] for p in container["ports"] if p["name"] == "metrics")
+    assert (host, number) == ("0.0.0.0", named), "the kubelet asks from outside"
+    port = free_port()
+    monkeypatch.setenv(METRICS, f"0.0.0.0:{port}")
+    watchers = watch(site, lambda content: None)
+    watchers.monitor.away = ""
+    for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
+        asked = container[kind]["httpGet"]
+        assert asked["port"] == "metrics" and get(port, asked["path"])[0] == 200, kind
+    watchers.monitor.away = "the server cannot be reached"
+    assert get(port, container["readinessProbe"]["httpGet"]["path"])[0] == 503
+    assert get(port, container["livenessProbe"]["httpGet"]["path"])[0] == 200, "a pod is not restarted for that"
 
 
 def test_nothing_of_the_data_is_told(site: Site) -> None:
@@ -139,7 +254,7 @@ def test_an_address_is_on_loopback_unless_a_host_is_named() -> None:
     assert parse_address("9100") == (LOOPBACK, 9100)
     assert parse_address("10.0.0.4:9100") == ("10.0.0.4", 9100)
     for wrong in ("", "host", "host:99999", "0"):
-        with pytest.raises(StudyError, match=r"metrics in site\.toml must be"):
+        with pytest.raises(StudyError, match=r"metrics in site\.toml, or COLONNADE_METRICS, must be"):
             parse_address(wrong)
     with socket.socket() as taken:
         taken.bind((LOOPBACK, 0))

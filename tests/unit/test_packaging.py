@@ -5,8 +5,12 @@ from __future__ import annotations
 import configparser
 import re
 import shutil
+import signal
+import socket
 import subprocess
+import sys
 import tomllib
+from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,8 @@ import pytest
 import typer
 
 from colonnade.cli.entry import app
+from tests.helpers.seccomp import loader
+from tests.helpers.wires import write_study
 
 yaml = pytest.importorskip("yaml", reason="the extra flare, which brings YAML, is not installed")
 
@@ -109,3 +115,63 @@ def test_manifests_ask_for_no_rights(manifest: Path) -> None:
     assert {mount["name"] for mount in container["volumeMounts"]} == named
     labels = workload["spec"]["template"]["metadata"]["labels"]
     assert workload["spec"]["selector"]["matchLabels"] == labels
+
+
+def without(text: str) -> str:
+    """The unit as it was: what it does not allow kills."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("SystemCallErrorNumber"))
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None or find_library("seccomp") is None,
+    reason="there is no systemd-analyze, or no libseccomp",
+)
+def test_units_start_what_they_say_under_their_own_filter(tmp_path: Path) -> None:
+    """A deployed server and party, by each unit's own command, until they say that they wait."""
+    pytest.importorskip("nvflare", reason="the extra flare is not installed")
+    from colonnade.flare.deploy import deploy_new
+    from colonnade.flare.provision import Address
+
+    write_study(tmp_path)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    deploy_new(tmp_path / "study.toml", tmp_path / "sites", Address("localhost", port))
+    bank = tmp_path / "sites" / "bank"
+    (bank / "site.toml").write_text((bank / "site.toml").read_text().replace('"?"', f'"{tmp_path}/bank.csv"'))
+    rules = re.sub(r"(?m)^(epsilon|smallest_rows) = .*", r"\1 = 40", (bank / "policy.toml").read_text())
+    (bank / "policy.toml").write_text(rules)
+    says = {"server": "waiting for parties and sessions", "party": "the server cannot be reached at localhost"}
+    for unit in UNITS:
+        (start,) = re.findall(r"^ExecStart=/usr/local/bin/colonnade (.+) (\S+)$", unit.read_text(), re.MULTILINE)
+        role = start[0].split()[0]
+        folder = tmp_path / "sites" / start[1].rpartition("/")[2].replace("%i", "bank")
+        command = [sys.executable, "-m", "colonnade.cli", *start[0].split(), str(folder)]
+        child = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=loader(unit)
+        )
+        try:
+            assert child.stderr is not None
+            told = next((line for line in child.stderr if says[role] in line), None)
+            assert told is not None, f"{unit.name}: it ended with {child.wait()}"
+        finally:
+            child.kill()
+            child.communicate()
+    (tmp_path / "killing.service").write_text(without(unit.read_text()))
+    done = subprocess.run([sys.executable, "-c", "import numpy"], preexec_fn=loader(tmp_path / "killing.service"))
+    assert done.returncode == -signal.SIGSYS, "the filter bites: numpy was killed by it"
+
+
+def test_pods_reach_whom_they_need_and_keep_their_key_to_themselves() -> None:
+    for manifest in MANIFESTS:
+        parts = {part["kind"]: part for part in yaml.safe_load_all(manifest.read_text(encoding="utf-8"))}
+        pod = parts["StatefulSet"]["spec"]["template"]["spec"]
+        # With fsGroup alone each mount adds the group's rights, and doctor refuses such a key.
+        assert pod["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
+        assert all(volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume)
+        policy = parts["NetworkPolicy"]["spec"]
+        assert policy["podSelector"]["matchLabels"] == parts["StatefulSet"]["spec"]["selector"]["matchLabels"]
+        assert policy["policyTypes"] == ["Ingress", "Egress"]
+        assert all(rule["from"] for rule in policy["ingress"]) and all(rule["to"] for rule in policy["egress"])
+        ports = [port["port"] for rule in policy["egress"] for port in rule["ports"]]
+        assert ports == ([] if "server" in manifest.name else [8002, 53, 53])

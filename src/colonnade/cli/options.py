@@ -46,5 +46,7 @@ def names_in(text: str) -> tuple[str, ...]:
 def require_engine() -> None:
     """Refuse where a site cannot run: no file locks, or no NVIDIA FLARE."""
     require_locks()
-    if find_spec("nvflare") is None:
-        raise StudyError("a run across machines needs nvflare, which is not installed: pip install 'colonnade[flare]'")
+    for needed in ("nvflare", "prometheus_client"):
+        if find_spec(needed) is None:
+            told = f"a run across machines needs {needed}, which is not installed: pip install 'colonnade[flare]'"
+            raise StudyError(told)

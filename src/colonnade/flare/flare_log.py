@@ -87,7 +87,14 @@ class ServerLine(logging.Handler):
         self._party, self._server, self._say, self._idle = party, f"{address.host}:{address.port}", say, idle
         self._mine: set[str] = set()
         self._times: deque[float] = deque(maxlen=BREAKS)
-        self._flickers = False
+        self._flickers = self._silent = False
+
+    def hear(self, away: str) -> str:
+        """What a try of the server told, a reason or nothing; whether the engine has a line too. Silence is said."""
+        if self._mine and bool(away) != self._silent:
+            self._silent = bool(away)
+            self._say(f"{away}, though the line is open" if away else f"{self._server} answers again")
+        return away or ("" if self._mine else "the engine has no line to the server")
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
@@ -112,8 +119,10 @@ class ServerLine(logging.Handler):
         self._flickers = often
 
 
-def watch_line(party: str, address: Address, say: Callable[[str], None], idle: str) -> None:
-    logging.getLogger(LINE_LOGGER).addHandler(ServerLine(party, address, say, idle))
+def watch_line(party: str, address: Address, say: Callable[[str], None], idle: str) -> ServerLine:
+    line = ServerLine(party, address, say, idle)
+    logging.getLogger(LINE_LOGGER).addHandler(line)
+    return line
 
 
 class FailureReports(logging.Handler):

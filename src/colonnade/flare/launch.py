@@ -14,10 +14,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from colonnade.flare.certificates import check_certificate, own_address, probe, server_address
+from colonnade.flare.certificates import check_certificate, own_address, probe, probe_own, server_address
 from colonnade.flare.event_log import EventLog, rotate_audit_log
 from colonnade.flare.flare_log import TWICE, watch_failures, watch_line, watch_server
 from colonnade.flare.monitor import Monitor, parse_address, serve_monitor
@@ -26,7 +27,7 @@ from colonnade.flare.provision import CLASSES, Address
 from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.status import last_word, look, replace_status, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError
-from colonnade.sites.site import LOCAL, SERVER, STATUS, Site
+from colonnade.sites.site import LOCAL, METRICS, SERVER, STATUS, Site
 
 Tell = Callable[[dict[str, Any]], None]
 """Called with what the status file says, whenever it says something new."""
@@ -60,7 +61,8 @@ def serve(site: Site, tell: Tell, say: Say) -> int:
         (site.folder / TWICE).unlink(missing_ok=True)
         watch_server(site.folder.resolve(), say)
         say(f"study {site.study.agreement.name}, port {address.port}: waiting for parties and sessions")
-        return _run(site, main, [f"org={SERVER}"], tell, say, fed_server="fed_server.json")
+        away = partial(probe_own, site.folder)
+        return _run(site, main, [f"org={SERVER}"], tell, say, away, fed_server="fed_server.json")
 
 
 def take_part(site: Site, tell: Tell, say: Say) -> int:
@@ -79,9 +81,14 @@ def take_part(site: Site, tell: Tell, say: Say) -> int:
         if away := probe(site.folder, site.party, address, server):
             say(f"{away}, trying again")
         use_driver()
-        watch_line(site.party, address, say, f"waiting for sessions of study {site.study.agreement.name}")
+        line = watch_line(site.party, address, say, f"waiting for sessions of study {site.study.agreement.name}")
         names = [f"uid={site.party}", f"org={site.party}"]
-        return _run(site, main, names, tell, say, fed_client="fed_client.json", local_rank=0)
+
+        def silence() -> str:
+            """Neither is enough: a line that a wall cut stays open at both ends, and the engine's may lag behind."""
+            return line.hear(probe(site.folder, site.party, address, server))
+
+        return _run(site, main, names, tell, say, silence, fed_client="fed_client.json", local_rank=0)
 
 
 def check_local(folder: Path) -> None:
@@ -140,7 +147,7 @@ def clear_old_jobs(folder: Path) -> None:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, **more: Any) -> int:
+def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, away: Callable[[], str], **more: Any) -> int:
     from nvflare.fuel.f3.mpm import MainProcessMonitor
 
     folder = site.folder.resolve()
@@ -152,6 +159,7 @@ def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, **more: 
     rotate_audit_log(folder)
     quiet = threading.Event()
     events = watch(site, tell)
+    threading.Thread(target=events.monitor.keep_trying, args=(away,), daemon=True).start()
     follower = threading.Thread(target=follow, args=(folder / STATUS, events.hear, quiet, site.role), daemon=True)
     follower.start()
     settings = ["secure_train=true", "config_folder=config", *names]
@@ -189,10 +197,10 @@ class Watchers:
 
 
 def watch(site: Site, tell: Tell) -> Watchers:
-    """Begin the log, and answer on the port that the site's file names, if it names one."""
+    """Begin the log, and answer on the port that the site's file names, or the environment."""
     watchers = Watchers(tell, EventLog(site.folder, site.name, site.study.agreement.name), Monitor(site))
-    if "metrics" in site.content:
-        serve_monitor(watchers.monitor, parse_address(str(site.content.content["metrics"])))
+    if address := str(site.content.content.get("metrics", os.environ.get(METRICS, ""))):
+        serve_monitor(watchers.monitor, parse_address(address))
     watchers.log.note("start")
     return watchers
 

@@ -39,9 +39,15 @@ log = logging.getLogger(__name__)
 class BoundedConnection(SocketConnection):  # type: ignore[misc]
     """A line whose frames are bounded by what sessions need: the engine would take 2 GB on the word of 16 bytes."""
 
+    def __init__(self, line: ssl.SSLSocket, connector: Any, first: bytes) -> None:
+        super().__init__(line, connector, True)
+        self._first = first
+        """What has been read of the first frame."""
+
     def read_frame(self) -> bytearray:
-        frame = bytearray(PREFIX_LEN)
-        self.read_into(frame, 0, PREFIX_LEN)
+        frame, known = bytearray(self._first.ljust(PREFIX_LEN)), len(self._first)
+        self._first = b""
+        self.read_into(frame, known, PREFIX_LEN - known)
         length = Prefix.from_bytes(frame).length
         if not PREFIX_LEN <= length <= LARGEST_FRAME:
             log.warning("a frame of %d bytes is refused: %s", length, self)
@@ -81,6 +87,9 @@ class Port(ThreadingTCPServer):
             # The deadline is the whole handshake's, not each byte's.
             request.settimeout(HANDSHAKE_SECONDS)
             request.do_handshake()
+            # Who connects speaks first. Who only tried whether we shake hands is no news for the engine and its log.
+            if not (first := request.recv(1)):
+                return
             request.settimeout(None)
         except (OSError, ValueError) as error:
             log.info("no handshake with %s: %s", client_address, error)
@@ -88,7 +97,7 @@ class Port(ThreadingTCPServer):
         finally:
             with self._lock:
                 self._unproven.pop(request, None)
-        self._driver.talk(request)
+        self._driver.talk(request, first)
 
     @staticmethod
     def _hang_up(line: ssl.SSLSocket) -> None:
@@ -118,9 +127,9 @@ class BoundedDriver(TcpDriver):  # type: ignore[misc]
         line.settimeout(None)
         self.talk(line)
 
-    def talk(self, line: ssl.SSLSocket) -> None:
+    def talk(self, line: ssl.SSLSocket, first: bytes = b"") -> None:
         """Read from a line that both sides have shown certificates on, until it ends."""
-        connection = BoundedConnection(line, self.connector, True)
+        connection = BoundedConnection(line, self.connector, first)
         self.add_connection(connection)
         connection.read_loop()
         self.close_connection(connection)

@@ -19,6 +19,7 @@ from colonnade.flare.topics import FRAME, TOPIC
 from colonnade.flare.watched_guard import watched
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.protocol.account import SessionAccount
+from colonnade.protocol.codes import code_of
 from colonnade.protocol.party import PartyRole, refusal
 from colonnade.sites.evidence import open_evidence
 from colonnade.sites.recipes import Recipe
@@ -51,6 +52,7 @@ class PartyJob(Executor):  # type: ignore[misc]
 
         def call(data: bytes) -> bytes:
             parent.require()
+            status.bytes["sent"] += len(data)
             request = Shareable()
             request[FRAME] = data
             with engine.new_context() as context:
@@ -60,6 +62,7 @@ class PartyJob(Executor):  # type: ignore[misc]
             reply = next(iter(replies.values()), None) if replies else None
             if reply is None or reply.get_return_code() != ReturnCode.OK or FRAME not in reply:
                 raise Unreachable
+            status.bytes["received"] += len(reply[FRAME])
             return bytes(reply[FRAME])
 
         if task_name != self.recipe.task:
@@ -103,11 +106,13 @@ class PartyJob(Executor):  # type: ignore[misc]
                 client.run()
         except Exception as error:
             closing = closing if client is None else client.closing
+            ended = None if client is None else client.role.end
+            code = code_of(error) if ended is None or ended.code is None else ended.code
             if isinstance(error, ColonnadeError):
                 log.error("the session ended: %s", error)
-                status.end(f"{error}{closing}")
+                status.end(f"{error}{closing}", code=code.value)
             else:
                 log.exception("the session failed")
-                status.end(f"unexpected {type(error).__name__}, see {status.job}/log.txt{closing}")
+                status.end(f"unexpected {type(error).__name__}, see {status.job}/log.txt{closing}", code=code.value)
             return
         status.end("; ".join(filter(None, (recipe.sentence(), role.doubt))), True, recipe.file)

@@ -126,7 +126,9 @@ class ServerJob(Controller):  # type: ignore[misc]
         outcome = {"ok": account.ok, "sentence": account.sentence, "bytes": account.bytes, **account.facts}
         (self._run / OUTCOME).write_text(json.dumps(outcome), encoding="utf-8")
         said = "; ".join(filter(None, (account.sentence, account.aside)))
-        self._status.end(said, account.ok, account.file)
+        end = None if self._relay is None else self._relay.role.end
+        self._status.bytes = {way: sum(counts.values()) for way, counts in account.bytes.items()}
+        self._status.end(said, account.ok, account.file, "" if end is None or end.code is None else end.code.value)
         log.info("the session ended: %s", said)
 
     def stop_controller(self, fl_ctx: Any) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,8 @@ class StatusFile:
     session: str = ""
     """The session's id, as ledgers, releases and the server's journal have it, once it is known."""
     spend: Spend | None = None
+    bytes: dict[str, int] = field(default_factory=lambda: {"sent": 0, "received": 0})
+    """Of the session, by its own messages."""
     _last: tuple[str, float] = ("wait", 0.0)
 
     def __call__(self, step: str, share: float) -> None:
@@ -66,8 +68,8 @@ class StatusFile:
         if self.spend is not None:
             self.spend = replace(self.spend, state=state)
 
-    def end(self, sentence: str, ok: bool = False, file: Path | None = None) -> None:
-        """The last word on a session, and the file that it left here."""
+    def end(self, sentence: str, ok: bool = False, file: Path | None = None, code: str = "") -> None:
+        """The last word on a session, the file that it left here, and what all were told where it failed."""
         self._write(
             {
                 "step": self._last[0],
@@ -76,6 +78,8 @@ class StatusFile:
                 "ok": ok,
                 "sentence": sentence,
                 "file": None if file is None else str(file),
+                "code": code,
+                "bytes": self.bytes,
             }
         )
 

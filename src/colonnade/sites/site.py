@@ -38,7 +38,7 @@ SITE_KEYS = (
 )
 PREDICTION_KEYS = ("model", "to", "data", "id")
 EVALUATION_KEYS = ("model", "epsilon", "delta", "release", "rows", "data", "id")
-SEED, APPROVED = "COLONNADE_SEED", "COLONNADE_APPROVED"
+SEED, APPROVED, METRICS = "COLONNADE_SEED", "COLONNADE_APPROVED", "COLONNADE_METRICS"
 NOT_PRIVATE = "NOT PRIVATE: the noise of this run comes from a known seed; it is a simulation and protects nobody"
 
 
