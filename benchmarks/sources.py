@@ -33,12 +33,13 @@ COLUMNS = {
 
 def read(address: str, rows: int) -> dict[str, float]:
     """Seconds and peak memory of this process, before and after."""
-    from colonnade.data.addresses import read_address
+    from colonnade.data.sources import Source, read_address
     from colonnade.foundation.schema import column_from
 
     columns = {name: column_from(name, declared) for name, declared in COLUMNS.items()}
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.process_time()
-    table = read_address(address, QUERY.format(rows), "people", Path("/"), "[party.p]").read("p", columns, "id")
+    data = read_address(address, QUERY.format(rows), "people", Path("/"), "[party.p]")
+    table = Source(data, "id").read("p", columns)
     assert table.rows == rows
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"rows": rows, "before": before, "after": after, "seconds": time.process_time() - start}

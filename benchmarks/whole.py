@@ -44,7 +44,11 @@ DEMO = ROOT / "demo" / "study.toml"
 THREADS = ("_NUM_THREADS", "_MAX_THREADS")
 """How the names of variables end that say how many; a user has set none of them."""
 MARKED = {
-    "read": (("colonnade.study", "read_study"), ("colonnade.runs", "read_table"), ("colonnade.runs", "open_table")),
+    "read": (
+        ("colonnade.study", "read_study"),
+        ("colonnade.data.table", "gather_table"),
+        ("colonnade.data.table", "open_table"),
+    ),
     "solve": (("colonnade.analysis.request", "solve"), ("colonnade.analysis.request", "intervals")),
     "write": (("colonnade.mechanism.release", "write_release"), ("colonnade.model", "write_model")),
 }
@@ -62,7 +66,7 @@ class Sides:
 
         checked = read_study(study)
         self.study, self.place = study, place
-        self.files = {name: source.data for name, source in checked.sources.items()}
+        self.files = {name: source.data.path for name, source in checked.sources.items()}  # type: ignore[union-attr]
         self.id = next(iter(checked.sources.values())).id if checked.alignment != "none" else None
         self.label = checked.agreement.schema.find(checked.agreement.label)[1]
         self.model, self.judged = place / "model.json", place / "clear.json"

@@ -26,6 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from colonnade.analysis.solve import solve
+from colonnade.data.sources import FileSource
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.report.curve import scaled
@@ -42,8 +43,8 @@ def tables_of(study: Study) -> tuple[dict[str, Table], int]:
     """The parties' tables on the people whom all of them know, and how many these are."""
     frame: pl.DataFrame | None = None
     for source in study.sources.values():
-        assert source.data is not None
-        part = pl.read_csv(source.data, infer_schema=False)
+        assert isinstance(source.data, FileSource)
+        part = pl.read_csv(source.data.path, infer_schema=False)
         frame = part if frame is None else frame.join(part, on="person")
     assert frame is not None
     return {name: table_from(name, frame, cs) for name, cs in study.agreement.schema.parties.items()}, frame.height

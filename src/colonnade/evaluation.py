@@ -22,6 +22,7 @@ from colonnade.analysis.denoise import Estimate, denoise
 from colonnade.analysis.measures import ClassSums, CurvePoint, Measure, ScoreTable, Sum, error_measures
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.score_parts import Part, added_scores
+from colonnade.data.sources import Source
 from colonnade.data.store import read_rows
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import PrivacyError, ReleaseError, StudyError
@@ -34,7 +35,7 @@ from colonnade.model import PublicModel, partial_scores, write_model
 from colonnade.protocol.agreement import Agreement, Evaluated
 from colonnade.protocol.cautions import refusing_columns
 from colonnade.protocol.session_plan import SessionPlan
-from colonnade.study import Source, Study
+from colonnade.study import Study
 
 DROWNED = 0.25
 """An accuracy or a share explained that noise moves so far is not worth an epsilon."""

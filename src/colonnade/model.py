@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +17,11 @@ from colonnade.analysis.accepted import Acceptance
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.solve import Model
+from colonnade.data.sources import FileSource, Source, by_party
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
 from colonnade.foundation.names import Names, plain_cell, require_texts
-from colonnade.foundation.parts import data_files, local_path
+from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Column, Schema, column_to
 from colonnade.mechanism.moments import Floats, Layout
 from colonnade.mechanism.objective import Task
@@ -351,7 +351,7 @@ def score_files(
     parts: list[tuple[Sequence[str] | None, dict[str, Floats]]] = []
     places, ids_of = _places(public, files), _id_columns(public, [ids] if isinstance(ids, str) else ids or ())
     for party, columns in public.needs().items():
-        table = read_table(party, places[party], columns, ids_of.get(party)).require_fit(strict, look)
+        table = Source(places[party], ids_of.get(party)).read(party, columns).require_fit(strict, look)
         parts.append((table.ids, table.coordinates()))
     name = next(iter(ids_of.values()), None)
     return _added_up(public, parts, bool(ids_of) and len({places[p] for p in public.needs()}) > 1, name)
@@ -391,8 +391,8 @@ def _id_columns(public: PublicModel, named: Sequence[str]) -> dict[str, str]:
     own: dict[str, str] = {}
     common: list[str] = []
     for text in named:
-        party, separator, column = text.partition("=")
-        if separator and party in public.schema.parties:
+        party, column = by_party(text, public.schema.parties)
+        if party is not None:
             if own.setdefault(party, column) != column:
                 raise StudyError(f"party {party} has one id column, got {own[party]!r} and {column!r}")
         else:
@@ -480,41 +480,24 @@ def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> st
     return DataFrame(columns).write_csv()
 
 
-def _places(public: PublicModel, files: Sequence[str]) -> dict[str, Path]:
+def _places(public: PublicModel, files: Sequence[str]) -> dict[str, FileSource]:
     """Each party's file: as named by "party=path", or the first that has all of the party's columns."""
     from colonnade.data.reading import filed
 
-    named: dict[str, Path] = {}
-    others: list[Path] = []
-    for text in files:
-        party, separator, path = text.partition("=")
-        if separator and party in public.schema.parties:
-            named[party] = local_path(path)
-        else:
-            others.append(local_path(text))
-    headers = {path: _header(path) for path in others}
+    each = (by_party(text, public.schema.parties) for text in files)
+    given = [(party, FileSource(local_path(path))) for party, path in each]
+    named = {party: file for party, file in given if party is not None}
+    headers = {file: set(file.header()) for party, file in given if party is None}
     for party, columns in public.needs().items():
         if party in named:
             continue
         needed = filed(columns)
-        fitting = [path for path, names in headers.items() if names.issuperset(needed)]
+        fitting = [file for file, names in headers.items() if names.issuperset(needed)]
         if not fitting:
-            best = max(headers, key=lambda p: len(headers[p].intersection(needed)), default=None)
-            lacking = next(c for c in needed if best is None or c not in headers[best])
-            raise DataError(f"party {party}: no data file has its column {lacking!r}")
+            best = max(headers.values(), key=lambda names: len(names.intersection(needed)), default=set())
+            raise DataError(f"party {party}: no data file has its column {next(c for c in needed if c not in best)!r}")
         named[party] = fitting[0]
     return named
-
-
-def _header(path: Path) -> set[str]:
-    from polars.exceptions import PolarsError
-
-    from colonnade.data.reading import reason, scan
-
-    try:
-        return set(scan(data_files(path)).collect_schema().names())
-    except (PolarsError, OSError) as error:
-        raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
 
 
 def _common(lists: Sequence[Sequence[str]]) -> list[str]:

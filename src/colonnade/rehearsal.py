@@ -18,11 +18,11 @@ from colonnade.analysis.draws import seeded, uniform
 from colonnade.analysis.lines import cut_numbers
 from colonnade.analysis.solve import Model, solve
 from colonnade.data.invented import Signal, invent_tables
+from colonnade.data.sources import Source, by_party
 from colonnade.data.store import read_rows
-from colonnade.data.table import Look, Table, read_table
+from colonnade.data.table import Look, Table
 from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.integers import IntegerColumns
-from colonnade.foundation.parts import local_path
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.moments import Floats
@@ -390,23 +390,18 @@ def read_public_rows(
     Files of several parties are matched by the study's ids where it has them, and taken in their order where not.
     """
     schema = study.agreement.schema
-    named = {party: path for party, _, path in (text.partition("=") for text in files) if party in schema.parties}
-    if len(files) == 1 and not named:
-        path = local_path(files[0])
-        return {
-            party: read_table(party, path, columns).require_fit(strict, look)
-            for party, columns in schema.parties.items()
-        }
+    named = dict(by_party(text, schema.parties) for text in files)
+    ids = {party: source.id for party, source in study.sources.items()}
+    if len(files) == 1 and None in named:
+        named, ids = dict.fromkeys(schema.parties, files[0]), {}
     missing = [party for party in schema.parties if party not in named]
-    if missing or len(named) != len(files):
+    if missing or (ids and len(named) != len(files)):
         told = f"got none for {missing[0]}" if missing else f"got {len(files)} files"
         raise StudyError(f"public rows are one file, or PARTY=FILE for each party of the study, {told}")
     tables = {}
     for party, columns in schema.parties.items():
-        path = local_path(named[party])
-        source = study.sources.get(party)
-        table = read_table(party, path, columns, source.id if source is not None else None)
-        tables[party] = table.require_fit(strict, look)
+        source = Source(None, ids.get(party)).given(party, named[party], columns)
+        tables[party] = source.read(party, columns).require_fit(strict, look)
     return match_tables(tables)
 
 

@@ -11,17 +11,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.policy import check_approvals, read_policy
 from colonnade.consent.shared_ledger import open_ledger
-from colonnade.data.table import Look, Table, open_table, read_table
+from colonnade.data.sources import FileSource, Source
+from colonnade.data.table import Look, Table
 from colonnade.evaluation import Evaluation, Measured
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.parts import content_digest
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Column
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
 from colonnade.mechanism.release import Release
@@ -36,7 +35,7 @@ from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan, plan_once
-from colonnade.study import Source, Study
+from colonnade.study import Study
 from colonnade.transport.evidence import EvidenceFolder, read_key
 from colonnade.transport.in_process import InProcess
 from colonnade.transport.traffic import Traffic
@@ -112,7 +111,10 @@ def fit(
     """
 
     def read(name: str) -> Table:
-        return _read(study, name, workers)
+        source, columns = study.sources[name], study.agreement.schema.parties[name]
+        if matches_ids(study.alignment, study.agreement.schema.names):
+            return source.read(name, columns, workers)
+        return source.open(name, columns, workers)
 
     return _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers, evidence, strict)
 
@@ -136,8 +138,7 @@ def evaluate(
 
     def read(name: str) -> Table:
         matched = matches_ids(study.alignment, study.agreement.schema.names)
-        raw = _read_source(name, study.sources[name], evaluation.needs(name), matched, workers)
-        return evaluation.derive(raw)
+        return evaluation.derive(study.sources[name].read(name, evaluation.needs(name), workers, matched=matched))
 
     fitted = _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers, evidence, strict)
     return fitted, evaluation.measure(fitted.release)
@@ -166,7 +167,7 @@ def _fit(
         return tables[name]
 
     for name, own in study.sources.items():
-        _require_data(name, own)
+        own.records(name)
     names = study.agreement.schema.names
     outcome = _run_fit(
         study.agreement,
@@ -180,7 +181,7 @@ def _fit(
         keep,
         workers,
         evidence,
-        {name: own.data for name, own in study.sources.items() if own.data is not None},
+        {name: own for name, own in study.sources.items() if isinstance(own.data, FileSource)},
     )
     for table in tables.values():
         if look is not None and table.late:
@@ -236,16 +237,16 @@ def _run_fit(
     keep: Keep | None,
     workers: Workers,
     evidence: Folders | None = None,
-    files: Mapping[str, Path] | None = None,
+    sources: Mapping[str, Source] | None = None,
 ) -> Outcome:
     server = FitServer(agreement, alignment, keep=keep)
     parties = {
         name: FitParty(name, agreement, alignment, read, guards[name], show=shows.get(name), workers=workers)
         for name, read in readers.items()
     }
-    for name, file in (files or {}).items():
+    for name, own in (sources or {}).items():
         # What a ledger would know the data by, so that an auditor needs the file alone.
-        parties[name].data = lambda file=file: bytes.fromhex(content_digest(file))
+        parties[name].data = partial(own.digest, name)
     with plan_once():
         traffic, seconds = carry_in_process(server, parties, randomness, watch, evidence)
     assert server.release is not None and server.session is not None
@@ -258,7 +259,7 @@ def predict(
     model: PublicModel,
     receiver: str,
     *,
-    data: Mapping[str, Path] | None = None,
+    data: Mapping[str, Any] | None = None,
     approved: Collection[str] = (),
     ask: Ask | None = None,
     watch: Watch | None = None,
@@ -269,12 +270,14 @@ def predict(
 ) -> tuple[Scores, Prediction]:
     """Scores of the records that all parties have in common, opened to one of them; `data` names other files."""
     prediction = prediction_of(model, study.agreement.schema, receiver)
-    sources = {name: _source(study, name, (data or {}).get(name)) for name in prediction.parties}
+    sources = {name: study.sources[name] for name in prediction.parties}
+    for name, given in (data or {}).items():
+        sources[name] = sources[name].given(name, given, prediction.columns[name])
     guards = _guards(sources, approved, ask)
 
     def read(name: str) -> Table:
         matched = matches_ids(study.alignment, prediction.parties)
-        return _read_source(name, sources[name], prediction.columns[name], matched).require_fit(strict, look)
+        return sources[name].read(name, prediction.columns[name], matched=matched).require_fit(strict, look)
 
     readers = {name: partial(read, name) for name in prediction.parties}
     return (
@@ -425,61 +428,11 @@ def open_guards(
     return _guards(study.sources, approved, ask)
 
 
-def _read(study: Study, name: str, workers: Workers) -> Table:
-    """A party's table; where rows stay in their files' order, Parquet is read when it is needed."""
-    source, columns = study.sources[name], study.agreement.schema.parties[name]
-    matched = matches_ids(study.alignment, study.agreement.schema.names)
-    if source.frame is not None or source.addressed is not None or matched:
-        return _read_source(name, source, columns, matched, workers)
-    return open_table(name, _place(name, source), columns, workers)
-
-
-def _read_source(
-    name: str, source: Source, columns: Mapping[str, Column], matched: bool, workers: Workers = HERE
-) -> Table:
-    """All of a party's table, with its ids, and whether these are `matched`."""
-    held = source.frame or source.addressed
-    if held is not None:
-        return held.read(name, columns, source.id, matched=matched)
-    return read_table(name, _place(name, source), columns, source.id, workers, matched=matched)
-
-
 def _guards(sources: Mapping[str, Source], approved: Collection[str], ask: Ask | None) -> dict[str, ConsentGuard]:
     check_approvals(approved)
     out = {}
     for name, source in sources.items():
         if source.policy is not None and source.ledger is not None:
-            data = _data_set(name, source)
+            data = source.records(name).data_set(name)
             out[name] = ConsentGuard(name, read_policy(source.policy), open_ledger(source.ledger), data, approved, ask)
     return out
-
-
-def _data_set(party: str, source: Source) -> DataSet:
-    """What a ledger books against: a file by its name and content, a frame by the name that it was given."""
-    if source.addressed is not None:
-        return DataSet(source.addressed.name, source.addressed.digest)
-    if source.frame is None:
-        return DataSet.of_file(_place(party, source), source.dataset)
-    if source.frame.name is None:
-        raise StudyError(
-            f"party {party}: a data frame needs a name where a ledger is kept: frames of that name are the same data "
-            "set, whatever rows they have"
-        )
-    return DataSet(source.frame.name, source.frame.digest)
-
-
-def _source(study: Study, party: str, data: Path | None) -> Source:
-    """A party's source with another file, where one is named."""
-    own = study.sources[party]
-    return own if data is None else Source(data, own.id, own.policy, own.ledger)
-
-
-def _require_data(party: str, source: Source) -> None:
-    if source.frame is None and source.addressed is None:
-        _place(party, source)
-
-
-def _place(party: str, source: Source) -> Path:
-    if source.data is None:
-        raise StudyError(f"[party.{party}] needs data, the path of its file, for a run in one process")
-    return source.data

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from colonnade.crypto.backends import BACKENDS
+from colonnade.data.sources import DataSource, FileSource, Source, read_address
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
 from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.matching import HYBRID, NONE, PSI
@@ -24,10 +25,6 @@ from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of,
 from colonnade.mechanism.plan import Offer, Terms
 from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reason_of
 from colonnade.protocol.session_plan import SessionPlan, plan_session
-
-if TYPE_CHECKING:
-    from colonnade.data.addresses import AddressedData
-    from colonnade.data.frames import FrameData
 
 ALIGNMENTS = (PSI, NONE)
 STUDY_KEYS = (
@@ -66,22 +63,6 @@ LARGEST_STUDY = 16 << 20
 DECLARED, AUTO = "declared", "auto"
 NUMERIC = (DECLARED, AUTO)
 """Numbers have the bins that their columns declare, or those that the plan expects to pay."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a party's data lies on its own machine, and what it agrees to and has spent; none of it is sent."""
-
-    data: Path | None
-    id: str | None
-    policy: Path | None = None
-    ledger: Path | None = None
-    frame: FrameData | None = None
-    """Records in memory, in the place of a file."""
-    addressed: AddressedData | None = None
-    """Records of a database or an object store, in the place of a file."""
-    dataset: str | None = None
-    """What a ledger knows a file by; its name if none is given."""
 
 
 @dataclass(frozen=True)
@@ -271,11 +252,9 @@ class _Reader:
 
     def _source(self, name: str, party: Section) -> None:
         note, at = self._mistakes, ("party", name)
-        found: dict[str, Path | None] = {}
-        addressed = None
+        found: dict[str, Any] = {}
         with note.at(*at, "data"):
-            addressed = addressed_data(party, self._folder)
-            found["data"] = None if addressed is not None else _path(party, "data", self._folder)
+            found["data"] = read_source(party, self._folder)
         for key in ("policy", "ledger"):
             with note.at(*at, key):
                 found[key] = _path(party, key, self._folder)
@@ -287,10 +266,7 @@ class _Reader:
         with note.at(*at, "id"):
             column = _id_column(party)
             if len(found) == 3:
-                dataset = party.text("dataset") if "dataset" in party else None
-                self._sources[name] = Source(
-                    found["data"], column, found["policy"], found["ledger"], addressed=addressed, dataset=dataset
-                )
+                self._sources[name] = Source(found["data"], column, found["policy"], found["ledger"])
 
     def _offer(self, name: str, party: Section, parties: Section) -> None:
         if "epsilon" in party:
@@ -488,17 +464,16 @@ def _pairs(terms: Section, key: str, form: str) -> tuple[tuple[str, str], ...]:
     return tuple((str(a), str(b)) for a, b in found)
 
 
-def addressed_data(party: Section, folder: Path) -> AddressedData | None:
-    """The data that a section's `data`, `query` and `dataset` name, where it lies in no file of this machine."""
+def read_source(party: Section, folder: Path) -> DataSource | None:
+    """The records that a section's `data`, `query` and `dataset` name."""
     data = party.content.get("data")
     query, dataset = (party.text(key) if key in party else None for key in ("query", "dataset"))
-    if not isinstance(data, str) or "://" not in data:
-        if query is not None:
-            raise StudyError(f"{party.where} query is for a database, and data is {shown(data)}")
-        return None
-    from colonnade.data.addresses import read_address
-
-    return read_address(data, query, dataset, folder, party.where)
+    if isinstance(data, str) and "://" in data:
+        return read_address(data, query, dataset, folder, party.where)
+    if query is not None:
+        raise StudyError(f"{party.where} query is for a database, and data is {shown(data)}")
+    place = _path(party, "data", folder)
+    return None if place is None else FileSource(place, dataset)
 
 
 def _path(party: Section, key: str, folder: Path) -> Path | None:

@@ -178,7 +178,7 @@ def test_wrong_receivers_files_and_uses_are_refused(run: Run, folder: Path) -> N
         assert run("predict", folder / "model.json", *wrong).code == 2
     edit(folder / "study.toml", 'data = "bank.csv"\n', "")
     write(folder, "logistic", "rich=yes", {"savings": 1.0})
-    refused(across(run, folder), "[party.bank] has no data, and --data bank=FILE is not given")
+    refused(across(run, folder), "[party.bank] needs data, the path of its file")
 
 
 def test_a_policy_says_to_whom_scores_may_go(run: Run, folder: Path) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from colonnade.data.sources import FileSource
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import MOST_PARTIES
 from colonnade.studio.form import from_fields, to_toml
@@ -63,7 +64,7 @@ def test_folders_patterns_and_links_within_the_folder_are_read(tmp_path: Path, d
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "one.csv").write_bytes((tmp_path / "bank.csv").read_bytes())
     (tmp_path / "alias.csv").symlink_to(tmp_path / "bank.csv")
-    assert space(tmp_path, data).guarded_study().sources["bank"].data == tmp_path / data
+    assert space(tmp_path, data).guarded_study().sources["bank"].data == FileSource(tmp_path / data)
 
 
 def write_study_in(folder: Path) -> None:

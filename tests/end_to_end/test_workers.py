@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +18,6 @@ import pytest
 
 from colonnade.data.gate import Coding, code_block
 from colonnade.data.store import Values
-from colonnade.data.table import read_table
 from colonnade.foundation.errors import BrokenColumns, ColonnadeError, StudyError
 from colonnade.foundation.integers import CodedBlock
 from colonnade.foundation.randomness import Randomness
@@ -47,7 +47,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 def release(study: Study, watch: Watch | None = None, **given: object) -> bytes:
     with open_workers(**given) as workers:  # type: ignore[arg-type]
         tables = {
-            name: read_table(name, source.data, study.agreement.schema.parties[name], None, workers)  # type: ignore[arg-type]
+            name: replace(source, id=None).read(name, study.agreement.schema.parties[name], workers)
             for name, source in study.sources.items()
         }
         seed = Randomness(seed=b"workers")

@@ -14,7 +14,6 @@ from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import policy_from
-from colonnade.data.table import read_table
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import Release
@@ -320,6 +319,4 @@ def run(
 def party_task(mine: Study, name: str, guard: Guard, study: Study | None = None) -> PartyTask:
     """A party's part by its own study file, with the data that `study` names."""
     source, columns = (study or mine).sources[name], (study or mine).agreement.schema.parties[name]
-    assert source.data is not None
-    data = source.data
-    return FitParty(name, mine.agreement, mine.alignment, lambda: read_table(name, data, columns, source.id), guard)
+    return FitParty(name, mine.agreement, mine.alignment, lambda: source.read(name, columns), guard)

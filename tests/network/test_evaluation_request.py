@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from colonnade.consent.policy import Policy, policy_from
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.provision import Address
 from colonnade.foundation.errors import PolicyError, StudyError
-from colonnade.foundation.parts import content_digest
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE
 from colonnade.protocol.guard import Unguarded
@@ -110,8 +110,7 @@ def test_an_evaluation_is_audited_by_the_files_that_asked_for_it(sites: Path, tm
     server = recipes["server"].server_task("any", tmp_path / "run")
     tasks = {name: recipes[name].party_task(Unguarded(), HERE) for name in PARTIES}
     for name in PARTIES:
-        file = recipes[name].source.data
-        tasks[name].data = lambda file=file: bytes.fromhex(content_digest(file))
+        tasks[name].data = partial(recipes[name].source.digest, name)
         tasks[name].keep = None
     carry_in_process(server, tasks, Randomness(), evidence={name: sites / name for name in PARTIES})
     (place,) = (sites / "bank" / "evidence").iterdir()

@@ -15,6 +15,7 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 from colonnade.analysis.solve import Model
 from colonnade.cli.deployment import run
 from colonnade.consent.guard import PolicyGuard
+from colonnade.data.sources import FileSource
 from colonnade.flare.coordinator import Job, write_job
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.provision import SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, Address
@@ -107,11 +108,11 @@ def test_other_terms_have_another_digest(sites: Path) -> None:
 
 def test_records_are_the_studys_or_others(sites: Path, deployed: Path, tmp_path: Path) -> None:
     asked = ask(sites / "works")
-    assert asked.data == deployed / "works.csv" and asked.id == "person"
+    assert asked.source.data == FileSource(deployed / "works.csv", "works data") and asked.source.id == "person"
     # The label is not needed to score: new records need not have it.
     (sites / "bank" / "new.csv").write_text("who,savings\np1,10\np2,20\n")
     asked = ask(sites / "bank", 'data = "new.csv"', 'id = "who"')
-    assert asked.data == sites / "bank" / "new.csv" and asked.id == "who"
+    assert asked.source.data == FileSource(sites / "bank" / "new.csv", "bank data") and asked.source.id == "who"
     table = asked.table()
     assert table.rows == 2 and table.ids is not None and list(table.ids) == ["p1", "p2"]
 

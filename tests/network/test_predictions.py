@@ -14,7 +14,7 @@ import pytest
 from colonnade.analysis.solve import Model
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
-from colonnade.data.table import Table, read_table
+from colonnade.data.table import Table
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.model import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
@@ -74,8 +74,7 @@ def model_of(study: Study, town: float = 0.125) -> PublicModel:
 
 def table_of(study: Study, prediction: Prediction, name: str) -> Table:
     source = study.sources[name]
-    assert source.data is not None
-    return read_table(name, source.data, prediction.columns[name], source.id)
+    return source.read(name, prediction.columns[name])
 
 
 def embedded(study: Study, public: PublicModel, to: str = "bank", seed: bytes = SEED) -> Scores:

@@ -13,7 +13,6 @@ import pytest
 import colonnade
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
-from colonnade.data.table import read_table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
 from colonnade.protocol.fit import FitServer, study_digest
@@ -77,10 +76,7 @@ def nothing_spent(guards: dict[str, ConsentGuard]) -> None:
 
 
 def embedded(study: Study, seed: bytes) -> bytes:
-    tables = {
-        name: read_table(name, source.data, study.agreement.schema.parties[name], source.id)  # type: ignore[arg-type]
-        for name, source in study.sources.items()
-    }
+    tables = {name: source.read(name, study.agreement.schema.parties[name]) for name, source in study.sources.items()}
     return write_release(run_unguarded(study.agreement, tables, study.alignment, Randomness(seed)).release)
 
 

@@ -14,11 +14,11 @@ import colonnade as cn
 from colonnade import runs
 from colonnade.analysis.measures import Axis, ClassSums, ScoreTable, Sum, error_measures
 from colonnade.consent.ledger import Ledger
+from colonnade.data.sources import FileSource, Source
 from colonnade.data.table import Table
 from colonnade.evaluation import Evaluation, evaluate_by
 from colonnade.foundation.errors import ColonnadeError, PolicyError, ReleaseError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.study import Source
 from experiments.paper.evaluation_coverage import run as coverage
 from tests.helpers.evaluations import Made, make
 
@@ -125,7 +125,7 @@ def test_refusals(made: dict[tuple[str, int], Made], tmp_path: Path) -> None:
         evaluate_by(this.study(1.0), this.public, bins=1)
     with pytest.raises(ColonnadeError, match="epsilon must be a positive number"):
         evaluate_by(this.study(1.0), this.public, -1.0)
-    own = dict.fromkeys(("p0", "p1"), Source(tmp_path / "none.csv", None))
+    own = dict.fromkeys(("p0", "p1"), Source(FileSource(tmp_path / "none.csv")))
     with pytest.raises(ColonnadeError, match=r"p0: .*none\.csv"):
         runs.evaluate(evaluate_by(this.study(1.0), this.public, sources=own))
 

@@ -14,13 +14,13 @@ import polars as pl
 import pytest
 
 from colonnade.consent.entries import DataSet
-from colonnade.data.addresses import AddressedData, read_address
+from colonnade.data.sources import AddressSource, Source, read_address
 from colonnade.data.sql import frame_of
 from colonnade.foundation.errors import DataError, MissingError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_from
 from colonnade.mechanism.release import write_release
-from colonnade.runs import _data_set, fit
+from colonnade.runs import fit
 from colonnade.sites.site import read_site
 from colonnade.study import read_study
 from tests.helpers.postgres import running_postgres
@@ -145,10 +145,8 @@ def test_a_site_reads_a_query_too(tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(f'[site]\nrole = "party"\nparty = "clinic"\n{queried("sqlite:///clinic.db")}\n')
     site = read_site(tmp_path)
     table, source = site.table(), site.source
-    assert table.rows == ROWS and table.ids is not None and source.data is None
-    assert source.addressed is not None and site.data_set(source.addressed).name == "clinic"
-    again = site.source_of(source.addressed, None)
-    assert again.addressed == source.addressed and again.id is None
+    assert table.rows == ROWS and table.ids is not None and isinstance(source.data, AddressSource)
+    assert source.data.data_set("clinic").name == "clinic"
 
 
 def test_sqlite_gives_the_same_release(tmp_path: Path) -> None:
@@ -175,8 +173,9 @@ def test_one_snapshot_and_few_rows_at_a_time(postgres: Any, monkeypatch: pytest.
         return check(frame, *rest)
 
     monkeypatch.setattr(table_module, "check_block", checked)
-    data = AddressedData("postgresql:///postgres", "clinic", "select person, visits from clinic")
-    table = data.read("clinic", {"visits": column_from("visits", {"kind": "numeric", "low": 0, "high": 20})}, "person")
+    data = AddressSource("postgresql:///postgres", "clinic", "select person, visits from clinic")
+    columns = {"visits": column_from("visits", {"kind": "numeric", "low": 0, "high": 20})}
+    table = Source(data, "person").read("clinic", columns)
     assert table.rows == ROWS and seen == [50] * 6 and table.clipped == {"visits": 0}
 
 
@@ -184,7 +183,7 @@ def test_what_a_database_refuses_is_one_sentence(postgres: Any) -> None:
     number = {"visits": column_from("visits", {"kind": "numeric", "low": 0, "high": 20})}
 
     def read(query: str, address: str = "postgresql:///postgres", column: str | None = None) -> None:
-        AddressedData(address, "clinic", query).read("clinic", number, column).require_fit(strict=True)
+        Source(AddressSource(address, "clinic", query), column).read("clinic", number).require_fit(strict=True)
 
     for query, says in (
         (
@@ -192,7 +191,7 @@ def test_what_a_database_refuses_is_one_sentence(postgres: Any) -> None:
             'party clinic: postgresql:///postgres cannot be read: column "nothing" does not',
         ),
         ("select person from clinic", "party clinic: postgresql:///postgres has no column 'visits'"),
-        ("select visits from clinic where false", "party clinic: postgresql:///postgres gives no records"),
+        ("select visits from clinic where false", "party clinic: postgresql:///postgres holds no records"),
         ("select visits, visits from clinic", "a query's columns must have different names"),
         ("select ward::int as visits from clinic", r"a value does not fit its type \(SQLSTATE 22P02\)"),
         ("delete from clinic returning visits", "cannot be read: "),
@@ -204,9 +203,8 @@ def test_what_a_database_refuses_is_one_sentence(postgres: Any) -> None:
     with pytest.raises(DataError, match="must hold ids that are unique"):
         read("select visits, 'same' as person from clinic", column="person")
     with pytest.raises(MissingError, match="column visits misses 18 values, the first in row 4"):
-        AddressedData(
-            "postgresql:///postgres", "c", "select cost as visits from clinic order by length(person), person"
-        ).read("clinic", number).require_fit()
+        query = "select cost as visits from clinic order by length(person), person"
+        Source(AddressSource("postgresql:///postgres", "c", query)).read("clinic", number).require_fit()
     with pytest.raises(DataError, match="postgresql:///nowhere cannot be read: "):
         read("select 1", "postgresql:///nowhere")
     assert postgres.execute("select count(*) from clinic").fetchone() == (ROWS,)
@@ -262,14 +260,17 @@ def test_a_query_for_a_file_is_refused(tmp_path: Path) -> None:
 def test_changed_rows_are_the_same_data_set(tmp_path: Path) -> None:
     write_files(tmp_path)
     (tmp_path / "study.toml").write_text(STUDY.format(where=queried("sqlite:///clinic.db")))
-    source = read_study(tmp_path / "study.toml").sources["clinic"]
-    found = _data_set("clinic", source)
-    assert found.name == "clinic" and found == _data_set("clinic", source)
+
+    def data_set() -> DataSet:
+        return read_study(tmp_path / "study.toml").sources["clinic"].records("clinic").data_set("clinic")
+
+    found = data_set()
+    assert found.name == "clinic" and found == data_set()
     (tmp_path / "study.toml").write_text(STUDY.format(where=queried("sqlite:///clinic.db").replace("*", "person")))
-    other = _data_set("clinic", read_study(tmp_path / "study.toml").sources["clinic"])
+    other = data_set()
     assert other.name == found.name and other.digest != found.digest
     (tmp_path / "study.toml").write_text(STUDY.format(where='data = "clinic.csv"\ndataset = "patients"'))
-    named = _data_set("clinic", read_study(tmp_path / "study.toml").sources["clinic"])
+    named = data_set()
     assert named == DataSet.of_file(tmp_path / "clinic.csv", "patients")
 
 

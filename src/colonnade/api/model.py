@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.units import Units, label_units
 from colonnade.api.shown import Shown, warn_of
-from colonnade.data.frames import frame_data, is_frame
-from colonnade.data.table import Table, read_table
+from colonnade.data.sources import Source
 from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
@@ -241,8 +240,8 @@ class FrontModel(Shown):
         own = ids if isinstance(ids, Mapping) else dict.fromkeys(needs, ids)
         tables = {}
         for party, columns in needs.items():
-            table = table_of(party, data[party] if several else data, columns, own.get(party))
-            tables[party] = table.require_fit(strict, warn_of)
+            source = Source(None, own.get(party)).given(party, data[party] if several else data, columns)
+            tables[party] = source.read(party, columns).require_fit(strict, warn_of)
         named = [own.get(party) for party in needs]
         if any(name is None for name in named) and any(name is not None for name in named):
             missing = next(party for party, name in zip(needs, named, strict=True) if name is None)
@@ -345,14 +344,3 @@ class ModelSummary(Shown):
             parts += [heading(heading_of(found)), *interval_html(found, model._units, model.task == "logistic")]
         parts += [paragraph(note, "soft") for note in interval_notes(found, model._why_none)]
         return fragment(*parts)
-
-
-def table_of(party: str, data: Any, columns: Mapping[str, Any], id_column: str | None) -> Table:
-    """A party's table from a data frame or a file."""
-    if is_frame(data):
-        return frame_data(party, data, columns, id_column).read(party, columns, id_column)
-    if isinstance(data, (str, os.PathLike)):
-        return read_table(party, local_path(os.fspath(data)), columns, id_column)
-    from colonnade.data.frames import refuse_other
-
-    raise refuse_other(party, data)

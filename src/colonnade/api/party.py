@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from colonnade.api.shown import Shown
-from colonnade.data.frames import FrameData, frame_data, is_frame, refuse_other
+from colonnade.data.sources import Source, is_frame
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.schema import Column, column_from, column_to
 from colonnade.foundation.shown import plain, shown
@@ -76,7 +76,7 @@ class Party(Shown):
         out: dict[str, Any] = dict(self._more)
         if self.data is not None and not is_frame(self.data):
             if not isinstance(self.data, (str, os.PathLike)):
-                raise refuse_other(party, self.data)
+                Source(None).given(party, self.data, self.columns)
             out["data"] = os.fspath(self.data)
             if self.name is not None:
                 out["dataset"] = self.name
@@ -90,11 +90,9 @@ class Party(Shown):
                 out[key] = dict(number) if isinstance(number, Mapping) else number
         return {**out, "columns": {key: column_to(column) for key, column in self.columns.items()}}
 
-    def frame(self, party: str) -> FrameData | None:
-        """The declared columns of its data frame, where it has one."""
-        if not is_frame(self.data):
-            return None
-        return frame_data(party, self.data, self.columns, self.id, self.name)
+    def _source(self, party: str, declared: Source) -> Source:
+        """Where its records lie: what its section names, or its data frame."""
+        return declared.given(party, self.data, self.columns, self.name) if is_frame(self.data) else declared
 
     def _lines(self) -> list[list[str]]:
         return [[name, column.noun, column.describe(LEVELS)] for name, column in self.columns.items()]

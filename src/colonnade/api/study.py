@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.api.evaluation import ModelEvaluation
-from colonnade.api.model import FrontModel, PathLike, table_of
+from colonnade.api.model import FrontModel, PathLike
 from colonnade.api.party import Party
 from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
 from colonnade.api.release import FrontRelease, place_of
 from colonnade.api.shown import Shown, warn_of, warn_user
-from colonnade.data.frames import frame_data, is_frame, refuse_other
+from colonnade.data.sources import FrameSource, Source
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.files import places
 from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import find_column
 from colonnade.foundation.shown import plain
-from colonnade.study import Source, read_study, study_from
 from colonnade.study import Study as CheckedStudy
+from colonnade.study import read_study, study_from
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -103,8 +103,7 @@ class FrontStudy(Shown):
         head |= {key: value for key, value in named.items() if value is not None} | terms
         content = {"study": head, "party": {party: own.declared(party) for party, own in parties.items()}}
         checked = study_from(plain(content), Path())
-        frames = {party: own.frame(party) for party, own in parties.items()}
-        sources = {party: replace(source, frame=frames[party]) for party, source in checked.sources.items()}
+        sources = {party: parties[party]._source(party, source) for party, source in checked.sources.items()}
         self._start(replace(checked, sources=sources))
 
     def _start(self, study: CheckedStudy) -> None:
@@ -147,8 +146,8 @@ class FrontStudy(Shown):
         study = self.study.with_rows(plain(rows))
         known = study.rows
         if known is None and study.alignment == NONE:
-            frames = [source.frame for source in study.sources.values() if source.frame is not None]
-            known = min((frame.frame.height for frame in frames), default=None)
+            held = (source.data for source in study.sources.values())
+            known = min((data.frame.height for data in held if isinstance(data, FrameSource)), default=None)
         assumed = known is None
         session = study.session(TYPICAL_ROWS if known is None else known)
         return Plan(session, study.alignment, assumed, study.cuts)
@@ -200,8 +199,8 @@ class FrontStudy(Shown):
             if several and party not in public:
                 raise StudyError(f"public rows are one frame, or one for each party of the study, got none for {party}")
             ids = self.study.sources[party].id if several else None
-            table = table_of(party, public[party] if several else public, columns, ids)
-            tables[party] = table.require_fit(strict, warn_of)
+            source = Source(None, ids).given(party, public[party] if several else public, columns)
+            tables[party] = source.read(party, columns).require_fit(strict, warn_of)
         found = rehearse_each(agreement, match_tables(tables), n, choices_of(compare), releases=releases, seed=seed)
         return StudyRehearsal(found)
 
@@ -365,16 +364,7 @@ class FrontStudy(Shown):
         for party, given in data.items():
             if party not in out:
                 raise StudyError(f"data names parties of the study, {', '.join(out)}, got {party!r}")
-            columns = self.study.agreement.schema.parties[party]
-            if is_frame(given):
-                own = out[party].frame
-                name = None if own is None else own.name
-                frame = frame_data(party, given, columns, out[party].id, name)
-                out[party] = replace(out[party], data=None, frame=frame, addressed=None)
-            elif isinstance(given, (str, os.PathLike)):
-                out[party] = replace(out[party], data=local_path(os.fspath(given)), frame=None, addressed=None)
-            else:
-                raise refuse_other(party, given)
+            out[party] = out[party].given(party, given, self.study.agreement.schema.parties[party])
         return out
 
     def predict(
@@ -416,13 +406,12 @@ class FrontStudy(Shown):
 
         from colonnade import runs
 
-        places_of = {party: local_path(os.fspath(path)) for party, path in (data or {}).items()}
         with _steps(progress) as steps:
             scores, _ = runs.predict(
                 self.study,
                 model.public,
                 to,
-                data=places_of,
+                data=data,
                 approved=list(approve),
                 ask=ask,
                 watch=steps,
@@ -447,12 +436,7 @@ class FrontStudy(Shown):
         out = []
         for party, columns in self.study.agreement.schema.parties.items():
             source = self.study.sources[party]
-            data = "none" if source.data is None else source.data.name
-            if source.addressed is not None:
-                data = "a database or an object store"
-            if source.frame is not None:
-                named = "" if source.frame.name is None else f" “{source.frame.name}”"
-                data = f"data frame{named}"
+            data = "none" if source.data is None else source.data.told
             kept = "policy and ledger" if source.policy is not None else "no ledger"
             out.append([party, ", ".join(columns), data, kept])
         return out

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from colonnade.audit.session import Checker, SessionAudit, audit_session, foreign, other_terms, replay, unproduced
 from colonnade.audit.statements import Quote, is_signed
 from colonnade.audit.verdict import require_few, require_start
-from colonnade.data.table import Table, read_table
+from colonnade.data.table import Table
 from colonnade.evaluation import Evaluation, evaluate_by, terms_of
 from colonnade.foundation.errors import ColonnadeError, MessageError, SiteError, StudyError
 from colonnade.foundation.files import read_whole
-from colonnade.foundation.parts import content_digest
 from colonnade.foundation.sections import Section
 from colonnade.foundation.workers import HERE
 from colonnade.mechanism.release import read_release
@@ -74,10 +74,7 @@ class Premises:
         site = read_site(folder, PARTY)
         asked = _recipe(kept, site if data is None else _with_data(site, data))
         task: Any = asked.party_task(Unguarded(), HERE)
-        task.keep, file = None, asked.source.data
-        assert file is not None
-        # The digest that the party's ledger has of it.
-        task.data = lambda: bytes.fromhex(content_digest(file))
+        task.keep, task.data = None, partial(asked.source.digest, site.party)
         return cls(kept, task, key or site.evidence_key, site.study.agreement, folder)
 
     @classmethod
@@ -95,19 +92,18 @@ class Premises:
         study = study if evaluation is None else evaluation.study
         if party not in study.sources or kept.facts.get("kind") != FIT.name:
             raise SiteError(f"the evidence is of {party} in a session for {kept.facts.get('kind')}, not of this study")
-        source = study.sources[party]
-        file = source.data if data is None else data
-        if file is None:
-            raise SiteError(f"[party.{party}] names no data: give its file with --data")
         columns = study.agreement.schema.parties[party] if evaluation is None else evaluation.needs(party)
+        source = study.sources[party] if data is None else study.sources[party].given(party, data, columns)
+        if source.data is None:
+            raise SiteError(f"[party.{party}] names no data: give its file with --data")
         matched = matches_ids(study.alignment, study.agreement.schema.names)
 
         def read() -> Table:
-            table = read_table(party, file, columns, source.id, matched=matched)
+            table = source.read(party, columns, matched=matched)
             return table if evaluation is None else evaluation.derive(table)
 
         task = FitParty(party, study.agreement, study.alignment, read, Unguarded())
-        task.data = lambda: bytes.fromhex(content_digest(file))
+        task.data = partial(source.digest, party)
         return cls(kept, task, key, study.agreement, None)
 
     @property

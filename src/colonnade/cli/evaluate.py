@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 
 from colonnade.cli.options import ApprovedPlans, Evidence, Force, Json, Strict, StudyFile
 from colonnade.cli.screen import own_eyes, print_json, stderr, stdout, tell_evidence
-from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from colonnade.evaluation import Evaluation
     from colonnade.mechanism.release import Release
     from colonnade.protocol.session_plan import SessionPlan
-    from colonnade.study import Source, Study
 
 DEFAULT_OUT = Path("evaluation.json")
 
@@ -68,6 +66,7 @@ def evaluate(
 ) -> None:
     """Tell how good a model is on held-out people: noisy counts or sums of scores are opened, and spend epsilon."""
     from colonnade.cli.releases import read_opened
+    from colonnade.data.sources import of_parties
     from colonnade.evaluation import TYPICAL_ROWS, evaluate_by, terms_of
     from colonnade.foundation.files import read_whole
     from colonnade.model import read_model
@@ -78,13 +77,16 @@ def evaluate(
     checked = read_study(study)
     public = read_model(read_whole(model, "model"))
     found = None if opened is None else read_opened(opened)
+    sources = dict(checked.sources)
+    for party, place in of_parties(data or [], sources).items():
+        sources[party] = sources[party].given(party, place, {})
     asked = {"epsilon": epsilon, "delta": delta} if found is None else terms_of(found.provenance.get("agreement", {}))
     evaluation = evaluate_by(
         checked,
         public,
         release=None if release is None else read_opened(release),
         rows=rows,
-        sources=_sources(checked, data or []),
+        sources=sources,
         **asked,
     )
     if plan or opened is not None:
@@ -162,14 +164,3 @@ def _run(
         stdout().print(f"No ledger booked this for {', '.join(fitted.unkept)}.")
     stdout().print(f"What was opened is in {place}.")
     tell_evidence(evidence)
-
-
-def _sources(study: Study, files: list[str]) -> dict[str, Source]:
-    """Each party's source, with the file that is named for it."""
-    out = dict(study.sources)
-    for text in files:
-        party, separator, path = text.partition("=")
-        if not separator or party not in out:
-            raise StudyError(f"--data names PARTY=FILE for one of {', '.join(out)}, got {text!r}")
-        out[party] = replace(out[party], data=local_path(path))
-    return out

@@ -88,6 +88,7 @@ def new(
 
 def _parties(folder: Path, data: Sequence[str], public: bool, asking: bool) -> list[DraftParty]:
     from colonnade.data.drafts import draft_party
+    from colonnade.data.sources import by_party
 
     named = list(data)
     while asking and not data:
@@ -99,11 +100,11 @@ def _parties(folder: Path, data: Sequence[str], public: bool, asking: bool) -> l
         raise StudyError("a study needs data files, got none: colonnade new FOLDER FILE...")
     out: list[DraftParty] = []
     for text in named:
-        party, separator, file = text.partition("=")
-        path = local_path(file if separator else text)
+        party, file = by_party(text)
+        path = local_path(file)
         # The study file names data relative to itself.
         relative = os.path.relpath(path.resolve(), folder.resolve())
-        found = draft_party(path, party if separator else None, public, relative)
+        found = draft_party(path, party, public, relative)
         if any(found.name == other.name for other in out):
             raise StudyError(f"two parties would be called {found.name}: name one as NAME={path}")
         out.append(found)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from colonnade.data.table import Table
     from colonnade.model import PublicModel, Scores
     from colonnade.protocol.prediction import Prediction
-    from colonnade.study import Study
 
 
 def predict(
@@ -108,6 +107,7 @@ def _score_across(
     public: PublicModel, path: Path, receiver: str, files: list[str], approved: list[str], may_ask: bool, strict: bool
 ) -> tuple[Scores, Prediction]:
     from colonnade import runs
+    from colonnade.data.sources import of_parties
     from colonnade.model import prediction_of
     from colonnade.protocol.cautions import refusing_columns
     from colonnade.report.progress import Steps
@@ -116,7 +116,7 @@ def _score_across(
 
     study = read_study(path)
     asked = prediction_of(public, study.agreement.schema, receiver)
-    places = _places(study, asked, files)
+    places = of_parties(files, asked.parties)
     for note in refusing_columns(asked.columns):
         stderr().print(caution(note))
     with Steps(stderr()) as steps:
@@ -133,22 +133,3 @@ def _score_across(
             study, public, receiver, data=places, approved=approved, ask=someone, watch=steps, look=look, strict=strict
         )
     return replace(scores, id_column=study.sources[receiver].id), prediction
-
-
-def _places(study: Study, prediction: Prediction, files: list[str]) -> dict[str, Path]:
-    """Each party's file of records to score: as named by "party=path", or the study's own."""
-    named: dict[str, Path] = {}
-    for text in files:
-        party, separator, path = text.partition("=")
-        if not separator or party not in prediction.parties:
-            raise StudyError(f"--data names PARTY=FILE for one of {', '.join(prediction.parties)}, got {text!r}")
-        named[party] = local_path(path)
-    for party in prediction.parties:
-        source = study.sources[party]
-        if party not in named:
-            if source.addressed is not None:
-                continue
-            if source.data is None:
-                raise StudyError(f"[party.{party}] has no data, and --data {party}=FILE is not given")
-            named[party] = source.data
-    return named

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from colonnade.foundation.errors import LedgerError
-from colonnade.foundation.parts import content_digest
+from colonnade.foundation.parts import DataSet as DataSet
 from colonnade.mechanism.composition import Cap, Charge, Spent
 
 
@@ -21,22 +20,6 @@ class EntryKind(StrEnum):
     VOID = "void"
     ALIGNED = "aligned"
     FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class DataSet:
-    """A data set by name and content; entries that share either with it count against it."""
-
-    name: str
-    digest: str
-
-    @classmethod
-    def of_file(cls, path: Path, name: str | None = None) -> DataSet:
-        """The data set in whatever a table is read from: a file, a folder, a pattern; it gives the name if none is.
-
-        A file counts by its content, alone in a folder too; parts count together, whatever their names and order.
-        """
-        return cls(path.name or path.resolve().name if name is None else name, content_digest(path))
 
 
 @dataclass(frozen=True)

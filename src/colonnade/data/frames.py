@@ -1,62 +1,23 @@
-"""A party's records in a data frame that stands in the place of a file, and values of frames as a table reads them."""
+"""Values of data frames, of polars, pandas or Arrow, as a table reads them."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from colonnade.data.reading import explain_errors, filed
-from colonnade.data.table import Table, gather_table
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.schema import Column, Storage
-from colonnade.foundation.shown import shown
 
 YES, NO = ("True", "true", "TRUE", "1"), ("False", "false", "FALSE", "0")
 """How a truth value may be declared as a level."""
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class FrameData:
-    """The columns of a data frame that a party declares, and its ids."""
-
-    frame: pl.DataFrame
-    name: str | None = None
-    """What a ledger knows the data set by: rows that changed are the same data set."""
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of all values, with the columns' names."""
-        return hashlib.sha256(self.frame.write_csv().encode()).hexdigest()
-
-    def read(
-        self, party: str, columns: Mapping[str, Column], id_column: str | None = None, *, matched: bool = True
-    ) -> Table:
-        """The party's table, by the rules that hold for files."""
-        frame = select_from(party, self.frame, columns, id_column)
-        return gather_table(party, iter([frame]), columns, "the data frame holds", id_column, matched=matched)
-
-
-def is_frame(data: Any) -> bool:
-    """Whether it is a data frame of polars or pandas, or Arrow's."""
-    held = isinstance(data, (pl.DataFrame, pl.LazyFrame))
-    return held or hasattr(data, "iloc") or hasattr(data, "__arrow_c_stream__")
-
-
-def frame_data(
-    party: str, data: Any, columns: Mapping[str, Column], id_column: str | None = None, name: str | None = None
-) -> FrameData:
-    """The declared columns of a polars, pandas or Arrow frame; others are not looked at."""
-    wanted = list(dict.fromkeys([*filed(columns), *([] if id_column is None else [id_column])]))
-    return FrameData(_chosen(party, data, wanted), name)
-
-
-def _chosen(party: str, data: Any, wanted: Sequence[str]) -> pl.DataFrame:
+def chosen_from(party: str, data: Any, wanted: Sequence[str]) -> pl.DataFrame:
+    """These columns of a polars, pandas or Arrow frame."""
     if hasattr(data, "iloc"):
         held = [str(name) for name in data.columns]
     else:
@@ -126,10 +87,3 @@ def level_of(value: Any, levels: Sequence[str]) -> str | None:
 def is_missing(value: Any) -> bool:
     """Whether it stands for no value: None, not a number, or pandas' own marks."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
-
-
-def refuse_other(party: str, data: object) -> DataError:
-    """What to say of data that is neither a path nor a frame."""
-    return DataError(
-        f"party {party}: data must be a path or a data frame of polars, pandas or Arrow, got {shown(data)[:80]}"
-    )

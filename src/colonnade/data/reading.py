@@ -227,6 +227,14 @@ def _stated_size(file: Path) -> int:
     return stated + 256 if length == 2 else stated
 
 
+def file_schema(path: Path) -> pl.Schema:
+    """The names of a file's columns, with their types where it knows some."""
+    try:
+        return scan(data_files(path)).collect_schema()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
+
+
 def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:
     """The columns that are wanted."""
     wanted = filed(columns)

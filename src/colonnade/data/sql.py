@@ -48,10 +48,7 @@ def _postgresql(address: str, query: str, rows: int) -> Iterator[tuple[list[str]
             with connection.cursor(name="colonnade") as cursor:
                 cursor.itersize = rows
                 cursor.execute(query.encode())
-                names = [column.name for column in cursor.description or ()]
-                while block := cursor.fetchmany(rows):
-                    yield names, block
-                yield names, []
+                yield from _blocks(cursor, rows)
     except psycopg.Error as error:
         told = error.diag.message_primary or str(error).strip().partition("\n")[0]
         # A data exception quotes the value that it is about.
@@ -66,11 +63,7 @@ def _duckdb(address: str, file: Path, query: str, rows: int) -> Iterator[tuple[l
 
     try:
         with closing(duckdb.connect(str(file), read_only=True)) as connection:
-            cursor = connection.execute(query)
-            names = [column[0] for column in cursor.description or ()]
-            while block := cursor.fetchmany(rows):
-                yield names, block
-            yield names, []
+            yield from _blocks(connection.execute(query), rows)
     except duckdb.ConversionException:
         raise DataError(f"{address} cannot be read: a value does not fit its type") from None
     except duckdb.Error as error:
@@ -81,13 +74,16 @@ def _sqlite(address: str, file: Path, query: str, rows: int) -> Iterator[tuple[l
     try:
         with closing(sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True)) as connection:
             connection.execute("begin")
-            cursor = connection.execute(query)
-            names = [column[0] for column in cursor.description or ()]
-            while block := cursor.fetchmany(rows):
-                yield names, block
-            yield names, []
+            yield from _blocks(connection.execute(query), rows)
     except (sqlite3.Error, sqlite3.Warning) as error:
         raise DataError(f"{address} cannot be read: {_first(error)}") from None
+
+
+def _blocks(cursor: Any, rows: int) -> Iterator[tuple[list[str], list[Row]]]:
+    names = [column[0] for column in cursor.description or ()]
+    while block := cursor.fetchmany(rows):
+        yield names, block
+    yield names, []
 
 
 def _first(error: BaseException) -> str:

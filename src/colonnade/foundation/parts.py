@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
@@ -48,6 +49,22 @@ def data_files(path: Path) -> list[Path]:
     if len({(is_parquet(part), is_feather(part)) for part in found}) > 1:
         raise DataError(f"the parts of {path.name} must be all Parquet, all Feather or all CSV, got several kinds")
     return found
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set by name and content; entries that share either with it count against it."""
+
+    name: str
+    digest: str
+
+    @classmethod
+    def of_file(cls, path: Path, name: str | None = None) -> DataSet:
+        """The data set in whatever a table is read from: a file, a folder, a pattern; it gives the name if none is.
+
+        A file counts by its content, alone in a folder too; parts count together, whatever their names and order.
+        """
+        return cls(path.name or path.resolve().name if name is None else name, content_digest(path))
 
 
 def content_digest(path: Path) -> str:

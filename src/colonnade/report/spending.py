@@ -37,12 +37,12 @@ def planned_spending(study: Study, session: SessionPlan) -> dict[str, Spending]:
     """What a run of the plan would spend, for parties whose policy is on this machine; data is found by its name."""
     out = {}
     for party, source in study.sources.items():
-        if source.policy is None or source.ledger is None or source.data is None or not source.policy.is_file():
+        name = source.name
+        if source.policy is None or source.ledger is None or name is None or not source.policy.is_file():
             continue
         cap, charge = read_policy(source.policy).cap, charge_of(session.plan, party)
-        data = DataSet(source.data.name, "")
-        before, after = open_ledger(source.ledger).before_and_after(data, charge, cap)
-        out[party] = Spending(data.name, before.epsilon, after.epsilon, cap.epsilon, cap.delta, after.sessions)
+        before, after = open_ledger(source.ledger).before_and_after(DataSet(name, ""), charge, cap)
+        out[party] = Spending(name, before.epsilon, after.epsilon, cap.epsilon, cap.delta, after.sessions)
     return out
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from colonnade.data.addresses import AddressedData
+from colonnade.data.sources import Source
 from colonnade.data.table import Table
 from colonnade.evaluation import Evaluation, evaluate_by
 from colonnade.foundation.errors import ReleaseError, StudyError
@@ -24,22 +23,15 @@ class EvaluationRequest:
     evaluation: Evaluation
 
     @property
-    def data(self) -> Path | AddressedData:
-        """The records: the section's own file, or the study's rows."""
-        if "data" in self.site.evaluated:
-            return self.site.folder / self.site.evaluated.text("data")
-        data = self.site.source.data or self.site.source.addressed
-        assert data is not None
-        return data
-
-    @property
-    def id(self) -> str | None:
-        return self.site.evaluated.text("id") if "id" in self.site.evaluated else self.site.source.id
+    def source(self) -> Source:
+        """Where the records lie that the model is evaluated on."""
+        return self.site.source_of(self.site.evaluated)
 
     def table(self, workers: Workers) -> Table:
         """What this party's records are in the evaluation."""
-        needs = self.evaluation.needs(self.site.party)
-        return self.evaluation.derive(self.site.read(self.data, needs, self.id, workers))
+        party = self.site.party
+        raw = self.source.read(party, self.evaluation.needs(party), workers, matched=self.site.aligned)
+        return self.evaluation.derive(raw)
 
 
 def read_evaluation_request(site: Site) -> EvaluationRequest:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from colonnade.data.addresses import AddressedData
+from colonnade.data.sources import Source
 from colonnade.data.table import Table
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.files import read_whole
@@ -37,31 +36,20 @@ class PredictionRequest:
         return f"{self.site.study.agreement.name}{SCORED}{self.terms}"
 
     @property
-    def data(self) -> Path | AddressedData:
-        """The records to score: the section's own file, or the study's rows."""
-        if "data" in self.site.asked:
-            return self.site.folder / self.site.asked.text("data")
-        data = self.site.source.data or self.site.source.addressed
-        assert data is not None
-        return data
-
-    @property
-    def aligned(self) -> bool:
-        return self.site.study.alignment != "none" and len(self.prediction.parties) > 1
-
-    @property
-    def id(self) -> str | None:
-        return self.site.asked.text("id") if "id" in self.site.asked else self.site.source.id
+    def source(self) -> Source:
+        """Where the records to score lie."""
+        return self.site.source_of(self.site.asked)
 
     def table(self) -> Table:
-        return self.site.read(self.data, self.prediction.columns[self.site.party], self.id)
+        party = self.site.party
+        return self.source.read(party, self.prediction.columns[party], matched=self.site.aligned)
 
     def part(self, table: Table) -> Floats:
         return parts_to_open(table, self.public.model, self.public.interactions)
 
     def csv(self, table: Table, opened: OpenedScores) -> bytes:
         """What the receiver keeps: the same as `predict --study` writes."""
-        return scores_csv(self.public, receivers_scores(self.public, table, opened), self.id).encode()
+        return scores_csv(self.public, receivers_scores(self.public, table, opened), self.source.id).encode()
 
 
 def read_prediction_request(site: Site) -> PredictionRequest:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
+from colonnade.data.sources import Source
 from colonnade.data.table import Table
 from colonnade.evaluation import EVALUATED, KEPT_NAME
 from colonnade.foundation.errors import SiteError, StudyError
@@ -29,7 +30,7 @@ from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluatio
 from colonnade.sites.prediction_request import SCORED, PredictionRequest, read_prediction_request
 from colonnade.sites.readiness import try_folder, try_releases
 from colonnade.sites.site import SCORES, Site, find_site, read_sites
-from colonnade.study import Source, Study
+from colonnade.study import Study
 
 RELEASE = "release.json"
 AnyGuard = ConsentGuard | PolicyGuard
@@ -86,7 +87,11 @@ class Recipe(ABC):
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         """Refuse what this site cannot do before others hear of it; the guard of this session's data."""
-        self.data = guard.data if isinstance(guard, ConsentGuard) else None
+        if isinstance(guard, ConsentGuard):
+            # Of other records than the study's, which were hashed for the guard, it is another data set.
+            if self.source != self.site.source:
+                guard = replace(guard, data=self.source.records(self.site.party).data_set(self.site.party))
+            self.data = guard.data
         return guard
 
     @property
@@ -207,13 +212,7 @@ class EvaluateRecipe(FitRecipe):
 
     @property
     def source(self) -> Source:
-        return self.site.source_of(self.asked.data, self.asked.id)
-
-    def prepare(self, guard: AnyGuard) -> AnyGuard:
-        # The records may be another data set than the study's.
-        if isinstance(guard, ConsentGuard):
-            guard = replace(guard, data=self.site.data_set(self.asked.data))
-        return super().prepare(guard)
+        return self.asked.source
 
     def sentence(self) -> str:
         return "; ".join(["the evaluation was opened", *self.notes])
@@ -248,15 +247,12 @@ class PredictRecipe(Recipe):
 
     @property
     def source(self) -> Source:
-        return self.site.source_of(self.asked.data, self.asked.id)
+        return self.asked.source
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         if self.site.party == self.asked.prediction.receiver:
             # Exact scores of people: for this organisation's eyes alone.
             try_folder(self.site.scores, f"the folder {SCORES}", 0o700)
-        # The records to score may be another data set than the study's.
-        if isinstance(guard, ConsentGuard):
-            guard = replace(guard, data=self.site.data_set(self.asked.data))
         return super().prepare(guard)
 
     def party_task(self, guard: Guard, workers: Workers) -> PredictParty:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from colonnade.consent.approvals import Approvals
-from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.consent.policy import Policy, check_approvals, read_policy
 from colonnade.consent.shared_ledger import open_ledger
-from colonnade.data.addresses import AddressedData
-from colonnade.data.table import Table, read_table
+from colonnade.data.sources import Source
+from colonnade.data.table import Table
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Column
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.workers import HERE, Workers
-from colonnade.study import Source, Study, addressed_data, read_study
+from colonnade.study import Study, read_source, read_study
 from colonnade.transport.wire import Patience
 from colonnade.workers import open_workers
 
@@ -36,8 +33,10 @@ SITE_KEYS = (
     *("role", "party", "data", "query", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
     *("workers", "cluster", "device", "evidence_key", "metrics", "signing_agent"),
 )
-PREDICTION_KEYS = ("model", "to", "data", "id")
-EVALUATION_KEYS = ("model", "epsilon", "delta", "release", "rows", "data", "id")
+RECORD_KEYS = ("data", "query", "dataset", "id")
+"""Of a section that may name other records than the study's."""
+PREDICTION_KEYS = ("model", "to")
+EVALUATION_KEYS = ("model", "epsilon", "delta", "release", "rows")
 SEED, APPROVED, METRICS = "COLONNADE_SEED", "COLONNADE_APPROVED", "COLONNADE_METRICS"
 NOT_PRIVATE = "NOT PRIVATE: the noise of this run comes from a known seed; it is a simulation and protects nobody"
 
@@ -112,28 +111,19 @@ class Site:
         """Where this party's data lies, by its own file."""
         if self.content.content.get("data", OPEN) == OPEN:
             raise StudyError(f"{self.folder.name}/{SITE} must name the data file of {self.party}, and names none")
-        addressed = addressed_data(self.content, self.folder)
-        data, policy, ledger = (
-            None
-            if key not in self.content or (key == "data" and addressed is not None)
-            else self.folder / local_path(self.content.text(key))
-            for key in ("data", "policy", "ledger")
+        policy, ledger = (
+            self.folder / local_path(self.content.text(key)) if key in self.content else None
+            for key in ("policy", "ledger")
         )
         column = self.content.text("id") if "id" in self.content else self.study.sources[self.party].id
-        return Source(data, column, policy, ledger, addressed=addressed)
+        return Source(read_source(self.content, self.folder), column, policy, ledger)
 
-    def source_of(self, data: Path | AddressedData, column: str | None) -> Source:
-        """The same with other records."""
-        addressed = data if isinstance(data, AddressedData) else None
-        return replace(self.source, data=data if isinstance(data, Path) else None, addressed=addressed, id=column)
-
-    def read(
-        self, data: Path | AddressedData, columns: Mapping[str, Column], id_column: str | None, workers: Workers = HERE
-    ) -> Table:
-        """Records of this party, in a file or at an address."""
-        if isinstance(data, AddressedData):
-            return data.read(self.party, columns, id_column, matched=self.aligned)
-        return read_table(self.party, data, columns, id_column, workers, matched=self.aligned)
+    def source_of(self, section: Section) -> Source:
+        """Where the records lie that a section asks for: its own file, or the study's rows."""
+        own, known = self.source, {k: self.content.content[k] for k in ("dataset",) if k in self.content}
+        named = Section({**known, **section.content}, section.where, StudyError)
+        data = read_source(named, self.folder) if "data" in section else own.data
+        return replace(own, data=data, id=section.text("id") if "id" in section else own.id)
 
     def open_workers(self) -> AbstractContextManager[Workers]:
         """Who does this party's block work: by default a thread for each core of its machine."""
@@ -143,11 +133,8 @@ class Site:
         return open_workers(count, cluster, device)
 
     def table(self, workers: Workers = HERE) -> Table:
-        source = self.source
         columns = self.study.agreement.schema.parties[self.party]
-        data = source.data or source.addressed
-        assert data is not None
-        return self.read(data, columns, source.id, workers)
+        return self.source.read(self.party, columns, workers, matched=self.aligned)
 
     def policy(self) -> Policy:
         path = self.source.policy
@@ -171,9 +158,7 @@ class Site:
         if source.ledger is None:
             raise StudyError(f"{self.folder.name}/{SITE} must name a ledger, outside simulations")
         approved = [a for a in os.environ.get(APPROVED, "").split(",") if a]
-        data = source.data or source.addressed
-        assert data is not None
-        ledger, known = open_ledger(source.ledger), self.data_set(data)
+        ledger, known = open_ledger(source.ledger), source.records(self.party).data_set(self.party)
         return ConsentGuard(self.party, policy, ledger, known, approved, left=self.approvals), Randomness()
 
     @property
@@ -193,12 +178,6 @@ class Site:
         if any(session.startswith(digest.lower()) for session in known):
             raise PolicyError(f"{digest} is the id of a session, and an approval needs the digest of a plan")
         self.approvals.leave(digest)
-
-    def data_set(self, path: Path | AddressedData) -> DataSet:
-        """A file of this party, or rows at an address, as its ledger knows them."""
-        if isinstance(path, AddressedData):
-            return DataSet(path.name, path.digest)
-        return DataSet.of_file(path, self.content.text("dataset") if "dataset" in self.content else None)
 
 
 def seeded(seed: str) -> Randomness:
@@ -229,11 +208,10 @@ def read_site(folder: Path, role: str | None = None) -> Site:
     if found == PARTY and party not in study.agreement.schema.names:
         raise StudyError(f"{folder.name}/{SITE} must name a party of the study, got {party!r}")
     asked = content.table("prediction", "[prediction]", "prediction.")
-    asked.known(PREDICTION_KEYS if party else PREDICTION_KEYS[:2])
+    asked.known((*PREDICTION_KEYS, *RECORD_KEYS) if party else PREDICTION_KEYS)
     evaluated = content.table("evaluation", "[evaluation]", "evaluation.")
-    return Site(
-        folder, found, party, study, site, asked, evaluated.known(EVALUATION_KEYS if party else EVALUATION_KEYS[:5])
-    )
+    evaluated.known((*EVALUATION_KEYS, *RECORD_KEYS) if party else EVALUATION_KEYS)
+    return Site(folder, found, party, study, site, asked, evaluated)
 
 
 def read_sites(folder: Path, role: str | None = None) -> list[Site]:

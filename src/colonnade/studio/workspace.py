@@ -12,6 +12,7 @@ from typing import Any
 from colonnade.consent.entries import Account, Line
 from colonnade.consent.ledger import Ledger
 from colonnade.data.drafts import draft_columns
+from colonnade.data.sources import FileSource
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import data_files
@@ -104,11 +105,12 @@ class Workspace:
         """The study for a run: every file that it names must lie in the folder."""
         study = self.study()
         for name, source in study.sources.items():
-            if source.addressed is not None:
+            if source.data is not None and not isinstance(source.data, FileSource):
                 raise StudyError(f"party {name}: the studio reads files of its own folder only, got an address")
+            data = None if source.data is None else source.data.path
             # A folder or a pattern names many files, and each of them may be a link.
-            named = [path for path in (source.data, source.policy, source.ledger) if path is not None]
-            parts = data_files(source.data) if source.data is not None and self._inside(source.data) else []
+            named = [path for path in (data, source.policy, source.ledger) if path is not None]
+            parts = data_files(data) if data is not None and self._inside(data) else []
             for path in (*named, *parts):
                 if not self._inside(path):
                     raise StudyError(f"party {name}: the studio reads files of its own folder only, got {path.name!r}")
