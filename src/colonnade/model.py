@@ -17,11 +17,10 @@ from colonnade.analysis.accepted import Acceptance
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.solve import Model
-from colonnade.data.sources import FileSource, Source, by_party
+from colonnade.data.sources import AddressSource, FileSource, Source, by_party, of_parties, source_at
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
 from colonnade.foundation.names import Names, plain_cell, require_texts
-from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Column, Schema, column_to
 from colonnade.mechanism.moments import Floats, Layout
 from colonnade.mechanism.objective import Task
@@ -339,17 +338,16 @@ def score_files(
     *,
     look: Look | None = None,
     strict: bool = False,
+    queries: Sequence[str] = (),
 ) -> Scores:
     """Scores of records whose columns lie in one wide file, or in one file for each party.
 
     Several files are matched by their ids, or row by row where no id column is named. An id column is that of all
-    files, or as "party=column" that of one.
+    files, or as "party=column" that of one. A file may be a database's address, with its query in `queries` as
+    "party=select ...".
     """
-    # Imported where data are read: whoever makes a model of a release needs no data frames.
-    from colonnade.data.table import read_table
-
     parts: list[tuple[Sequence[str] | None, dict[str, Floats]]] = []
-    places, ids_of = _places(public, files), _id_columns(public, [ids] if isinstance(ids, str) else ids or ())
+    places, ids_of = _places(public, files, queries), _id_columns(public, [ids] if isinstance(ids, str) else ids or ())
     for party, columns in public.needs().items():
         table = Source(places[party], ids_of.get(party)).read(party, columns).require_fit(strict, look)
         parts.append((table.ids, table.coordinates()))
@@ -480,12 +478,15 @@ def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> st
     return DataFrame(columns).write_csv()
 
 
-def _places(public: PublicModel, files: Sequence[str]) -> dict[str, FileSource]:
+def _places(
+    public: PublicModel, files: Sequence[str], queries: Sequence[str] = ()
+) -> dict[str, FileSource | AddressSource]:
     """Each party's file: as named by "party=path", or the first that has all of the party's columns."""
     from colonnade.data.reading import filed
 
+    asked = of_parties(queries, public.schema.parties, "--query", "SELECT")
     each = (by_party(text, public.schema.parties) for text in files)
-    given = [(party, FileSource(local_path(path))) for party, path in each]
+    given = [(party, source_at(text, asked.get(party or ""), party)) for party, text in each]
     named = {party: file for party, file in given if party is not None}
     headers = {file: set(file.header()) for party, file in given if party is None}
     for party, columns in public.needs().items():

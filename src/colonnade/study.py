@@ -9,6 +9,7 @@ from typing import Any
 
 from colonnade.crypto.backends import BACKENDS
 from colonnade.data.sources import DataSource, FileSource, Source, read_address
+from colonnade.data.written import PLAIN, Written, written_from
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
 from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.matching import HYBRID, NONE, PSI
@@ -55,7 +56,7 @@ STUDY_KEYS = (
 )
 NEEDED = ("name", "task", "label")
 PARTY_KEYS = (
-    *("data", "query", "dataset", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "derived"),
+    *("data", "query", "dataset", "read", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "derived"),
     *("organisation", "contact"),
 )
 AUDIT_KEYS = ("auditors",)
@@ -255,6 +256,9 @@ class _Reader:
         found: dict[str, Any] = {}
         with note.at(*at, "data"):
             found["data"] = read_source(party, self._folder)
+        found["read"] = PLAIN
+        with note.at(*at, "read"):
+            found["read"] = read_written(party)
         for key in ("policy", "ledger"):
             with note.at(*at, key):
                 found[key] = _path(party, key, self._folder)
@@ -265,8 +269,8 @@ class _Reader:
                 )
         with note.at(*at, "id"):
             column = _id_column(party)
-            if len(found) == 3:
-                self._sources[name] = Source(found["data"], column, found["policy"], found["ledger"])
+            if len(found) == 4:
+                self._sources[name] = Source(found["data"], column, found["policy"], found["ledger"], found["read"])
 
     def _offer(self, name: str, party: Section, parties: Section) -> None:
         if "epsilon" in party:
@@ -474,6 +478,11 @@ def read_source(party: Section, folder: Path) -> DataSource | None:
         raise StudyError(f"{party.where} query is for a database, and data is {shown(data)}")
     place = _path(party, "data", folder)
     return None if place is None else FileSource(place, dataset)
+
+
+def read_written(party: Section) -> Written:
+    """How the values of a party's records are written, by the section `read`."""
+    return written_from(party.table("read", f"{party.where.removesuffix(']')}.read]"), "query" in party)
 
 
 def _path(party: Section, key: str, folder: Path) -> Path | None:

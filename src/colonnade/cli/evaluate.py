@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.options import ApprovedPlans, Evidence, Force, Json, Strict, StudyFile
+from colonnade.cli.options import ApprovedPlans, Evidence, Force, Json, Queries, Strict, StudyFile
 from colonnade.cli.screen import own_eyes, print_json, stderr, stdout, tell_evidence
 from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.parts import local_path
@@ -33,6 +33,7 @@ def evaluate(
             "--data", metavar="PARTY=FILE", help="A party's records to evaluate on; the study's if not given."
         ),
     ] = None,
+    query: Queries = None,
     release: Annotated[
         Path | None,
         typer.Option(
@@ -66,7 +67,7 @@ def evaluate(
 ) -> None:
     """Tell how good a model is on held-out people: noisy counts or sums of scores are opened, and spend epsilon."""
     from colonnade.cli.releases import read_opened
-    from colonnade.data.sources import of_parties
+    from colonnade.data.sources import sources_at
     from colonnade.evaluation import TYPICAL_ROWS, evaluate_by, terms_of
     from colonnade.foundation.files import read_whole
     from colonnade.model import read_model
@@ -78,7 +79,7 @@ def evaluate(
     public = read_model(read_whole(model, "model"))
     found = None if opened is None else read_opened(opened)
     sources = dict(checked.sources)
-    for party, place in of_parties(data or [], sources).items():
+    for party, place in sources_at(data or [], query or [], sources).items():
         sources[party] = sources[party].given(party, place, {})
     asked = {"epsilon": epsilon, "delta": delta} if found is None else terms_of(found.provenance.get("agreement", {}))
     evaluation = evaluate_by(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.options import Json
+from colonnade.cli.options import Json, Queries
 from colonnade.cli.releases import TaskName
 from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.foundation.errors import ColonnadeError, MistakesError, SchemaError, StudyError
@@ -30,7 +30,8 @@ def new(
     data: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[[PARTY=]FILE...]", help="Each party's data file; its name is the file's if not given."
+            metavar="[[PARTY=]DATA...]",
+            help="Each party's data file, or a database's address; its name is the file's if not given.",
         ),
     ] = None,
     name: Annotated[
@@ -48,8 +49,9 @@ def new(
     ] = None,
     delta: Annotated[float, typer.Option("--delta", metavar="D", help="0: pure.")] = 0.0,
     public_data: Annotated[
-        bool, typer.Option("--public-data", help="The files are public: take bounds and levels from them.")
+        bool, typer.Option("--public-data", help="The data is public: take bounds, levels and forms from it.")
     ] = False,
+    query: Queries = None,
     ask: Annotated[
         bool | None, typer.Option("--ask/--no-ask", help="Ask for what is open; asked in a terminal if not given.")
     ] = None,
@@ -63,7 +65,7 @@ def new(
     place = folder / STUDY
     if place.exists():
         raise StudyError(f"{place} is there already, and a draft overwrites nothing")
-    parties = _parties(folder, data or [], public_data, asking)
+    parties = _parties(folder, data or [], query or [], public_data, asking)
     head: dict[str, Any] = {"name": name or folder.resolve().name, "delta": int(delta) if delta == 0 else delta}
     head["label"] = _label(parties, label, asking)
     head["task"] = _task(parties, head["label"], task)
@@ -86,9 +88,9 @@ def new(
         stdout().print(f"Nothing is open. Next: colonnade plan {place}")
 
 
-def _parties(folder: Path, data: Sequence[str], public: bool, asking: bool) -> list[DraftParty]:
+def _parties(folder: Path, data: Sequence[str], queries: Sequence[str], public: bool, asking: bool) -> list[DraftParty]:
     from colonnade.data.drafts import draft_party
-    from colonnade.data.sources import by_party
+    from colonnade.data.sources import AddressSource, by_party, source_at
 
     named = list(data)
     while asking and not data:
@@ -99,15 +101,23 @@ def _parties(folder: Path, data: Sequence[str], public: bool, asking: bool) -> l
     if not named:
         raise StudyError("a study needs data files, got none: colonnade new FOLDER FILE...")
     out: list[DraftParty] = []
+    asked = dict(map(by_party, queries))
     for text in named:
-        party, file = by_party(text)
-        path = local_path(file)
+        party, data_text = by_party(text)
+        source = source_at(data_text, asked.pop(party, None), party)
         # The study file names data relative to itself.
-        relative = os.path.relpath(path.resolve(), folder.resolve())
-        found = draft_party(path, party, public, relative)
+        if isinstance(source, AddressSource):
+            file = source.file
+            relative = source.address if file is None else f"{source.address.partition(':')[0]}:///"
+        else:
+            file, relative = source.path, ""
+        relative += "" if file is None else os.path.relpath(file.resolve(), folder.resolve())
+        found = draft_party(source, party, public, relative)
         if any(found.name == other.name for other in out):
-            raise StudyError(f"two parties would be called {found.name}: name one as NAME={path}")
+            raise StudyError(f"two parties would be called {found.name}: name one as NAME={data_text}")
         out.append(found)
+    if asked:
+        raise StudyError(f"--query goes with data of the same party, got none for {next(iter(asked))}")
     out[0].alone = len(out) == 1
     return out
 
@@ -158,6 +168,9 @@ def _ask_facts(parties: Sequence[DraftParty]) -> None:
     screen = stderr()
     screen.print("Now what is publicly known of each column, never what the data shows. Enter leaves it open.")
     for party in parties:
+        if party.written.stated and not party.confirmed:
+            screen.print(f"{party.name}: its file seems to be written so:", *party.written.lines, sep="\n  ")
+            party.confirmed = typer.confirm("Is that right?", default=True, err=True)
         columns = list(party.columns)
         guess = party.id or ""
         said = typer.prompt(f"{party.name}: column that names a person", default=guess, show_default=bool(guess))

@@ -38,6 +38,12 @@ Evidence = Annotated[
 ]
 
 
+Queries = Annotated[
+    list[str] | None,
+    typer.Option("--query", metavar="PARTY=SELECT", help="The query of a party whose data is a database's address."),
+]
+
+
 def names_in(text: str) -> tuple[str, ...]:
     """Names that are listed with commas; one that has a comma of its own stands in quotes, as in a CSV file."""
     return tuple(part.strip() for part in next(csv.reader([text or '""'], skipinitialspace=True)))

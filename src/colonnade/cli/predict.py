@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.options import Json, Strict
+from colonnade.cli.options import Json, Queries, Strict
 from colonnade.cli.screen import own_eyes, print_json, stderr, tell_own
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
@@ -32,6 +32,7 @@ def predict(
             help="One wide file, or one file for each party: repeat the option. With --study: the party's new records.",
         ),
     ] = None,
+    query: Queries = None,
     id_columns: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,9 +81,10 @@ def predict(
     told: dict[str, Any] = {}
     with places(out) as (file,):
         if study is None or receiver is None:
-            scores = score_files(public, data or [], id_columns, look=tell_own, strict=strict)
+            scores = score_files(public, data or [], id_columns, look=tell_own, strict=strict, queries=query or [])
         else:
-            scores, prediction = _score_across(public, study, receiver, data or [], approve or [], not json, strict)
+            named = (data or [], query or [])
+            scores, prediction = _score_across(public, study, receiver, named, approve or [], not json, strict)
             told = {"receiver": receiver, "parties": list(prediction.parties), "exact": True}
             stderr().print(caution(opened_scores_text(prediction, len(scores.values))))
         content = scores_csv(public, scores, scores.id_column)
@@ -104,10 +106,16 @@ def _is_same_file(out: Path, text: str) -> bool:
 
 
 def _score_across(
-    public: PublicModel, path: Path, receiver: str, files: list[str], approved: list[str], may_ask: bool, strict: bool
+    public: PublicModel,
+    path: Path,
+    receiver: str,
+    named: tuple[list[str], list[str]],
+    approved: list[str],
+    may_ask: bool,
+    strict: bool,
 ) -> tuple[Scores, Prediction]:
     from colonnade import runs
-    from colonnade.data.sources import of_parties
+    from colonnade.data.sources import sources_at
     from colonnade.model import prediction_of
     from colonnade.protocol.cautions import refusing_columns
     from colonnade.report.progress import Steps
@@ -116,7 +124,7 @@ def _score_across(
 
     study = read_study(path)
     asked = prediction_of(public, study.agreement.schema, receiver)
-    places = of_parties(files, asked.parties)
+    places = sources_at(*named, asked.parties)
     for note in refusing_columns(asked.columns):
         stderr().print(caution(note))
     with Steps(stderr()) as steps:

@@ -284,18 +284,20 @@ def fit(
 
 
 def schema(
-    data: Annotated[Path, typer.Argument(parser=local_path, metavar="DATA", help="A party's CSV or Parquet file.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A party's file, or a database's address.")],
     party: Annotated[
         str | None, typer.Option("--party", metavar="NAME", help="The party's name; the file's if not given.")
     ] = None,
     public_data: Annotated[
-        bool, typer.Option("--public-data", help="The file is public: take bounds and levels from it.")
+        bool, typer.Option("--public-data", help="The data is public: take bounds, levels and forms from it.")
     ] = False,
+    query: Annotated[str | None, typer.Option("--query", metavar="SELECT", help="Of a database.")] = None,
 ) -> None:
     """Draft a party's part of a study file, with a "?" wherever a person has to write what is publicly known."""
     from colonnade.data.drafts import draft_columns
+    from colonnade.data.sources import source_at
 
-    typer.echo(draft_columns(data, party, public_data), nl=False)
+    typer.echo(draft_columns(source_at(data, query, party), party, public_data), nl=False)
 
 
 @dataclass

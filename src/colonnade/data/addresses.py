@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from colonnade.data.frames import select_from
-from colonnade.data.reading import block_rows, explain_errors, filed
+from colonnade.data.reading import block_rows, explain_errors, filed, reason
 from colonnade.data.sql import frame_of, query_rows
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.parts import is_parquet
@@ -34,6 +34,18 @@ def address_frames(
                     raise DataError(f"party {party}: {at.address} has no column {name!r}")
             if frame.height:
                 yield select_from(party, frame.select(wanted), columns, id_column)
+
+
+def head_frames(at: AddressSource, rows: int = QUERY_ROWS) -> Iterator[pl.DataFrame]:
+    """All columns that lie at an address, in blocks of so many rows."""
+    if at.query is not None:
+        yield from (frame_of(names, block, names) for names, block in query_rows(at.address, at.file, at.query, rows))
+        return
+    try:
+        found = pl.scan_parquet(at.address) if is_parquet(Path(at.address)) else pl.scan_csv(at.address)
+        yield from found.collect_batches(chunk_size=rows, maintain_order=True)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{at.address} cannot be read: {reason(error)}") from None
 
 
 def _queried(at: AddressSource, party: str, columns: Mapping[str, Column], rows: int) -> Iterator[pl.DataFrame]:

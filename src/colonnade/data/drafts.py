@@ -9,16 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from colonnade.data.addresses import head_frames
+from colonnade.data.forms import plain_series, readable
+from colonnade.data.proposals import propose_written
 from colonnade.data.reading import reason, scan
+from colonnade.data.sources import AddressSource, FileSource
+from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.kinds import SPELLED
 from colonnade.foundation.parts import data_files
-from colonnade.foundation.schema import KINDS
+from colonnade.foundation.schema import KINDS, Boolean, Column, Date, Numeric
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.toml import toml_key, toml_value
 
@@ -28,6 +32,12 @@ MOST_CODES = 12
 """Whole numbers of so few different values may be codes and not quantities."""
 PEEK_ROWS = 1000
 _ID = re.compile(r"(^|_)(id|ids|uuid|guid|key)$|^(person|patient|customer|client|user|record|subject)$")
+EXAMPLES: Mapping[str, Column] = {
+    "numeric": Numeric(0, 1),
+    "date": Date("2000-01-01", "2000-01-02"),
+    "boolean": Boolean(),
+}
+"""What decides how a text of a kind is read; its bounds do not."""
 OPTIONS = {"bins": "[...]", "fill": "...", "other": "true", "drop": "..."}
 """What a declaration may have besides, as a draft's comment shows it."""
 
@@ -63,9 +73,14 @@ class DraftParty:
     """A party of a draft: its file, the column that may name a person, its other columns."""
 
     name: str
-    data: str
+    data: Mapping[str, str]
+    """`data`, and of a database `query` and `dataset`."""
     id: str | None
     columns: dict[str, DraftColumn]
+    written: Written = PLAIN
+    """How the file seems to be written."""
+    confirmed: bool = False
+    """Whether its owner said that it is."""
 
     alone: bool = False
     """Whether no other party takes part, so that nobody has to be matched."""
@@ -78,28 +93,47 @@ class DraftParty:
             known = f"id = {toml_value(self.id)}  # a guess from the header"
         lines = [
             f"[party.{name}]",
-            f"data = {toml_value(self.data)}",
+            *(f"{key} = {toml_value(value)}" for key, value in self.data.items()),
             known,
             "",
+            *self._form(name),
             f"[party.{name}.columns]",
             *(f"{toml_key(column)} = {found.line}" for column, found in self.columns.items()),
         ]
         return "\n".join(lines) + "\n"
 
+    def _form(self, name: str) -> list[str]:
+        """How its values are written: a comment until its owner says so, for it was read off the file."""
+        if not self.written.stated:
+            return []
+        lines, mark = [f"[party.{name}.read]", *self.written.lines], "" if self.confirmed else "# "
+        head = [] if self.confirmed else ["# The file seems to be written so; take away the # before what is right."]
+        return [*head, *(f"{mark}{line}" for line in lines), ""]
 
-def draft_party(path: Path, party: str | None = None, public: bool = False, data: str | None = None) -> DraftParty:
-    """A party's part; `public` says that the file is public, so that bounds and levels may come from it."""
-    found = _columns(path)
+
+def draft_party(
+    source: FileSource | AddressSource, party: str | None = None, public: bool = False, data: str | None = None
+) -> DraftParty:
+    """A party's part; `public` says that the data is public, so that bounds, levels and forms may come from it."""
+    if isinstance(source, AddressSource):
+        written, place = PLAIN, {"data": data or source.address, "query": source.query or "", "dataset": source.dataset}
+        place = {key: value for key, value in place.items() if value}
+    else:
+        if not source.path.is_file():
+            raise DataError(f"there is no data file {source.path}")
+        written, place = propose_written(source.path), {"data": data or source.path.name}
+    found = {series.name: _guess(_typed(series, written)) for series in _peek(source, written).get_columns()}
     ids = [column for column in found if _ID.search(column.lower())][:1]
     columns = {name: column for name, column in found.items() if name not in ids}
     if public:
-        _observe(path, columns)
-    return DraftParty(party or path.name.partition(".")[0], data or path.name, ids[0] if ids else None, columns)
+        _observe(source, written, columns)
+    name = party or (source.dataset if isinstance(source, AddressSource) else source.path.name.partition(".")[0])
+    return DraftParty(name, place, ids[0] if ids else None, columns, written, public)
 
 
-def draft_columns(path: Path, party: str | None = None, public: bool = False) -> str:
+def draft_columns(source: FileSource | AddressSource, party: str | None = None, public: bool = False) -> str:
     """A party's part as TOML."""
-    return "\n".join([*told(public), draft_party(path, party, public).text])
+    return "\n".join([*told(public), draft_party(source, party, public).text])
 
 
 def told(public: bool) -> list[str]:
@@ -136,17 +170,44 @@ def draft_study(head: Mapping[str, Any], parties: Sequence[DraftParty], public: 
     return "\n".join([*lines, "", *(party.text for party in parties)])
 
 
-def _columns(path: Path) -> dict[str, DraftColumn]:
-    """Each column's kind by its type, and by words and codes among its first values."""
-    if not path.is_file():
-        raise DataError(f"there is no data file {path}")
+def _peek(source: FileSource | AddressSource, written: Written) -> pl.DataFrame:
+    """The first rows, with what types they show."""
+    if isinstance(source, AddressSource):
+        return next(head_frames(source, PEEK_ROWS))
     try:
-        frame = scan(data_files(path), typed=PEEK_ROWS).head(PEEK_ROWS).collect()
+        with readable(data_files(source.path), written) as files:
+            frame = scan(files, typed=PEEK_ROWS, written=written).head(PEEK_ROWS).collect()
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
+        raise DataError(f"{source.path.name} cannot be read: {reason(error)}") from None
     if not frame.columns:
-        raise DataError(f"{path.name} has no columns")
-    return {series.name: _guess(series) for series in frame.get_columns()}
+        raise DataError(f"{source.path.name} has no columns")
+    return frame
+
+
+def _typed(series: pl.Series, written: Written) -> pl.Series:
+    """Texts as what they say in the file's own forms, where all say the same."""
+    if series.dtype != pl.String or not written.stated:
+        return series
+    for kind, example in EXAMPLES.items():
+        plain = plain_series("", series, example, written)
+        said = plain_series("", series, None, written).str.strip_chars()
+        cast = {"numeric": _whole_or_float, "date": _as_dates}.get(kind, _as_truths)(plain)
+        if cast is not None and cast.null_count() == said.set(said == "", None).null_count() < len(series):
+            return cast
+    return series
+
+
+def _whole_or_float(series: pl.Series) -> pl.Series:
+    whole = series.str.contains(".", literal=True).any() is not True
+    return series.cast(pl.Int64 if whole else pl.Float64, strict=False)
+
+
+def _as_dates(series: pl.Series) -> pl.Series:
+    return series.str.to_date("%Y-%m-%d", strict=False)
+
+
+def _as_truths(series: pl.Series) -> pl.Series:
+    return series.replace_strict(["true", "false"], [True, False], default=None, return_dtype=pl.Boolean)
 
 
 def _guess(series: pl.Series) -> DraftColumn:
@@ -165,9 +226,9 @@ def _guess(series: pl.Series) -> DraftColumn:
     return DraftColumn("categorical")
 
 
-def _observe(path: Path, columns: dict[str, DraftColumn]) -> None:
-    """Facts of a public file as it shows them; a column with very many levels stays open."""
-    for name, series in _series(path, list(columns)):
+def _observe(source: FileSource | AddressSource, written: Written, columns: dict[str, DraftColumn]) -> None:
+    """Facts of public data as it shows them; a column with very many levels stays open."""
+    for name, series in _series(source, written, columns):
         column, levels = columns[name], sorted(v for v in series.unique().to_list() if v)
         if column.kind == "date" or (column.kind == "boolean" and not column.code):
             if column.kind == "date" and levels and levels[0][:10] < levels[-1][:10]:
@@ -185,14 +246,21 @@ def _observe(path: Path, columns: dict[str, DraftColumn]) -> None:
             column.facts = {"levels": levels}
 
 
-def _series(path: Path, names: list[str]) -> Iterator[tuple[str, pl.Series]]:
+def _series(
+    source: FileSource | AddressSource, written: Written, columns: Mapping[str, DraftColumn]
+) -> Iterator[tuple[str, pl.Series]]:
     """Each column as the text that a study's reader compares with its levels."""
+    wanted = [pl.col(name).cast(pl.String).str.strip_chars() for name in columns]
     try:
-        frame = scan([path]).select(pl.col(n).cast(pl.String).str.strip_chars() for n in names).collect()
+        if isinstance(source, AddressSource):
+            frame = pl.concat(head_frames(source), how="vertical_relaxed").select(wanted)
+        else:
+            with readable(data_files(source.path), written) as files:
+                frame = scan(files, written=written).select(wanted).collect()
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
-    for name in names:
-        yield name, frame.get_column(name)
+        raise DataError(f"{source.told} cannot be read: {reason(error)}") from None
+    for name, column in columns.items():
+        yield name, plain_series("", frame.get_column(name), EXAMPLES.get(column.kind), written)
 
 
 def _is_whole(text: str) -> bool:

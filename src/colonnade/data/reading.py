@@ -14,12 +14,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from colonnade.data.forms import plain_frame, readable
 from colonnade.data.storage import STORED, id_texts
 from colonnade.data.store import DiskTexts, Values
 from colonnade.data.unfit import LeftOut, Unfit
+from colonnade.data.written import PLAIN, SEPARATORS, Written
 from colonnade.foundation.errors import AlignmentError, DataError
 from colonnade.foundation.parts import data_files, is_feather, is_parquet
 from colonnade.foundation.schema import Column
+from colonnade.foundation.toml import toml_value
 
 ROW_BLOCK = 1 << 17
 BLOCK_VALUES = 1 << 21
@@ -39,7 +42,8 @@ os.environ.setdefault("POLARS_ROW_GROUP_PREFETCH_SIZE", "2")
 
 
 PLAIN_WORDS = {
-    "invalid utf-8": "it is not in UTF-8; save it so (spreadsheets may write Latin-1)",
+    "invalid utf-8": 'it is not in UTF-8; save it so, or write encoding = "latin-1", or what it is in, into '
+    "[party.NAME.read]",
     "found more fields": "a row has more fields than the header",
     "empty CSV": "it is empty",
 }
@@ -51,6 +55,7 @@ OTHER_FILES = {
     b"\xfe\xff": "UTF-16",
 }
 """What a file that is called CSV may be, by its first bytes."""
+NAMED = {",": "commas", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 
 def filed(columns: Mapping[str, Column]) -> list[str]:
@@ -154,7 +159,7 @@ def reason(error: BaseException) -> str:
     return next((told for said, told in PLAIN_WORDS.items() if said in first), first)
 
 
-def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
+def scan(files: list[Path], *, typed: int | None = None, written: Written = PLAIN) -> pl.LazyFrame:
     """A file, or parts, as the library reads it: texts in CSV, unless so many rows are to tell the types."""
     if is_parquet(files[0]):
         return pl.scan_parquet(files)
@@ -165,10 +170,13 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
             head = opened.read(4)
         for mark, kind in OTHER_FILES.items():
             if head.startswith(mark):
-                raise DataError(f"{file.name} must be CSV in UTF-8 by its name, and is {kind}")
+                told = ': write encoding = "utf-16" into [party.NAME.read]' if kind == "UTF-16" else ""
+                raise DataError(f"{file.name} must be CSV in UTF-8 by its name, and is {kind}{told}")
         _require_short_rows(file)
     found = pl.scan_csv(
         files,
+        separator=written.separator,
+        skip_lines=written.skip,
         infer_schema=typed is not None,
         infer_schema_length=typed,
         try_parse_dates=typed is not None,
@@ -176,9 +184,12 @@ def scan(files: list[Path], *, typed: int | None = None) -> pl.LazyFrame:
         encoding="utf8-lossy" if typed is None else "utf8",
     )
     names = found.collect_schema().names()
-    if len(names) == 1 and (marks := [mark for mark in (";", "\t", "|") if mark in names[0]]):
-        told = {";": "a semicolon", "\t": "a tab", "|": "a bar"}[marks[0]]
-        raise DataError(f"{files[0].name} must separate its fields by commas, and its header has {told} instead")
+    if len(names) == 1 and (marks := [mark for mark in SEPARATORS if mark in names[0] and mark != written.separator]):
+        told, key = NAMED[marks[0]], f"separator = {toml_value(marks[0])}"
+        raise DataError(
+            f"{files[0].name} must separate its fields by {NAMED[written.separator]}, and its header has {told} "
+            f"instead; write {key} into [party.NAME.read]"
+        )
     for name in names:
         if f"{name}_duplicated_0" in names:
             raise DataError(f"{files[0].name} must have columns of different names, and has two called {name!r}")
@@ -227,20 +238,28 @@ def _stated_size(file: Path) -> int:
     return stated + 256 if length == 2 else stated
 
 
-def file_schema(path: Path) -> pl.Schema:
+def file_schema(path: Path, written: Written = PLAIN) -> pl.Schema:
     """The names of a file's columns, with their types where it knows some."""
     try:
-        return scan(data_files(path)).collect_schema()
+        with readable(data_files(path), written) as files:
+            return scan(files, written=written).collect_schema()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
 
 
-def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_column: str | None) -> pl.LazyFrame:
-    """The columns that are wanted."""
+def select_columns(
+    party: str,
+    path: Path,
+    columns: Mapping[str, Column],
+    id_column: str | None,
+    written: Written = PLAIN,
+    files: list[Path] | None = None,
+) -> pl.LazyFrame:
+    """The columns that are wanted, of the path's files or their copies."""
     wanted = filed(columns)
     wanted += [id_column] if id_column is not None and id_column not in wanted else []
     try:
-        found = scan(data_files(path))
+        found = scan(files or data_files(path), written=written)
     except DataError as error:
         raise DataError(f"party {party}: {error}") from None
     present = found.collect_schema().names()
@@ -251,11 +270,11 @@ def select_columns(party: str, path: Path, columns: Mapping[str, Column], id_col
 
 
 def file_frames(
-    party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None
+    party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None, written: Written = PLAIN
 ) -> Iterator[pl.DataFrame]:
-    """A file's wanted columns, block by block."""
-    with explain_errors(party, path):
-        wanted = select_columns(party, path, columns, id_column)
+    """A file's wanted columns, block by block, in the house's own forms."""
+    with explain_errors(party, path), _readable(party, path, written) as files:
+        wanted = select_columns(party, path, columns, id_column, written, files)
         rows = block_rows(len(columns) + 1)
         found = 0
         for frame in wanted.collect_batches(chunk_size=rows, maintain_order=True):
@@ -263,10 +282,20 @@ def file_frames(
             found += frame.height
             # Cut where the reader glued: numbers in one piece of memory need not be copied.
             for height in frame.to_series(0).chunk_lengths():
-                yield frame.slice(start, height)
+                yield plain_frame(party, frame.slice(start, height), columns, written)
                 start += height
         if is_parquet(data_files(path)[0]):
             _require_whole(party, path, found)
+
+
+@contextmanager
+def _readable(party: str, path: Path, written: Written) -> Iterator[list[Path]]:
+    try:
+        files = data_files(path)
+    except DataError as error:
+        raise DataError(f"party {party}: {error}") from None
+    with readable(files, written) as found:
+        yield found
 
 
 def _require_whole(party: str, path: Path, found: int) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.parts import DataSet, local_path
@@ -44,10 +45,10 @@ class FileSource:
     def told(self) -> str:
         return self.path.name
 
-    def frames(self, party: str, columns: Mapping[str, Column], id_column: str | None = None) -> Iterator[pl.DataFrame]:
+    def frames(self, party: str, columns: Mapping[str, Column], own: Source) -> Iterator[pl.DataFrame]:
         from colonnade.data.reading import file_frames
 
-        return file_frames(party, self.path, columns, id_column)
+        return file_frames(party, self.path, columns, own.id, own.written)
 
     def data_set(self, party: str) -> DataSet:
         return DataSet.of_file(self.path, self.dataset)
@@ -70,10 +71,11 @@ class FrameSource:
     def told(self) -> str:
         return "data frame" if self.dataset is None else f"data frame “{self.dataset}”"
 
-    def frames(self, party: str, columns: Mapping[str, Column], id_column: str | None = None) -> Iterator[pl.DataFrame]:
+    def frames(self, party: str, columns: Mapping[str, Column], own: Source) -> Iterator[pl.DataFrame]:
+        from colonnade.data.forms import plain_frame
         from colonnade.data.frames import select_from
 
-        return iter([select_from(party, self.frame, columns, id_column)])
+        return iter([plain_frame(party, select_from(party, self.frame, columns, own.id), columns, own.written)])
 
     def data_set(self, party: str) -> DataSet:
         """By its name, and by all values with the columns' names."""
@@ -99,10 +101,18 @@ class AddressSource:
     def told(self) -> str:
         return self.address
 
-    def frames(self, party: str, columns: Mapping[str, Column], id_column: str | None = None) -> Iterator[pl.DataFrame]:
+    def frames(self, party: str, columns: Mapping[str, Column], own: Source) -> Iterator[pl.DataFrame]:
         from colonnade.data.addresses import address_frames
+        from colonnade.data.forms import plain_frame
 
-        return address_frames(self, party, columns, id_column)
+        found = address_frames(self, party, columns, own.id)
+        return (plain_frame(party, frame, columns, own.written) for frame in found)
+
+    def header(self) -> list[str]:
+        """The names of its columns."""
+        from colonnade.data.addresses import head_frames
+
+        return next(head_frames(self, 1)).columns
 
     def data_set(self, party: str) -> DataSet:
         """By its name, and by address and query and not by the rows: these may change."""
@@ -121,6 +131,8 @@ class Source:
     id: str | None = None
     policy: Path | None = None
     ledger: Path | None = None
+    written: Written = PLAIN
+    """How its values are written."""
 
     def records(self, party: str) -> DataSource:
         """The records of a party that must have some."""
@@ -135,7 +147,7 @@ class Source:
         from colonnade.data.table import gather_table
 
         data = self.records(party)
-        frames = data.frames(party, columns, self.id)
+        frames = data.frames(party, columns, self)
         return gather_table(party, frames, columns, f"{data.told} holds", self.id, matched=matched, workers=workers)
 
     def open(self, party: str, columns: Mapping[str, Column], workers: Workers = HERE) -> Table:
@@ -144,7 +156,7 @@ class Source:
             return self.read(party, columns, workers, matched=False)
         from colonnade.data.table import open_table
 
-        return open_table(party, data.path, columns, workers)
+        return open_table(party, data.path, columns, workers, self.written)
 
     def digest(self, party: str) -> bytes:
         """What a party commits to, and its ledger knows the records by."""
@@ -160,6 +172,8 @@ class Source:
     def given(self, party: str, data: Any, columns: Mapping[str, Column], name: str | None = None) -> Source:
         """The same with other records, from Python: a path, or a frame's declared columns; no others are looked at."""
         known = self.data.dataset if name is None and self.data is not None else name
+        if isinstance(data, (FileSource, AddressSource)):
+            return replace(self, data=data if known is None else replace(data, dataset=known))
         if isinstance(data, (str, os.PathLike)):
             return replace(self, data=FileSource(local_path(os.fspath(data)), known))
         if not is_frame(data):
@@ -180,18 +194,41 @@ def is_frame(data: Any) -> bool:
 def by_party(text: str, parties: Collection[str] | None = None) -> tuple[str | None, str]:
     """What is written as PARTY=TEXT for one of the parties, or for any; without a party's name it is all text."""
     party, separator, rest = text.partition("=")
-    return (party, rest) if separator and (parties is None or party in parties) else (None, text)
+    named = "://" not in party if parties is None else party in parties
+    return (party, rest) if separator and named else (None, text)
 
 
-def of_parties(texts: Iterable[str], parties: Collection[str]) -> dict[str, str]:
-    """What --data names for parties; refuses what is none's."""
+def of_parties(
+    texts: Iterable[str], parties: Collection[str], what: str = "--data", form: str = "FILE"
+) -> dict[str, str]:
+    """What an option names for parties; refuses what is none's."""
     out = dict[str, str]()
     for text in texts:
         party, rest = by_party(text, parties)
         if party is None:
-            raise StudyError(f"--data names PARTY=FILE for one of {', '.join(parties)}, got {text!r}")
+            raise StudyError(f"{what} names PARTY={form} for one of {', '.join(parties)}, got {text!r}")
         out[party] = rest
     return out
+
+
+def source_at(text: str, query: str | None, party: str | None) -> FileSource | AddressSource:
+    """Data that a command names: a file, or an address with its query, known by its party's name."""
+    if "://" not in text and query is None:
+        return FileSource(local_path(text))
+    if "://" not in text:
+        raise StudyError(f"--query is for a database, and data is {shown(text)}")
+    known = party or Path(text.partition("://")[2]).name.partition(".")[0] or "data"
+    return read_address(text, query, known, Path(), "--query:")
+
+
+def sources_at(
+    data: Iterable[str], queries: Iterable[str], parties: Collection[str]
+) -> dict[str, FileSource | AddressSource]:
+    """What --data and --query name for parties."""
+    named, asked = of_parties(data, parties), of_parties(queries, parties, "--query", "SELECT")
+    if lonely := [party for party in asked if party not in named]:
+        raise StudyError(f"--query goes with --data {lonely[0]}=ADDRESS, which is not given")
+    return {party: source_at(text, asked.get(party), party) for party, text in named.items()}
 
 
 def read_address(text: str, query: str | None, dataset: str | None, folder: Path, where: str) -> AddressSource:

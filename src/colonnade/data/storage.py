@@ -5,7 +5,6 @@ Nothing is refused here: what is not as declared is counted, and the column's fa
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,11 +15,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from colonnade.data.forms import WRONG
 from colonnade.data.store import Values
 from colonnade.data.unfit import Unfit
 from colonnade.foundation.schema import Column, Storage
-
-_COMMA = re.compile(r"[-+]?\d[\d. ']*,\d+")
 
 
 class StorageType(ABC):
@@ -56,7 +54,8 @@ class NumberStorage(StorageType):
         cast = cast.fill_nan(None)
         unfit = _counted(column, cast.is_null() & ~wrong, wrong, before)
         if unfit.wrong:
-            unfit = replace(unfit, held=_held(series, int(wrong.arg_max() or 0)))
+            held, text = _held(series, int(wrong.arg_max() or 0))
+            unfit = replace(unfit, held=held, text=text)
             cast = cast.set(wrong, column.fallback(missing=False))
         numbers = cast.fill_null(column.fallback(missing=True)).to_numpy()
         return numbers, _outside(numbers, float(numbers.min(initial=inf)), column), unfit
@@ -81,7 +80,7 @@ class LevelStorage(StorageType):
         wrong = (codes < 0) & ~missing
         unfit = _counted(column, missing, wrong, before)
         if unfit.wrong:
-            unfit = replace(unfit, level=texts[int(wrong.arg_max() or 0)])
+            unfit = replace(unfit, text=texts[int(wrong.arg_max() or 0)])
         codes = codes.set(wrong, int(column.fallback(missing=False)))
         return codes.set(missing, int(column.fallback(missing=True))).to_numpy(), 0, unfit
 
@@ -156,16 +155,14 @@ def _days(series: pl.Series) -> pl.Series:
     return series.cast(pl.Date).to_physical().cast(pl.Float64)
 
 
-def _held(series: pl.Series, first: int) -> str:
-    """What stands in the place of numbers or dates, by the type of a block and the first value that is none."""
+def _held(series: pl.Series, first: int) -> tuple[str, str | None]:
+    """What stands in the place of numbers or dates, by the type of a block and the first value that is none, and it."""
     if series.dtype.is_temporal():
-        return 'dates or times, which kind = "date" takes'
+        return 'dates or times, which kind = "date" takes', None
     if series.dtype != pl.String:
-        return f"another type ({series.dtype})"
-    text = series[first]
-    if _COMMA.fullmatch(text):
-        return "decimal commas"
-    return "texts that are not in UTF-8" if "\ufffd" in text else ""
+        return f"another type ({series.dtype})", None
+    text = series[first].removeprefix(WRONG)
+    return "texts that are not in UTF-8" if "\ufffd" in text else "", text
 
 
 def _outside(numbers: NDArray[np.float64], least: float, column: Column) -> int:

@@ -24,6 +24,7 @@ from colonnade.data.reading import (
 from colonnade.data.storage import none_clipped
 from colonnade.data.store import ColumnStore, ColumnValues, DiskRows, MemoryRows, read_rows, take_rows
 from colonnade.data.unfit import LeftOut, Unfit, add_unfit, require_agreed, require_fit
+from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.errors import BrokenColumns, DataError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.integers import CodedBlock, IntegerColumns
@@ -170,8 +171,8 @@ Look = Callable[[Table], None]
 class UnreadColumns(Mapping[str, ColumnValues]):
     """A Parquet file's columns that are coded as they are read, and stored only if they are asked for otherwise."""
 
-    def __init__(self, party: str, path: Path, columns: Mapping[str, Column]) -> None:
-        self._party, self._path, self._columns = party, path, columns
+    def __init__(self, party: str, path: Path, columns: Mapping[str, Column], written: Written = PLAIN) -> None:
+        self._party, self._path, self._columns, self._written = party, path, columns, written
         self._known: dict[str, ColumnValues] | None = None
         self.rows = sum(int(pl.scan_parquet(file).select(pl.len()).collect().item()) for file in data_files(path))
         self.clipped = none_clipped(columns)
@@ -187,7 +188,7 @@ class UnreadColumns(Mapping[str, ColumnValues]):
 
     def code_blocks(self, coding: Coding, workers: Workers) -> Iterator[CodedBlock]:
         """Coded records, block by block, in one pass through the file."""
-        frames = file_frames(self._party, self._path, self._columns)
+        frames = file_frames(self._party, self._path, self._columns, None, self._written)
         pieces, seen = Blocks(self._party, frames, self._columns), 0
         self.clipped.update(dict.fromkeys(self.clipped, 0))
         self.unfit.clear()
@@ -208,7 +209,7 @@ class UnreadColumns(Mapping[str, ColumnValues]):
 
     def __getitem__(self, name: str) -> ColumnValues:
         if self._known is None:
-            read = read_table(self._party, self._path, self._columns)
+            read = read_table(self._party, self._path, self._columns, written=self._written)
             self._known = dict(read.values)
             self.unfit.update(read.unfit)
             self._judge()
@@ -262,23 +263,26 @@ def read_table(
     workers: Workers = HERE,
     *,
     matched: bool = True,
+    written: Written = PLAIN,
 ) -> Table:
     """A party's table from a CSV (plain or compressed) or Parquet file, a folder of either, or a pattern of parts."""
-    frames = file_frames(party, path, columns, id_column)
+    frames = file_frames(party, path, columns, id_column, written)
     return gather_table(party, frames, columns, f"{path.name} holds", id_column, matched=matched, workers=workers)
 
 
-def open_table(party: str, path: Path, columns: Mapping[str, Column], workers: Workers = HERE) -> Table:
+def open_table(
+    party: str, path: Path, columns: Mapping[str, Column], workers: Workers = HERE, written: Written = PLAIN
+) -> Table:
     """A party's table in the file's own order: Parquet is checked and coded in one pass, when it is encoded."""
     try:
         parquet = all(is_parquet(file) for file in data_files(path))
     except DataError as error:
         raise DataError(f"party {party}: {error}") from None
     if not parquet:
-        return read_table(party, path, columns, None, workers)
+        return read_table(party, path, columns, None, workers, written=written)
     with explain_errors(party, path):
         select_columns(party, path, columns, None).collect_schema()
-        values = UnreadColumns(party, path, dict(columns))
+        values = UnreadColumns(party, path, dict(columns), written)
     if not values.rows:
         raise DataError(f"party {party}: {path.name} holds no records")
     return Table(party, dict(columns), values, values.rows, None, values.clipped, values.unfit)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from colonnade.data.written import hint
 from colonnade.foundation.columns import REFUSE
 from colonnade.foundation.errors import DataError, MissingError
 from colonnade.foundation.schema import Column, Storage
@@ -16,6 +17,7 @@ from colonnade.foundation.shown import shown
 
 ONE_IN = 20
 """In one process a column is refused of which more than one value in so many does not fit."""
+LONGEST_QUOTED = 40
 MOST_SHOWN = 12
 """Levels that an error lists."""
 STRICT = "strict refuses any value that does not fit"
@@ -33,8 +35,8 @@ class Unfit:
     missing_row: int = 0
     """The first of them."""
     wrong_row: int = 0
-    level: str | None = None
-    """The first undeclared level."""
+    text: str | None = None
+    """The first that is not as declared, where it is a text."""
     held: str = ""
     """What the column holds in place of its values, where that is known."""
 
@@ -83,16 +85,26 @@ class Unfit:
                 "declare a fill value or leave these records out"
             )
         if self.column.storage is Storage.LEVELS:
-            coded = " (not in UTF-8)" if "\ufffd" in (self.level or "") else ""
+            coded = " (not in UTF-8)" if "\ufffd" in (self.text or "") else ""
             more = f", nor {_are(self.wrong - 1)} {_many(self.wrong - 1, 'more value')}" if self.wrong > 1 else ""
             return DataError(
-                f"{where}: level {shown(self.level)}{coded} is not among the declared levels "
-                f"{_few(self.column.all_levels)}, in row {self.wrong_row}{more}"
+                f"{where}: level {shown(self.text)}{coded} is not among the declared levels "
+                f"{_few(self.column.all_levels)}, in row {self.wrong_row}{more}{self._hint(party)}"
             )
         which = f"{self.wrong:,} of {rows:,} values do not, the first in row {self.wrong_row}"
         which = f"row {self.wrong_row} does not" if self.wrong == 1 else which
         example = "dates such as 2024-05-31" if self.column.dated else "numbers such as 1234.5"
-        return DataError(f"{where} must hold {example}, {which}{f': it holds {self.held}' if self.held else ''}")
+        held = f": it holds {self.held}" if self.held else ""
+        quoted = f": {shown(self.text)}" if self.text and len(self.text) <= LONGEST_QUOTED and not held else ""
+        return DataError(f"{where} must hold {example}, {which}{held}{quoted}{self._hint(party)}")
+
+    def _hint(self, party: str) -> str:
+        """What its owner may write so that it can be read."""
+        spelled = bool(self.column.spelled)
+        if self.text is None or (self.column.storage is Storage.LEVELS and not spelled):
+            return ""
+        found = hint(self.text, dated=self.column.dated, spelled=spelled)
+        return found and f"; if that is its form, write {found} into [party.{party}.read]"
 
     def _what(self, missing: bool, many: int) -> str:
         if missing:

@@ -23,7 +23,7 @@ from colonnade.study import Study, read_study
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 RESERVED = (SERVER, COORDINATOR, "authority")
-SITE_LOCAL = ("data", "policy", "ledger")
+SITE_LOCAL = ("data", "query", "dataset", "read", "policy", "ledger")
 
 
 def deploy_new(study_file: Path, out: Path, address: Address, keyless: bool = False) -> list[Path]:

@@ -19,7 +19,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.workers import HERE, Workers
-from colonnade.study import Study, read_source, read_study
+from colonnade.study import Study, read_source, read_study, read_written
 from colonnade.transport.wire import Patience
 from colonnade.workers import open_workers
 
@@ -30,7 +30,7 @@ STUDIES = "studies"
 SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
 LARGEST_SITE = 1 << 20
 SITE_KEYS = (
-    *("role", "party", "data", "query", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
+    *("role", "party", "data", "query", "read", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
     *("workers", "cluster", "device", "evidence_key", "metrics", "signing_agent"),
 )
 RECORD_KEYS = ("data", "query", "dataset", "id")
@@ -116,7 +116,7 @@ class Site:
             for key in ("policy", "ledger")
         )
         column = self.content.text("id") if "id" in self.content else self.study.sources[self.party].id
-        return Source(read_source(self.content, self.folder), column, policy, ledger)
+        return Source(read_source(self.content, self.folder), column, policy, ledger, read_written(self.content))
 
     def source_of(self, section: Section) -> Source:
         """Where the records lie that a section asks for: its own file, or the study's rows."""

@@ -119,7 +119,7 @@ class Workspace:
     def add_draft(self, name: str, party: str) -> None:
         """Add a party with the columns of a file's header; bounds and levels stay open."""
         path = self.place(name, *DATA)
-        drafted = tomllib.loads(draft_columns(path, party.strip() or None))["party"]
+        drafted = tomllib.loads(draft_columns(FileSource(path), party.strip() or None))["party"]
         parties = table(self.content.get("party"))
         for new, declared in drafted.items():
             if new in parties:

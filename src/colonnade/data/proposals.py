@@ -1,0 +1,149 @@
+"""How a file seems to be written, by its first lines: a proposal that its owner confirms."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from colonnade.data.written import (
+    COMMON_DATES,
+    COMMON_MISSING,
+    GROUPS,
+    MONTHS,
+    MOST_SKIPPED,
+    PLAIN,
+    SEPARATORS,
+    Written,
+)
+from colonnade.foundation.kinds import SPELLED
+from colonnade.foundation.parts import data_files, is_feather, is_parquet
+
+HEAD = 1 << 18
+"""Bytes of a file that tell its form."""
+MOST = 0.9
+"""So many values of a column must have a form that it is taken for the column's."""
+ENCODINGS = ("latin-1", "cp1252", "cp1250", "iso-8859-2")
+"""Of one byte a letter, in which languages in Latin letters are often written."""
+YES = ("ja", "j", "oui", "o", "si", "sí", "s", "tak", "t", "da", "ano", "igen", "sim", "kyllä")
+NO = ("nein", "n", "non", "no", "nie", "ne", "nem", "não", "ei", "f")
+MONTH_NAMES = (
+    "jan feb mär apr mai jun jul aug sep okt nov dez",
+    "sty lut mar kwi maj cze lip sie wrz paź lis gru",
+    "janv févr mars avr mai juin juil août sept oct nov déc",
+    "ene feb mar abr may jun jul ago sep oct nov dic",
+    "gen feb mar apr mag giu lug ago set ott nov dic",
+)
+ENGLISH = "jan feb mar apr may jun jul aug sep oct nov dec"
+_COMMAS = re.compile(r"[-+]?(?:\d{1,3}(?:[.\s']\d{3})+|\d+)(?:,\d+)?")
+_POINTS = re.compile(r"[-+]?(?:\d{1,3}(?:[,\s']\d{3})+|\d+)(?:\.\d+)?")
+_WORD = re.compile(r"[^\W\d]+")
+
+
+def propose_written(path: Path) -> Written:
+    """The forms of a CSV file; the house's own of any other."""
+    file = data_files(path)[0]
+    if is_parquet(file) or is_feather(file) or file.name.lower().endswith(".zst"):
+        return PLAIN
+    with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as opened:
+        head = opened.read(HEAD)
+    encoding = _encoding(head)
+    lines = head.decode(encoding, errors="replace").removeprefix("\ufeff").splitlines()
+    lines = lines[:-1] if len(head) == HEAD else lines
+    separator, skip = _separator(lines)
+    rows = list(csv.reader(lines[skip:], delimiter=separator))
+    columns = [[row[k].strip() for row in rows[1:] if len(row) > k] for k in range(len(rows[0]) if rows else 0)]
+    return _forms(columns, Written(separator, encoding=encoding, skip=skip))
+
+
+def _encoding(head: bytes) -> str:
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    # A letter may be cut at the end.
+    for cut in range(4):
+        try:
+            head[: len(head) - cut].decode("utf-8")
+            return "utf-8"
+        except UnicodeDecodeError:
+            continue
+    # A byte of the wrong code page is often a sign between letters, which in the right one is a letter.
+    letters = {
+        code: sum(c.isalpha() for c in head.decode(code, errors="replace") if not c.isascii()) for code in ENCODINGS
+    }
+    return max(letters, key=lambda code: letters[code])
+
+
+def _separator(lines: Sequence[str]) -> tuple[str, int]:
+    """What separates fields, and how many lines stand above the header."""
+    found = []
+    for separator in SEPARATORS:
+        widths = [len(row) for row in csv.reader(lines, delimiter=separator)]
+        width, often = Counter(widths).most_common(1)[0] if widths else (1, 0)
+        if width > 1:
+            found.append((often / len(widths), width, separator, widths.index(width)))
+    best = max(found, default=(0.0, 1, ",", 0))
+    return best[2], best[3] if best[3] <= MOST_SKIPPED else 0
+
+
+def _forms(columns: Sequence[Sequence[str]], written: Written) -> Written:
+    known = [[v for v in values if v and v.lower() not in COMMON_MISSING] for values in columns]
+    dates = Counter(form for values in known if (form := _dates(values)))
+    form = dates.most_common(1)[0][0] if dates else ""
+    commas = [values for values in known if _most(values, _COMMAS) and any("," in v for v in values)]
+    points = [values for values in known if _most(values, _POINTS) and any("," in v or " " in v for v in values)]
+    decimal, grouped = (",", commas) if commas and written.separator != "," else (".", points)
+    marks = (GROUPS.search(v) for values in grouped for v in values)
+    groups = Counter(found[1] for found in marks if found and found[1] != decimal)
+    mark = groups.most_common(1)[0][0] if groups else ""
+    pairs = [words for values in known if (words := _truth(values))]
+    true, false = (tuple(dict.fromkeys(w for pair in pairs for w in pair[k])) for k in (0, 1))
+    months = _months(known, form)
+    typed = [
+        values
+        for values, own in zip(columns, known, strict=True)
+        if own and (_truth(own) or _most(own, _COMMAS) or _most(own, _POINTS) or _dates(own) or _iso(own))
+    ]
+    missing = tuple(dict.fromkeys(v for values in typed for v in values if v.lower() in COMMON_MISSING))
+    thousands = " " if mark.isspace() else mark
+    return Written(
+        written.separator, decimal, thousands, written.encoding, form, months, missing, true, false, written.skip
+    )
+
+
+def _most(values: Sequence[str], form: re.Pattern[str]) -> bool:
+    return bool(values) and sum(form.fullmatch(v) is not None for v in values) >= MOST * len(values)
+
+
+def _iso(values: Sequence[str]) -> bool:
+    return _most(values, re.compile(r"\d{4}-\d{2}-\d{2}.*"))
+
+
+def _dates(values: Sequence[str]) -> str:
+    """The first known form that most have; day before month unless some text has its day second."""
+    form = next((form for form, looks in COMMON_DATES.items() if _most(values, re.compile(looks))), "")
+    second = [found[1] for v in values if (found := re.fullmatch(r"\d+/(\d+)/\d+", v))]
+    if form == "%d/%m/%Y" and any(int(part) > MONTHS for part in second):
+        return "%m/%d/%Y"
+    return form
+
+
+def _months(known: Sequence[Sequence[str]], form: str) -> tuple[str, ...]:
+    if "%b" not in form:
+        return ()
+    seen = {m[0].lower() for values in known if _dates(values) == form for v in values if (m := _WORD.search(v))}
+    for names in (ENGLISH, *MONTH_NAMES):
+        if seen <= set(names.split()):
+            return () if names == ENGLISH else tuple(names.split())
+    return ()
+
+
+def _truth(values: Sequence[str]) -> tuple[list[str], list[str]] | None:
+    """The words for yes and for no, where a column has no others and the house does not know them."""
+    words = {v.lower() for v in values}
+    if len(words) != 2 or words <= set(SPELLED):
+        return None
+    true, false = ([w for w in dict.fromkeys(values) if w.lower() in known] for known in (YES, NO))
+    return (true, false) if {*map(str.lower, true)} | {*map(str.lower, false)} == words and true and false else None
