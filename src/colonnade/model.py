@@ -20,6 +20,7 @@ from colonnade.analysis.solve import Model
 from colonnade.data.sources import AddressSource, FileSource, Source, by_party, of_parties, source_at
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
+from colonnade.foundation.matching import AS_THEY_ARE, IdTerms
 from colonnade.foundation.names import Names, plain_cell, require_texts
 from colonnade.foundation.schema import Column, Schema, column_to
 from colonnade.mechanism.moments import Floats, Layout
@@ -407,7 +408,12 @@ def _id_columns(public: PublicModel, named: Sequence[str]) -> dict[str, str]:
     return {party: own.get(party, *common) for party in needs} if named else {}
 
 
-def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Prediction:
+def prediction_of(
+    public: PublicModel,
+    declared: Schema,
+    receiver: str,
+    ids: IdTerms = AS_THEY_ARE,
+) -> Prediction:
     """The terms of a prediction for one party; refuses a model of other columns than the parties declare."""
     needs = public.needs()
     shared = [feature for feature in public.model.features if len(public.owners(feature)) > 1]
@@ -435,7 +441,7 @@ def prediction_of(public: PublicModel, declared: Schema, receiver: str) -> Predi
         raise StudyError(f"the model has columns of {receiver} alone: it can score its records by itself")
     digest_of_model = hashlib.sha256(write_model(public)).hexdigest()
     scores = len(public.model.classes) - 1 if isinstance(public.model, ClassModel) else 1
-    return Prediction(digest_of_model, receiver, {party: needs.get(party, {}) for party in taking}, scores)
+    return Prediction(digest_of_model, receiver, {party: needs.get(party, {}) for party in taking}, scores, ids)
 
 
 def receivers_scores(public: PublicModel, table: Table, opened: OpenedScores) -> Scores:

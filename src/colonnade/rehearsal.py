@@ -391,7 +391,7 @@ def read_public_rows(
     """
     schema = study.agreement.schema
     named = dict(by_party(text, schema.parties) for text in files)
-    ids = {party: source.id for party, source in study.sources.items()}
+    ids = {party: Source(None, source.id, form=source.form) for party, source in study.sources.items()}
     if len(files) == 1 and None in named:
         named, ids = dict.fromkeys(schema.parties, files[0]), {}
     missing = [party for party in schema.parties if party not in named]
@@ -400,7 +400,7 @@ def read_public_rows(
         raise StudyError(f"public rows are one file, or PARTY=FILE for each party of the study, {told}")
     tables = {}
     for party, columns in schema.parties.items():
-        source = Source(None, ids.get(party)).given(party, named[party], columns)
+        source = ids.get(party, Source(None)).given(party, named[party], columns)
         tables[party] = source.read(party, columns).require_fit(strict, look)
     return match_tables(tables)
 

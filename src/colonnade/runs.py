@@ -16,6 +16,7 @@ from typing import Any
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.policy import check_approvals, read_policy
 from colonnade.consent.shared_ledger import open_ledger
+from colonnade.data.ids import require_same_forms
 from colonnade.data.sources import FileSource, Source
 from colonnade.data.table import Look, Table
 from colonnade.evaluation import Evaluation, Measured
@@ -164,6 +165,7 @@ def _fit(
 
     def read(name: str) -> Table:
         tables[name] = read_own(name).require_fit(strict, look)
+        _compare_ids(study, tables, study.sources)
         return tables[name]
 
     for name, own in study.sources.items():
@@ -188,6 +190,13 @@ def _fit(
             look(table)
     spent = {name: guard.spent() for name, guard in guards.items() if name not in outcome.unsettled}
     return FittedStudy(outcome, tables, guards, spent)
+
+
+def _compare_ids(study: Study, tables: Mapping[str, Table], sources: Mapping[str, Source]) -> None:
+    """Once all are read, refuse ids that would match in another form, unless the study says in which."""
+    matched = matches_ids(study.alignment, list(sources)) and len(tables) == len(sources)
+    if matched and all(source.form is None for source in sources.values()):
+        require_same_forms({name: table.ids or () for name, table in tables.items()})
 
 
 def run_guarded(
@@ -269,15 +278,20 @@ def predict(
     strict: bool = False,
 ) -> tuple[Scores, Prediction]:
     """Scores of the records that all parties have in common, opened to one of them; `data` names other files."""
-    prediction = prediction_of(model, study.agreement.schema, receiver)
+    prediction = prediction_of(model, study.agreement.schema, receiver, study.agreement.ids)
     sources = {name: study.sources[name] for name in prediction.parties}
     for name, given in (data or {}).items():
         sources[name] = sources[name].given(name, given, prediction.columns[name])
     guards = _guards(sources, approved, ask)
 
+    tables: dict[str, Table] = {}
+
     def read(name: str) -> Table:
         matched = matches_ids(study.alignment, prediction.parties)
-        return sources[name].read(name, prediction.columns[name], matched=matched).require_fit(strict, look)
+        found = sources[name].read(name, prediction.columns[name], matched=matched)
+        tables[name] = found.require_fit(strict, look)
+        _compare_ids(study, tables, sources)
+        return tables[name]
 
     readers = {name: partial(read, name) for name in prediction.parties}
     return (

@@ -12,7 +12,7 @@ from colonnade.data.sources import DataSource, FileSource, Source, read_address
 from colonnade.data.written import PLAIN, Written, written_from
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
 from colonnade.foundation.key_lines import KeyPath
-from colonnade.foundation.matching import HYBRID, NONE, PSI
+from colonnade.foundation.matching import HYBRID, NONE, PSI, IdTerms
 from colonnade.foundation.names import Names, require_name
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Column, Schema, column_from, derive_columns
@@ -53,6 +53,7 @@ STUDY_KEYS = (
     "objective",
     "parameters",
     "purpose",
+    "id_form",
 )
 NEEDED = ("name", "task", "label")
 PARTY_KEYS = (
@@ -189,6 +190,8 @@ class _Reader:
                     raise StudyError(f'[party.{name}] needs an id column for alignment = "psi"')
         if note.found:
             return None
+        form = checked["ids"].form if "id_form" in terms else None
+        self._sources = {name: replace(source, form=form) for name, source in self._sources.items()}
         with note.at("study"):
             schema = Schema(self._columns, self._norms)
             agreement = Agreement(schema=schema, offers=self._offers, organisations=self._organisations, **checked)
@@ -205,6 +208,14 @@ class _Reader:
             if not note.found:
                 return Study(agreement, self._sources, alignment, rows, cuts, self._content.content, self._folder)
         return None
+
+    def _parts(self) -> int:
+        """Of how many columns an id is made, at all parties."""
+        counts = {name: id_parts(source.id) for name, source in self._sources.items() if source.id is not None}
+        if len(set(counts.values())) > 1:
+            told = ", ".join(f"{name} {count}" for name, count in counts.items())
+            raise StudyError(f"ids must be made of the same number of columns at all parties, got {told}")
+        return max(counts.values(), default=1)
 
     def _known(self, path: tuple[str, ...], section: Section, keys: Collection[str]) -> None:
         if any(key not in keys for key in section.content):
@@ -268,7 +279,7 @@ class _Reader:
                     f"[party.{name}] needs policy and ledger together: the policy has the cap, the ledger what is spent"
                 )
         with note.at(*at, "id"):
-            column = _id_column(party)
+            column = id_column(party)
             if len(found) == 4:
                 self._sources[name] = Source(found["data"], column, found["policy"], found["ledger"], found["read"])
 
@@ -306,13 +317,14 @@ class _Reader:
             "objective": lambda: _objective(terms),
             "parameters": lambda: terms.texts("parameters") if "parameters" in terms else (),
             "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
+            "ids": lambda: IdTerms(terms.texts("id_form") if "id_form" in terms else (), self._parts()),
             "reason": lambda: reason_of(terms.text("reason")) if "reason" in terms else "",
         }
         out = {}
         for key, read in readers.items():
             if key in NEEDED and key not in terms and ("study",) in self._misspelt:
                 continue
-            with self._mistakes.at("study", key):
+            with self._mistakes.at("study", "id_form" if key == "ids" else key):
                 if key in NEEDED:
                     terms.need(key)
                     _require_closed(terms, key)
@@ -439,13 +451,23 @@ def _delta(terms: Section) -> float:
     return delta
 
 
-def _id_column(party: Section) -> str | None:
+def id_column(party: Section) -> str | tuple[str, ...] | None:
+    """The column that names a person, or several that do together."""
     if "id" not in party:
         return None
+    if isinstance(party.content["id"], list):
+        found = party.texts("id")
+        if not found or len(set(found)) < len(found) or not all(found):
+            raise StudyError(f"{party.where} id must list different columns, got {shown(party.content['id'])}")
+        return found if len(found) > 1 else found[0]
     if party.content["id"] == OPEN:
         told = "replace it by the column that names a person, or leave the line out"
         raise StudyError(f'{party.where} id still has the "?" of a draft: {told}')
     return party.text("id")
+
+
+def id_parts(column: str | tuple[str, ...] | None) -> int:
+    return len(column) if isinstance(column, tuple) else 1
 
 
 def _alignment(terms: Section) -> str:

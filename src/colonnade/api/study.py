@@ -418,7 +418,7 @@ class FrontStudy(Shown):
                 look=warn_of,
                 strict=strict,
             )
-        column = self.study.sources[to].id
+        column = self.study.sources[to].id_name
         ids = {} if scores.ids is None or column is None else {column: list(scores.ids)}
         return pl.DataFrame({**ids, "score": scores.values})
 
@@ -427,6 +427,8 @@ class FrontStudy(Shown):
         epsilon = f"epsilon {agreement.epsilon:g}" if agreement.epsilon is not None else "epsilon stated by each party"
         law = "pure" if not agreement.delta else f"delta {agreement.delta:g}"
         matched = {NONE: "records row by row", PSI: "ids matched in private"}.get(study.alignment, study.alignment)
+        if agreement.ids.form and study.alignment != NONE:
+            matched += f" after {', '.join(agreement.ids.form)}"
         return [
             f"{agreement.told}; {epsilon}, {law}",
             f"product {agreement.product}, collusion {agreement.collusion}, release {agreement.release}; {matched}",

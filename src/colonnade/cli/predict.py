@@ -123,7 +123,7 @@ def _score_across(
     from colonnade.study import read_study
 
     study = read_study(path)
-    asked = prediction_of(public, study.agreement.schema, receiver)
+    asked = prediction_of(public, study.agreement.schema, receiver, study.agreement.ids)
     places = sources_at(*named, asked.parties)
     for note in refusing_columns(asked.columns):
         stderr().print(caution(note))
@@ -140,4 +140,4 @@ def _score_across(
         scores, prediction = runs.predict(
             study, public, receiver, data=places, approved=approved, ask=someone, watch=steps, look=look, strict=strict
         )
-    return replace(scores, id_column=study.sources[receiver].id), prediction
+    return replace(scores, id_column=study.sources[receiver].id_name), prediction

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from colonnade.data.frames import select_from
-from colonnade.data.reading import block_rows, explain_errors, filed, reason
+from colonnade.data.ids import id_names
+from colonnade.data.reading import Id, block_rows, explain_errors, filed, reason
 from colonnade.data.sql import frame_of, query_rows
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.parts import is_parquet
@@ -23,9 +24,9 @@ QUERY_ROWS = 1 << 14
 
 
 def address_frames(
-    at: AddressSource, party: str, columns: Mapping[str, Column], id_column: str | None
+    at: AddressSource, party: str, columns: Mapping[str, Column], id_column: Id
 ) -> Iterator[pl.DataFrame]:
-    wanted = [*filed(columns), *([] if id_column is None else [id_column])]
+    wanted = [*filed(columns), *id_names(id_column)]
     rows = block_rows(len(wanted)) if at.query is None else min(QUERY_ROWS, block_rows(len(wanted)))
     with explain_errors(party, at.address):
         for frame in _stored(at, wanted, rows) if at.query is None else _queried(at, party, columns, rows):

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from colonnade.data.reading import explain_errors, filed
+from colonnade.data.ids import id_names
+from colonnade.data.reading import Id, explain_errors, filed
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.schema import Column, Storage
 
@@ -45,18 +46,16 @@ def _series(name: str, values: Any) -> pl.Series:
         return pl.Series(name, [None if value is None else str(value) for value in found], dtype=pl.String)
 
 
-def select_from(
-    party: str, frame: pl.DataFrame, columns: Mapping[str, Column], id_column: str | None = None
-) -> pl.DataFrame:
+def select_from(party: str, frame: pl.DataFrame, columns: Mapping[str, Column], id_column: Id = None) -> pl.DataFrame:
     """The columns that are wanted, levels as the texts that a file would have."""
     out = []
     for name in filed(columns):
         series, column = frame.get_column(name), columns[name]
         out.append(_as_levels(series, column) if column.storage is Storage.LEVELS else series)
-    if id_column is not None:
-        if id_column in columns:
-            raise DataError(f"party {party}: the id column {id_column!r} must not be a column of the study")
-        out.append(frame.get_column(id_column))
+    for name in id_names(id_column):
+        if name in columns:
+            raise DataError(f"party {party}: the id column {name!r} must not be a column of the study")
+        out.append(frame.get_column(name))
     return pl.DataFrame(out)
 
 

@@ -15,7 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.data.forms import plain_frame, readable
-from colonnade.data.storage import STORED, id_texts
+from colonnade.data.ids import IdColumns, forms_found, id_names, ids_of
+from colonnade.data.storage import STORED
 from colonnade.data.store import DiskTexts, Values
 from colonnade.data.unfit import LeftOut, Unfit
 from colonnade.data.written import PLAIN, SEPARATORS, Written
@@ -24,6 +25,7 @@ from colonnade.foundation.parts import data_files, is_feather, is_parquet
 from colonnade.foundation.schema import Column
 from colonnade.foundation.toml import toml_value
 
+Id = str | IdColumns | None
 ROW_BLOCK = 1 << 17
 BLOCK_VALUES = 1 << 21
 """A piece of work holds about as many values, so that wide tables are cut in shorter blocks."""
@@ -72,10 +74,11 @@ class Blocks:
     """A table's frames with what their reading needs; ids, if any, are gathered on the way."""
 
     def __init__(
-        self, party: str, frames: Iterator[pl.DataFrame], columns: Mapping[str, Column], id_column: str | None = None
+        self, party: str, frames: Iterator[pl.DataFrame], columns: Mapping[str, Column], id_column: Id = None
     ) -> None:
         self._party, self._frames, self._columns = party, frames, columns
-        self.ids = None if id_column is None else GatheredIds(party, id_column)
+        ids = ids_of(id_column)
+        self.ids = None if ids is None else GatheredIds(party, ids)
         self.rows = 0
 
     def __iter__(self) -> Iterator[tuple[pl.DataFrame, Mapping[str, Column], int]]:
@@ -89,14 +92,21 @@ class Blocks:
 class GatheredIds:
     """Gathers ids on disk, and finds repeated ones by their hashes; a row without an id has an empty text."""
 
-    def __init__(self, party: str, column: str) -> None:
-        self._party, self._column = party, column
+    def __init__(self, party: str, ids: IdColumns) -> None:
+        self._party, self._ids = party, ids
+        self._raw: list[NDArray[np.uint64]] = []
+        self.forms: dict[str, int] = {}
+        """How many ids have something about them that another party's may not have."""
         self._texts = DiskTexts()
         self._missing: list[NDArray[np.bool_]] = []
         self._hashes: list[NDArray[np.uint64]] = []
 
     def append(self, frame: pl.DataFrame) -> None:
-        series = id_texts(frame.get_column(self._column))
+        series, raw = self._ids.texts(frame)
+        for name, count in forms_found(raw).items():
+            self.forms[name] = self.forms.get(name, 0) + count
+        if not self._ids.plain:
+            self._raw.append(raw.hash().to_numpy())
         self._missing.append(series.is_null().to_numpy())
         series = series.fill_null("")
         data = "".join(series.to_list()).encode()
@@ -115,22 +125,23 @@ class GatheredIds:
         order = np.flatnonzero(left)
         order = order[np.argsort(hashes[order], kind="stable")]
         alike = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
-        repeated: list[int] = []
+        repeated, merged = list[int](), list[tuple[int, int]]()
         if len(alike):
             # Different ids may share a hash: the texts decide.
-            seen: set[str] = set()
-            for row in np.unique(order[np.concatenate([alike, alike + 1])]):
-                text = self._texts[int(row)]
-                if text in seen:
-                    repeated.append(int(row))
-                seen.add(text)
+            seen: dict[str, int] = {}
+            raw = np.concatenate(self._raw) if self._raw else hashes
+            for row in map(int, np.unique(order[np.concatenate([alike, alike + 1])])):
+                first = seen.setdefault(self._texts[row], row)
+                if first != row:
+                    repeated.append(row)
+                    merged += [(first + 1, row + 1)] if raw[first] != raw[row] else []
             left[repeated] = False
         rows = np.flatnonzero(left)
         if not len(rows):
-            raise AlignmentError(f"party {self._party}: no row has an id in column {self._column}")
+            raise AlignmentError(f"party {self._party}: no row has an id in column {self._ids.name}")
         none = np.flatnonzero(missing)
-        firsts = (int(found[0]) + 1 if len(found) else 0 for found in (none, repeated))
-        found = LeftOut(self._column, len(none), len(repeated), *firsts)
+        first_none, first_repeated = (int(found[0]) + 1 if len(found) else 0 for found in (none, repeated))
+        found = LeftOut(self._ids.name, len(none), len(repeated), first_none, first_repeated, tuple(merged))
         return self._taken(left) if found.count else self._texts, rows, found
 
     def _taken(self, left: NDArray[np.bool_]) -> DiskTexts:
@@ -251,13 +262,13 @@ def select_columns(
     party: str,
     path: Path,
     columns: Mapping[str, Column],
-    id_column: str | None,
+    id_column: Id,
     written: Written = PLAIN,
     files: list[Path] | None = None,
 ) -> pl.LazyFrame:
     """The columns that are wanted, of the path's files or their copies."""
     wanted = filed(columns)
-    wanted += [id_column] if id_column is not None and id_column not in wanted else []
+    wanted += [name for name in id_names(id_column) if name not in wanted]
     try:
         found = scan(files or data_files(path), written=written)
     except DataError as error:
@@ -270,7 +281,7 @@ def select_columns(
 
 
 def file_frames(
-    party: str, path: Path, columns: Mapping[str, Column], id_column: str | None = None, written: Written = PLAIN
+    party: str, path: Path, columns: Mapping[str, Column], id_column: Id = None, written: Written = PLAIN
 ) -> Iterator[pl.DataFrame]:
     """A file's wanted columns, block by block, in the house's own forms."""
     with explain_errors(party, path), _readable(party, path, written) as files:

@@ -24,6 +24,7 @@ from colonnade.foundation.workers import HERE, Workers
 if TYPE_CHECKING:
     import polars as pl
 
+    from colonnade.data.ids import IdColumns
     from colonnade.data.table import Table
 
 DATABASES = ("postgresql", "postgres", "duckdb", "sqlite")
@@ -48,7 +49,7 @@ class FileSource:
     def frames(self, party: str, columns: Mapping[str, Column], own: Source) -> Iterator[pl.DataFrame]:
         from colonnade.data.reading import file_frames
 
-        return file_frames(party, self.path, columns, own.id, own.written)
+        return file_frames(party, self.path, columns, own.ids, own.written)
 
     def data_set(self, party: str) -> DataSet:
         return DataSet.of_file(self.path, self.dataset)
@@ -75,7 +76,7 @@ class FrameSource:
         from colonnade.data.forms import plain_frame
         from colonnade.data.frames import select_from
 
-        return iter([plain_frame(party, select_from(party, self.frame, columns, own.id), columns, own.written)])
+        return iter([plain_frame(party, select_from(party, self.frame, columns, own.ids), columns, own.written)])
 
     def data_set(self, party: str) -> DataSet:
         """By its name, and by all values with the columns' names."""
@@ -105,7 +106,7 @@ class AddressSource:
         from colonnade.data.addresses import address_frames
         from colonnade.data.forms import plain_frame
 
-        found = address_frames(self, party, columns, own.id)
+        found = address_frames(self, party, columns, own.ids)
         return (plain_frame(party, frame, columns, own.written) for frame in found)
 
     def header(self) -> list[str]:
@@ -128,11 +129,26 @@ class Source:
     """Where a party's records lie on its own machine, and what it agrees to and has spent; none of it is sent."""
 
     data: DataSource | None
-    id: str | None = None
+    id: str | tuple[str, ...] | None = None
     policy: Path | None = None
     ledger: Path | None = None
     written: Written = PLAIN
     """How its values are written."""
+    form: tuple[str, ...] | None = None
+    """What is done to ids before they are matched; None where the study does not say."""
+
+    @property
+    def ids(self) -> IdColumns | None:
+        """The columns that make an id, in the form that was agreed on."""
+        from colonnade.data.ids import IdColumns
+
+        columns = (self.id,) if isinstance(self.id, str) else self.id
+        return None if columns is None else IdColumns(columns, self.form or (), self.written.dates)
+
+    @property
+    def id_name(self) -> str | None:
+        """What a table of scores calls its ids."""
+        return self.id if isinstance(self.id, str) or self.id is None else "+".join(self.id)
 
     def records(self, party: str) -> DataSource:
         """The records of a party that must have some."""
@@ -148,7 +164,7 @@ class Source:
 
         data = self.records(party)
         frames = data.frames(party, columns, self)
-        return gather_table(party, frames, columns, f"{data.told} holds", self.id, matched=matched, workers=workers)
+        return gather_table(party, frames, columns, f"{data.told} holds", self.ids, matched=matched, workers=workers)
 
     def open(self, party: str, columns: Mapping[str, Column], workers: Workers = HERE) -> Table:
         """The party's table in the order of its records; a file may be read when it is encoded."""
@@ -180,9 +196,10 @@ class Source:
             told = f"a path or a data frame of polars, pandas or Arrow, got {shown(data)[:80]}"
             raise DataError(f"party {party}: data must be {told}")
         from colonnade.data.frames import chosen_from
+        from colonnade.data.ids import id_names
         from colonnade.data.reading import filed
 
-        wanted = dict.fromkeys([*filed(columns), *([] if self.id is None else [self.id])])
+        wanted = dict.fromkeys([*filed(columns), *id_names(self.ids)])
         return replace(self, data=FrameSource(chosen_from(party, data, list(wanted)), known))
 
 

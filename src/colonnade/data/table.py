@@ -12,8 +12,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.data.gate import Coding, code_block
+from colonnade.data.ids import TOLD
 from colonnade.data.reading import (
     Blocks,
+    Id,
     block_rows,
     check_block,
     explain_errors,
@@ -53,6 +55,8 @@ class Table:
     """Of each column that has some, the values that are missing or not as declared; for the party's own eyes."""
     left_out: LeftOut = field(default_factory=LeftOut)
     """Rows that had no id, or an earlier row's; for the party's own eyes."""
+    id_forms: Mapping[str, int] = field(default_factory=dict)
+    """How many ids have something about them that another party's may not have; for the party's own eyes."""
 
     @property
     def late(self) -> bool:
@@ -112,7 +116,8 @@ class Table:
             for name, count in (self.clipped or {}).items()
             if count
         ]
-        return out + [note for note, _ in self._unfit_notes()]
+        out += [note for note, _ in self._unfit_notes()]
+        return out + [f"{count:,} ids have {TOLD[name]}" for name, count in self.id_forms.items()]
 
     def _unfit_notes(self) -> list[tuple[str, bool]]:
         rows = self.rows + self.left_out.count
@@ -227,7 +232,7 @@ def gather_table(
     frames: Iterator[pl.DataFrame],
     columns: Mapping[str, Column],
     where: str,
-    id_column: str | None = None,
+    id_column: Id = None,
     *,
     matched: bool = True,
     workers: Workers = HERE,
@@ -252,6 +257,7 @@ def gather_table(
     if pieces.ids is None or not matched:
         return table
     ids, rows, left = pieces.ids.distinct()
+    table = replace(table, id_forms=pieces.ids.forms)
     return replace(table, values=take_rows(held, rows), rows=len(rows), ids=ids, left_out=left) if left.count else table
 
 
@@ -259,7 +265,7 @@ def read_table(
     party: str,
     path: Path,
     columns: Mapping[str, Column],
-    id_column: str | None = None,
+    id_column: Id = None,
     workers: Workers = HERE,
     *,
     matched: bool = True,

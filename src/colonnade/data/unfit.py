@@ -133,6 +133,8 @@ class LeftOut:
     repeated: int = 0
     missing_row: int = 0
     repeated_row: int = 0
+    merged: tuple[tuple[int, int], ...] = ()
+    """Rows of which the agreed form made one id of two."""
 
     @property
     def count(self) -> int:
@@ -151,6 +153,10 @@ class LeftOut:
 
     def refusal(self, party: str) -> DataError:
         where = f"party {party}: the id column {self.column}"
+        if self.merged:
+            told = ", ".join(f"{a} and {b}" for a, b in self.merged[:3])
+            many = _many(len(self.merged), "pair")
+            return DataError(f"party {party}: id_form makes {many} of ids of {self.column} the same, in rows {told}")
         if self.missing:
             return DataError(f"{where} misses {_many(self.missing, 'value')}, the first in row {self.missing_row}")
         many = f"{self.repeated:,} rows repeat one, the first is row {self.repeated_row}"
@@ -176,6 +182,8 @@ def require_fit(party: str, unfit: Mapping[str, Unfit], left: LeftOut, rows: int
         if own.unplaced and (strict or ONE_IN * own.unplaced > rows):
             error = own.refusal(party, name, rows)
             raise type(error)(f"{error} ({why})")
+    if left.merged:
+        raise left.refusal(party)
     if left.count and (strict or ONE_IN * left.count > rows):
         raise DataError(f"{left.refusal(party)} ({why})")
 

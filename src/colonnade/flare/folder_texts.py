@@ -104,9 +104,14 @@ def prediction_template(study: Study, role: str, party: str) -> str:
             "# The records to score, if not those of the study; the label column is not needed.",
             '# data = "new.csv"',
             "# Their column of ids, if it has another name.",
-            f"# id = {toml_value(study.sources[party].id or 'id')}",
+            f"# id = {toml_value(_id(study, party) or 'id')}",
         ]
     return "\n".join([*lines, ""])
+
+
+def _id(study: Study, party: str) -> str | list[str] | None:
+    column = study.sources[party].id
+    return list(column) if isinstance(column, tuple) else column
 
 
 def site_file(study: Study, role: str, party: str) -> str:
@@ -115,9 +120,9 @@ def site_file(study: Study, role: str, party: str) -> str:
     if role != PARTY:
         return toml_section("site", {"role": role}) + template
     head = "# Read on this machine only. Paths are relative to this folder, or absolute.\n"
-    content = {"role": role, "party": party, "data": OPEN}
-    if study.sources[party].id is not None:
-        content["id"] = str(study.sources[party].id)
+    content: dict[str, str | list[str]] = {"role": role, "party": party, "data": OPEN}
+    if (column := _id(study, party)) is not None:
+        content["id"] = column
     content |= {"dataset": f"{party} data", "policy": POLICY, "ledger": "ledger.sqlite", "releases": "releases"}
     return head + toml_section("site", content) + template
 

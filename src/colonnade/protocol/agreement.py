@@ -11,6 +11,7 @@ from typing import Any
 
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import PrivacyError, StudyError
+from colonnade.foundation.matching import AS_THEY_ARE, IdTerms
 from colonnade.foundation.names import require_name
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.accounting import check_epsilon
@@ -110,6 +111,7 @@ class Agreement:
     """Of the task polynomial: what is minimised, summed over records."""
     parameters: tuple[str, ...] = ()
     """The names in the objective that are no columns."""
+    ids: IdTerms = AS_THEY_ARE
 
     def __post_init__(self) -> None:
         BACKENDS[self.product]
@@ -316,6 +318,7 @@ class Agreement:
             "parameters": list(self.parameters),
             "purpose": "" if self.purpose is Purpose.LABEL else self.purpose.value,
             "evaluates": None if self.evaluates is None else self.evaluates.to(),
+            "ids": self.ids.to(),
             "reason": self.reason,
             "auditors": list(self.auditors),
             "organisations": {p: {"name": o.name, "contact": o.contact} for p, o in sorted(self.organisations.items())},
@@ -360,6 +363,7 @@ class Agreement:
                 label_square=content["label_square"],
                 pairs=tuple((str(a), str(b)) for a, b in content.get("pairs", ())),
                 impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
+                ids=IdTerms.of(content.get("ids", {})),
                 reason=content.get("reason", ""),
                 organisations={p: Organisation(**o) for p, o in content.get("organisations", {}).items()},
                 auditors=tuple(map(str, content.get("auditors", ()))),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.product import Words
 from colonnade.foundation.errors import ProtocolError
+from colonnade.foundation.matching import AS_THEY_ARE, IdTerms
 from colonnade.foundation.schema import Column, column_to
 from colonnade.mechanism.release import digest
 
@@ -38,6 +39,7 @@ class Prediction:
     """The columns of each party that the model has a weight for; the receiver may have none."""
     scores: int = 1
     """How many numbers are opened of each record."""
+    ids: IdTerms = AS_THEY_ARE
 
     def __post_init__(self) -> None:
         if self.scores < 1:
@@ -53,7 +55,7 @@ class Prediction:
     def to(self) -> dict[str, Any]:
         columns = {p: {n: column_to(c) for n, c in own.items()} for p, own in self.columns.items()}
         several = {} if self.scores == 1 else {"scores": self.scores}
-        return {"model": self.model, "receiver": self.receiver, "columns": columns, **several}
+        return {"model": self.model, "receiver": self.receiver, "columns": columns, **several, **self.ids.to()}
 
     def terms(self, rows: int) -> str:
         """The digest of these terms for n records: what a person approves."""

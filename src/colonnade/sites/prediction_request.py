@@ -49,7 +49,7 @@ class PredictionRequest:
 
     def csv(self, table: Table, opened: OpenedScores) -> bytes:
         """What the receiver keeps: the same as `predict --study` writes."""
-        return scores_csv(self.public, receivers_scores(self.public, table, opened), self.source.id).encode()
+        return scores_csv(self.public, receivers_scores(self.public, table, opened), self.source.id_name).encode()
 
 
 def read_prediction_request(site: Site) -> PredictionRequest:
@@ -60,7 +60,7 @@ def read_prediction_request(site: Site) -> PredictionRequest:
             raise StudyError(f"{site.folder.name}/{SITE} asks for no prediction: [prediction] has no {key}")
     try:
         public = read_model(read_whole(site.folder / asked.text("model"), "model"))
-        prediction = prediction_of(public, site.study.agreement.schema, asked.text("to"))
+        prediction = prediction_of(public, site.study.agreement.schema, asked.text("to"), site.study.agreement.ids)
     except ReleaseError as error:
         raise StudyError(f"the model of {site.folder.name}/{SITE} cannot be scored by: {error}") from None
     if site.role == PARTY and site.party not in prediction.parties:

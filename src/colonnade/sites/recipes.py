@@ -120,7 +120,7 @@ class FitRecipe(Recipe):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self._flaw = ""
+        self._flaw, self._records = "", 0
         self._fetched = True
 
     @property
@@ -169,10 +169,13 @@ class FitRecipe(Recipe):
 
         def read() -> Table:
             table = self.table(workers)
-            self.notes = table.notes()
+            self.notes, self._records = table.notes(), table.rows
             return table
 
         def keep(release: Release) -> None:
+            if self.site.aligned and task.session is not None:
+                # Where few match, ids may be written in two ways; of others' ids a party hears nothing.
+                self.notes.append(f"{task.session.rows:,} of {self._records:,} records were matched")
             self._keep(release, task.session)
 
         task = FitParty(self.site.party, study.agreement, study.alignment, read, guard, keep, workers=workers)

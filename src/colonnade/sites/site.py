@@ -19,7 +19,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.workers import HERE, Workers
-from colonnade.study import Study, read_source, read_study, read_written
+from colonnade.study import Study, id_column, id_parts, read_source, read_study, read_written
 from colonnade.transport.wire import Patience
 from colonnade.workers import open_workers
 
@@ -115,15 +115,25 @@ class Site:
             self.folder / local_path(self.content.text(key)) if key in self.content else None
             for key in ("policy", "ledger")
         )
-        column = self.content.text("id") if "id" in self.content else self.study.sources[self.party].id
-        return Source(read_source(self.content, self.folder), column, policy, ledger, read_written(self.content))
+        own = self.study.sources[self.party]
+        column = self._id(self.content, own.id)
+        written = read_written(self.content)
+        return Source(read_source(self.content, self.folder), column, policy, ledger, written, own.form)
+
+    def _id(self, section: Section, known: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        column = id_column(section) if "id" in section else known
+        if column is not None and id_parts(column) != (agreed := self.study.agreement.ids.parts):
+            raise StudyError(
+                f"{section.where} id must name {agreed} columns, as the study does, got {id_parts(column)}"
+            )
+        return column
 
     def source_of(self, section: Section) -> Source:
         """Where the records lie that a section asks for: its own file, or the study's rows."""
         own, known = self.source, {k: self.content.content[k] for k in ("dataset",) if k in self.content}
         named = Section({**known, **section.content}, section.where, StudyError)
         data = read_source(named, self.folder) if "data" in section else own.data
-        return replace(own, data=data, id=section.text("id") if "id" in section else own.id)
+        return replace(own, data=data, id=self._id(section, own.id))
 
     def open_workers(self) -> AbstractContextManager[Workers]:
         """Who does this party's block work: by default a thread for each core of its machine."""
