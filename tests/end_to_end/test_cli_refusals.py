@@ -147,10 +147,7 @@ DATA: dict[str, tuple[Callable[[Path], None], str]] = {
         _as("latin-1", "clerk", "clérk"),
         "party works: column job: level 'cl\ufffdrk' (not in UTF-8) is not among the declared",
     ),
-    "decimal commas": (
-        _commas,
-        "column savings must hold numbers such as 1234.5, 36 of 36 values do not, the first in row 1: it holds decimal",
-    ),
+    "decimal commas": (_commas, 'if that is its form, write decimal = "," into [party.bank.read] (more than 1 in 20'),
     "UTF-16": (_as("utf-16"), "party works: works.csv must be CSV in UTF-8 by its name, and is UTF-16"),
     "spreadsheet": (_bytes(b"PK\x03\x04rest"), "works.csv must be CSV in UTF-8 by its name, and is a zip file or a"),
     "Parquet called CSV": (_bytes(b"PAR1rest"), "works.csv must be CSV in UTF-8 by its name, and is Parquet"),
@@ -192,12 +189,12 @@ UNFIT: dict[str, tuple[Callable[[Path], None], str, str]] = {
     ),
     "text for a number": (
         _row("bank.csv", "q1,much"),
-        "party bank: column savings must hold numbers such as 1234.5, row 37 does not (strict refuses any",
+        "party bank: column savings must hold numbers such as 1234.5, row 37 does not: 'much' (strict refuses any",
         "1 of 37 values of savings is no number, the first in row 37: taken as 500, the middle of its bounds",
     ),
     "decimal comma": (
         _row("bank.csv", 'q1,"3,5"'),
-        "column savings must hold numbers such as 1234.5, row 37 does not: it holds decimal commas",
+        "column savings must hold numbers such as 1234.5, row 37 does not: '3,5'; if that is its form, write decimal",
         "1 of 37 values of savings is no number",
     ),
     "duplicate ids": (
@@ -237,7 +234,7 @@ def test_no_common_ids(run: Run, folder: Path) -> None:
     refuse_fit(run, folder, "parties works, bank must have ids in common, got none (compared as text)")
 
 
-@pytest.mark.parametrize("name", ["UTF-16", "spreadsheet", "semicolons", "two columns of one name", "empty file"])
+@pytest.mark.parametrize("name", ["spreadsheet", "two columns of one name", "empty file"])
 def test_a_draft_of_bad_data(name: str, run: Run, folder: Path) -> None:
     spoil, says = DATA[name]
     spoil(folder)
@@ -266,7 +263,6 @@ def test_addresses_are_shown_as_written(run: Run, folder: Path) -> None:
         ("plan", "s3://b/x"),
         ("fit", study, "--out", "s3://b/x"),
         ("report", "s3://b/x"),
-        ("schema", "s3://b/x"),
         ("ledger", "show", "s3://b/x"),
         ("audit", "s3://b/x"),
     ):
@@ -280,8 +276,10 @@ def test_addresses_are_shown_as_written(run: Run, folder: Path) -> None:
         edit(study, f'{key} = "s3://b/x"\n', 'data = "works.csv"\n')
     edit(study, '"lattice"', '"plain"')
     assert run("fit", study, "--out", folder / "release.json", "--model", folder / "model.json").code == 0
-    refuse(run, folder, "predict", folder / "model.json", "--data", "s3://b/x", says=told)
-    refuse(run, folder, "predict", folder / "model.json", "--data", "works=s3://b/x", says=told)
+    says = "--query: data may be files of this machine, postgresql://, duckdb:///FILE"
+    for command in (("predict", folder / "model.json", "--data"), ("schema",)):
+        refuse(run, folder, *command, "http://b/x", says=f"{says} and sqlite:///FILE with a query")
+    refuse(run, folder, "predict", folder / "model.json", "--data", "works=http://b/x", says="got 'http://b/x'")
 
 
 def test_an_empty_name_is_no_folder(run: Run, folder: Path) -> None:

@@ -49,7 +49,7 @@ PARAMETERS = {
     "colonnade.runs.fit": "study randomness approved ask show look keep watch workers evidence strict",
     "colonnade.runs.predict": "study model receiver data approved ask watch randomness evidence look strict",
     "colonnade.study.read_study": "path rows epsilon",
-    "colonnade.model.score_files": "public files ids look strict",
+    "colonnade.model.score_files": "public files ids look strict queries",
     "colonnade.analysis.solve.solve": "moments task method ridge features label intercept numbers",
     "colonnade.analysis.intervals.intervals": "moments task features label intercept level",
     "colonnade.Study": "label parties epsilon task name delta collusion product alignment rows terms",

@@ -9,11 +9,11 @@ from itertools import combinations
 import numpy as np
 
 from colonnade.analysis.released import Released
+from colonnade.analysis.spectra import eigen
 from colonnade.analysis.tables import NEARLY_ALL, reach_of
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.threads import small_on_one_thread
 from colonnade.mechanism.moments import Floats, Role
-from colonnade.analysis.spectra import eigen
 
 CLEAR = 2.0
 """A variance is known if it is more than this many standard deviations of its noise away from 0."""

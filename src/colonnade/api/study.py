@@ -28,6 +28,7 @@ from colonnade.study import read_study, study_from
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from colonnade.check import Checked
     from colonnade.foundation.randomness import Randomness
     from colonnade.mechanism.release import Release as OpenedRelease
     from colonnade.protocol.session_plan import SessionPlan
@@ -151,6 +152,24 @@ class FrontStudy(Shown):
         assumed = known is None
         session = study.session(TYPICAL_ROWS if known is None else known)
         return Plan(session, study.alignment, assumed, study.cuts)
+
+    def check(self, strict: bool = False) -> Checked:
+        """List all in the parties' records that would refuse a run or spoil its result. Nothing is spent.
+
+        Parameters
+        ----------
+        strict : bool
+            Count as a fault any value that is not as declared, as `fit` with `strict` does.
+
+        Returns
+        -------
+        Checked
+            Its `findings`, each of a party, a fault or a remark, with what its owner may write; whether a run would be
+            `refused`; and how many people all parties have in `common`.
+        """
+        from colonnade.check import check_study
+
+        return check_study(self.study, strict)
 
     def rehearse(
         self,

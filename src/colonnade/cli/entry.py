@@ -11,6 +11,7 @@ import typer
 
 from colonnade.cli.audit import app as audit_app
 from colonnade.cli.certificates import app as cert_app
+from colonnade.cli.check import check
 from colonnade.cli.demo import demo
 from colonnade.cli.deployment import add_deployment
 from colonnade.cli.evaluate import evaluate
@@ -59,6 +60,7 @@ def _top(
 app.add_typer(ledger_app, name="ledger", short_help="What a party's data has spent: show, verify, export, settle.")
 app.command(short_help="Draft a study file from data files, with questions or by flags.")(new)
 app.command(short_help="A study of three invented organisations, from files to a page.")(demo)
+app.command(short_help="All that would refuse a run or spoil its result, in one list.")(check)
 app.command(short_help="What a study would release, with how much noise; touches no data.")(plan)
 app.command(short_help="How good the model will be, foretold by simulating the noise.")(rehearse)
 app.command(short_help="Run a study on all parties' files in this process.")(fit)

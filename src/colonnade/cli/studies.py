@@ -13,7 +13,7 @@ import typer
 
 from colonnade.cli.options import ApprovedPlans, Evidence, Force, Html, Json, Strict, StudyFile
 from colonnade.cli.screen import own_eyes, print_json, stderr, stdout, tell_evidence, tell_own
-from colonnade.foundation.errors import PolicyError
+from colonnade.foundation.errors import DataError, PolicyError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
 
@@ -261,19 +261,24 @@ def fit(
     with places(release_place(place, force), model) as (release_file, model_file):
         with open_workers(workers, cluster, device) as crew, Steps(stderr()) as steps:
             terminal = _Terminal(steps, checked, quiet=json, strict=strict)
-            fitted = runs.fit(
-                checked,
-                randomness=randomness,
-                approved=approve or [],
-                ask=terminal.ask if sys.stdin.isatty() and not json else None,
-                show=terminal.show_plan,
-                look=terminal.tell_own,
-                keep=lambda release: release_file.write(write_release(release)),
-                watch=steps,
-                workers=crew,
-                evidence=evidence,
-                strict=strict,
-            )
+            try:
+                fitted = runs.fit(
+                    checked,
+                    randomness=randomness,
+                    approved=approve or [],
+                    ask=terminal.ask if sys.stdin.isatty() and not json else None,
+                    show=terminal.show_plan,
+                    look=terminal.tell_own,
+                    keep=lambda release: release_file.write(write_release(release)),
+                    watch=steps,
+                    workers=crew,
+                    evidence=evidence,
+                    strict=strict,
+                )
+            except DataError:
+                if not json:
+                    terminal.tell_all()
+                raise
         _tell_unsettled(fitted)
         wanted = ModelRequest(fitted.release)
         public = publish(fitted.release, wanted.model(None), wanted.notes)
@@ -330,6 +335,15 @@ class _Terminal:
     def ask(self, question: str) -> bool:
         with self.steps.pause():
             return typer.confirm(f"{question}\nIs it approved?", err=True)
+
+    def tell_all(self) -> None:
+        """Whatever else would refuse the run, so that nobody mends one thing at a time."""
+        from colonnade.check import check_study
+        from colonnade.cli.check import lines_of
+
+        found = check_study(self.study, self.strict)
+        if sum(finding.fault for finding in found.findings) > 1:
+            self.steps.print_between(stderr(), *lines_of(found))
 
     def tell_own(self, table: Table) -> None:
         """Tell a party what of its records is not as it declared."""

@@ -1,0 +1,342 @@
+"""Everything in parties' records that would refuse a run or spoil its result, in one list, before anything is spent.
+
+It is for the owners' eyes: in one process for all parties, at a site for its own part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.data.ids import TOLD, common_in_forms
+from colonnade.data.proposals import propose_written
+from colonnade.data.reading import file_schema, filed
+from colonnade.data.sources import FileSource, FrameSource, Source
+from colonnade.data.storage import as_texts
+from colonnade.data.store import read_rows
+from colonnade.data.table import Table
+from colonnade.data.unfit import ONE_IN, Unfit
+from colonnade.data.written import Written, hint
+from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.schema import Column, Storage
+from colonnade.foundation.shown import shown
+from colonnade.protocol.kinds import matches_ids
+from colonnade.runs import open_guards
+from colonnade.sites.site import Site
+from colonnade.study import Study
+
+ALL, STUDY = "all", "study"
+"""Stand for the parties together, and for the terms, where findings name a party."""
+FILE_KEYS, VALUE_KEYS = (
+    ("separator", "encoding", "skip"),
+    ("decimal", "thousands", "dates", "months", "missing", "true", "false"),
+)
+FEW = 30
+"""A level with fewer records says little."""
+NARROW = 0.1
+"""Nine of ten values in so small a part of their bounds leave most of them unused."""
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing; a fault refuses a run in one process."""
+
+    party: str
+    fault: bool
+    told: str
+    write: str = ""
+    """What its owner may write, where that is known."""
+
+    @property
+    def text(self) -> str:
+        return f"{'fault' if self.fault else 'remark'}: {self.told}" + (f" [{self.write}]" if self.write else "")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found of a study's records."""
+
+    study: str
+    findings: Sequence[Finding]
+    common: int | None = None
+    """People that all parties have, where one looked at all parties."""
+
+    @property
+    def refused(self) -> bool:
+        return any(finding.fault for finding in self.findings)
+
+    @property
+    def head(self) -> str:
+        faults = sum(finding.fault for finding in self.findings)
+        told = "a run would be refused" if faults else "a run would not be refused for its data"
+        counts = f"{faults} faults, {len(self.findings) - faults} remarks"
+        return f"{self.study}: {told}. {counts}; nothing was spent. For the owners' eyes alone."
+
+    def to(self) -> dict[str, Any]:
+        found = [asdict(finding) for finding in self.findings]
+        return {"study": self.study, "refused": self.refused, "common": self.common, "findings": found}
+
+
+def check_study(study: Study, strict: bool = False) -> Checked:
+    """Look at all parties' records; nothing is spent, and no session begins."""
+    agreement, found, tables = study.agreement, list[Finding](), dict[str, Table]()
+    matched = matches_ids(study.alignment, agreement.schema.names)
+    for party, columns in agreement.schema.parties.items():
+        source = study.sources.get(party, Source(None))
+        findings, table = check_party(party, source, columns, matched, strict)
+        found += findings
+        if table is not None:
+            tables[party] = table
+    common = None
+    if len(tables) == len(agreement.schema.names):
+        common = min(table.rows for table in tables.values())
+        if matched and all(table.ids is not None for table in tables.values()):
+            findings, common = _common(study, tables)
+            found += findings
+        elif not matched and len({table.rows for table in tables.values()}) > 1:
+            told = ", ".join(f"{party} {table.rows:,}" for party, table in tables.items())
+            found.append(Finding(ALL, True, f"rows are matched by their order, and differ in number: {told}"))
+        found += _policies(study, tables, matched)
+        found += _terms(study, common)
+    return Checked(agreement.name, found, common)
+
+
+def check_site(site: Site) -> Checked:
+    """Look at a site's own records."""
+    columns = site.study.agreement.schema.parties[site.party]
+    found, _ = check_party(site.party, site.source, columns, site.aligned)
+    return Checked(site.study.agreement.name, found)
+
+
+def check_party(
+    party: str, source: Source, columns: Mapping[str, Column], matched: bool, strict: bool = False
+) -> tuple[list[Finding], Table | None]:
+    """One party's records: how they are read, what does not fit, ids, and columns that say little."""
+    if source.data is None:
+        return [Finding(party, True, f"[party.{party}] names no data")], None
+    try:
+        found, source, present = _opened(party, source, columns, matched)
+        if not filed(present):
+            return found, None
+        # A column that refuses is looked at as any other here: all that is wrong shall be told.
+        lenient = {
+            name: replace(own, undeclared=None) if own.undeclared else own  # type: ignore[type-var]
+            for name, own in present.items()
+        }
+        table = source.read(party, lenient, matched=matched)
+        proposed = _proposed(source, VALUE_KEYS)
+        # What lies in a corner of its bounds, or is rare, is judged in the forms that the file seems to have.
+        again = table
+        if table.unfit and proposed != source.written:
+            again = replace(source, written=proposed).read(party, lenient, matched=matched)
+        found += _values(party, source, columns, table, again.unfit, proposed, strict)
+        found += _ids(party, table, strict) + _little(party, again)
+    except ColonnadeError as error:
+        return [Finding(party, True, str(error).removeprefix(f"party {party}: "))], None
+    return found, table
+
+
+def _proposed(source: Source, keys: Sequence[str]) -> Written:
+    """The forms that are stated, and for keys that are not, those that the file seems to have."""
+    if not isinstance(source.data, FileSource):
+        return source.written
+    seems, stated = propose_written(source.data.path), source.written.stated
+    return replace(source.written, **{key: getattr(seems, key) for key in keys if key not in stated})
+
+
+def _opened(
+    party: str, source: Source, columns: Mapping[str, Column], matched: bool
+) -> tuple[list[Finding], Source, dict[str, Column]]:
+    """What keeps the file from being read, the source in a form that can be, and the columns that it has."""
+    found = list[Finding]()
+    ids = source.ids.columns if source.ids is not None and matched else ()
+    wanted = {*filed(columns), *ids}
+    if isinstance(source.data, FileSource):
+        seems = _proposed(source, FILE_KEYS)
+        names, why = _header(source.data.path, source.written)
+        if seems != source.written and not wanted <= set(names):
+            better, _ = _header(source.data.path, seems)
+            if len(wanted & set(better)) > len(wanted & set(names)):
+                told = f"the file is not as it is declared: {why or 'it has other columns'}"
+                write = ", ".join(line for line in seems.lines if line not in source.written.lines)
+                found.append(Finding(party, True, told, f"read: {write}"))
+                names, why, source = better, "", replace(source, written=seems)
+        if why:
+            return [Finding(party, True, why)], source, {}
+    elif isinstance(source.data, FrameSource):
+        names = source.data.frame.columns
+    else:
+        names = source.data.header() if source.data is not None else []
+    for name in (name for name in (*filed(columns), *ids) if name not in names):
+        near = get_close_matches(name, names, 1)
+        kind = "id column" if name in ids else "column"
+        found.append(Finding(party, True, f"there is no {kind} {name!r}", f"{near[0]!r}?" if near else ""))
+    if any(name not in names for name in ids):
+        source = replace(source, id=None)
+    present = {name: own for name, own in columns.items() if not own.sources and name in names}
+    present |= {n: own for n, own in columns.items() if own.sources and all(s in present for s in own.sources)}
+    return found, source, {name: present[name] for name in columns if name in present}
+
+
+def _header(path: Path, written: Written) -> tuple[list[str], str]:
+    try:
+        return file_schema(path, written).names(), ""
+    except ColonnadeError as error:
+        return [], str(error)
+
+
+def _values(
+    party: str,
+    source: Source,
+    declared: Mapping[str, Column],
+    table: Table,
+    left: Mapping[str, Unfit],
+    proposed: Written,
+    strict: bool,
+) -> list[Finding]:
+    """Values that do not fit, by column; `left` is what does not in the forms that the file seems to have."""
+    rows = table.rows + table.left_out.count
+    undeclared = _undeclared(party, source, table)
+    found = []
+    for name, own in table.unfit.items():
+        after = left.get(name, Unfit(own.column))
+        better = after.wrong < own.wrong or after.count < own.count
+        if not own.unplaced and not better:
+            continue
+        most = 0 if strict or declared[name].undeclared else rows / ONE_IN
+        told = f"{name}: " + _told(own, rows, undeclared.get(name, []))
+        if better:
+            keys = hint(own.text or "", dated=own.column.dated, spelled=bool(own.column.spelled))
+            heads = {part.strip().partition(" ")[0] for part in keys.replace(" and ", ", ").split(", ")}
+            heads |= {"missing"} if after.missing > own.missing else set()
+            stated = source.written.lines
+            lines = [line for line in proposed.lines if line not in stated and line.partition(" ")[0] in heads]
+            told += f"; in its own form {after.missing:,} are missing" if after.missing else ""
+            write = "; ".join(
+                [*([f"read: {', '.join(lines)}"] if lines else []), *["fill = ..."] * bool(after.unplaced)]
+            )
+        else:
+            levels = own.column.storage is Storage.LEVELS and not own.column.spelled
+            write = "levels, or other = true" if own.wrong and levels else "fill = ..."
+        found.append(Finding(party, max(own.unplaced, after.unplaced) > most, told, write))
+    return found
+
+
+def _told(own: Unfit, rows: int, undeclared: Sequence[tuple[str, int]]) -> str:
+    parts = []
+    if own.wrong and undeclared:
+        few = ", ".join(f"{shown(text)} in {count:,} rows" for text, count in undeclared[:SHOWN])
+        parts.append(f"{own.wrong:,} of {rows:,} values are no declared levels ({few})")
+    elif own.wrong:
+        kind = "truth values" if own.column.spelled else "dates" if own.column.dated else "numbers"
+        quoted = f", {shown(own.text)}" if own.text else ""
+        parts.append(f"{own.wrong:,} of {rows:,} values are no {kind} (row {own.wrong_row}{quoted})")
+    if own.missing:
+        parts.append(f"{own.missing:,} of {rows:,} are missing (row {own.missing_row})")
+    return "; ".join(parts)
+
+
+def _undeclared(party: str, source: Source, table: Table) -> dict[str, list[tuple[str, int]]]:
+    """The undeclared texts of columns of levels, the most frequent first."""
+    wrong = {name: own.column for name, own in table.unfit.items() if own.wrong and own.unplaced}
+    levels = [name for name, own in wrong.items() if own.storage is Storage.LEVELS and not own.spelled]
+    counts: dict[str, Counter[str]] = {name: Counter() for name in levels}
+    if levels and source.data is not None:
+        for frame in source.data.frames(party, table.columns, source):
+            for name in levels:
+                texts = as_texts(frame.get_column(name)).drop_nulls().str.strip_chars()
+                counts[name].update(dict(texts.value_counts().iter_rows()))
+    return {
+        name: [(text, many) for text, many in found.most_common() if text and text not in wrong[name].all_levels]
+        for name, found in counts.items()
+    }
+
+
+def _ids(party: str, table: Table, strict: bool) -> list[Finding]:
+    """Rows that ids cannot tell apart, and what other parties' ids may not have."""
+    found, left, rows = list[Finding](), table.left_out, table.rows + table.left_out.count
+    if left.merged:
+        found.append(Finding(party, True, str(left.refusal(party)).removeprefix(f"party {party}: ")))
+    for many, told in ((left.repeated - len(left.merged), "repeat an id"), (left.missing, "have no id")):
+        if many > 0:
+            fault = ONE_IN * left.count > rows or strict
+            found.append(Finding(party, fault, f"{left.column}: {many:,} of {rows:,} rows {told}, and are left out"))
+    return found + [Finding(party, False, f"{many:,} ids have {TOLD[name]}") for name, many in table.id_forms.items()]
+
+
+def _little(party: str, table: Table) -> list[Finding]:
+    """Columns that are clipped, lie in a corner of their bounds, are constant or there twice, or have rare levels."""
+    found, seen = [Finding(party, False, note) for note in table.heavy_clipping()], dict[bytes, str]()
+    for name, column in table.columns.items():
+        values = np.asarray(read_rows(table.values[name], 0, table.rows))
+        if (twin := seen.setdefault(values.tobytes(), name)) != name:
+            found.append(Finding(party, False, f"{name} holds the same as {twin}", "leave one out"))
+        if values.size and values.min() == values.max():
+            found.append(Finding(party, False, f"{name} is always the same", "leave it out"))
+        elif column.storage is Storage.LEVELS:
+            counts = np.bincount(values.astype(np.int64), minlength=len(column.all_levels))
+            if rare := int((counts < FEW).sum()):
+                told = f"{name}: {rare} of {len(counts)} levels have fewer than {FEW} records"
+                found.append(Finding(party, False, told, "other = true, or group them" if rare > 1 else ""))
+        elif not column.has_levels and column.bounds is not None:
+            low, high = column.bounds
+            ends = np.quantile(np.clip(values, low, high), [0.05, 0.95])
+            part = float(ends[1] - ends[0]) / (high - low) if high > low else 1.0
+            if part < NARROW:
+                told = f"{name}: nine of ten values fill {100 * part:.0f}% of the bounds"
+                found.append(Finding(party, False, told, "closer bounds, or bins"))
+    return found
+
+
+def _common(study: Study, tables: Mapping[str, Table]) -> tuple[list[Finding], int]:
+    """How many people all have, as their ids are and in other forms."""
+    counts = common_in_forms({party: table.ids or () for party, table in tables.items()})
+    now, most = counts[()], max(counts.values())
+    found = []
+    if most > now:
+        stated = any(source.form is not None for source in study.sources.values())
+        best = min((form for form, count in counts.items() if count == most), key=len)
+        more: dict[int, str] = {}
+        for form, count in sorted(counts.items(), key=lambda item: len(item[0])):
+            if count > now:
+                more.setdefault(count, " and ".join(form))
+        told = ", ".join(f"{count:,} with {form}" for count, form in sorted(more.items()))
+        known = list(dict.fromkeys([*study.agreement.ids.form, *best]))
+        write = f"id_form = [{', '.join(map(shown, known))}]".replace("'", '"')
+        found.append(
+            Finding(ALL, not stated, f"ids are written differently: in common are {now:,} as they are, {told}", write)
+        )
+    if now < 2 and most == now:
+        found.append(Finding(ALL, True, f"ids in common: {now}"))
+    return found, now
+
+
+def _policies(study: Study, tables: Mapping[str, Table], matched: bool) -> list[Finding]:
+    found = []
+    try:
+        guards = open_guards(study)
+    except ColonnadeError as error:
+        return [Finding(ALL, True, str(error))]
+    for party, guard in guards.items():
+        try:
+            guard.foresee(study.agreement, tables[party].rows, matched)
+        except ColonnadeError as error:
+            found.append(Finding(party, True, f"its policy or ledger would refuse: {error}"))
+    return found
+
+
+def _terms(study: Study, common: int | None) -> list[Finding]:
+    """What a plan for so many records warns of."""
+    if common is None or common < 2:
+        return []
+    try:
+        return [Finding(STUDY, False, note) for note in study.session(common).warnings()]
+    except ColonnadeError as error:
+        return [Finding(STUDY, True, str(error))]

@@ -1,0 +1,46 @@
+"""`colonnade check`: what would refuse a run or spoil its result, in one list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from colonnade.cli.options import Json, Strict
+from colonnade.cli.screen import print_json, stdout
+from colonnade.foundation.parts import local_path
+
+if TYPE_CHECKING:
+    from colonnade.check import Checked
+
+
+def check(
+    study: Annotated[
+        Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file, or the folder of a party's site.")
+    ],
+    strict: Strict = False,
+    json: Json = False,
+) -> None:
+    """List all that would refuse a run in one process, or spoil its result: nothing is spent. Exit 1 if one would be.
+
+    It reads every party's records, and says what its owner may write; at a site it looks at the site's own part.
+    """
+    from colonnade.check import check_site, check_study
+    from colonnade.sites.site import PARTY, read_site
+    from colonnade.study import read_study
+
+    found = check_site(read_site(study, PARTY)) if study.is_dir() else check_study(read_study(study), strict)
+    if json:
+        print_json(found.to())
+    else:
+        stdout().print(*lines_of(found), sep="\n", soft_wrap=True)
+    if found.refused:
+        raise typer.Exit(1)
+
+
+def lines_of(found: Checked) -> list[str]:
+    """One line for each thing, faults first."""
+    width = max((len(finding.party) for finding in found.findings), default=0)
+    listed = sorted(found.findings, key=lambda finding: not finding.fault)
+    return [found.head, *(f"{finding.party:<{width}}  {finding.text}" for finding in listed)]
