@@ -154,7 +154,7 @@ class Evaluation:
 
     def measure(self, release: Release) -> Measured:
         """What a release of this evaluation tells."""
-        if release.provenance["agreement"] != self.agreement.to():
+        if release.agreement != self.agreement.to():
             raise ReleaseError(
                 "the release is not of this evaluation: its model, columns or terms are others; one that was made with "
                 "the release of the model needs that release again"

@@ -125,7 +125,7 @@ class PublicModel:
 
 def publish(release: Release, model: Model, notes: Sequence[str] = ()) -> PublicModel:
     """A model of a release, with the release's public facts, and notes on its columns."""
-    agreement = release.provenance["agreement"]
+    agreement = release.agreement
     named = Counter(release.layout.names)
     for feature in model.features if model.task != Task.POLYNOMIAL.value else ():
         if named[feature] > 1:
@@ -134,7 +134,7 @@ def publish(release: Release, model: Model, notes: Sequence[str] = ()) -> Public
     public = PublicModel(
         _with_whole_label(release, model),
         str(agreement["name"]),
-        as_taken(Schema.of(agreement["schema"]), model.features),
+        as_taken(release.schema, model.features),
         str(agreement["label"]),
         digest(release.to()),
         {f: c for f, c in interactions_of(release.layout).items() if f in model.features},
@@ -158,7 +158,7 @@ def as_taken(schema: Schema, features: Sequence[str]) -> Schema:
         party: {name: column.uncut if name in features else column for name, column in columns.items()}
         for party, columns in schema.parties.items()
     }
-    return replace(schema, parties=taken)
+    return Schema(taken)
 
 
 def interactions_of(layout: Layout) -> dict[str, tuple[str, ...]]:

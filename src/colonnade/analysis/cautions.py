@@ -26,7 +26,7 @@ def tied_attributes(release: Release, label: str | None) -> dict[int, str]:
     at = attribute_of(layout, label)
     if at is None:
         return {}
-    schema = _schema(release)
+    schema = release.schema
     made = [_made_of(layout, schema, i) for i in range(len(layout.attributes))]
     name = label or layout.attributes[layout.label].column
     own, out = _column(layout, schema, at), {}
@@ -72,14 +72,9 @@ def _made_of(layout: Layout, schema: Schema, i: int) -> frozenset[tuple[str, str
     return frozenset({column, *((party, source) for source in sources)})
 
 
-def _schema(release: Release) -> Schema:
-    agreement = release.provenance["agreement"]
-    return Schema.of(agreement["schema"], agreement["norms"])
-
-
 def faint_means(release: Release, label: str | None = None, features: Sequence[str] | None = None) -> list[str]:
     """Sentences about numbers that vary less, by their released means, than noise moves these: bounds too wide."""
-    known, schema = complete(release.moments()), _schema(release)
+    known, schema = complete(release.moments()), release.schema
     layout = known.layout
     at, faint = attribute_of(layout, label), []
     wanted = None if features is None else {attribute_of(layout, name) for name in features}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from colonnade.analysis.accepted import accepted
@@ -19,7 +16,7 @@ from colonnade.mechanism.release import Release
 
 def objective_of(release: Release) -> DeclaredObjective:
     """The objective that a release was made for."""
-    agreement: Mapping[str, Any] = release.provenance["agreement"]
+    agreement = release.agreement
     try:
         text, parameters = str(agreement["objective"]), tuple(map(str, agreement["parameters"]))
         return DeclaredObjective(text, parameters, agreement["ball"])

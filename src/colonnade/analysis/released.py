@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -12,7 +12,7 @@ import numpy as np
 
 from colonnade.analysis.denoise import Estimate, denoise, holds_indicators
 from colonnade.foundation.errors import ReleaseError, StudyError
-from colonnade.foundation.schema import Column, Numeric, Schema, Storage
+from colonnade.foundation.schema import Column, Numeric, Storage
 from colonnade.mechanism.moments import Floats, Law, Layout, Moments
 from colonnade.mechanism.release import Release
 
@@ -89,15 +89,10 @@ class Released:
         return self.release.n
 
     @cached_property
-    def schema(self) -> Schema:
-        agreement = self.release.provenance["agreement"]
-        return Schema.of(agreement["schema"], agreement["norms"])
-
-    @cached_property
     def columns(self) -> tuple[Column, ...]:
         """The declared column of each attribute; an interaction is a number from -1 to 1."""
         return tuple(
-            Numeric(-1.0, 1.0) if a.products else self.schema.parties[a.owner][self.short(i)]
+            Numeric(-1.0, 1.0) if a.products else self.release.schema.parties[a.owner][self.short(i)]
             for i, a in enumerate(self.layout.attributes)
         )
 
@@ -228,8 +223,7 @@ class Released:
 
     def impossible(self, extra: Sequence[Sequence[str]] = ()) -> tuple[tuple[Cell, Cell], ...]:
         """Pairs of levels that no record has: as the study declares, and as given besides."""
-        declared: Mapping[str, object] = self.release.provenance["agreement"]
-        found = declared.get("impossible", [])
+        found = self.release.agreement.get("impossible", [])
         pairs = []
         for pair in [*(found if isinstance(found, list) else []), *extra]:
             if len(pair) != 2:

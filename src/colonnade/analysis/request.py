@@ -17,7 +17,7 @@ from colonnade.analysis.solve import Model, ridge_path, solve
 from colonnade.analysis.synthesis import FittedRelease, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import ReleaseError, StudyError
-from colonnade.foundation.schema import Column, Schema
+from colonnade.foundation.schema import Column
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 
@@ -154,8 +154,7 @@ class ModelRequest:
     @cached_property
     def _cut_numbers(self) -> dict[int, Column]:
         """The attributes that the model takes as numbers, though their bins were released."""
-        schema = Schema.of(self.release.provenance["agreement"]["schema"])
-        return cut_numbers(self.release.layout, schema, self.numbers)
+        return cut_numbers(self.release.layout, self.release.schema, self.numbers)
 
     def intervals(self) -> Intervals | None:
         """How sure the coefficients are; None for models that have no intervals."""

@@ -254,11 +254,11 @@ def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None
         else:
             drawn[i] = np.array(released.levels(i), dtype=object)[levels[:, k]].tolist()
     drawn |= draw_numbers(fitted.tables, fitted.columns, levels, randomness)
-    order = [(p, c) for p, columns in released.schema.parties.items() for c in columns]
+    order = [(p, c) for p, columns in released.release.schema.parties.items() for c in columns]
     index = {(a.owner, released.short(i)): i for i, a in enumerate(released.layout.attributes)}
     written = {name: drawn[index[party, name]] for party, name in order if index.get((party, name)) in drawn}
     held = [released.short(i) for i in given or ()]
-    values, derived, left_out = derive_drawn(released.schema, written, held)
+    values, derived, left_out = derive_drawn(released.release.schema, written, held)
     apart = {*derived, *left_out}
     names = {i: released.short(i) for i, a in enumerate(released.layout.attributes) if not a.products}
     numbers = [i for i in released.numbers if i in names]

@@ -304,7 +304,7 @@ class FrontRelease(Shown):
 
         from colonnade.report.text import columns_table, epsilon_table, heading, provenance_report
 
-        plan, label = self.released.plan, str(self.released.provenance["agreement"]["label"])
+        plan, label = self.released.plan, str(self.released.agreement["label"])
         parts = (heading(plan, label), "", columns_table(plan, label), "", epsilon_table(plan), "")
         return Group(*parts, provenance_report(self.released.provenance))
 
@@ -312,7 +312,7 @@ class FrontRelease(Shown):
         from colonnade.report.notebook import columns_html, epsilon_html, fragment, heading, noise_picture, paragraph
         from colonnade.report.notebook import warning as warned
 
-        plan, label = self.released.plan, str(self.released.provenance["agreement"]["label"])
+        plan, label = self.released.plan, str(self.released.agreement["label"])
         told = f"{plan.get('objective') or plan['task'] + ' regression of ' + label}"
         told += f" over {self.n:,} records, release {plan['released']}"
         return fragment(

@@ -70,7 +70,7 @@ def read_opened(path: Path) -> Release:
 def open_release(path: Path) -> Release:
     """The release in a file; what evaluated a model has no columns to ask about."""
     opened = read_opened(path)
-    if "evaluates" in opened.provenance.get("agreement", {}):
+    if "evaluates" in opened.agreement:
         raise StudyError(f"{path.name} evaluates a model: colonnade evaluate STUDY MODEL --opened {path.name} tells it")
     return opened
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from colonnade.foundation.canonical import RELEASE_FORMAT, canonical_digest, can
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.names import require_texts
 from colonnade.foundation.proof import proven
+from colonnade.foundation.schema import Schema
 from colonnade.mechanism.blocks import Integers
 from colonnade.mechanism.moments import Attribute, Encoding, Floats, Law, Layout, Moments, ReleasedSum, Role, Trace
 from colonnade.mechanism.objective import monomial
@@ -51,6 +53,17 @@ class Release:
     """The plan as printed: task, epsilon per party and view, scales, agreement."""
     provenance: Mapping[str, Any]
     """Session, plan digest, transcript digest, versions, whether the randomness was seeded."""
+
+    @property
+    def agreement(self) -> Mapping[str, Any]:
+        """The study's terms, in the form in which all parties agreed to them; empty where a file lacks them."""
+        terms: Mapping[str, Any] = self.provenance.get("agreement", {})
+        return terms
+
+    @cached_property
+    def schema(self) -> Schema:
+        """Every party's declared columns."""
+        return Schema.of(self.agreement["schema"], self.agreement["norms"])
 
     def moments(self) -> Moments:
         """The noisy moments as one matrix with the noise's standard deviations."""

@@ -153,7 +153,7 @@ def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False, around: A
 def release_page(release: Release, around: Around | None = None) -> str:
     """The page of a release with its model."""
     around = around or Around()
-    agreement, plan = Agreement.of(release.provenance["agreement"]), release.plan
+    agreement, plan = Agreement.of(release.agreement), release.plan
     public, found = around.answered or own_model(release)
     shown = plan_context(plan, agreement)
     sure = certainty_context(found)

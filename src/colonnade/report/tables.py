@@ -80,7 +80,7 @@ def _numbers_text(tables: Tables) -> RenderableType:
 
 def number_texts(tables: Tables, found: Number) -> tuple[str, str]:
     """A number's mean and standard deviation in its own units: a day has a date, and so many days about it."""
-    column = tables.released.schema.parties.get(found.owner, {}).get(found.name)
+    column = tables.released.release.schema.parties.get(found.owner, {}).get(found.name)
     if column is not None and column.dated:
         return bracket_text(found.mean, column.write), bracket_text(found.std, lambda days: f"{figure(days)} days")
     return bracket_text(found.mean), bracket_text(found.std)

@@ -157,7 +157,7 @@ class Workspace:
     def release(self, name: str) -> Release:
         """A release of the folder that columns can be asked about."""
         found = read_release(read_whole(self.place(name, ".json"), "release"))
-        if "evaluates" in found.provenance.get("agreement", {}):
+        if "evaluates" in found.agreement:
             raise StudyError(
                 f"{name} evaluates a model and has no columns: colonnade evaluate --opened {name} tells it"
             )
