@@ -14,6 +14,7 @@ from colonnade.analysis.tables import NEARLY_ALL, reach_of
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.threads import small_on_one_thread
 from colonnade.mechanism.moments import Floats, Role
+from colonnade.numerics.spectra import eigen
 
 CLEAR = 2.0
 """A variance is known if it is more than this many standard deviations of its noise away from 0."""

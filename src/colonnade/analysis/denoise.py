@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from colonnade.analysis.shrinkage import Deviations, Shrunk, bounded_mean, onto_simplex, shrink
-from colonnade.analysis.spectra import diagonal, eigen, eigenvalues
+from colonnade.analysis.shrinkage import Deviations, Shrunk, bounded_mean, shrink
 from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments, Role
+from colonnade.numerics.fitting import fit_margins, onto_simplex
+from colonnade.numerics.spectra import diagonal, eigenvalues, positive_part
 
 FITTING_STEPS = 30
+"""Of proportional fitting: margins are met far within their noise."""
 NEGLIGIBLE = 1e-12
 INCONSISTENT = 1e-5
 """A guess of unreleased products is possible unless an eigenvalue is more negative than this share of the largest."""
@@ -127,7 +129,7 @@ def _margins(work: _Work) -> None:
             upper = bounded_mean(0.5 * (n + mean[1] - mean[0]), float(np.sqrt(0.25 * variance.sum())), 0.0, n)
             mean = np.array([n - upper, upper])
         elif attribute.kind is Encoding.SIMPLEX:
-            mean = onto_simplex(mean + (n - mean.sum()) / attribute.size, n)
+            mean = onto_simplex((mean + (n - mean.sum()) / attribute.size)[None], n)[0]
         else:
             mean = np.clip(mean, -n, n)
         work.put(slice(0, 1), span, mean[None, :], np.sqrt(variance)[None, :])
@@ -226,7 +228,7 @@ def _label_blocks(work: _Work) -> None:
             continue
         table = _recompose(work, label, i)
         if layout.attributes[label].kind is Encoding.SIMPLEX and attribute.kind is Encoding.SIMPLEX:
-            table = _fit_margins(table, work.value[0, rows], work.value[0, columns])
+            table = fit_margins(table, work.value[0, rows], work.value[0, columns], FITTING_STEPS)
         else:
             table = _in_range(work, label, i, table)
         work.put(rows, columns, table, std)
@@ -336,7 +338,7 @@ def _put_shrunk(work: _Work, i: int, j: int, shrunk: Shrunk) -> None:
     rows, columns = layout.span(i), layout.span(j)
     table = _base(work, rows, columns) + shrunk.value
     if layout.attributes[i].kind is Encoding.SIMPLEX and layout.attributes[j].kind is Encoding.SIMPLEX:
-        table = _fit_margins(table, work.value[0, rows], work.value[0, columns])
+        table = fit_margins(table, work.value[0, rows], work.value[0, columns], FITTING_STEPS)
     else:
         table = _in_range(work, i, j, table)
     work.put(rows, columns, table, np.sqrt(shrunk.variance))
@@ -385,16 +387,6 @@ def _in_range(work: _Work, i: int, j: int, table: Floats) -> Floats:
     return clipped
 
 
-def _fit_margins(table: Floats, down: Floats, across: Floats) -> Floats:
-    """A non-negative table with the given margins near the given one: clip, then proportional fitting."""
-    total = float(down.sum())
-    fitted = np.maximum(table, 0.0) + 1e-9 * np.outer(down, across) / max(total, 1.0)
-    for _ in range(FITTING_STEPS):
-        fitted *= (down / np.maximum(fitted.sum(axis=1), 1e-300))[:, None]
-        fitted *= across / np.maximum(fitted.sum(axis=0), 1e-300)
-    return fitted
-
-
 def _project(work: _Work) -> None:
     """Make the features' covariance possible; margins and label stay, for the solver.
 
@@ -417,8 +409,7 @@ def _project(work: _Work) -> None:
         return
     values = eigenvalues(basis.T @ centred @ basis)
     if values.size and values[0] < -INCONSISTENT * values[-1]:
-        values, vectors = eigen(centred)
-        work.value[grid] = base + (vectors * np.maximum(values, 0.0)) @ vectors.T
+        work.value[grid] = base + positive_part(centred)
 
 
 def _possible(centred: Floats, noise: Floats, basis: Floats) -> Floats:

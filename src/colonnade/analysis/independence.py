@@ -14,15 +14,17 @@ import numpy as np
 from scipy.special import chndtrinc, gammaincc
 
 from colonnade.analysis.draws import counts, noise, normal, seeded
-from colonnade.analysis.tables import NEARLY_ALL, Tables, margin_variance, reach_of, unshrunk_table, with_margins
+from colonnade.analysis.tables import FITTING_STEPS, NEARLY_ALL, Tables, margin_variance, reach_of, unshrunk_table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
+from colonnade.numerics.fitting import fit_margins, onto_simplex
 
 DRAWS = 399
 """Tables drawn under independence: the smallest p-value is 1/400."""
 PLAUSIBLE = 100
 STRENGTHS = np.linspace(0.0, 4.0, 161)
-FITTING_STEPS = 10
+HIDDEN_STEPS = 10
+"""Of proportional fitting, where many tables are fitted, of which a quantile is taken."""
 CHANCE = 0.025
 """Where noise alone is likelier than this to look so dependent, the rows may be independent."""
 REACH = 2.5
@@ -215,10 +217,7 @@ def _informations(tables: Tables, i: int, j: int, randomness: Randomness, draws:
     R, C = spread.shape
     drawn = spread * normal(randomness, draws, R, C)
     drawn -= drawn.mean(axis=2, keepdims=True) + drawn.mean(axis=1, keepdims=True) - drawn.mean((1, 2), keepdims=True)
-    plausible = np.maximum(value[rows, columns] + drawn, 0.0) + 1e-9
-    for _ in range(FITTING_STEPS):
-        plausible *= (value[0, rows] / np.maximum(plausible.sum(axis=2), 1e-300))[:, :, None]
-        plausible *= (value[0, columns] / np.maximum(plausible.sum(axis=1), 1e-300))[:, None, :]
+    plausible = fit_margins(value[rows, columns] + drawn, value[0, rows], value[0, columns], HIDDEN_STEPS)
     return np.array([mutual_information(table) for table in plausible])
 
 
@@ -242,7 +241,8 @@ def _strength_interval(case: _Case, count: Floats, randomness: Randomness, draws
     plausible = np.flatnonzero((below >= 0.025) & (below <= 0.975))
     if len(plausible) == 0:
         plausible = np.array([0 if below[0] < 0.025 else int(np.argmin(np.abs(below - 0.5)))])
-    ends = [with_margins(base + STRENGTHS[k] * direction, case.down, case.across) for k in plausible[[0, -1]]]
+    directions = STRENGTHS[plausible[[0, -1]], None, None] * direction
+    ends = fit_margins(base + directions, case.down, case.across, FITTING_STEPS)
     return mutual_information(ends[0]), mutual_information(ends[1])
 
 
@@ -254,13 +254,13 @@ def largest_information(case: _Case, count: Floats, randomness: Randomness) -> f
     by more than the size of the deviation seen allows: many cells of noise look like dependence.
     """
     n, seen = case.n, case.seen.ravel()
-    nearest = _onto_simplex(seen[None, :], n)[0]
+    nearest = onto_simplex(seen[None, :], n)[0]
     reach, (R, C) = REACH * case.cell_std, case.seen.shape
     if reach >= np.sqrt(2.0) * n:
         return float(np.log(min(R, C)))
     sides = normal(randomness, STARTS, seen.size)
     sides = reach * sides / np.linalg.norm(sides, axis=1, keepdims=True)
-    tables = np.concatenate([nearest[None, :], count.reshape(1, -1), _onto_simplex(nearest + sides, n)])
+    tables = np.concatenate([nearest[None, :], count.reshape(1, -1), onto_simplex(nearest + sides, n)])
     # A shorter step stays within reach too, and does not end in a corner.
     steps = reach * np.resize([1.0, 0.5, 0.25], (len(tables), 1))
     best = [_within_deviation(case, tables.reshape(-1, R, C))]
@@ -268,7 +268,7 @@ def largest_information(case: _Case, count: Floats, randomness: Randomness) -> f
         slopes = _slopes(tables.reshape(-1, R, C), n).reshape(tables.shape)
         slopes -= slopes.mean(axis=1, keepdims=True)
         size = np.maximum(np.linalg.norm(slopes, axis=1, keepdims=True), 1e-12)
-        tables = _onto_simplex(nearest + steps * slopes / size, n)
+        tables = onto_simplex(nearest + steps * slopes / size, n)
         best.append(_within_deviation(case, tables.reshape(-1, R, C)))
     return max(mutual_information(table) for table in np.concatenate(best))
 
@@ -292,15 +292,6 @@ def _within_deviation(case: _Case, tables: Floats) -> Floats:
     size = np.sqrt((away**2).sum(axis=(1, 2), keepdims=True))
     scaled: Floats = base + away * np.minimum(1.0, case.std * np.sqrt(allowed) / np.maximum(size, 1e-12))
     return scaled
-
-
-def _onto_simplex(points: Floats, total: float) -> Floats:
-    """The nearest rows of non-negative numbers with a given sum."""
-    falling = -np.sort(-points, axis=1)
-    shifts = (np.cumsum(falling, axis=1) - total) / np.arange(1, points.shape[1] + 1)
-    kept = np.maximum((falling > shifts).sum(axis=1), 1)
-    nearest: Floats = np.maximum(points - shifts[np.arange(len(points)), kept - 1][:, None], 0.0)
-    return nearest
 
 
 def _delta_method(case: _Case, count: Floats) -> float:

@@ -20,6 +20,7 @@ from colonnade.analysis.walk import Levels
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.objective import Task
+from colonnade.numerics.fitting import bisect
 
 STEPS = 60
 STEEPEST = 30.0
@@ -70,11 +71,8 @@ def label_law(released: Released, target: TargetTables, model: PairModel) -> Lab
 
 def _shift(odds: Floats, model: PairModel, share: float) -> float:
     """What is to be added to log-odds so that the label has its share among the model's chains."""
-    low, high = -STEEPEST, STEEPEST
-    for _ in range(STEPS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if float(model.weights @ expit(odds + middle)) < share else (low, middle)
-    return 0.5 * (low + high)
+    ends = bisect(lambda moved: float(model.weights @ expit(odds + moved)) < share, -STEEPEST, STEEPEST, STEPS)
+    return 0.5 * sum(ends)
 
 
 def with_label(model: PairModel, law: LabelLaw) -> PairModel:

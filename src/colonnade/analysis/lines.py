@@ -20,6 +20,7 @@ from colonnade.analysis.denoise import Estimate
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column, Schema
 from colonnade.mechanism.moments import Attribute, Encoding, Floats, Layout
+from colonnade.numerics.spectra import solve_usable
 
 Sample = tuple[Floats, Floats]
 """Records of full width, and their weights, of sum 1."""
@@ -122,11 +123,8 @@ def _least_squares(estimate: Estimate, full: Floats, used: Floats) -> Floats:
     """By the estimated second moments, the constant's among them."""
     second = estimate.value / estimate.n
     gram = used.T @ second @ used
-    values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
-    usable = values > NEGLIGIBLE * max(float(values[-1]), 1e-300)
-    inverse = np.where(usable, 1.0 / np.where(usable, values, 1.0), 0.0)
-    result: Floats = vectors @ (inverse * (vectors.T @ (used.T @ second @ full)))
-    return result
+    right = used.T @ second @ full
+    return solve_usable(0.5 * (gram + gram.T), right, lambda v: v > NEGLIGIBLE * max(float(v[-1]), 1e-300))
 
 
 def _nearest(records: Floats, weights: Floats, chance: Floats, others: Floats) -> Floats:

@@ -24,6 +24,8 @@ from colonnade.analysis.accepted import Prospect, along
 from colonnade.analysis.glm import BERNOULLI, FeatureLaw
 from colonnade.analysis.posterior import FLOOR, NEGLIGIBLE, Fit, NoisyEquations, chosen_spread, prior_shapes
 from colonnade.mechanism.moments import Floats
+from colonnade.numerics.fitting import bisect
+from colonnade.numerics.spectra import positive_part, symmetric_root
 
 SHAPES = (0.5,)
 """Powers of the prior of log-odds (`posterior`). Equal weights cost Adult up to 0.01 of accuracy at epsilon 0.1, on
@@ -97,7 +99,7 @@ class _Law:
 
     def evidence(self, b: Floats, reached: float, noise: float) -> Prospect:
         """What the release says of log-odds with weights b."""
-        law = FeatureLaw(self.records, self.weights, _positive(self.gap))
+        law = FeatureLaw(self.records, self.weights, positive_part(self.gap))
         return Prospect(law, BERNOULLI, np.array([self.share]), b[:, None], reached, noise)
 
     def linearise(self, b: Floats) -> float:
@@ -116,9 +118,8 @@ def log_odds(equations: NoisyEquations, start: Fit, share: float, records: Float
         return LogOdds(float(logit(share)), start, law.evidence(start.weights, 0.0, 0.0))
     scale = _scale(equations, start, share)
     (prior,) = prior_shapes(equations.possible_gram, equations.groups, equations.ordered, SHAPES)
-    values, vectors = np.linalg.eigh(prior)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T * (start.spread * scale)
-    u: Floats = np.linalg.lstsq(root, start.weights * scale, rcond=NEGLIGIBLE)[0]
+    root = symmetric_root(prior) * (start.spread * scale)
+    u: Floats = np.linalg.lstsq(root, start.weights * scale, rcond=NEGLIGIBLE)[0].astype(np.float64)
     for _ in range(ROUNDS):
         rest = law.linearise(root @ u)
         noise = _noise(equations, law, root @ u, rest, n)
@@ -138,9 +139,7 @@ def _noise(equations: NoisyEquations, law: _Law, b: Floats, rest: float, n: int)
     """Covariance of c - F(b) at the true b: sampling, noise on c, noise on C, and the sample's own sampling error."""
     noise = equations.right_noise + law.linear**2 * (equations.gram_noise @ b**2)
     noise = noise + rest * np.diag(law.sample) * float(law.weights @ law.weights)
-    curvature = law.curvature(law.chance(b))
-    values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
-    base = np.diag(noise) + (vectors * np.maximum(values, 0.0)) @ vectors.T / n
+    base = np.diag(noise) + positive_part(law.curvature(law.chance(b))) / n
     floor = max(NEGLIGIBLE * float(np.trace(base)) / len(base), FLOOR)
     result: Floats = base + floor * np.eye(len(base))
     return result
@@ -192,11 +191,11 @@ def _believed(right: Floats, law: _Law, noise: Floats, root: Floats, u: Floats) 
     found, followed = float(b @ right), float((left * curvature).sum())
     if followed <= 0.5 * found:
         return 1.0, followed
-    low, high = 0.0, 1.0
-    for _ in range(30):
-        middle = 0.5 * (low + high)
-        reached = float(b @ law.covariance(middle * b, law.chance(middle * b)))
-        low, high = (middle, high) if reached < found - followed else (low, middle)
+
+    def is_short(part: float) -> bool:
+        return float(b @ law.covariance(part * b, law.chance(part * b))) < found - followed
+
+    low, _ = bisect(is_short, 0.0, 1.0, 30)
     return max(low / float(np.sqrt(1.0 + np.pi / 8.0 * (left * law.sample).sum())), FAINTEST), followed
 
 
@@ -217,14 +216,7 @@ def _moved(records: Floats, weights: Floats, gram: Floats) -> tuple[Floats, Floa
 def feature_law(records: Floats, weights: Floats, gram: Floats) -> FeatureLaw:
     """The law of features of covariance `gram`, by records that are plausible with it."""
     moved, sample = _moved(records, weights, gram)
-    return FeatureLaw(moved, weights, _positive(gram - sample))
-
-
-def _positive(form: Floats) -> Floats:
-    """The part of a form that is nowhere negative."""
-    values, vectors = np.linalg.eigh(0.5 * (form + form.T))
-    result: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return result
+    return FeatureLaw(moved, weights, positive_part(gram - sample))
 
 
 def _transport(sample: Floats, gram: Floats) -> Floats:
@@ -236,9 +228,7 @@ def _transport(sample: Floats, gram: Floats) -> Floats:
     usable = values > 1e-6 * max(float(values[-1]), 1e-300)
     own, roots = vectors[:, usable], np.sqrt(values[usable])
     root, inverse = (own * roots) @ own.T, (own / roots) @ own.T
-    inner = root @ gram @ root
-    values, vectors = np.linalg.eigh(0.5 * (inner + inner.T))
-    result: Floats = inverse @ ((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T) @ inverse
+    result: Floats = inverse @ symmetric_root(root @ gram @ root) @ inverse
     return result
 
 

@@ -18,6 +18,7 @@ from scipy.special import betaincinv
 from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.sobol import sobol_points
 from colonnade.mechanism.moments import Encoding, Floats, Layout
+from colonnade.numerics.fitting import onto_simplex, rake
 
 Levels = NDArray[np.int64]
 
@@ -142,11 +143,7 @@ def _factor(estimate: Estimate, free: list[int]) -> Floats:
 def _draw_levels(mean: Floats, uniform: Floats) -> Levels:
     """One level for each record, from its linear mean projected on the simplex."""
     full = np.column_stack([mean, 1.0 - mean.sum(axis=1)])
-    ordered = -np.sort(-full, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, full.shape[1] + 1)
-    kept = (ordered > excess).sum(axis=1)
-    shift = excess[np.arange(len(full)), kept - 1]
-    chance = np.maximum(full - shift[:, None], 0.0)
+    chance = onto_simplex(full, 1.0)
     below = (np.cumsum(chance, axis=1) < uniform[:, None]).sum(axis=1)
     level: Levels = np.minimum(below, full.shape[1] - 1)
     return level
@@ -160,17 +157,9 @@ def draw_signed(mean: Floats, residual: float, weights: Floats, uniform: Floats)
     return np.where(np.isfinite(value), value, mean)
 
 
-def _fitted(
-    weights: Floats,
-    rows: Levels,
-    columns: Levels,
-    table: Floats,
-) -> Floats:
+def _fitted(weights: Floats, rows: Levels, columns: Levels, table: Floats) -> Floats:
     """Weights scaled so that two attributes have the given joint table (up to the total)."""
-    cell = rows * table.shape[1] + columns
-    now = np.bincount(cell, weights, table.size)
-    factor = np.maximum(table.ravel(), 0.0) / np.maximum(now, 1e-300)
-    scaled: Floats = weights * factor[cell]
+    scaled = rake(weights, rows * table.shape[1] + columns, table)
     total = float(scaled.sum())
     return scaled / total if total > 0 else weights
 

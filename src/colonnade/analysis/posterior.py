@@ -24,9 +24,10 @@ from functools import cached_property
 import numpy as np
 
 from colonnade.analysis.separate import Separate, separate_weights
-from colonnade.analysis.spectra import eigen, eigenvalues, joint_eigen
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.moments import Floats, Law
+from colonnade.numerics.fitting import bisect
+from colonnade.numerics.spectra import eigen, eigenvalues, joint_eigen, positive_part, solve_usable, usable_power
 
 SPREADS = np.geomspace(1e-5, 1e3, 321)
 """Grid of t, and t = 0 besides."""
@@ -88,11 +89,7 @@ class NoisyEquations:
     @cached_property
     def sampled(self) -> Floats:
         """C without what a guess of unreleased products makes negative: a covariance of noise."""
-        values, vectors = eigen(self.gram)
-        if values.size == 0 or values[0] >= 0:
-            return self.gram
-        result: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        return result
+        return positive_part(self.gram)
 
     @property
     def separate(self) -> bool:
@@ -170,7 +167,7 @@ def followed_by_ridge(equations: NoisyEquations, weights: Floats, ridge: float) 
     shifted = values + ridge
     # Where C is nothing, as along the sum of a column's levels, c is nothing, too: no noise is followed there.
     usable = np.minimum(np.abs(values), np.abs(shifted)) > 1e-10 * max(float(np.abs(values).max()), 1e-300)
-    inverse = np.where(usable, 1.0 / np.where(usable, shifted, 1.0), 0.0)
+    inverse = usable_power(shifted, -1.0, usable)
     along = (vectors * (_noise_of(equations, weights) @ vectors)).sum(axis=0)
     return float(np.abs(inverse) @ along)
 
@@ -196,9 +193,7 @@ def _shape(gram: Floats, groups: Sequence[int], ordered: frozenset[int], power: 
     for group in np.unique(member):
         at = np.ix_(member == group, member == group)
         values, vectors = np.linalg.eigh(gram[at])
-        usable = values > NEGLIGIBLE * scale
-        raised = np.where(usable, np.where(usable, values, 1.0) ** -power, 0.0)
-        shape[at] = (vectors * raised) @ vectors.T
+        shape[at] = (vectors * usable_power(values, -power, values > NEGLIGIBLE * scale)) @ vectors.T
         if int(group) in ordered:
             level = np.arange(len(values))
             near = np.exp(-np.abs(level[:, None] - level) * 2.0 / len(values))
@@ -270,12 +265,7 @@ def widened(equations: NoisyEquations, fit: Fit, raw: Floats, raw_noise: Floats)
 
 def ridge_weights(gram: Floats, right: Floats, ridge: float) -> Floats:
     """Ordinary ridge regression with a given penalty per record; directions without information get no weight."""
-    values, vectors = eigen(gram)
-    shifted = values + ridge
-    usable = shifted > 1e-10 * max(float(shifted[-1]), 1e-300)
-    inverse = np.where(usable, 1.0 / np.where(usable, shifted, 1.0), 0.0)
-    result: Floats = vectors @ (inverse * (vectors.T @ right))
-    return result
+    return solve_usable(gram, right, lambda shifted: shifted > 1e-10 * max(float(shifted[-1]), 1e-300), ridge)
 
 
 def equivalent_ridge(gram: Floats, freedom: float) -> float:
@@ -284,11 +274,6 @@ def equivalent_ridge(gram: Floats, freedom: float) -> float:
     top = float(values[-1])
     if top <= 0 or freedom <= 0:
         return float("inf")
-    low, high = 1e-12 * top, 1e12 * top
-    for _ in range(100):
-        middle = float(np.sqrt(low * high))
-        if (values / (values + middle)).sum() > freedom:
-            low = middle
-        else:
-            high = middle
-    return float(np.sqrt(low * high))
+    # In powers of ten: all that there is between nothing and no weight.
+    ends = bisect(lambda power: (values / (values + top * 10.0**power)).sum() > freedom, -12.0, 12.0, 60)
+    return float(top * 10.0 ** (0.5 * sum(ends)))

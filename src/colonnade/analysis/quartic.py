@@ -23,6 +23,7 @@ from colonnade.analysis.polynomials import Polynomial, minimise, released_sums
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.moments import Floats, Layout, Moments
 from colonnade.mechanism.objective import monomial, reduced
+from colonnade.numerics.spectra import positive_part
 
 INTERVAL, REACH = 4.0, 2.0
 """Of scores, from minus to plus this, and the largest root mean square of them, where a study says nothing else."""
@@ -65,8 +66,7 @@ def quartic_fit(moments: Moments) -> QuarticFit:
     second, mean = _second(sums, layout, columns, n)
     own = moments.std[np.ix_(columns[1:], columns[1:])]
     noise = float(np.median(own[(own > 0) & np.isfinite(own)])) / n
-    values, vectors = np.linalg.eigh(second)
-    second = (vectors * np.maximum(values, noise)) @ vectors.T
+    second = positive_part(second, noise)
     c2, c4 = loss_coefficients(interval)
     fourth = _of_degree(_means(sums, layout, columns, n), 4)
     terms: dict[tuple[int, ...], float] = {(i,): float(value) for i, value in enumerate(mean / 2 - right)}

@@ -97,19 +97,3 @@ def bounded_mean(value: float, std: float, low: float, high: float) -> float:
     densities = np.exp(-0.5 * np.array([a, b]) ** 2 - 0.5 * np.log(2 * np.pi) - log_mass)
     mean = value + std * float(densities[0] - densities[1])
     return float(np.clip(mean, low, high)) if np.isfinite(mean) else float(np.clip(value, low, high))
-
-
-def onto_simplex(value: Floats, total: float, high: Floats | None = None) -> Floats:
-    """The nearest vector with entries in [0, high] and the given sum (bisection on the common shift)."""
-    top = np.full_like(value, total) if high is None else high
-    if top.sum() <= total:
-        return top.copy()
-    low_shift, high_shift = float(np.min(value - top)) - 1.0, float(np.max(value)) + 1.0
-    for _ in range(100):
-        shift = 0.5 * (low_shift + high_shift)
-        if np.clip(value - shift, 0.0, top).sum() > total:
-            low_shift = shift
-        else:
-            high_shift = shift
-    result: Floats = np.clip(value - high_shift, 0.0, top)
-    return result

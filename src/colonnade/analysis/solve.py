@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from colonnade.analysis.accepted import Acceptance, Prospect, accepted, blur_of, quadratic
@@ -42,6 +43,7 @@ from colonnade.foundation.schema import Column
 from colonnade.foundation.threads import small_on_one_thread
 from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments
 from colonnade.mechanism.objective import Task
+from colonnade.numerics.spectra import solve_usable
 
 METHODS = ("default", "zhang", "raw")
 RECORDS = 8192
@@ -377,12 +379,12 @@ def released_share(estimate: Estimate, target: Target) -> float:
 
 def _unrepaired(system: NoisyEquations, ridge: float, *, trim: bool) -> Floats:
     """The stationary point of the noisy quadratic form, on its positive eigenvectors only where `trim` is set."""
-    gram = system.gram + ridge * np.eye(len(system.gram))
-    values, vectors = np.linalg.eigh(gram)
-    usable = values > 0 if trim else np.abs(values) > 1e-12 * np.abs(values).max()
-    inverse = np.where(usable, 1.0 / np.where(usable, values, 1.0), 0.0)
-    result: Floats = vectors @ (inverse * (vectors.T @ system.right))
-    return result
+
+    def usable(values: Floats) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = values > 0 if trim else np.abs(values) > 1e-12 * np.abs(values).max()
+        return found
+
+    return solve_usable(system.gram, system.right, usable, ridge)
 
 
 def _refit(system: NoisyEquations, ridge: float | None) -> Refit:

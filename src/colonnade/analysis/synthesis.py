@@ -19,13 +19,14 @@ from colonnade.analysis.label_law import LabelLaw, label_law, with_label
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
 from colonnade.analysis.numbers import Drawn, as_written, derive_drawn, draw_numbers
 from colonnade.analysis.released import Cell, Released
-from colonnade.analysis.tables import Tables, margin_variance, with_margins
+from colonnade.analysis.tables import FITTING_STEPS, Tables, margin_variance
 from colonnade.analysis.walk import Levels, Walk
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.threads import one_thread
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.table_error import TableForecast, forecast_distance
+from colonnade.numerics.fitting import fit_margins, rake, resample
 
 WARNING = (
     "Do not compute standard errors, tests or intervals from these rows: they know nothing of the release's noise."
@@ -217,7 +218,7 @@ def _draw(fitted: FittedRelease, rows: int, randomness: Randomness, given: Mappi
     walk = Walk(
         model.spans,
         model.units,
-        model.chains[_resample(model.weights, len(model.chains), randomness)],
+        model.chains[resample(model.weights, len(model.chains), float(uniform(randomness, 1)[0]))],
         model.field,
         model.coupling,
     )
@@ -237,7 +238,7 @@ def _draw(fitted: FittedRelease, rows: int, randomness: Randomness, given: Mappi
         weights = np.ones(len(levels)) if law is None else _relative(law, model, levels, fixed)
     else:
         weights = _raked(fitted.target, levels, law)
-    chosen = levels[_resample(weights, rows, randomness)]
+    chosen = levels[resample(weights, rows, float(uniform(randomness, 1)[0]))]
     return chosen[np.argsort(uniform(randomness, rows), kind="stable")]
 
 
@@ -335,8 +336,8 @@ def _target(tables: Tables, impossible: Sequence[tuple[Cell, Cell]]) -> TargetTa
         for y, j in enumerate(released.tabular):
             if x < y and released.has_table(i, j):
                 first, second = spans[x], spans[y]
-                possible = ~forbidden[first, second]
-                table = with_margins(pairs[first, second], margin[first], margin[second], possible.astype(np.float64))
+                possible, known = ~forbidden[first, second], pairs[first, second]
+                table = fit_margins(known, margin[first], margin[second], FITTING_STEPS, possible.astype(np.float64))
                 pairs[first, second], pairs[second, first] = table, table.T
                 wanted[first, second], wanted[second, first] = possible, possible.T
     return TargetTables(spans, pairs, wanted, forbidden)
@@ -393,22 +394,12 @@ def _raked(target: TargetTables, levels: Levels, law: LabelLaw | None) -> Floats
                 second = target.spans[y]
                 if target.wanted[first, second].any() and (law is None or law.column not in (x, y)):
                     size = second.stop - second.start
-                    cell = levels[:, x] * size + levels[:, y]
-                    table = target.pairs[first, second].ravel()
-                    now = np.bincount(cell, weights, table.size)
-                    weights = weights * np.sqrt((table + small) / (now + small))[cell]
+                    cells = levels[:, x] * size + levels[:, y]
+                    # Half a step: tables that disagree would swing the weights.
+                    weights = rake(weights, cells, target.pairs[first, second], 0.5, small)
         weights = np.clip(weights / weights.sum(), 1 / (HEAVIEST * len(levels)), HEAVIEST / len(levels))
     for _ in range(RAKING_SWEEPS):
         for x, span in enumerate(target.spans):
-            now = np.bincount(levels[:, x], weights, span.stop - span.start)
-            weights = weights * (target.margin[span] / np.maximum(now, 1e-12))[levels[:, x]]
+            weights = rake(weights, levels[:, x], target.margin[span])
     result: Floats = weights / weights.sum()
     return result
-
-
-def _resample(weights: Floats, count: int, randomness: Randomness) -> Levels:
-    """Indices drawn by weight at equal distances, from one random start: no weight is met worse than by one."""
-    edges = np.cumsum(weights)
-    points = (np.arange(count) + float(uniform(randomness, 1)[0])) / count
-    chosen: Levels = np.minimum(np.searchsorted(edges / edges[-1], points, side="right"), len(weights) - 1)
-    return chosen

@@ -16,8 +16,10 @@ from colonnade.analysis.released import Released
 from colonnade.analysis.shrinkage import Deviations, shrink
 from colonnade.foundation.errors import ReleaseError
 from colonnade.mechanism.moments import Floats, Law
+from colonnade.numerics.fitting import fit_margins
 
 FITTING_STEPS = 60
+"""Of proportional fitting: tables are met to the digits that are shown."""
 GAUSSIAN_REACH, LAPLACE_REACH = 1.96, 2.12
 """Standard deviations that hold 95 of 100 values of the noise."""
 NEARLY_ALL = 0.9
@@ -92,7 +94,7 @@ class Tables:
                     rows, columns = layout.span(i), layout.span(j)
                     value = tables.estimate.value
                     margins = value[0, rows], value[0, columns]
-                    value[rows, columns] = with_margins(value[rows, columns], *margins)
+                    value[rows, columns] = fit_margins(value[rows, columns], *margins, FITTING_STEPS)
                     value[columns, rows] = value[rows, columns].T
         return tables
 
@@ -202,17 +204,6 @@ def _mean_square(tables: Tables, span: slice) -> tuple[float, float]:
     known = bool(np.isfinite(moments.std[first, at]))
     cross = float((moments if known else estimate).value[first, at])
     return 1.0 - 4.0 * cross / n, 4.0 * float(estimate.std[first, at]) / n
-
-
-def with_margins(table: Floats, down: Floats, across: Floats, possible: Floats | None = None) -> Floats:
-    """A non-negative table with the given margins near the given one; levels without rows keep none."""
-    fitted = np.maximum(table, 0.0) + 1e-9 * np.outer(down, across) / max(float(down.sum()), 1.0)
-    if possible is not None:
-        fitted = fitted * possible
-    for _ in range(FITTING_STEPS):
-        fitted *= (down / np.maximum(fitted.sum(axis=1), 1e-300))[:, None]
-        fitted *= across / np.maximum(fitted.sum(axis=0), 1e-300)
-    return fitted
 
 
 def unshrunk_table(tables: Tables, i: int, j: int) -> tuple[Floats, Floats, float]:

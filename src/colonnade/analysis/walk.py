@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from colonnade.analysis.draws import uniform32
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
+from colonnade.numerics.fitting import resample
 
 Singles = NDArray[np.float32]
 Levels = NDArray[np.int64]
@@ -72,9 +73,7 @@ class Walk:
         weights = self.weights * np.exp(logs - logs.max())
         self.weights = weights / weights.sum()
         if 1.0 / float((self.weights**2).sum()) < RENEWED * len(weights):
-            edges = np.cumsum(self.weights)
-            start = (np.arange(len(weights)) + float(uniform32(randomness, 1)[0])) / len(weights)
-            kept = np.minimum(np.searchsorted(edges / edges[-1], start, side="right"), len(weights) - 1)
+            kept = resample(self.weights, len(weights), float(uniform32(randomness, 1)[0]))
             self.levels, self._hot = self.levels[kept], self._hot[kept]
             self.weights = np.full(len(weights), 1.0 / len(weights))
 

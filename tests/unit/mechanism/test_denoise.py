@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from colonnade.analysis.denoise import complete, denoise
-from colonnade.analysis.shrinkage import Deviations, bounded_mean, onto_simplex, shrink
+from colonnade.analysis.shrinkage import Deviations, bounded_mean, shrink
 from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Moments, Role, Trace
 from tests.helpers.releases import make_records, release, release_of
 
@@ -122,13 +122,7 @@ def test_shrinkage_needs_the_right_noise() -> None:
     assert error(0.5) < 0.5 * error(0.5 / np.sqrt(10))
 
 
-def test_projections() -> None:
-    point = onto_simplex(np.array([3.0, -1.0, 0.5]), 2.0)
-    assert point.sum() == pytest.approx(2.0)
-    assert point.min() >= 0
-    capped = onto_simplex(np.array([3.0, -1.0, 0.5]), 2.0, np.array([1.0, 1.0, 1.0]))
-    assert capped == pytest.approx([1.0, 0.25, 0.75], abs=0.3)
-    assert capped.max() <= 1.0
+def test_bounded_means() -> None:
     assert bounded_mean(5.0, 1e-12, 0.0, 1.0) == 1.0
     assert 0.0 < bounded_mean(-3.0, 1.0, 0.0, 10.0) < 1.0
     assert bounded_mean(2.0, 1.0, 3.0, 3.0) == 3.0
