@@ -153,9 +153,9 @@ class Plan(Shown):
         )
 
     def _html(self) -> str:
-        from colonnade.report.charts import curve
+        from colonnade.report.charts import curve, noise_picture
         from colonnade.report.curve import forecast_curve
-        from colonnade.report.notebook import columns_html, epsilon_html, fragment, heading, noise_picture, paragraph
+        from colonnade.report.notebook import SHOWN_BARS, columns_html, epsilon_html, fragment, heading, paragraph
         from colonnade.report.notebook import warning as warned
         from colonnade.report.text import cost_text, forecast_text, sentence, share_text
         from colonnade.report.text import heading as told
@@ -165,7 +165,7 @@ class Plan(Shown):
         parts = [paragraph(line) for line in told(plan, self.session.agreement.label, self.assumed).plain.split("\n")]
         parts += [*(warned(note) for note in self.warnings), columns_html(plan)]
         parts += [heading("Epsilon, by whose data and who looks"), epsilon_html(plan)]
-        parts += [heading("Noise of each block, as a share of the records"), noise_picture(plan)]
+        parts += [heading("Noise of each block, as a share of the records"), noise_picture(plan, SHOWN_BARS)]
         if len(points) > 1:
             said = "; ".join(f"epsilon {e:.3g}: {share_text(s)}" for e, s in points)
             title = "Predicted share that survives the noise"

@@ -309,7 +309,8 @@ class FrontRelease(Shown):
         return Group(*parts, provenance_report(self.released.provenance))
 
     def _html(self) -> str:
-        from colonnade.report.notebook import columns_html, epsilon_html, fragment, heading, noise_picture, paragraph
+        from colonnade.report.charts import noise_picture
+        from colonnade.report.notebook import SHOWN_BARS, columns_html, epsilon_html, fragment, heading, paragraph
         from colonnade.report.notebook import warning as warned
 
         plan, label = self.released.plan, str(self.released.agreement["label"])
@@ -322,7 +323,7 @@ class FrontRelease(Shown):
             heading("Epsilon, by whose data and who looks"),
             epsilon_html(plan),
             heading("Noise of each block, as a share of the records"),
-            noise_picture(plan),
+            noise_picture(plan, SHOWN_BARS),
             paragraph(f"digest {self.digest}", "soft"),
             *(warned(note) for note in self.flaws),
         )

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from colonnade.report.text import titled
-from colonnade.report.tidy import tidy_table
+from colonnade.report.tidy import listed, tidy_table
 
 if TYPE_CHECKING:
     from colonnade.analysis.intervals import Interval, Intervals
@@ -28,7 +28,8 @@ def sentences(found: Intervals) -> list[str]:
     out = []
     if not found.full:
         out.append(f"The full model has no intervals: {found.reason}.")
-        left = f", and {_listed(found.left_out)} left out" if found.left_out else ""
+        verb = "is" if len(found.left_out) == 1 else "are"
+        left = f", and {listed(found.left_out)} {verb} left out" if found.left_out else ""
         out.append(
             "The columns of the reduced model were chosen by the noisy products of the features, not by how large a "
             f"coefficient is: levels are merged into “all other levels”{left} where noise hides what they would add. "
@@ -44,11 +45,6 @@ def sentences(found: Intervals) -> list[str]:
     if found.caution:
         out.append(f"They are wider than they need be: {found.caution}.")
     return out
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    told = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"{told} {'is' if len(names) == 1 else 'are'}"
 
 
 def intervals_report(found: Intervals) -> RenderableType:

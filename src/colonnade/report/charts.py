@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, log10
+from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -50,7 +51,7 @@ def bars(groups: Sequence[tuple[str, Sequence[Bar]]], title: str, description: s
     parts, y = [], 4
     for name, group in groups:
         if name:
-            parts.append(f'<text class="group" x="0" y="{y + 16}">{escape(_short(name, 60))}</text>')
+            parts.append(f'<text class="group" x="0" y="{y + 16}">{escape(short_name(name, 60))}</text>')
             y += ROW
         for bar in group:
             parts.append(_bar(bar, y, room, top))
@@ -60,7 +61,7 @@ def bars(groups: Sequence[tuple[str, Sequence[Bar]]], title: str, description: s
 
 
 def _bar(bar: Bar, y: int, room: int, top: float) -> str:
-    label = f'<text class="name" x="{LABELS - 10}" y="{y + 14}">{escape(_short(bar.name))}</text>'
+    label = f'<text class="name" x="{LABELS - 10}" y="{y + 14}">{escape(short_name(bar.name))}</text>'
     if bar.value is None:
         shape = f'<rect class="none" x="{LABELS}" y="{y + 3}" width="{room}" height="14"/>'
         value = f'<text class="warn" x="{LABELS + 8}" y="{y + 14}">{escape(bar.told)}</text>'
@@ -84,7 +85,7 @@ def signed_bars(items: Sequence[Bar], title: str, description: str) -> Markup:
         anchor, at = ("end", left - 6) if (bar.value or 0.0) < 0 else ("start", left + length + 6)
         parts.append(
             f'<g><title>{escape(bar.hint)}</title><text class="name" x="{LABELS - 10}" y="{y + 14}">'
-            f'{escape(_short(bar.name))}</text><rect class="bar" x="{left:.1f}" y="{y + 3}" '
+            f'{escape(short_name(bar.name))}</text><rect class="bar" x="{left:.1f}" y="{y + 3}" '
             f'width="{max(length, 1):.1f}" height="14" rx="2"/>'
             f'<text class="value" x="{at:.1f}" y="{y + 14}" text-anchor="{anchor}">{escape(bar.told)}</text></g>'
         )
@@ -115,8 +116,9 @@ def whiskers(items: Sequence[Whisker], title: str, description: str) -> Markup:
         second = "" if item.other is None else f'<path class="other" d="{_diamond(x(item.other), middle)}"/>'
         parts.append(
             f'<g><title>{escape(item.hint)}</title><text class="name" x="{LABELS - 10}" y="{y + 14}">'
-            f'{escape(_short(item.name))}</text><line class="whisker" x1="{x(item.low):.1f}" x2="{x(item.high):.1f}" '
-            f'y1="{middle}" y2="{middle}"/><circle class="mark" cx="{x(item.mark):.1f}" cy="{middle}" r="4"/>'
+            f'{escape(short_name(item.name))}</text><line class="whisker" x1="{x(item.low):.1f}" '
+            f'x2="{x(item.high):.1f}" y1="{middle}" y2="{middle}"/>'
+            f'<circle class="mark" cx="{x(item.mark):.1f}" cy="{middle}" r="4"/>'
             f"{second}</g>"
         )
         y += ROW - 2
@@ -228,5 +230,20 @@ def _step(span: float, wanted: int) -> float:
     return next(m * power for m in (1, 2, 5, 10) if m * power >= raw)
 
 
-def _short(name: str, longest: int = LONGEST) -> str:
+def noise_picture(plan: Mapping[str, Any], most: int) -> Markup:
+    """Noise of each block against the largest sum that n records can have; the noisiest first."""
+    n = plan["n"]
+    items = [
+        Bar(
+            b["name"],
+            b["noise_std"] / n,
+            f"{100 * b['noise_std'] / n:.3g}%",
+            f"{b['name']}: noise of standard deviation {b['noise_std']:.4g} on {b['terms']} numbers of at most {n}",
+        )
+        for b in sorted(plan["blocks"], key=lambda b: -b["noise_std"])[:most]
+    ]
+    return bars([("", items)], "Noise of each block, as a share of n", "; ".join(f"{b.name} {b.told}" for b in items))
+
+
+def short_name(name: str, longest: int = LONGEST) -> str:
     return name if len(name) <= longest else name[: longest - 1] + "…"

@@ -30,14 +30,24 @@ from colonnade.model import PublicModel, own_model
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.report.certainty import DROWNED, heading_of, sentences
-from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
+from colonnade.report.charts import Bar, Whisker, bars, curve, noise_picture, signed_bars, whiskers
 from colonnade.report.cheating import cheating_notes
 from colonnade.report.cost import Cost
 from colonnade.report.curve import forecast_curve
 from colonnade.report.pictures import dependence_context
 from colonnade.report.sheet import Sentence, broken, budget, outlook, promise, reliance, sheet_context, worst_epsilon
 from colonnade.report.spending import Spending
-from colonnade.report.text import VIEWS, digest_note, epsilon_text, flaws, share_text, shares_text, size_text, time_text
+from colonnade.report.text import (
+    VIEWS,
+    base_text,
+    digest_note,
+    epsilon_text,
+    flaws,
+    share_text,
+    shares_text,
+    size_text,
+    time_text,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 SHOWN_COEFFICIENTS = 16
@@ -236,7 +246,7 @@ def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any
         "several": len(plan["parties"]) > 1,
         "views": views_of(plan),
         "epsilon_picture": epsilon_picture(plan),
-        "noise_picture": noise_picture(plan),
+        "noise_picture": noise_picture(plan, SHOWN_BLOCKS),
         "noise_shown": min(SHOWN_BLOCKS, len(plan["blocks"])),
         "version": version("colonnade"),
     }
@@ -286,28 +296,13 @@ def epsilon_picture(plan: Mapping[str, Any]) -> Markup:
     return bars(groups, "Epsilon by whose data and who looks", told)
 
 
-def noise_picture(plan: Mapping[str, Any]) -> Markup:
-    """Noise of each block against the largest sum that n records can have."""
-    n = plan["n"]
-    largest = sorted(plan["blocks"], key=lambda b: -b["noise_std"])[:SHOWN_BLOCKS]
-    items = [
-        Bar(
-            b["name"],
-            b["noise_std"] / n,
-            f"{100 * b['noise_std'] / n:.3g}%",
-            f"{b['name']}: noise of standard deviation {b['noise_std']:.4g} on {b['terms']} numbers of at most {n}",
-        )
-        for b in largest
-    ]
-    told = "; ".join(f"{b.name} {b.told}" for b in items)
-    return bars([("", items)], "Noise of each block, as a share of n", told)
-
-
 def model_context(public: PublicModel) -> dict[str, Any]:
     """A model's coefficients, largest first."""
     model = public.model
     rows = [
-        CoefficientRow(feature, " x ".join(public.owners(feature)), _base(public, feature), value)
+        CoefficientRow(
+            feature, " x ".join(public.owners(feature)), base_text(public, feature, "against ", LONGEST_LEVELS), value
+        )
         for feature, value in sorted(
             zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1])
         )
@@ -360,16 +355,6 @@ def _interval_picture(found: Intervals) -> Markup:
         hint = f"{i.feature}{against}: {i.low:.3g} to {i.high:.3g}"
         items.append(Whisker(i.feature, i.low, i.high, i.estimate, None, hint))
     return whiskers(items, heading_of(found), "; ".join(w.hint for w in items))
-
-
-def _base(public: PublicModel, feature: str) -> str:
-    if feature in public.interactions:
-        return f"product of {', '.join(public.interactions[feature])}"
-    if public.is_declared:
-        return "parameter"
-    party, name = public.owner(feature)
-    column = public.schema.parties[party][name]
-    return f"against {column.base(name)}" if column.has_levels else column.describe(LONGEST_LEVELS)
 
 
 def curve_context(agreement: Agreement, rows: int, epsilon: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from colonnade.report.charts import Bar, Whisker, bars, signed_bars, whiskers
+from colonnade.report.charts import Bar, Whisker, signed_bars, whiskers
 from colonnade.report.summary import certainties, certainty_cells, certainty_heads
 from colonnade.report.text import VIEWS, epsilon_text
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from colonnade.analysis.units import Units
     from colonnade.report.summary import Line
 
-STYLE = Path(__file__).parent / "templates" / "notebook.css"
 SHOWN_BARS = 24
+"""Blocks, in a notebook, whose noise has a bar."""
+STYLE = Path(__file__).parent / "templates" / "notebook.css"
 
 
 @cache
@@ -74,22 +75,6 @@ def columns_html(plan: Mapping[str, Any]) -> Markup:
     """Whose columns are used."""
     rows = [[name, ", ".join(party["columns"])] for name, party in plan["parties"].items()]
     return html_table(["party", "columns"], rows)
-
-
-def noise_picture(plan: Mapping[str, Any]) -> Markup:
-    """Noise of each block against the largest sum that n records can have."""
-    n = plan["n"]
-    largest = sorted(plan["blocks"], key=lambda b: -b["noise_std"])[:SHOWN_BARS]
-    items = [
-        Bar(
-            b["name"],
-            b["noise_std"] / n,
-            f"{100 * b['noise_std'] / n:.3g}%",
-            f"{b['name']}: noise of standard deviation {b['noise_std']:.4g} on {b['terms']} numbers of at most {n}",
-        )
-        for b in largest
-    ]
-    return bars([("", items)], "Noise of each block, as a share of n", "; ".join(f"{b.name} {b.told}" for b in items))
 
 
 def rows_html(rows: Sequence[Mapping[str, str]]) -> Markup:

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from colonnade.analysis.independence import Dependence, dependence, dependence_tree, every_dependence
 from colonnade.analysis.synthesis import distance_text, expected_distance
 from colonnade.analysis.tables import CrossTable, Margin, Tables
-from colonnade.report.charts import WIDTH, Bar, bars, drawing
+from colonnade.report.charts import WIDTH, Bar, bars, drawing, short_name
 from colonnade.report.tables import dependence_line, information_text, interval_notes, number_texts
 
 CELL, LEFT = 30, 190
@@ -23,6 +23,7 @@ DEEPEST_COLOUR = 0.6
 LONGEST = 24
 SHOWN_MAPS = 6
 RADIUS = 150
+_short = partial(short_name, longest=LONGEST)
 
 
 def heat_map(cross: CrossTable) -> Markup:
@@ -150,7 +151,3 @@ def margin_picture(margin: Margin) -> Markup:
         for level, count, low, high in zip(margin.levels, margin.count, margin.low, margin.high, strict=True)
     ]
     return bars([("", items)], f"Margin of {margin.name}", "Counts by level.")
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"

@@ -15,6 +15,7 @@ from colonnade.protocol.agreement import Agreement
 from colonnade.report.charts import epsilon_scale
 from colonnade.report.spending import Spending
 from colonnade.report.text import epsilon_text, sentence, share_text
+from colonnade.report.tidy import listed
 
 TIERS = ((1.0, "strong"), (10.0, "moderate"), (inf, "weak"))
 """Up to which epsilon a promise is called so, after the three tiers of Ponomareva et al. 2023 (arXiv:2303.00654)."""
@@ -132,13 +133,13 @@ def promise(plan: Mapping[str, Any], views: Sequence[Mapping[str, str]], odds: s
     epsilon = worst_epsilon(plan)
     out = []
     if held:
-        whom = _listed([_who(v) for v in held])
+        whom = listed([_who(v) for v in held])
         strength = f"Epsilon {epsilon_text(epsilon)} is {'a ' if tier_of(epsilon) != 'weak' else 'only a '}"
         limit = f"the odds of any guess about one person change by at most {odds}" if odds[0] == "×" else odds
         text = f"{strength}{tier_of(epsilon)} promise. Against {whom}, {limit}."
         out.append(Sentence("good" if epsilon <= 10 else "warn", "One person stays hidden.", text))
     if missing:
-        text = f"What {_listed(missing)} {'learned' if done else 'would learn'} about one person has no limit."
+        text = f"What {listed(missing)} {'learned' if done else 'would learn'} about one person has no limit."
         out.append(Sentence("warn", "Not against everyone.", text))
     return out
 
@@ -149,23 +150,19 @@ def _who(view: Mapping[str, str]) -> str:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def budget(plan: Mapping[str, Any], spending: Mapping[str, Spending], done: bool) -> Sentence:
     """Whether what is spent stays within the caps that are known."""
     unknown = [party for party in plan["parties"] if party not in spending]
     over = [party for party, one in spending.items() if one.after > one.cap]
     if over:
-        text = f"The data of {_listed(over)} would have spent more than its cap allows: its ledger will refuse."
+        text = f"The data of {listed(over)} would have spent more than its cap allows: its ledger will refuse."
         return Sentence("warn", "Over the cap.", text)
     if not spending:
         text = "This page was made without the organisations' ledgers: each of them knows what its data has spent."
         return Sentence("note", "Budget not shown.", text)
-    rest = f" What the data of {_listed(unknown)} has spent, this page does not know." if unknown else ""
+    rest = f" What the data of {listed(unknown)} has spent, this page does not know." if unknown else ""
     stays = "stays" if done else "would stay"
-    return Sentence("good", "Within budget.", f"The data of {_listed(list(spending))} {stays} within its cap.{rest}")
+    return Sentence("good", "Within budget.", f"The data of {listed(list(spending))} {stays} within its cap.{rest}")
 
 
 def reliance(told_apart: int, given: int, coefficients: int) -> Sentence:

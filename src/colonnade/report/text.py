@@ -234,16 +234,16 @@ def what_of(public: PublicModel) -> str:
     return f"Model: share of {name} = {level}"
 
 
-def model_report(public: PublicModel, shown: int = SHOWN) -> RenderableType:
+def model_report(public: PublicModel) -> RenderableType:
     """A model, largest coefficients first."""
     model = public.model
     table = tidy_table("feature", "party", "coefficient", "range or base", right=(2,))
     ordered = sorted(zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1]))
-    for feature, coefficient in ordered[:shown]:
+    for feature, coefficient in ordered[:SHOWN]:
         party = " x ".join(public.owners(feature))
-        table.add_row(Text(feature), Text(party), f"{coefficient:+z.4f}", Text(_base(public, feature)))
-    if len(ordered) > shown:
-        table.add_row(Text(f"and {len(ordered) - shown} smaller ones", style="dim"), "", "", "")
+        table.add_row(Text(feature), Text(party), f"{coefficient:+z.4f}", Text(base_text(public, feature)))
+    if len(ordered) > SHOWN:
+        table.add_row(Text(f"and {len(ordered) - SHOWN} smaller ones", style="dim"), "", "", "")
     if public.is_declared:
         note = "In the objective a number counts from -1 to 1 over its range, a level 1."
         return titled(what_of(public), table, Text(note, style="dim"), quality_text(model), *_cautions(public), "")
@@ -271,14 +271,15 @@ def quality_text(model: Model) -> Text:
     return Text("; ".join(parts), style="dim")
 
 
-def _base(public: PublicModel, feature: str) -> str:
+def base_text(public: PublicModel, feature: str, before: str = "", most: int = SHOWN) -> str:
+    """What a coefficient is against: a level, `before` it, or the number's range; of levels at most so many."""
     if feature in public.interactions:
         return f"product of {', '.join(public.interactions[feature])}"
     if public.is_declared:
         return "parameter"
     party, name = public.owner(feature)
     column = public.schema.parties[party][name]
-    return column.base(name) if column.has_levels else column.describe(SHOWN)
+    return before + column.base(name) if column.has_levels else column.describe(most)
 
 
 def path_table(models: Sequence[PublicModel], penalty: str = "ridge") -> RenderableType:
