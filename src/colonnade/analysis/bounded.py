@@ -24,9 +24,9 @@ SHAPES = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, GAUSSIAN_SHAPE)
 """Shapes that intervals are made for; any other takes the one that is nearest in kurtosis."""
 
 
-def count_intervals(value: Floats, std: Floats, shape: float, level: float = LEVEL) -> tuple[Floats, Floats]:
+def count_intervals(value: Floats, std: Floats, shape: float) -> tuple[Floats, Floats]:
     """Lower and upper ends for counts seen with noise of some standard deviations and a shape as in `draws.noise`."""
-    seen, low, high = _belt(min(SHAPES, key=lambda known: abs(1 / known - 1 / shape)), level)
+    seen, low, high = _belt(min(SHAPES, key=lambda known: abs(1 / known - 1 / shape)))
     spread = np.maximum(std, 1e-12)
     scaled = value / spread
     inside = np.clip(scaled, seen[0], seen[-1])
@@ -47,7 +47,7 @@ def density(x: Floats, shape: float) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _belt(shape: float, level: float) -> tuple[Floats, Floats, Floats]:
+def _belt(shape: float) -> tuple[Floats, Floats, Floats]:
     """The interval's ends, in standard deviations, for each value on a grid."""
     step = 1.0 / STEPS
     seen = np.arange(-REACH, 3 * REACH, step)
@@ -61,7 +61,7 @@ def _belt(shape: float, level: float) -> tuple[Floats, Floats, Floats]:
         # Ties, as Laplace noise has below zero, go to the larger value.
         order = np.lexsort((-seen, -np.round(chance / best, 12)))
         held = np.cumsum(chance[order]) / total
-        accepted[k, order[: int(np.searchsorted(held, level)) + 1]] = True
+        accepted[k, order[: int(np.searchsorted(held, LEVEL)) + 1]] = True
     keep = seen < REACH
     low = truths[np.argmax(accepted, axis=0)][keep]
     high = truths[len(truths) - 1 - np.argmax(accepted[::-1], axis=0)][keep]

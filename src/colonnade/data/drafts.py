@@ -146,11 +146,6 @@ def told(public: bool) -> list[str]:
     ]
 
 
-def draft_kind(kind: str) -> str:
-    """The declaration of a column of this kind, with all of its facts open."""
-    return ", ".join(f"{key} = {toml_value(value)}" for key, value in DraftColumn(kind).content.items())
-
-
 def draft_study(head: Mapping[str, Any], parties: Sequence[DraftParty], public: bool = False) -> str:
     """A whole study file; of `head`, name, task, label, epsilon and delta, what is missing is open."""
     study = {key: head.get(key) if head.get(key) is not None else OPEN for key in ("name", "task", "label")}

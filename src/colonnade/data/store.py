@@ -199,8 +199,7 @@ def take_rows(columns: Mapping[str, ColumnValues], order: NDArray[np.int64]) -> 
 class ColumnStore:
     """Gathers a table's blocks; moves everything to disk once it exceeds the memory it was given."""
 
-    def __init__(self, memory: int = MEMORY) -> None:
-        self._memory = memory
+    def __init__(self) -> None:
         self._blocks: dict[str, list[Values]] = {}
         self._stored: dict[str, DiskColumn] = {}
         self._held = 0
@@ -212,7 +211,7 @@ class ColumnStore:
             else:
                 self._blocks.setdefault(name, []).append(block)
                 self._held += block.nbytes
-        if self._held > self._memory:
+        if self._held > MEMORY:
             self._spill()
 
     def _spill(self) -> None:

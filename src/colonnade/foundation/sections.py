@@ -164,8 +164,8 @@ class Section:
             raise self.error(f"{self.prefix}{key} must be one of {', '.join(allowed)}, got {key}={shown(value)}")
         return str(value)
 
-    def flag(self, key: str, default: bool = False) -> bool:
-        value = self.content.get(key, default)
+    def flag(self, key: str) -> bool:
+        value = self.content.get(key, False)
         if not isinstance(value, bool):
             raise self.error(f"{self.prefix}{key} must be true or false, got {shown(value)}")
         return value

@@ -14,7 +14,7 @@ from colonnade.protocol.fit import released
 from colonnade.protocol.session_plan import SessionPlan
 
 
-def simulate_release(session: SessionPlan, gram: Floats, randomness: Randomness, *, noisy: bool = True) -> Moments:
+def simulate_release(session: SessionPlan, gram: Floats, randomness: Randomness) -> Moments:
     """The moments of a release whose sums of products of grid integers are `gram`; first is the constant, the bound."""
     values: Integers = np.zeros(session.length, dtype=np.int64)
     for i, item in enumerate(session.plan.blocks):
@@ -27,5 +27,5 @@ def simulate_release(session: SessionPlan, gram: Floats, randomness: Randomness,
             exact = exact * session.spec.gain
             shares = [session.noise(i, session.plan.share(party)) for party in session.parties]
             drawn = np.sum([share.draw(session.plan.shares, randomness) for share in shares], axis=0)
-        values[session.positions[i]] = np.rint(exact).astype(np.int64) + (drawn if noisy else 0)
+        values[session.positions[i]] = np.rint(exact).astype(np.int64) + drawn
     return released(session, values, {}).moments()
