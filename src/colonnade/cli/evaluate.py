@@ -81,7 +81,7 @@ def evaluate(
     sources = dict(checked.sources)
     for party, place in sources_at(data or [], query or [], sources).items():
         sources[party] = sources[party].given(party, place, {})
-    asked = {"epsilon": epsilon, "delta": delta} if found is None else terms_of(found.provenance.get("agreement", {}))
+    asked = {"epsilon": epsilon, "delta": delta} if found is None else terms_of(found.agreement)
     evaluation = evaluate_by(
         checked,
         public,
