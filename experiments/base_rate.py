@@ -7,8 +7,9 @@ none. Every task and penalty is solved as a user solves it, and judged on record
 - a warning of a model that is better than the base rate by more than BETTER is a false one,
 - at CLEAR a loss more than NEAR above scikit-learn's, on the same encoding, is listed; said or not.
 
-Losses are negative log-likelihoods per record: of classes log-loss, of counts Poisson's, of numbers half of the squared
-error over the variance.
+With `--keep FILE` a run goes on where another stopped: 200 studies take ten CPU minutes. `--write` writes
+docs/results/base_rate.md. Losses are negative log-likelihoods per record: of classes log-loss, of counts Poisson's, of
+numbers half of the squared error over the variance.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,7 @@ CASES: tuple[dict[str, Any], ...] = (
     {"penalty": "lasso", "ridge": 1e-4},
 )
 """What a user may ask for, beside the study's own task."""
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "base_rate.md"
 SETS = {"adult-41": adult_41} | {k: make for k, make in (PANEL | HARD).items() if k not in PACKAGED or not missing()}
 
 
@@ -63,7 +66,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Judged:
-    """One model: its loss on new records, the base rate's, scikit-learn's where there is no noise, what was said."""
+    """One model: its loss on new records, the base rate's, scikit-learn's without noise, what the gate said of it."""
 
     study: str
     task: str
@@ -79,6 +82,8 @@ class Judged:
     error: float
     """What the gate expects of it."""
     seconds: float
+    deviation: float
+    """The standard error of loss less base: new records are many, and not all there are."""
 
     @property
     def fault(self) -> bool:
@@ -91,6 +96,17 @@ class Judged:
     @property
     def far(self) -> bool:
         return self.clear is not None and self.loss > self.clear + NEAR
+
+    @property
+    def mark(self) -> str:
+        """Which rule it breaks; none where it keeps all."""
+        return "FAULT" if self.fault else "FALSE" if self.good and self.said else "FAR" if self.far else ""
+
+    @property
+    def line(self) -> str:
+        clear = "" if self.clear is None else f", clear {self.clear:.4f}"
+        asked = f"{self.study:12} {self.task:11} {self.asked:16} n {self.n:6} epsilon {self.epsilon:8.3g}"
+        return f"{asked} loss {self.loss:.4f} base {self.base:.4f}{clear} {self.said[:150]}"
 
 
 def draw_study(seed: int) -> Study:
@@ -181,48 +197,51 @@ def judge(study: Study, seed: int, cases: Sequence[Mapping[str, Any]] = CASES) -
     for task in tasks:
         base, clear = _base(study, task), None
         if study.epsilon >= CLEAR:
-            clear = _in_the_clear(study, task)
+            clear = float(_in_the_clear(study, task).mean())
             # scikit-learn's is nearly without a penalty: strengths of one's own are not compared with it.
             cases = [case for case in cases if "ridge" not in case]
         for case in cases:
             begun = time.perf_counter()
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 model = release.solve(task=task, **case)
-            said = " ".join(str(w.message) for w in caught if w.category is UserWarning)
             told = " ".join(f"{k} {v:g}" if isinstance(v, float) else str(v) for k, v in case.items()) or "own"
-            found, took = _loss(study, task, _predicted(model, new, task), new), time.perf_counter() - begun
+            found, took = _losses(study, task, _predicted(model, new, task), new), time.perf_counter() - begun
+            deviation = float((found - base).std() / np.sqrt(len(found)))
             outcome = model.public.model.outcome or Acceptance("")
             made = (outcome.estimator, outcome.gain, outcome.error)
-            yield Judged(study.name, task, told, study.epsilon, study.n, found, base, clear, said, *made, took)
+            losses = float(found.mean()), float(base.mean()), clear
+            # What is warned of beside, as a constant column, does not say that a model is worse.
+            yield Judged(study.name, task, told, study.epsilon, study.n, *losses, outcome.why, *made, took, deviation)
 
 
 def _predicted(model: cn.Model, new: pl.DataFrame, task: str) -> Floats:
     return np.asarray(model.predict_proba(new) if task in ("logistic", "multinomial") else model.predict(new), float)
 
 
-def _loss(study: Study, task: str, predicted: Floats, new: pl.DataFrame) -> float:
+def _losses(study: Study, task: str, predicted: Floats, new: pl.DataFrame) -> Floats:
+    """Of each record."""
     y = new["y"]
     if task in ("logistic", "multinomial"):
         at = [study.kinds["y"]["levels"].index(v) for v in y]
-        return float(-np.log(np.clip(predicted[np.arange(len(at)), at], 1e-12, 1)).mean())
+        return -np.log(np.clip(predicted[np.arange(len(at)), at], 1e-12, 1))
     truth = y.to_numpy().astype(float)
     if task == "poisson":
         rate = np.maximum(predicted, 1e-9)
-        return float((rate - truth * np.log(rate)).mean())
-    return float(((truth - predicted) ** 2).mean() / (2 * truth.var()))
+        return np.asarray(rate - truth * np.log(rate))
+    return np.asarray((truth - predicted) ** 2 / (2 * truth.var()))
 
 
-def _base(study: Study, task: str) -> float:
+def _base(study: Study, task: str) -> Floats:
     """The loss of the share, the shares or the mean of the records that were released."""
     old, new = study.frame["y"][: study.n], study.frame[study.n :]
     if task in ("logistic", "multinomial"):
         shares = np.array([(old == level).mean() for level in study.kinds["y"]["levels"]], float)
-        return _loss(study, task, np.tile(np.maximum(shares, 1e-12), (new.height, 1)), new)
-    return _loss(study, task, np.full(new.height, float(old.mean())), new)  # type: ignore[arg-type]
+        return _losses(study, task, np.tile(np.maximum(shares, 1e-12), (new.height, 1)), new)
+    return _losses(study, task, np.full(new.height, float(old.mean())), new)  # type: ignore[arg-type]
 
 
-def _in_the_clear(study: Study, task: str) -> float:
+def _in_the_clear(study: Study, task: str) -> Floats:
     """scikit-learn's on the same encoding, nearly without a penalty."""
     from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
 
@@ -239,7 +258,7 @@ def _in_the_clear(study: Study, task: str) -> float:
             levels = study.kinds["y"]["levels"]
             found = np.full((len(new), len(levels)), 1e-12)
             found[:, [levels.index(c) for c in fitted.classes_]] = fitted.predict_proba(new)
-    return _loss(study, task, found, study.frame[study.n :])
+    return _losses(study, task, found, study.frame[study.n :])
 
 
 def _encoded(study: Study) -> Floats:
@@ -296,6 +315,70 @@ def table(found: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
+def collect(studies: Sequence[Study], which: str, seed: int, cases: int, keep: Path | None) -> list[Judged]:
+    """Every model of every study, with noise and in the clear; lines of `keep` are taken as they are, and added to."""
+    kept = [json.loads(line) for line in keep.read_text().splitlines()] if keep is not None and keep.exists() else []
+    done: dict[str, list[Judged]] = {each["run"]: [Judged(**j) for j in each["found"]] for each in kept}
+    found: list[Judged] = []
+    for clear, study in ((clear, study) for clear in (False, True) for study in studies):
+        if which == ("noisy" if clear else "clear") or (clear and study.name in SETS and study.epsilon != 1.0):
+            continue
+        run = f"{study.name} {seed} {cases} {'clear' if clear else study.epsilon}"
+        if run not in done:
+            each = Study(study.name, study.frame, study.kinds, study.n, CLEAR, study.terms) if clear else study
+            done[run] = []
+            try:
+                for j in judge(each, seed, CASES[:cases]):
+                    done[run].append(j)
+                    if j.mark:
+                        print(f"{j.mark:5} {j.line}", file=sys.stderr, flush=True)
+            except cn.ColonnadeError as error:
+                print(f"refused {each.name}: {error}", file=sys.stderr)
+            if keep is not None:
+                with keep.open("a") as file:
+                    file.write(json.dumps({"run": run, "found": [asdict(j) for j in done[run]]}) + "\n")
+        found += done[run]
+    return found
+
+
+def markdown(found: Sequence[Judged], told: Mapping[str, Any], asked: str) -> str:
+    """The page docs/results/base_rate.md."""
+    lines = [
+        "# Models beside the base rate and beside scikit-learn",
+        "",
+        f"Made by `python -m experiments.base_rate {asked}`: random studies, released with noise and at epsilon",
+        f"{CLEAR:g}, every model judged on {NEW:,} new records. Losses are nats a record.",
+        "",
+        f"- with noise: {told['models']} models, {told['worse and silent']} worse than the base rate by more than",
+        f"  {WORSE} without a word",
+        f"- better than it by {BETTER}: {told['better']}, of which {told['better and warned']} are warned of",
+        f"- without noise: {told['in the clear']} models of {told['studies in the clear']} studies,",
+        f"  {told['far from scikit-learn']} farther than {NEAR} from scikit-learn's, {told['far and silent']} of them",
+        "  without a word",
+        "",
+        "| asked | models | worse, silent | worse, warned | better | better, warned | mean of min(loss less base, 1) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, row in told["by what was asked"].items():
+        *counts, mean = row.values()
+        lines.append(f"| {name} | " + " | ".join(map(str, counts)) + f" | {mean:.4f} |")
+    lines += [
+        "",
+        "What broke a rule, with the standard error of the difference on new records, and the gain that the gate",
+        "expected, with its own error:",
+        "",
+        "| | study | asked | n | epsilon | loss less base | expected gain | loss less scikit-learn's |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for j in (j for j in found if j.mark):
+        beside = "" if j.clear is None else f"{j.loss - j.clear:.4f}{' (said)' if j.said else ''}"
+        lines.append(
+            f"| {j.mark} | {j.study} | {j.task} {j.asked} | {j.n} | {j.epsilon:.3g} | {j.loss - j.base:.4f} ± "
+            f"{j.deviation:.4f} | {j.gain:.3f} ± {j.error:.3f} | {beside} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=60)
@@ -304,30 +387,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--cases", type=int, default=len(CASES), help="how many of the questions are asked")
     parser.add_argument("--which", choices=["noisy", "clear", "both"], default="both")
+    parser.add_argument("--keep", type=Path, help="a file of what was run, one study a line, to go on from")
+    parser.add_argument("--write", action="store_true", help="write docs/results/base_rate.md")
     options = parser.parse_args(arguments)
     studies = [draw_study(options.seed + k) for k in range(options.studies)]
     keys = list(SETS) if options.sets == "all" else [k for k in options.sets.split(",") if k]
     studies += [of_set(key, epsilon) for key in keys for epsilon in (0.1, 1.0, 10.0)]
-    found: list[Judged] = []
     # Threads that wait for each other took most of the time.
     threadpool_limits(1)
-    for study in studies:
-        runs = [study] if options.which != "clear" else []
-        if options.which != "noisy" and (study.name not in SETS or study.epsilon == 1.0):
-            runs.append(Study(study.name, study.frame, study.kinds, study.n, CLEAR, study.terms))
-        for each in runs:
-            try:
-                for j in judge(each, options.seed, CASES[: options.cases]):
-                    found.append(j)
-                    mark = "FAULT" if j.fault else "FALSE" if j.good and j.said else "FAR" if j.far else ""
-                    if mark and not options.json:
-                        clear = "" if j.clear is None else f", clear {j.clear:.4f}"
-                        asked = f"{j.study:12} {j.task:11} {j.asked:16} n {j.n:6} epsilon {j.epsilon:8.3g}"
-                        print(f"{mark:5} {asked} loss {j.loss:.4f} base {j.base:.4f}{clear} {j.said[:150]}", flush=True)
-            except cn.ColonnadeError as error:
-                print(f"refused {each.name}: {error}", file=sys.stderr)
+    found = collect(studies, options.which, options.seed, options.cases, options.keep)
     told = table(found)
     print(json.dumps({**told, "found": [asdict(j) for j in found]} if options.json else told, indent=1))
+    if options.write:
+        asked = f"--studies {options.studies} --seed {options.seed} --write"
+        RESULTS.write_text(markdown(found, told, asked), encoding="utf-8")
     return int(bool(told["worse and silent"]) or 20 * told["better and warned"] > told["better"])
 
 

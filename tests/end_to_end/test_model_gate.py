@@ -246,3 +246,54 @@ def test_an_interaction_does_not_ruin_a_model_of_classes(task: str | None) -> No
     at = y[n:].astype(int)
     right = float(-np.log(clear[np.arange(n), at]).mean())
     assert loss(solved(with_it, task=task)[0], frame[n:]) < right + 0.01
+
+
+def _independent(rows: int, columns: int, signal: float) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Normal columns, and a label of deviation about 1 within -5 and 5 that follows the first one."""
+    x = np.random.default_rng(5).standard_normal((rows, columns + 1))
+    y = signal * x[:, 0] + x[:, -1]
+    frame = pl.DataFrame({f"x{j}": np.clip(x[:, j], -3, 3) for j in range(columns)} | {"y": np.clip(y, -5, 5)})
+    kinds = {f"x{j}": {"kind": "numeric", "low": -3, "high": 3} for j in range(columns)}
+    return frame, kinds | {"y": {"kind": "numeric", "low": -5, "high": 5}}
+
+
+def test_what_few_records_have_by_chance_is_no_gain(run: Run, tmp_path: Path) -> None:
+    """A label that nothing explains, and whose square was not released: its variance is not what columns explain.
+
+    150 records, twelve columns, no noise. The old gate took all that least squares found by chance as half of the
+    label's variance. It is silent now where chi-squared of 12 is above 96: once in 10^14 samples.
+    """
+    frame, kinds = _independent(2150, 12, 0.0)
+    release = released(frame[:150], kinds, epsilon=1e5)
+    release.save(tmp_path / "release.json")
+    for asked, flags in (({}, []), ({"penalty": "lasso"}, ["--penalty", "lasso"]), ({"ridge": 0.0}, ["--ridge", 0])):
+        _, notes = solved(release, **asked)
+        told = run("solve", tmp_path / "release.json", *flags, "--json")
+        for said in (" ".join(notes), told.json["outcome"]["why"]):
+            assert "does not show that this model is better than the mean" in said, asked
+            assert "label_square = true would tell more" in said, asked
+
+
+def test_a_label_whose_square_was_not_released_is_no_ground_to_warn() -> None:
+    frame, kinds = _independent(2600, 2, 1.0)
+    old, new = frame[:600], frame[600:]
+    for asked in ({}, {"penalty": "lasso"}, {"ridge": 0.0}):
+        model, notes = solved(released(old, kinds, epsilon=100.0), **asked)
+        left = float(((new["y"].to_numpy() - model.predict(new)) ** 2).mean())
+        assert not notes and left < 0.6 * float(new["y"].to_numpy().var()), asked
+
+
+def test_a_given_ridge_is_judged_by_what_shrinking_believes() -> None:
+    """Eight columns of four levels, 150 records, noise: what a weak ridge follows of noise is no sum of first orders."""
+    rng, columns = np.random.default_rng(6), 8
+    codes = rng.integers(0, 4, (2150, columns))
+    y = np.clip(codes @ np.linspace(0.1, 0.8, columns) - 5 + rng.standard_normal(len(codes)), -5, 5)
+    frame = pl.DataFrame({f"x{j}": codes[:, j].astype(str) for j in range(columns)} | {"y": y})
+    kinds = {f"x{j}": FOUR for j in range(columns)} | {"y": {"kind": "numeric", "low": -5, "high": 5}}
+    release = released(frame[:150], kinds, epsilon=8.0, delta=1e-6, label_square=True)
+    new = frame[150:]
+    model, notes = solved(release, ridge=0.0)
+    y, outcome = new["y"].to_numpy(), model.public.model.outcome
+    gain = 0.5 * (1.0 - float(((y - model.predict(new)) ** 2).mean() / y.var()))
+    assert gain > 0.1 and not notes and outcome is not None
+    assert abs(outcome.gain - gain) < 2.0 * outcome.error

@@ -10,7 +10,7 @@ log-loss, of counts Poisson's, of numbers half of the squared error over the var
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite, nan
+from math import hypot, inf, isfinite, nan, sqrt
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,6 +65,10 @@ class Prospect:
     """What the noise on the label's own means is expected to cost."""
     unit: float = 1.0
     """What losses are divided by: of a number its variance."""
+    most: float = inf
+    """<w, c> by covariances that are shrunk by their noise, where weights were made of these: no more is believed."""
+    guessed: bool = False
+    """Whether the label's variance was not released."""
 
     def cost(self, part: float = 1.0) -> tuple[float, float, Floats]:
         """E A for this part of the weights, less what it is without any; its derivative; the constants."""
@@ -84,15 +88,17 @@ class Prospect:
 
     @property
     def gain(self) -> float:
-        return (self.reached - self.cost()[0]) / self.unit
+        return (min(self.reached, self.most) - self.cost()[0]) / self.unit
 
     @property
     def error(self) -> float:
-        return self.noise / self.unit
+        """That of the covariance, and of what the label's means cost: half of a normal error's square, so expected."""
+        return hypot(self.noise, sqrt(2.0) * self.blur) / self.unit
 
     def scaled(self, part: float) -> Prospect:
         """The same of this part of the weights."""
-        return replace(self, weights=part * self.weights, reached=part * self.reached, noise=part * self.noise)
+        reached, most, noise = part * self.reached, part * self.most, part * self.noise
+        return replace(self, weights=part * self.weights, reached=reached, most=most, noise=noise)
 
     def believed(self) -> float:
         """The part of the weights that has the least expected loss; where that is none, so much that they keep order.
@@ -165,6 +171,8 @@ def _expected(evidence: Prospect) -> str:
     told = f"on new records it is expected to gain {evidence.gain:.2g} nats a record, give or take {evidence.error:.2g}"
     if (blur := evidence.blur / evidence.unit) > WORTH:
         told += f", and the noise on the label's own counts or mean costs about {blur:.2g}"
+    if evidence.guessed:
+        told += "; how much the label varies was not released: label_square = true would tell more"
     return told
 
 

@@ -157,6 +157,8 @@ class _Known:
     """What of that is expected to be noise."""
     spread: Floats
     """Variances of the outputs."""
+    guessed: bool
+    """Whether these were not released."""
     unsure: Floats
     """Standard deviations of the noise on `means`."""
     pull: Prior
@@ -257,7 +259,8 @@ def _known(
     return _Known(
         n, FeatureLaw(law.records[:, take], law.weights, law.gap[np.ix_(take, take)]),
         centre[take], means, right[take], shrunk[take], noise[take], gram[np.ix_(take, take)], slopes, followed,
-        n * np.array([s.sampling for s in systems]), unsure, _pull(systems, fits, means, label, take),
+        n * np.array([s.sampling for s in systems]), systems[0].guessed, unsure,
+        _pull(systems, fits, means, label, take),
     )  # fmt: skip
 
 
@@ -346,7 +349,8 @@ def _evidence(known: _Known, fit: MomentFit, label: _Label) -> Prospect:
     noise = float(np.sqrt((w**2 * known.noise).sum() + ((w.T @ known.gram @ w) * varies).sum() / known.n))
     unit = float(known.spread[0]) if label.family is GAUSSIAN else 1.0
     blur = blur_of(label.family, known.means, known.unsure)
-    return Prospect(known.law, label.family, known.means, w, reached, noise, blur, unit)
+    most, guessed = float((w * known.shrunk).sum()), known.guessed and label.family is GAUSSIAN
+    return Prospect(known.law, label.family, known.means, w, reached, noise, blur, unit, most, guessed)
 
 
 def held_features(released: Released, question: Question) -> list[str]:

@@ -70,6 +70,8 @@ class NoisyEquations:
     """That of the noise on c, where it is known."""
     unsure: Floats | None = None
     """Standard deviations of the noise on levels' counts, per record."""
+    guessed: bool = False
+    """Whether the target's variance was not released."""
 
     @property
     def possible_gram(self) -> Floats:
@@ -159,17 +161,6 @@ def _noise_of(equations: NoisyEquations, weights: Floats) -> Floats:
     base = equations.sampling * equations.sampled + np.diag(noise)
     result: Floats = base + max(NEGLIGIBLE * float(np.trace(base)) / len(base), FLOOR) * np.eye(len(base))
     return result
-
-
-def followed_by_ridge(equations: NoisyEquations, weights: Floats, ridge: float) -> float:
-    """`followed_noise` of the fit with a ridge that was given."""
-    values, vectors = eigen(equations.gram)
-    shifted = values + ridge
-    # Where C is nothing, as along the sum of a column's levels, c is nothing, too: no noise is followed there.
-    usable = np.minimum(np.abs(values), np.abs(shifted)) > 1e-10 * max(float(np.abs(values).max()), 1e-300)
-    inverse = usable_power(shifted, -1.0, usable)
-    along = (vectors * (_noise_of(equations, weights) @ vectors)).sum(axis=0)
-    return float(np.abs(inverse) @ along)
 
 
 def prior_shapes(

@@ -30,7 +30,6 @@ from colonnade.analysis.posterior import (
     Fit,
     NoisyEquations,
     equivalent_ridge,
-    followed_by_ridge,
     followed_noise,
     posterior,
     ridge_weights,
@@ -239,7 +238,9 @@ def _weights(
             own = np.diag(moments.std)[columns]
             ridge = 4.0 * float(np.max(own[np.isfinite(own)], initial=0.0)) / moments.n
         fit = Fit(_unrepaired(system, ridge, trim=method == "zhang"), float("nan"), float(len(columns)))
-    return system, fit, ridge, followed_by_ridge(system, fit.weights, ridge)
+    # Of weights that are not shrunk the noise that they followed grows without limit: what shrinking leaves is asked.
+    believed = system.gram @ posterior(system).weights
+    return system, fit, ridge, float(fit.weights @ (system.right - believed))
 
 
 def _estimator(task: Task, method: str, ridge: float | None) -> str:
@@ -269,8 +270,9 @@ def _linear_evidence(
     noise = float(np.sqrt(w**2 @ system.right_noise + system.sampling * (w @ system.sampled @ w)))
     unit = max(moments.n * system.sampling, 1e-300)
     reached = float(w @ system.right) - followed
-    law = quadratic(system.sampled)
-    return Prospect(law, GAUSSIAN, np.zeros(1), w[:, None], reached, noise, 0.5 * middle**2, unit), ""
+    law, blur = quadratic(system.sampled), 0.5 * middle**2
+    found = Prospect(law, GAUSSIAN, np.zeros(1), w[:, None], reached, noise, blur, unit)
+    return replace(found, guessed=system.guessed), ""
 
 
 def _blur(estimate: Estimate, target: Target, columns: Sequence[int], known: Prospect) -> float:
