@@ -39,6 +39,7 @@ from hashlib import sha256
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
+from inspect import CO_NEWLOCALS
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -76,8 +77,6 @@ FOLDERS = ("tests/unit", "tests/property", "tests/protocol", "tests/goldens", "t
 NOT_OF_THE_PROGRAM = ("test_house", "test_docs", "test_proofs", "test_public_names", "test_packaging", "test_notebooks")
 SLOWEST = 20.0
 """Tests that take longer run in `make test` and are not asked here."""
-PATIENCE = 45.0
-"""Seconds of tests that a change is tried with; those nearest to the module come first."""
 ASLEEP = 60.0
 """Seconds after which a child that takes no time of the processor is given up."""
 MEMORY = 6 << 30
@@ -126,24 +125,23 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 
     def changes(node: ast.AST) -> Iterator[Mutant]:
         if isinstance(node, ast.BinOp):
-            left, right = text(node.left), text(node.right)
+            left, right = f"({text(node.left)})", f"({text(node.right)})"
             if isinstance(node.op, ast.Add | ast.Sub) and not isinstance(node.left, ast.JoinedStr):
                 yield from change(node, "a term dropped", left)
                 if isinstance(node.op, ast.Add):
                     yield from change(node, "a term dropped", right)
             if isinstance(node.op, ast.Mult | ast.Div):
-                yield from change(
-                    node, "a factor of 2", f"({left} * 2 {'*' if isinstance(node.op, ast.Mult) else '/'} {right})"
-                )
+                sign = "*" if isinstance(node.op, ast.Mult) else "/"
+                yield from change(node, "a factor of 2", f"(2 * {left} {sign} {right})")
             if isinstance(node.op, ast.FloorDiv):
-                yield from change(node, "ceil for floor", f"-(-({left}) // ({right}))")
+                yield from change(node, "ceil for floor", f"-(-{left} // {right})")
         elif isinstance(node, ast.Compare) and len(node.ops) == 1:
             sign = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}.get(
                 type(node.ops[0])
             )
             if sign:
                 yield from change(
-                    node, "another comparison", f"{text(node.left)} {COMPARED[sign]} {text(node.comparators[0])}"
+                    node, "another comparison", f"({text(node.left)}) {COMPARED[sign]} ({text(node.comparators[0])})"
                 )
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
@@ -280,15 +278,23 @@ def names_for(mutant: Mutant) -> set[str]:
     return names if names - {""} else {name for tests in lines.values() for name in tests}
 
 
-def tests_for(mutant: Mutant) -> list[str]:
-    """The tests that run a line, those of its own module first, then the quickest."""
+def at_import(mutant: Mutant) -> bool:
+    """Whether a line runs before any test does, so that what it made then is not what the change would make."""
+    return not mutant.scope or "" in names_for(mutant)
+
+
+def tests_for(mutant: Mutant, patience: float) -> list[str]:
+    """The tests that run a line, those of its own module first, then the quickest, for so many seconds."""
     stem = Path(mutant.path).stem
     known = sorted((stem not in name, seconds().get(name, 0.0), name) for name in names_for(mutant) - {""})
-    out, total = [], 0.0
+    out, total, files = [], 0.0, set[str]()
     for _, taken, name in known:
-        if taken <= SLOWEST and total + taken <= PATIENCE:
+        # A new interpreter loads each file of tests again.
+        loading = float(at_import(mutant) and name.partition("::")[0] not in files)
+        if name in seconds() and taken <= SLOWEST and total + taken + loading <= patience:
             out.append(name)
-            total += taken
+            total += taken + loading
+            files.add(name.partition("::")[0])
     return out
 
 
@@ -330,14 +336,16 @@ def other_code(
     What runs at import, a constant or a default say, is copied by whoever imports it, and cannot be changed so.
     """
     before, after = (compile(source, str(path), "exec", dont_inherit=True) for source in (old, new))
-    pairs = list(zip(codes_in(before), codes_in(after), strict=False))
-    same = [a.co_qualname for a in codes_in(before)] == [b.co_qualname for b in codes_in(after)]
-    if not same or spelled(before, deep=False) != spelled(after, deep=False):
+    names = [code.co_qualname for code in codes_in(before)]
+    if names != [code.co_qualname for code in codes_in(after)]:
         return []
     out = []
-    for a, b in pairs:
-        if spelled(a) == spelled(b):
+    for a, b in [(before, after), *zip(codes_in(before), codes_in(after), strict=True)]:
+        function = bool(a.co_flags & CO_NEWLOCALS)
+        if spelled(a, deep=function) == spelled(b, deep=function):
             continue
+        if not function:
+            return []
         place = a.co_qualname, a.co_firstlineno, spelled(a)
         held = [f for f in functions if (f.__code__.co_qualname, f.__code__.co_firstlineno) == place[:2]]
         held = [f for f in held if spelled(f.__code__) == place[2]]
@@ -371,8 +379,10 @@ class Try:
 class Tries:
     """A plugin of pytest that collects tests once, and instead of running them tries changes on forks of itself."""
 
-    def __init__(self, drawn: Sequence[Mutant], jobs: int, tell: Callable[[Mutant, str, str], None]) -> None:
-        self.waiting, self.jobs, self.tell = deque(drawn), jobs, tell
+    def __init__(
+        self, drawn: Mapping[Mutant, Sequence[str]], jobs: int, tell: Callable[[Mutant, str, str], None]
+    ) -> None:
+        self.drawn, self.waiting, self.jobs, self.tell = drawn, deque(drawn), jobs, tell
         self.items: dict[str, list[Any]] = {}
         self.functions: list[FunctionType] = []
         self.caches: list[Any] = []
@@ -403,12 +413,12 @@ class Tries:
         return True
 
     def begin(self, mutant: Mutant) -> None:
-        tests = tuple(name for name in tests_for(mutant) if name not in self.unsound)
+        tests = tuple(name for name in self.drawn[mutant] if name not in self.unsound)
         if not tests:
             return self.tell(mutant, "untested", "")
         path = SOURCE / mutant.path
         old = path.read_bytes()
-        codes = [] if "" in names_for(mutant) else other_code(path, old, mutant.apply(old), self.functions)
+        codes = [] if at_import(mutant) else other_code(path, old, mutant.apply(old), self.functions)
         return self.start(Try(mutant, tests, codes))
 
     def judge(self, tried: Try, end: str, said: str) -> None:
@@ -434,8 +444,7 @@ class Tries:
         code = 70
         try:
             os.setpgid(0, 0)
-            limit = round(20 + 5 * sum(seconds().get(name, 0.0) for name in tried.tests))
-            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+            allow(tried.tests)
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             silence = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
@@ -461,6 +470,7 @@ class Tries:
 
         items = [item for name in tests for item in self.items.get(name, ())]
         for item, following in zip(items, [*items[1:], None], strict=True):
+            allow([function_of(item.nodeid)])
             os.write(told, f"@ {item.nodeid}\n".encode())
             if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
                 os.write(told, f"! {item.nodeid}\n".encode())
@@ -518,6 +528,12 @@ class Told:
     pytest_collectreport = pytest_runtest_logreport
 
 
+def allow(tests: Sequence[str]) -> None:
+    """End this process when it took far more of the processor than these tests take."""
+    limit = round(time.process_time() + 10 + 4 * sum(seconds().get(name, 0.0) for name in tests))
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+
+
 QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--no-summary")
 
 
@@ -547,12 +563,11 @@ def equivalent() -> dict[str, str]:
     return {entry["change"]: entry["why"] for entry in content.get("equivalent", [])}
 
 
-def draw(count: int, seed: int, only: str) -> list[Mutant]:
+def draw(count: int | None, seed: int, only: str = "") -> list[Mutant]:
     """Changes drawn by a seed; what is changed elsewhere in the code leaves the others in the draw."""
     every = [mutant for path in modules() for mutant in mutants_of(path)]
-    if only:
-        return [mutant for mutant in every if re.search(only, mutant.scope)]
-    return sorted(every, key=lambda mutant: sha256(f"{seed} {mutant.key}".encode()).digest())[:count]
+    drawn = sorted(every, key=lambda mutant: sha256(f"{seed} {mutant.key}".encode()).digest())[:count]
+    return [mutant for mutant in drawn if re.search(only, f"{mutant.path}:{mutant.scope}")]
 
 
 def planted() -> list[Mutant]:
@@ -583,7 +598,7 @@ def last_end(key: str, before: Mapping[str, list[tuple[str, str]]], known: Mappi
     return "equivalent" if end in ("survived", "untested") and key in known else end
 
 
-def run(drawn: Sequence[Mutant], jobs: int) -> float:
+def run(drawn: Mapping[Mutant, Sequence[str]], jobs: int) -> float:
     """Try each change, keep what became of it, and return the seconds that all processes took."""
     os.chdir(ROOT)
     sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
@@ -595,7 +610,7 @@ def run(drawn: Sequence[Mutant], jobs: int) -> float:
         print(f"{end}: {mutant.path}:{mutant.line} {mutant.key} {by}", file=sys.stderr, flush=True)
 
     settle()
-    if wanted := sorted({name.partition("::")[0] for mutant in drawn for name in tests_for(mutant)}):
+    if wanted := sorted({name.partition("::")[0] for tests in drawn.values() for name in tests}):
         pytest.main([*QUIET, *wanted], plugins=[Tries(drawn, jobs, tell)])
     return sum(os.times()[:4]) - began
 
@@ -616,10 +631,10 @@ def write(draws: Sequence[tuple[int, int]]) -> None:
     out = [
         "# Changes of the code that promises rest on",
         "",
-        "Written by `python -m drills mutants write`, from what `map`, `planted` and `run` kept. A change is killed where",
-        "a quick test fails with it and passes without it in a child of the same kind; a test that does not end within",
-        "five times what it takes of the processor kills, too. First: when a change was first tried; now: with the tests",
-        "of today.",
+        "Written by `python -m drills mutants write`, from what `map`, `planted` and `run` kept. A change is killed",
+        "where a quick test fails with it and passes without it in a child of the same kind; a test that does not end",
+        "within four times what it takes of the processor, and ten seconds, kills, too. First: when a change was first",
+        "tried; now: with the tests of today.",
         "",
         "## Planted by hand",
         "",
@@ -630,11 +645,11 @@ def write(draws: Sequence[tuple[int, int]]) -> None:
         by = before[mutant.key][-1][1] if now(mutant) in DONE else ""
         out.append(f"| {mutant.key} | {first(mutant)} | {now(mutant)} | {short(by)} |")
     for seed, count in draws:
-        drawn = draw(count, seed, "")
+        drawn = draw(count, seed)
         tried = [mutant for mutant in drawn if mutant.key in before]
         out += ["", f"## Drawn by seed {seed}", ""]
         out += [
-            f"{len(tried)} of {len(drawn)} changes were tried, of {len(draw(1 << 20, 0, '')):,} that the rules make.",
+            f"{len(tried)} of {len(drawn)} changes were tried, of {len(draw(None, 0)):,} that the rules make.",
             "",
         ]
         out += ["| module | tried | killed at first | now | equivalent | left |", "|---|---|---|---|---|---|"]
@@ -663,9 +678,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("map", "run", "planted", "count", "write"))
     parser.add_argument("places", nargs="*", help="for `map`: only these files and folders, added to the map")
-    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--count", type=int, help="changes that are drawn: 500, or with --only all")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="all changes of functions whose name this pattern finds")
+    parser.add_argument("--only", default="", help="those of the modules and functions that this pattern finds")
+    parser.add_argument("--patience", type=float, default=45.0, help="seconds of tests that a change is tried with")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--most", type=int, help="no more changes than this now")
     again = parser.add_mutually_exclusive_group()
@@ -682,14 +698,20 @@ def main() -> int:
     if given.what == "write":
         write([(1, 500), (2, 200)])
         return 0
-    drawn = planted() if given.what == "planted" else draw(given.count, given.seed, given.only)
+    drawn = (
+        planted()
+        if given.what == "planted"
+        else draw(given.count or (None if given.only else 500), given.seed, given.only)
+    )
     before, known = kept(), equivalent()
     left = [
         m
         for m in drawn
         if given.anew or m.key not in before or (given.left and last_end(m.key, before, known) not in DONE)
     ]
-    taken = run(left[: given.most], given.jobs)
+    # New interpreters cost most and come last.
+    left.sort(key=at_import)
+    taken = run({mutant: tests_for(mutant, given.patience) for mutant in left[: given.most]}, given.jobs)
     before = kept()
     ends = Counter(last_end(mutant.key, before, known) for mutant in drawn)
     told = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))

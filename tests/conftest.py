@@ -16,7 +16,10 @@ if os.environ.get("CI"):
 TESTS = Path(__file__).parent
 QUICK = ("unit/foundation", "unit/mechanism", "unit/crypto", "unit/report", "property", "goldens")
 """Folders whose tests a contributor runs before every commit, but for those that are marked slow."""
-QUICK_FILES = ("test_proofs", "test_vectors", "test_table", "test_policy", "test_guard", "test_kinds", "test_gate")
+QUICK_FILES = (
+    *("test_proofs", "test_vectors", "test_table", "test_policy", "test_guard", "test_kinds", "test_gate"),
+    *("test_ledger", "test_session", "test_cheating", "test_reading_people"),
+)
 TOO_LONG = ("test_compiled", "test_chains", "test_plan_promises", "test_choices", "test_locks", "test_bgn")
 
 

@@ -89,6 +89,26 @@ def test_the_cap_is_reached_exactly_and_not_passed(book: Ledger) -> None:
     assert book.verify() == head
 
 
+def test_bits_that_sessions_could_tell_add_up_but_for_void_ones(book: Ledger) -> None:
+    """300, 250 and 400 that are void: 450 more make 1000, and 451 pass it. Sessions set apart are not counted."""
+    told = {"s1": 300, "s2": 250, "s3": 400}
+    for session, bits in told.items():
+        book.book(replace(booking(session, 0.1), bits_told=bits), CAP, largest_told=950)
+    book.settle("s1", "bank", EntryKind.RELEASED)
+    book.settle("s3", "bank", EntryKind.VOID)
+    book.check_told(DATA, 450, 1000)
+    book.check_told(DATA, 750, 1000, apart=["s1"])
+    for refused in (
+        lambda: book.check_told(DATA, 451, 1000),
+        lambda: book.check_told(DATA, 751, 1000, apart=["s1"]),
+        lambda: book.book(replace(booking("s4", 0.1), bits_told=451), CAP, largest_told=1000),
+    ):
+        with pytest.raises(PolicyError):
+            refused()
+    book.book(replace(booking("s4", 0.1), bits_told=450), CAP, largest_told=1000)
+    assert [account.bits_told for account in book.accounts()] == [1000]
+
+
 def test_a_first_session_above_the_cap_is_refused_and_leaves_no_entry(book: Ledger) -> None:
     with pytest.raises(LedgerError, match=r"at most epsilon=1 in total, this session alone asks epsilon=1\.5"):
         book.book(booking(epsilon=1.5), CAP)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from fractions import Fraction
 from hashlib import sha256
+from itertools import product
 from math import log, sqrt
 from pathlib import Path
 from typing import Any
@@ -363,10 +364,15 @@ def test_composition() -> None:
     )
     assert epsilon_of_rho(Fraction(1, 2), delta, slack) == pytest.approx(known["epsilon_of_rho of 1/2"], rel=1e-5)
     session = Charge(0.1, 0.0, rho_of_pure(0.1))
-    for rule in Rule:
-        known = told["100 pure sessions of 0.1"][rule.value]
-        found = total(Cap(1.0, delta, rule), rule, [session] * 100)
+    for rule, count in product(Rule, (2, 100)):
+        known = told[f"{count} pure sessions of 0.1"][rule.value]
+        found = total(Cap(1.0, delta, rule), rule, [session] * count)
         assert found.epsilon == pytest.approx(known, rel=1e-5)
+    for name, epsilon, fit in told["sessions that fit"]:
+        rule = Rule(name)
+        require_room(Cap(epsilon, delta, rule), rule, [session] * (fit - 1), session, "people")
+        with pytest.raises(LedgerError):
+            require_room(Cap(epsilon, delta, rule), rule, [session] * fit, session, "people")
     cap = Cap(1.0)
     require_room(cap, Rule.SUM, [session] * 9, session, "people")
     with pytest.raises(LedgerError):

@@ -317,6 +317,9 @@ def composition() -> dict[str, object]:
     def zcdp(rho: float, delta: float) -> float:
         return min(a * rho + log(1 - 1 / a) - log(a * delta) / (a - 1) for a in orders)
 
+    def most_rho(epsilon: float, delta: float) -> float:
+        return max((epsilon - log(1 - 1 / a) + log(a * delta) / (a - 1)) / a for a in orders)
+
     delta = 1e-6
     # Probabilities are within e^(1/8) of those of the law: two times in the loss, and once in delta.
     slackened = delta * exp(-1 / 8)
@@ -324,7 +327,7 @@ def composition() -> dict[str, object]:
         "delta": delta,
         "slack 1/8": {
             "gaussian_rho of 1": solved(lambda m: gaussian_delta(m, 0.75) > slackened, 1e-9, 100.0) ** 2 / 2,
-            "zcdp_rho of 1": max((0.75 - log(1 - 1 / a) + log(a * slackened) / (a - 1)) / a for a in orders),
+            "zcdp_rho of 1": most_rho(0.75, slackened),
             "epsilon_of_gaussian of 1/2": solved(lambda e: gaussian_delta(1.0, e) <= slackened, 0.0, 99.0) + 0.25,
             "epsilon_of_rho of 1/2": zcdp(0.5, slackened) + 0.25,
         },
@@ -337,6 +340,21 @@ def composition() -> dict[str, object]:
             for r in (0.005, 0.5, 8.0)
         },
         "epsilon_of_rho": {str(r): zcdp(r, delta) for r in (0.005, 0.5, 8.0)},
+        # Of pure 0.1: by rho, and by zcdp where either the epsilons or the rho of 0.1^2/2 add up to what fits.
+        "sessions that fit": [
+            [
+                "rho",
+                epsilon,
+                floor(solved(lambda m, e=epsilon: gaussian_delta(m, e) > delta, 0.0, 99.0) ** 2 / 2 / pure(0.1)),
+            ]
+            for epsilon in (1.0, 4.0)
+        ]
+        + [["zcdp", 1.0, 10], ["zcdp", 6.0, floor(most_rho(6.0, delta) / 0.005)]],
+        "2 pure sessions of 0.1": {
+            "sum": 0.2,
+            "rho": solved(lambda e: gaussian_delta(sqrt(4 * pure(0.1)), e) <= delta, 0.0, 99.0),
+            "zcdp": 0.2,
+        },
         "100 pure sessions of 0.1": {
             "sum": 10.0,
             "rho": solved(lambda e: gaussian_delta(sqrt(200 * pure(0.1)), e) <= delta, 0.0, 1000.0),
