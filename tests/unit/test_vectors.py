@@ -51,7 +51,7 @@ from colonnade.mechanism.accounting import epsilon_of_gaussian, epsilon_of_rho, 
 from colonnade.mechanism.blocks import IntegerNoise, exact_block
 from colonnade.mechanism.composition import Cap, Charge, Rule, require_room, rho_of_pure, total
 from colonnade.mechanism.dissection import Block, dissect, traces
-from colonnade.mechanism.moments import Law, Role
+from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.noise import gaussian_sum_slack, laplace_share, quantile_reach
 from colonnade.mechanism.objective import Calibration, Objective, Task, paper_objective
 from colonnade.mechanism.plan import Terms, _square_slack
@@ -60,7 +60,7 @@ from colonnade.mechanism.shares import narrow_shares
 from colonnade.protocol.precision import farthest
 from colonnade.protocol.precision import require_room as require_room_in_words
 from colonnade.protocol.session_plan import plan_session
-from tests.helpers.adversary import signed_layout
+from tests.helpers.adversary import layout_from, signed_layout
 from tests.helpers.product_sessions import Session, run
 from tests.helpers.sessions import agreement_of
 from tests.vectors import derive
@@ -134,6 +134,47 @@ def test_sensitivity() -> None:
     assert set(asked) == set(known)
     for what, (layout, blocks, owner) in asked.items():
         assert known[what] <= sensitivity(layout, blocks, Law.LAPLACE, owner) <= known[what] * (1 + 1e-7), what
+
+
+SIGNED, SIMPLEX = ("A", Encoding.SIGNED, 1, Role.FEATURE), ("B", Encoding.SIMPLEX, 3, Role.FEATURE)
+LABEL = ("A", Encoding.SIGNED, 1, Role.LABEL)
+
+
+@pytest.mark.parametrize(
+    ("parts", "tight"),
+    [
+        ([SIGNED, SIMPLEX, LABEL], True),
+        ([SIGNED, ("B", Encoding.SIGNED, 1, Role.FEATURE), ("B", Encoding.SIMPLEX, 2, Role.LABEL)], True),
+        ([SIGNED, SIGNED, ("B", Encoding.SIMPLEX, 2, Role.FEATURE), ("B", *LABEL[1:])], True),
+        ([("A", *SIMPLEX[1:]), ("B", Encoding.SIMPLEX, 2, Role.FEATURE), LABEL], False),
+    ],
+)
+@pytest.mark.parametrize("rate", [1.0, 2.0])
+def test_sensitivity_by_all_pairs_of_records(parts: Any, tight: bool, rate: float) -> None:
+    """Numbers in {-1, 0, 1} and all levels, products of two parties at a rate of their own.
+
+    No bound is below two such records, and none here is above 5/3 of them; where A, whose numbers are its own, changes
+    its part, they reach it, but for a Gaussian beside a simplex of three levels.
+    """
+    layout = layout_from(parts)
+    choices = [[(-1.0,), (0.0,), (1.0,)] if p[1] is Encoding.SIGNED else np.eye(p[2]).tolist() for p in parts]
+    records = np.array([[1.0, *(v for part in record for v in part)] for record in product(*choices)])
+    mine = np.repeat(["", *(p[0] for p in parts)], [1, *(p[2] for p in parts)])
+    for task, law, owner in product((Task.LOGISTIC, Task.LINEAR), Law, (None, "A", "B")):
+        blocks = [(b, 1.0 if b.single else rate) for b in dissect(paper_objective(layout, task))]
+        sums = []
+        for block, own_rate in blocks:
+            if owner is None or owner in block.owners:
+                sums.append(own_rate * block.weights * records[:, block.factors].prod(axis=2))
+        moments = np.concatenate(sums, axis=1)
+        fixed = records[:, (mine != owner) & (owner is not None)]
+        alike = (fixed[:, None] == fixed[None]).all(axis=2)[..., None]
+        moved = np.where(alike, np.abs(moments[:, None] - moments[None]), 0.0)
+        most = moved.sum(axis=2).max() if law is Law.LAPLACE else sqrt(np.square(moved).sum(axis=2).max())
+        found = sensitivity(layout, blocks, law, owner)
+        assert most * (1 - 1e-12) <= found <= most * 5 / 3 * (1 + 1e-7)
+        if tight and owner == "A" and (law is Law.LAPLACE or parts[1] is not SIMPLEX):
+            assert found <= most * (1 + 1e-7)
 
 
 def test_share_of_noise() -> None:
