@@ -18,6 +18,8 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism import accounting, sampling
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.noise import (
+    _above,
+    _below,
     discrete_gaussian,
     discrete_laplace,
     gaussian_share,
@@ -193,6 +195,17 @@ def test_gaussian_sum_slack_bounds_the_true_distance(variance: Fraction, parts: 
 
 def test_gaussian_sum_slack_counts_every_value() -> None:
     assert gaussian_sum_slack(Fraction(6), 3, 1000) == 1000 * gaussian_sum_slack(Fraction(6), 3)
+
+
+def test_a_reach_is_above_the_true_logarithm() -> None:
+    """Floats round half of the logarithms down; by 2^-40 more the rational is above all of them, and not far."""
+    with localcontext() as context:
+        context.prec = 50
+        for count in range(1, 60):
+            true = Fraction(Decimal(2 * count).ln() + 48 * Decimal(2).ln())
+            odds = _above(math.log(2 * count) + 48 * math.log(2))
+            assert true < odds < true * (1 + Fraction(1, 1 << 39))
+            assert _below(-float(odds)) < -true
 
 
 @pytest.mark.parametrize(("parties", "parts"), [(1, 1), (2, 2), (3, 2), (8, 7), (4, 1), (1, 8)])

@@ -13,6 +13,7 @@ from colonnade.mechanism.release import (
     FORMAT,
     Release,
     ReleasedBlock,
+    _from_runs,
     read_release,
     read_sealed,
     write_release,
@@ -94,6 +95,13 @@ def test_other_spellings_of_the_same_content_are_refused() -> None:
 def test_rubbish_is_refused(data: bytes) -> None:
     with pytest.raises(ReleaseError):
         read_release(data)
+
+
+def test_runs_cover_exactly_their_numbers() -> None:
+    assert _from_runs([(1, 0.5), (2, 3.0)], 3).tolist() == [0.5, 3.0, 3.0]
+    for runs in ([(0, 1.0), (3, 2.0)], [(4, 1.0)], [(2, 1.0)], [(4, 1.0), (-1, 1.0)]):
+        with pytest.raises(ReleaseError):
+            _from_runs(runs, 3)
 
 
 def test_a_sealed_file_that_lacks_a_part_is_no_release() -> None:

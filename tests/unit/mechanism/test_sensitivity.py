@@ -70,6 +70,8 @@ def test_box_bound_is_tight_where_the_maximum_is_known() -> None:
     assert box_bound(one, empty, one / 2, zero, one) == pytest.approx(0.5, rel=1e-6)
     assert box_bound(one, empty, one, zero, one) == pytest.approx(0.25, rel=1e-6)
     assert box_bound(one, empty, one, 2 * one, zero) == pytest.approx(1.0, rel=1e-6)
+    # -s alone is 1 at s = -1, to which a billionth is added for what floats lose.
+    assert box_bound(one, empty, zero, one, zero) == pytest.approx(1 + 1e-9, rel=1e-12)
 
 
 def test_alike_coordinates_may_share_a_family() -> None:
