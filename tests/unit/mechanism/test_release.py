@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from colonnade.foundation.errors import ReleaseError
-from colonnade.mechanism.moments import Encoding, Law, Layout, Role
+from colonnade.mechanism.moments import Encoding, Law, Layout, ReleasedSum, Role
+from colonnade.mechanism.objective import with_products
 from colonnade.mechanism.release import (
     FORMAT,
     Release,
@@ -130,3 +132,19 @@ def test_moments_know_what_is_known() -> None:
     assert moments.std[5, 6] == 0 and np.isinf(release("linear").moments().std[5, 6])
     (trace,) = moments.traces
     assert trace.coordinates == (1,) and trace.value == 10.0 and trace.std == 1.5
+
+
+def test_sums_of_products_are_told_apart_from_the_models_columns() -> None:
+    """The seventh and eighth coordinate are the first one's square and its product with level 2; only sums of both."""
+    wide = with_products(layout(), [(1, 1), (1, 2)])
+    sums = ReleasedBlock(("A",), Role.FEATURE, False, 49, np.array([[0, 7], [0, 8]]), np.array([98, -49]), np.ones(2))
+    whole = replace(release(), layout=wide, blocks=(*release().blocks, sums))
+    moments = read_release(write_release(whole)).moments()
+    assert moments.layout == layout() and moments.value.shape == moments.std.shape == (7, 7)
+    assert moments.sums == (ReleasedSum((1, 1), 2.0, 1.0), ReleasedSum((1, 2), -1.0, 1.0))
+    assert release().moments().sums == () and release().moments().layout == layout()
+    for product in ((9,), (1, 7)):
+        made = replace(wide.attributes[-1], products=(product,))
+        beyond = replace(whole, layout=replace(wide, attributes=(*wide.attributes[:-1], made)))
+        with pytest.raises(ReleaseError):
+            read_release(write_release(beyond))
