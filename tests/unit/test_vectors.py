@@ -50,11 +50,13 @@ from colonnade.foundation.sums import SumsOfBlocks
 from colonnade.mechanism.accounting import epsilon_of_gaussian, epsilon_of_rho, gaussian_rho, zcdp_rho
 from colonnade.mechanism.blocks import IntegerNoise, exact_block
 from colonnade.mechanism.composition import Cap, Charge, Rule, require_room, rho_of_pure, total
+from colonnade.mechanism.defects import epsilon_in_spite
 from colonnade.mechanism.dissection import Block, dissect, traces
 from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.noise import gaussian_sum_slack, laplace_share, quantile_reach
 from colonnade.mechanism.objective import Calibration, Objective, Task, paper_objective
 from colonnade.mechanism.plan import Terms, _square_slack
+from colonnade.mechanism.release import Release, ReleasedBlock
 from colonnade.mechanism.sensitivity import sensitivity
 from colonnade.mechanism.shares import narrow_shares
 from colonnade.protocol.precision import farthest
@@ -420,6 +422,22 @@ def test_composition() -> None:
     require_room(cap, Rule.SUM, [session] * 9, session, "people")
     with pytest.raises(LedgerError):
         require_room(cap, Rule.SUM, [session] * 10, session, "people")
+
+
+def test_a_trace_that_was_rounded_too_often() -> None:
+    """8 columns, 8 steps of 1/unit where 3 were counted: 5 more beside a noise of variance 10^2 - 4, of which mu is
+    5 / sqrt(96); by the triangle inequality mu of both is the sum."""
+    factors = np.stack([np.arange(1, 9)] * 2, axis=1)
+    trace = ReleasedBlock(("A",), Role.FEATURE, True, 50, factors, np.array([7]), np.array([0.2]))
+    for collusion in (0, 1):
+        plan = {"delta": 1e-6, "collusion": collusion, "parties": ["A", "B"]}
+        release = Release(100, signed_layout([9]), Law.GAUSSIAN, (trace,), plan, {})
+        if collusion:
+            mu = derive.solved(lambda m: derive.gaussian_delta(m, 1.0) > 1e-6, 1e-9, 9.0) + 5 / sqrt(96)
+            known = derive.solved(lambda e, mu=mu: derive.gaussian_delta(mu, e) <= 1e-6, 0.0, 99.0)
+        else:
+            known = derive.zcdp((sqrt(2 * derive.most_rho(1.0, 1e-6)) + 5 / sqrt(96)) ** 2 / 2, 1e-6)
+        assert epsilon_in_spite(release, [trace], 1.0) == pytest.approx(known, rel=2e-5)
 
 
 def test_alignment_code() -> None:

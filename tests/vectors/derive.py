@@ -308,17 +308,20 @@ def solved(rises: object, low: float, high: float) -> float:
     return (low + high) / 2
 
 
+ORDERS = [1 + exp(i / 2000) / 1000 for i in range(40_000)]
+
+
+def zcdp(rho: float, delta: float) -> float:
+    return min(a * rho + log(1 - 1 / a) - log(a * delta) / (a - 1) for a in ORDERS)
+
+
+def most_rho(epsilon: float, delta: float) -> float:
+    return max((epsilon - log(1 - 1 / a) + log(a * delta) / (a - 1)) / a for a in ORDERS)
+
+
 def composition() -> dict[str, object]:
     def pure(epsilon: float) -> float:
         return 2 * NormalDist().inv_cdf(1 / (1 + exp(epsilon))) ** 2
-
-    orders = [1 + exp(i / 2000) / 1000 for i in range(40_000)]
-
-    def zcdp(rho: float, delta: float) -> float:
-        return min(a * rho + log(1 - 1 / a) - log(a * delta) / (a - 1) for a in orders)
-
-    def most_rho(epsilon: float, delta: float) -> float:
-        return max((epsilon - log(1 - 1 / a) + log(a * delta) / (a - 1)) / a for a in orders)
 
     delta = 1e-6
     # Probabilities are within e^(1/8) of those of the law: two times in the loss, and once in delta.
