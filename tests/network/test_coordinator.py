@@ -26,8 +26,7 @@ from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.party import PartyRole
-from colonnade.sites.recipes import RELEASE
-from colonnade.sites.site import COORDINATOR, OUTCOME, Site, read_site
+from colonnade.sites.site import COORDINATOR, OUTCOME, RELEASE, Site, read_site
 from colonnade.study import Study
 from colonnade.transport.client import Client
 from tests.helpers.played_jobs import JOB, ServerSite

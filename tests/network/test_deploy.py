@@ -12,8 +12,10 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -440,3 +442,59 @@ def test_paths_are_quoted_for_the_engine() -> None:
         words = shlex.split(launcher.get_command({}, context), True)
         ours = ["-m", "colonnade.flare.job_process", side]
         assert words == [sys.executable, *ours, "-m", "/two words/it's", "--set", "uid=bank", words[-1]]
+
+
+def test_a_job_runs_in_the_process_that_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading takes seconds: it is done before there is a job. Secrets come by its input, as by an environment."""
+    from nvflare.apis.fl_constant import FLContextKey
+    from nvflare.apis.fl_context import FLContext
+    from nvflare.apis.job_launcher_spec import JobProcessArgs, JobProcessEnv
+
+    from colonnade.flare import launcher
+
+    told = tmp_path / "told.json"
+    stub = f"""
+import json, os, sys
+from colonnade.flare import job_process
+def run(side):
+    json.dump([side, sys.argv[1:], os.environ[{JobProcessEnv.AUTH_TOKEN!r}], os.getpid()], open({str(told)!r}, "w"))
+    return 0
+job_process.run = run
+sys.argv = ["job", "party"]
+job_process.MAINS = {{"party": "json"}}
+sys.exit(job_process.wait_for_job("party"))
+"""
+    began: list[list[str]] = []
+    original = subprocess.Popen
+
+    def start(words: list[str], **more: Any) -> Any:
+        began.append(words)
+        return original([sys.executable, "-c", stub], **more)
+
+    monkeypatch.setattr(launcher.subprocess, "Popen", start)
+    spare = launcher.SpareProcess()
+    monkeypatch.setattr(launcher, "SPARE", spare)
+    spare.prepare("party")
+    spare.prepare("party")
+    assert began == [[sys.executable, "-m", "colonnade.flare.job_process", "--wait", "party"]]
+    waiting = spare._waiting
+    assert waiting is not None
+    context, secret = FLContext(), "it's a secret"
+    given = {
+        JobProcessArgs.EXE_MODULE: ("-m", "some.module"),
+        JobProcessArgs.WORKSPACE: ("-m", "/two words/it's"),
+        JobProcessArgs.AUTH_TOKEN: ("-t", secret),
+    }
+    context.set_prop(key=FLContextKey.JOB_PROCESS_ARGS, value=given, private=True, sticky=False)
+    handle = launcher.PartyLauncher().launch_job({}, context)
+    handle.wait()
+    side, words, token, number = json.loads(told.read_text())
+    assert (side, words, token, number) == ("party", ["-m", "/two words/it's"], secret, waiting.pid)
+    # The next waits, and goes when its site does.
+    end = time.monotonic() + 20
+    while spare._waiting is None and time.monotonic() < end:
+        time.sleep(0.05)
+    following = spare._waiting
+    assert following is not None and following.pid != waiting.pid and following.stdin is not None
+    following.stdin.close()
+    assert following.wait(30) == 0

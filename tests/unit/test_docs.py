@@ -279,3 +279,20 @@ def test_every_test_that_the_security_page_names_exists() -> None:
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "security.md").read_text(encoding="utf-8")))
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert len(named) > 10 and {name for name in named if f"def {name}(" not in sources} == set()
+
+
+def test_every_fault_of_the_table_has_its_test_or_drill() -> None:
+    """A row without one could say anything."""
+    from drills.__main__ import COMMANDS
+
+    table = (ROOT / "docs" / "when-it-breaks.md").read_text(encoding="utf-8").partition("| injected |")[2]
+    rows = [line.split(" | ") for line in table.splitlines()[2:] if line.startswith("| ")]
+    assert len(rows) > 20 and all(len(row) == 4 for row in rows)
+    named = [row[3].strip(" |`") for row in rows]
+    assert len(set(named)) == len(named)
+    for name in named:
+        if name.startswith("drills "):
+            assert name.removeprefix("drills ") in COMMANDS, name
+        else:
+            path, _, test = name.partition("::")
+            assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), name

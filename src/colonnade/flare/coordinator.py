@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
@@ -32,10 +32,12 @@ from colonnade.flare.provision import (
 from colonnade.flare.topics import COMMAND
 from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
 from colonnade.protocol.codes import BOOKED_COUNTS
-from colonnade.sites.evaluation_request import EvaluationRequest
-from colonnade.sites.prediction_request import PredictionRequest
-from colonnade.sites.recipes import RELEASE
-from colonnade.sites.site import OUTCOME, SERVER, Site
+from colonnade.sites.site import OUTCOME, RELEASE, SERVER, Site
+
+if TYPE_CHECKING:
+    # Whoever waits for a session waits for what is loaded here.
+    from colonnade.sites.evaluation_request import EvaluationRequest
+    from colonnade.sites.prediction_request import PredictionRequest
 
 Watch = Callable[[str, float], None]
 POLL_SECONDS = 0.5

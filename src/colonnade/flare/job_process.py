@@ -2,11 +2,15 @@
 
 FLARE lets a job's process linger for three seconds behind its end, and whoever waits for a release waits for that.
 When the main function returns, the session has had its last word, and the connections are closed.
+
+`job_process --wait party` has loaded all that a job needs, and takes the job's words from its input when there is one.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +22,7 @@ MAINS = {
     SERVER: "nvflare.private.fed.app.server.runner_process",
 }
 LINGER_SECONDS = 0.2
+WAIT = "--wait"
 
 
 def run(side: str) -> int:
@@ -37,5 +42,22 @@ def run(side: str) -> int:
     return int(done or 0)
 
 
+def wait_for_job(side: str) -> int:
+    """Load what is slow to load, then run the job that comes; none comes where the site has ended."""
+    for name in (MAINS[side], "colonnade.flare.job_classes"):
+        import_module(name)
+    text = sys.stdin.read()
+    if not text:
+        return 0
+    told = json.loads(text)
+    os.environ.update(told["environment"])
+    sys.argv[1:] = told["words"]
+    return run(side)
+
+
 if __name__ == "__main__":
-    sys.exit(run(sys.argv.pop(1)))
+    mode = sys.argv.pop(1)
+    code = wait_for_job(sys.argv.pop(1)) if mode == WAIT else run(mode)
+    # The session has ended and its files are closed: to take the interpreter apart would keep all sites waiting.
+    logging.shutdown()
+    os._exit(code)

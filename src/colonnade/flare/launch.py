@@ -33,6 +33,8 @@ Tell = Callable[[dict[str, Any]], None]
 """Called with what the status file says, whenever it says something new."""
 Say = Callable[[str], None]
 LOOK_SECONDS = 0.1
+SPARE_SECONDS = 5.0
+"""When a site has begun, a process that waits for its first job is loaded."""
 TIDY_SECONDS = 5.0
 """FLARE leaves each message that it passes on in a cycle of references; few and large, they wait long for Python."""
 OUTCOME_WAIT = "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT"
@@ -150,6 +152,8 @@ def clear_old_jobs(folder: Path) -> None:
 def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, away: Callable[[], str], **more: Any) -> int:
     from nvflare.fuel.f3.mpm import MainProcessMonitor
 
+    from colonnade.flare.launcher import SPARE
+
     folder = site.folder.resolve()
     replace_status(folder / STATUS, {})
     # A full disk is told by the session that it ends; logging would print a traceback for each line it cannot write.
@@ -159,6 +163,8 @@ def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, away: Ca
     rotate_audit_log(folder)
     quiet = threading.Event()
     events = watch(site, tell)
+    # The engine comes first.
+    threading.Timer(SPARE_SECONDS, SPARE.prepare, (site.role,)).start()
     threading.Thread(target=events.monitor.keep_trying, args=(away,), daemon=True).start()
     follower = threading.Thread(target=follow, args=(folder / STATUS, events.hear, quiet, site.role), daemon=True)
     follower.start()

@@ -29,10 +29,9 @@ from colonnade.protocol.session_plan import SessionPlan
 from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluation_request
 from colonnade.sites.prediction_request import SCORED, PredictionRequest, read_prediction_request
 from colonnade.sites.readiness import try_folder, try_releases
-from colonnade.sites.site import SCORES, Site, find_site, read_sites
+from colonnade.sites.site import RELEASE, SCORES, Site, find_site, read_sites
 from colonnade.study import Study
 
-RELEASE = "release.json"
 AnyGuard = ConsentGuard | PolicyGuard
 
 

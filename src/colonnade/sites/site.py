@@ -24,7 +24,9 @@ from colonnade.transport.wire import Patience
 from colonnade.workers import open_workers
 
 SITE, STUDY, POLICY, STATUS = "site.toml", "study.toml", "policy.toml", "status.json"
-STARTUP, LOCAL, SCORES, OUTCOME = "startup", "local", "scores", "outcome.json"
+STARTUP, LOCAL, SCORES = "startup", "local", "scores"
+OUTCOME, RELEASE = "outcome.json", "release.json"
+"""What the server's job leaves for the coordinator."""
 STUDIES = "studies"
 """Where further studies lie in a folder, each in a folder of its own."""
 SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
