@@ -284,7 +284,7 @@ def test_a_label_whose_square_was_not_released_is_no_ground_to_warn() -> None:
 
 
 def test_a_given_ridge_is_judged_by_what_shrinking_believes() -> None:
-    """Eight columns of four levels, 150 records, noise: what a weak ridge follows of noise is no sum of first orders."""
+    """Eight columns of four levels, 150 records, noise: what a weak ridge follows of it is no sum of first orders."""
     rng, columns = np.random.default_rng(6), 8
     codes = rng.integers(0, 4, (2150, columns))
     y = np.clip(codes @ np.linspace(0.1, 0.8, columns) - 5 + rng.standard_normal(len(codes)), -5, 5)

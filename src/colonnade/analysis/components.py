@@ -9,7 +9,6 @@ from itertools import combinations
 import numpy as np
 
 from colonnade.analysis.released import Released
-from colonnade.analysis.spectra import eigen
 from colonnade.analysis.tables import NEARLY_ALL, reach_of
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.threads import small_on_one_thread

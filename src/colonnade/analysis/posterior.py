@@ -27,7 +27,7 @@ from colonnade.analysis.separate import Separate, separate_weights
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.moments import Floats, Law
 from colonnade.numerics.fitting import bisect
-from colonnade.numerics.spectra import eigen, eigenvalues, joint_eigen, positive_part, solve_usable, usable_power
+from colonnade.numerics.spectra import eigenvalues, joint_eigen, positive_part, solve_usable, usable_power
 
 SPREADS = np.geomspace(1e-5, 1e3, 321)
 """Grid of t, and t = 0 besides."""
