@@ -109,7 +109,7 @@ class GatheredIds:
             self._raw.append(raw.hash().to_numpy())
         self._missing.append(series.is_null().to_numpy())
         series = series.fill_null("")
-        data = "".join(series.to_list()).encode()
+        data = (series.str.join("").item() or "").encode()
         self._texts.append(np.frombuffer(data, np.uint8), series.str.len_bytes().cast(pl.Int64).to_numpy())
         self._hashes.append(series.hash().to_numpy())
 
@@ -122,12 +122,13 @@ class GatheredIds:
         """The ids that are left, their rows, and what is left out: rows without an id, or with that of an earlier."""
         missing, hashes = np.concatenate(self._missing), np.concatenate(self._hashes)
         left = ~missing
-        order = np.flatnonzero(left)
-        order = order[np.argsort(hashes[order], kind="stable")]
-        alike = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
         repeated, merged = list[int](), list[tuple[int, int]]()
-        if len(alike):
+        in_order = np.sort(hashes[left])
+        if (in_order[1:] == in_order[:-1]).any():
             # Different ids may share a hash: the texts decide.
+            order = np.flatnonzero(left)
+            order = order[np.argsort(hashes[order], kind="stable")]
+            alike = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
             seen: dict[str, int] = {}
             raw = np.concatenate(self._raw) if self._raw else hashes
             for row in map(int, np.unique(order[np.concatenate([alike, alike + 1])])):

@@ -167,13 +167,17 @@ class DiskTexts(Sequence[str]):
         for start in range(0, len(self), _TAKEN_ROWS):
             yield from self._between(start, min(len(self), start + _TAKEN_ROWS))
 
-    def _between(self, start: int, stop: int) -> list[str]:
+    def encoded(self, start: int, stop: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Texts [start, stop) in UTF-8, one after the other, and where each of them ends."""
         if len(self._ends) > 1:
             self._ends = [np.concatenate(self._ends)]
         ends = self._ends[0][start : stop + 1]
-        data = self._data.rows(int(ends[0]), int(ends[-1])).tobytes()
-        places = (ends - ends[0]).tolist()
-        return [data[a:b].decode() for a, b in pairwise(places)]
+        return np.asarray(self._data.rows(int(ends[0]), int(ends[-1])), np.uint8), ends[1:] - ends[0]
+
+    def _between(self, start: int, stop: int) -> list[str]:
+        data, ends = self.encoded(start, stop)
+        whole = data.tobytes()
+        return [whole[a:b].decode() for a, b in pairwise([0, *ends.tolist()])]
 
     def __repr__(self) -> str:
         return f"DiskTexts({len(self)} rows)"

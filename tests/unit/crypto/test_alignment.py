@@ -10,6 +10,8 @@ import pytest
 
 from colonnade.crypto.alignment import AlignmentParty, AlignmentServer, align_in_process, frames, sizes, star
 from colonnade.crypto.alignment.frames import ROUNDS
+from colonnade.crypto.alignment.ids import Ids
+from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.sizes import Sizes
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import AlignmentError, MessageError, PolicyError, ProtocolError, StudyError
@@ -146,10 +148,9 @@ def test_no_id_and_no_digest_travels(parties: int) -> None:
     ids = people(parties)
     run = Star(ids).run()
     wire = b"".join(payload for *_, payload in run.parcels)
-    from colonnade.crypto.alignment.ids import Ids
 
     for mine in ids.values():
-        words = Ids("p", mine, SESSION)._chunks[0]
+        words = Ids("p", mine, SESSION, AlignmentKernels())._chunks[0]
         for one, digest in zip(mine, words, strict=True):
             assert one.encode() not in wire
             assert digest[:2].tobytes() not in wire and digest[2:4].tobytes() not in wire

@@ -101,7 +101,7 @@ def test_without_the_check_the_attack_would_read_the_whole_key(monkeypatch: pyte
 
     zeros = oprf._drawn(oprf._streams(free_seeds(run.parties["hub"]._channels["partner"].key("base"))[0]), height)
     zeros ^= columns & (np.uint64(0) - guess.astype(np.uint64))[:, None]
-    ids = opened_bin(*Ids("partner", theirs, SESSION).bins(1)[:2])
+    ids = opened_bin(*Ids("partner", theirs, SESSION, AlignmentKernels()).bins(1)[:2])
     kernels = AlignmentKernels()
     forged = evaluate(key, evaluator._prefix, kernels.rows_of(zeros), ids, len(mine), kernels)
     partner = run.parties["partner"]._role
@@ -114,7 +114,7 @@ def test_without_the_check_the_attack_would_read_the_whole_key(monkeypatch: pyte
 def test_one_wrong_column_passes_if_its_bit_is_guessed_and_not_else() -> None:
     """What a hub can gain: one bit of the key for an even chance of being found out."""
     kernels, passed = AlignmentKernels(), []
-    ids = opened_bin(*Ids("hub", [str(i) for i in range(50)], SESSION).bins(1)[:2])
+    ids = opened_bin(*Ids("hub", [str(i) for i in range(50)], SESSION, AlignmentKernels()).bins(1)[:2])
     for j in range(16):
         codewords = Codewords(ids, 50, 1024, kernels, Randomness(seed=b"hub"))
         codewords.columns[j] ^= np.uint64(2**64 - 1)
@@ -315,7 +315,7 @@ def test_a_server_that_puts_guesses_in_place_of_a_list_gets_nothing() -> None:
 def test_a_proof_of_another_challenge_does_not_fit() -> None:
     """Sums made before the matrix was fixed, or for another bin, are of no use."""
     kernels = AlignmentKernels()
-    ids = opened_bin(*Ids("hub", ["1", "2"], SESSION).bins(1)[:2])
+    ids = opened_bin(*Ids("hub", ["1", "2"], SESSION, AlignmentKernels()).bins(1)[:2])
     codewords = Codewords(ids, 2, 512, kernels, Randomness(seed=b"hub"))
     zeros, ones = ([bytes([slot, i % 256, i // 256]) + bytes(29) for i in range(512)] for slot in range(2))
     body, _ = Evaluator(zeros, ones, bytes(32), bytes(32)).matrix(codewords, 0)

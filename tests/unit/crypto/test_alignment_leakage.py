@@ -62,7 +62,7 @@ class Session:
         return len(self.lists)
 
     def places(self, ids: list[str]) -> Bin:
-        return opened_bin(*Ids("any", ids, SESSION).bins(1)[:2])
+        return opened_bin(*Ids("any", ids, SESSION, AlignmentKernels()).bins(1)[:2])
 
     def function(self, partner: int, ids: list[str]) -> Words:
         """A partner's function anywhere, as its holder computes it."""

@@ -21,10 +21,11 @@ from colonnade.crypto.alignment.ids import Ids
 from colonnade.crypto.alignment.ids import opened as opened_bin
 from colonnade.crypto.alignment.kem_ot import KemReceiver, KemSender
 from colonnade.crypto.alignment.kernel_choice import best_kernels
-from colonnade.crypto.alignment.kernels import AlignmentKernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels, take
 from colonnade.crypto.alignment.oblivious import Store, segment_of, slots_of
 from colonnade.crypto.alignment.oprf import hashed
 from colonnade.crypto.alignment.sizes import Sizes, capacity_of
+from colonnade.data.store import DiskTexts
 from colonnade.foundation.errors import AlignmentError, MessageError
 from colonnade.foundation.randomness import Randomness
 from tests.helpers.star_runs import Star, free_transfers, people
@@ -312,7 +313,7 @@ def test_transposition() -> None:
 @pytest.mark.parametrize("vector", KNOWN["ids"], ids=lambda v: v["id"][:6] or "empty")
 def test_id_layout(vector: dict[str, str]) -> None:
     text, session = vector["id"], bytes(range(32))
-    ids = opened_bin(*Ids("p", [text], session).bins(1)[:2])
+    ids = opened_bin(*Ids("p", [text], session, AlignmentKernels()).bins(1)[:2])
     digest = blake2b(session + text.encode()).digest()
     assert digest.hex() == vector["digest"]
     assert ids.tags.tobytes() == digest[:16]
@@ -324,7 +325,7 @@ def test_id_layout(vector: dict[str, str]) -> None:
 def test_bins_hold_every_id_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("colonnade.crypto.alignment.ids._CHUNK", 1 << 16)
     texts = [str(i) for i in range(70_000)]  # two chunks
-    rows, words, ends = Ids("p", texts, bytes(32)).bins(7)
+    rows, words, ends = Ids("p", texts, bytes(32), AlignmentKernels()).bins(7)
     assert np.array_equal(np.sort(rows), np.arange(70_000))
     for number, (first, last) in enumerate(pairwise(ends.tolist())):
         one = opened_bin(rows[first:last], words[first:last])
@@ -467,9 +468,44 @@ def test_numba_is_loaded_for_long_lists_only(monkeypatch: pytest.MonkeyPatch) ->
         assert type(best_kernels(10**6)) is not AlignmentKernels
 
 
-def test_outputs_are_one_block_of_blake2b() -> None:
+@pytest.mark.parametrize("make", KERNELS)
+@pytest.mark.parametrize("head", [0, 32])
+@pytest.mark.parametrize("longest", [0, 96, 129, 400])
+def test_digests_are_those_of_the_standard_library(make: type[AlignmentKernels], head: int, longest: int) -> None:
+    """Texts of all lengths, none among them, as many as fill lanes and not; blocks that are full, and several."""
+    generator, prefix = np.random.default_rng(longest), bytes(range(100, 100 + head))
+    for count, words in ((0, 4), (1, 8), (16, 4), (37, 8)):
+        texts = [generator.bytes(size) for size in (longest, *generator.integers(0, longest + 1, 40))][:count]
+        data, ends = np.frombuffer(b"".join(texts), np.uint8), np.cumsum([len(text) for text in texts], dtype=np.int64)
+        found = make().digests(prefix, data, ends, words)
+        assert found.shape == (count, words)
+        assert [row.tobytes() for row in found] == [blake2b(prefix + t, digest_size=8 * words).digest() for t in texts]
+
+
+@pytest.mark.parametrize("make", KERNELS)
+def test_ids_on_disk_have_the_digests_of_the_same_texts(make: type[AlignmentKernels]) -> None:
+    texts = ["", "ä", "id-1", "x" * 95, "y" * 97, *map(str, range(70_000))]
+    disk = DiskTexts()
+    for part in (texts[:3], texts[3:]):
+        data = "".join(part).encode()
+        disk.append(np.frombuffer(data, np.uint8), np.array([len(text.encode()) for text in part], np.int64))
+    session = bytes(range(32))
+    of_texts, of_bytes = (Ids("p", ids, session, make()).bins(1)[1] for ids in (texts, disk))
+    assert np.array_equal(of_texts, of_bytes)
+    assert of_texts[:5].tobytes() == b"".join(blake2b(session + text.encode()).digest() for text in texts[:5])
+    assert list(disk) == texts and disk[1] == "ä" and disk[2:5] == texts[2:5]
+
+
+def test_rows_are_taken_from_a_slice_as_from_a_whole() -> None:
+    words, chosen = words_of(50, 8, "taken"), np.array([7, 7, 0, 49])
+    assert np.array_equal(take(words, chosen), words[chosen])
+    assert np.array_equal(take(words[:, 2:4], chosen), words[chosen, 2:4])
+
+
+@pytest.mark.parametrize("make", KERNELS)
+def test_outputs_are_one_block_of_blake2b(make: type[AlignmentKernels]) -> None:
     tags, rows, prefix = words_of(3, 2, "tags"), words_of(3, 8, "rows"), bytes(range(32))
-    out = hashed(prefix, tags, rows)
+    out = hashed(prefix, tags, rows, make())
     for i in range(3):
         whole = prefix + tags[i].tobytes() + rows[i].tobytes()
         assert len(whole) == 112 and out[i].tobytes() == blake2b(whole, digest_size=32).digest()

@@ -11,6 +11,9 @@ from colonnade.crypto.alignment import loops
 from colonnade.crypto.alignment.kernels import SUMS, AlignmentKernels, Bytes, Peeling, Rows
 from colonnade.crypto.product import Words
 
+BLOCK_BYTES = 128
+"""What BLAKE2b takes at once; longer messages are rare, and are hashed one by one."""
+
 
 class CompiledAlignmentKernels(AlignmentKernels):
     """The same gathers and sums, each in one pass."""
@@ -45,6 +48,13 @@ class CompiledAlignmentKernels(AlignmentKernels):
     def combine(self, rows: Words, challenge: Words) -> Words:
         out = np.zeros((SUMS, rows.shape[1]), np.uint64)
         loops.combine(rows, challenge.view(np.uint8).reshape(-1, 16), out)
+        return out
+
+    def digests(self, prefix: bytes, data: Bytes, ends: Rows, words: int) -> Words:
+        if len(ends) and len(prefix) + int(np.diff(ends, prepend=0).max()) > BLOCK_BYTES:
+            return super().digests(prefix, data, ends, words)
+        out = np.empty((len(ends), words), np.uint64)
+        loops.digests(np.frombuffer(prefix, np.uint8).copy(), _own(data), _own(ends), out)
         return out
 
 

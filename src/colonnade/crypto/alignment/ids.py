@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.crypto.alignment.code import HIGH
+from colonnade.crypto.alignment.kernels import AlignmentKernels, Bytes, take
 from colonnade.crypto.product import Words
 from colonnade.foundation.errors import AlignmentError
 
@@ -22,6 +23,14 @@ TAG, MESSAGE, SLOTS, COINS = slice(0, 2), slice(2, 4), slice(4, 7), 7
 """What the words of a digest are for."""
 _BATCH = 1 << 16  # ids that are hashed at once
 _CHUNK = 1 << 20  # digests in one array: one so large goes back to the system when it is let go
+
+
+@runtime_checkable
+class Encoded(Protocol):
+    """Texts that need not become Python's to be hashed."""
+
+    def encoded(self, start: int, stop: int) -> tuple[Bytes, Rows]:
+        """Texts [start, stop) in UTF-8, one after the other, and where each of them ends."""
 
 
 @dataclass
@@ -43,13 +52,13 @@ class Bin:
 class Ids:
     """Digests of distinct ids, chunk by chunk; they are let go bin by bin."""
 
-    def __init__(self, party: str, ids: Sequence[str], session: bytes) -> None:
+    def __init__(self, party: str, ids: Sequence[str], session: bytes, kernels: AlignmentKernels) -> None:
         """Refuse ids that are none, repeated or no text; errors name rows, never an id."""
         self.count = len(ids)
         if not self.count:
             raise AlignmentError(f"party {party!r} must have ids, got none")
         try:
-            self._chunks = list(_digests(ids, session))
+            self._chunks = list(_digests(ids, session, kernels))
         except UnicodeEncodeError:
             raise AlignmentError(f"ids of party {party!r} must be valid Unicode, got one that is not") from None
         _refuse_repeated(party, self._chunks)
@@ -69,7 +78,7 @@ class Ids:
             cuts = np.cumsum([0, *np.bincount(of, minlength=count)])
             for which, (first, last) in enumerate(pairwise(cuts.tolist())):
                 mine, place = order[first:last], slice(filled[which], filled[which] + last - first)
-                rows[place], digests[place] = start + mine, words[mine]
+                rows[place], digests[place] = start + mine, take(words, mine)
                 filled[which] += last - first
             start += len(words)
         return rows, digests, ends
@@ -83,20 +92,31 @@ def opened(rows: Rows, words: Words) -> Bin:
     return Bin(rows, tags, messages, slots, coins)
 
 
-def _bin_of(words: Words, count: int) -> Rows:
-    return (words[:, 0] % np.uint64(count)).astype(np.int64)
+def _bin_of(words: Words, count: int) -> NDArray[np.integer]:
+    """Two bytes each, which are sorted much faster, where they hold the number of a bin."""
+    return (words[:, 0] % np.uint64(count)).astype(np.uint16 if count <= 1 << 16 else np.int64)
 
 
-def _digests(ids: Sequence[str], session: bytes) -> Iterator[Words]:
+def _digests(ids: Sequence[str], session: bytes, kernels: AlignmentKernels) -> Iterator[Words]:
     """BLAKE2b-512 of session and id: tag 16 bytes, message 16, three slots of 8, coins 8."""
-    texts = iter(ids)
+    batches = _encoded(ids)
     for first in range(0, len(ids), _CHUNK):
         words = np.empty((min(_CHUNK, len(ids) - first), _WORDS), np.uint64)
         for start in range(0, len(words), _BATCH):
             # The session's 32 bytes as a prefix: a key would cost BLAKE2b a second block.
-            batch = [blake2b(session + text.encode()).digest() for text in islice(texts, _BATCH)]
-            words[start : start + _BATCH] = np.frombuffer(b"".join(batch), "<u8").reshape(-1, _WORDS)
+            words[start : start + _BATCH] = kernels.digests(session, *next(batches), _WORDS)
         yield words
+
+
+def _encoded(ids: Sequence[str]) -> Iterator[tuple[Bytes, Rows]]:
+    """Batch by batch, the ids in UTF-8 and where each of them ends."""
+    if isinstance(ids, Encoded):
+        for start in range(0, len(ids), _BATCH):
+            yield ids.encoded(start, min(len(ids), start + _BATCH))
+        return
+    texts = iter(ids)
+    while batch := [text.encode() for text in islice(texts, _BATCH)]:
+        yield np.frombuffer(b"".join(batch), np.uint8), np.array(list(accumulate(map(len, batch))), np.int64)
 
 
 def _refuse_repeated(party: str, chunks: list[Words]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +104,15 @@ class AlignmentKernels:
                 totals[:half] ^= upper
         return out
 
+    def digests(self, prefix: bytes, data: Bytes, ends: Rows, words: int) -> Words:
+        """BLAKE2b of the prefix and each text: texts lie one after the other, `ends` says where each of them ends."""
+        begun, texts, found = blake2b(prefix, digest_size=8 * words), data.tobytes(), []
+        for first, last in pairwise([0, *ends.tolist()]):
+            one = begun.copy()
+            one.update(texts[first:last])
+            found.append(one.digest())
+        return np.frombuffer(b"".join(found), "<u8").reshape(-1, words)
+
 
 def _take_off(degree: NDArray[np.int32], slots: Rows) -> None:
     """One user less for each of these slots, some of which may be there twice."""
@@ -126,5 +137,6 @@ def _by_kind(rows: Words, kinds: NDArray[np.uint16]) -> Words:
 def take(rows: Words, chosen: NDArray[np.integer]) -> Words:
     """Rows by number; as one item each they are moved faster."""
     width = rows.shape[1]
-    items = np.ascontiguousarray(rows).view(f"V{8 * width}").ravel()
-    return np.take(items, chosen).view(np.uint64).reshape(-1, width)
+    items = rows.view(f"V{8 * width}")[:, 0]
+    taken = np.take(items, chosen) if items.flags.c_contiguous else items[chosen]
+    return taken.view(np.uint64).reshape(-1, width)

@@ -13,10 +13,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 Array = NDArray[Any]
 
 SIDE = 64
+LANES = 16
+"""Messages that are hashed side by side, so that one instruction serves several."""
+START = np.array(
+    [
+        0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1,
+        0x510E527FADE682D1, 0x9B05688C2B3E6C1F, 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179,
+    ],
+    np.uint64,
+)  # fmt: skip
+ORDERS = np.array(
+    [
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3],
+        [11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4], [7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8],
+        [9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13], [2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9],
+        [12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11], [13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10],
+        [6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5], [10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0],
+    ],
+    np.int64,
+)  # fmt: skip
+"""BLAKE2b's first state and the order of a message's words by round (RFC 7693, 2.6 and 2.7)."""
 
 
-def _compiled(function: F) -> F:
-    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+def _compiled(function: F, **more: Any) -> F:
+    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", **more}
     try:
         compiled: Any = numba.njit(cache=True, **settings)(function)
     except RuntimeError:  # no folder to keep compiled code in
@@ -161,3 +181,68 @@ def combine(rows: Array, challenge: Array, out: Array) -> None:
                 if value >> bit & 1:
                     for w in range(width):
                         out[8 * group + bit, w] ^= totals[group, value, w]
+
+
+def _mixed(a: Array, b: Array, c: Array, d: Array, x: Array, y: Array) -> None:
+    """BLAKE2b's function G, in every lane."""
+    for k in range(LANES):
+        p = a[k] + b[k] + x[k]
+        s = d[k] ^ p
+        s = s >> np.uint64(32) | s << np.uint64(32)
+        r = c[k] + s
+        q = b[k] ^ r
+        q = q >> np.uint64(24) | q << np.uint64(40)
+        p = p + q + y[k]
+        s ^= p
+        s = s >> np.uint64(16) | s << np.uint64(48)
+        r = r + s
+        q ^= r
+        a[k], b[k], c[k], d[k] = p, q >> np.uint64(63) | q << np.uint64(1), r, s
+
+
+# In line: LLVM sees then that rows of the state do not overlap, and works on several lanes at once.
+_mix = _compiled(_mixed, inline="always")
+
+
+@_compiled
+def digests(prefix: Array, data: Array, ends: Array, out: Array) -> None:
+    """BLAKE2b of the prefix and each text, 128 bytes at most together, with digests as wide as `out`."""
+    head, width, start = len(prefix), out.shape[1], 0
+    block = np.zeros((LANES, 128), np.uint8)
+    words = block.view(np.uint64)
+    m, v = np.zeros((16, LANES), np.uint64), np.zeros((16, LANES), np.uint64)
+    first = START.copy()
+    first[0] ^= np.uint64(0x01010000 | 8 * width)
+    for k in range(LANES):
+        for j in range(head):
+            block[k, j] = prefix[j]
+    for row in range(0, len(ends), LANES):
+        many = min(LANES, len(ends) - row)
+        for i in range(8):
+            for k in range(LANES):
+                v[i, k], v[8 + i, k] = first[i], START[i]
+        for k in range(many):
+            size = head + ends[row + k] - start
+            for j in range(head, size):
+                block[k, j] = data[start + j - head]
+            for j in range(size, 128):
+                block[k, j] = 0
+            v[12, k] ^= np.uint64(size)
+            v[14, k] = ~v[14, k]
+            start = ends[row + k]
+        for w in range(16):
+            for k in range(LANES):
+                m[w, k] = words[k, w]
+        for t in range(12):
+            o = ORDERS[t % 10]
+            _mix(v[0], v[4], v[8], v[12], m[o[0]], m[o[1]])
+            _mix(v[1], v[5], v[9], v[13], m[o[2]], m[o[3]])
+            _mix(v[2], v[6], v[10], v[14], m[o[4]], m[o[5]])
+            _mix(v[3], v[7], v[11], v[15], m[o[6]], m[o[7]])
+            _mix(v[0], v[5], v[10], v[15], m[o[8]], m[o[9]])
+            _mix(v[1], v[6], v[11], v[12], m[o[10]], m[o[11]])
+            _mix(v[2], v[7], v[8], v[13], m[o[12]], m[o[13]])
+            _mix(v[3], v[4], v[9], v[14], m[o[14]], m[o[15]])
+        for k in range(many):
+            for i in range(width):
+                out[row + k, i] = first[i] ^ v[i, k] ^ v[8 + i, k]

@@ -7,8 +7,6 @@ then differ from the hub's by key & C(D's row), so that both compute one row exa
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
 import numpy as np
 
 from colonnade.crypto.alignment.check import challenge_of, prove, verify
@@ -50,7 +48,7 @@ class Evaluator:
         _add(self._ones, matrix)
         rows = kernels.rows_of(columns)
         proof = prove(codewords.messages, rows, challenge_of(matrix, self._context, number), kernels)
-        values = hashed(self._prefix, codewords.ids.tags, codewords.store.read(rows))
+        values = hashed(self._prefix, codewords.ids.tags, codewords.store.read(rows), kernels)
         return matrix.tobytes() + proof, values
 
 
@@ -85,18 +83,15 @@ def evaluate(key: Words, prefix: bytes, rows: Words, ids: Bin, entries: int, ker
     """
     at = Store(ids.slots, ids.coins, entries, kernels).read(rows)
     kernels.add_bytes(at, byte_sums() & key, ids.messages.view(np.uint8).reshape(len(ids), -1))
-    return hashed(prefix, ids.tags, at)
+    return hashed(prefix, ids.tags, at, kernels)
 
 
-def hashed(prefix: bytes, tags: Words, rows: Words) -> Words:
+def hashed(prefix: bytes, tags: Words, rows: Words, kernels: AlignmentKernels) -> Words:
     """BLAKE2b-256 of prefix, tag and row: 112 bytes, one block."""
-    whole = np.empty((len(tags), 14), np.uint64)
-    whole[:, :4] = np.frombuffer(prefix, np.uint64)
-    whole[:, 4:6] = tags
-    whole[:, 6:] = rows
-    items = whole.view("V112").ravel().tolist()
-    digests = b"".join([blake2b(item, digest_size=8 * OUTPUT_WORDS).digest() for item in items])
-    return np.frombuffer(digests, np.uint64).reshape(-1, OUTPUT_WORDS)
+    whole = np.hstack([tags, rows])
+    size = whole.itemsize * whole.shape[1]
+    ends = size * np.arange(1, len(whole) + 1)
+    return kernels.digests(prefix, whole.view(np.uint8).ravel(), ends, OUTPUT_WORDS)
 
 
 def _streams(seeds: list[bytes]) -> list[Stream]:

@@ -57,8 +57,8 @@ class AlignmentParty:
         self._me, self._name = me, self._frame.parties[me]
         self._progress, self._randomness = progress, randomness
         self._post_quantum, self._largest = post_quantum, largest_list
-        self._ids = Ids(self._name, ids, session)
-        self._kernels = kernels or best_kernels(self._ids.count)
+        self._kernels = kernels or best_kernels(len(ids))
+        self._ids = Ids(self._name, ids, session, self._kernels)
         self._key = X25519PrivateKey.from_private_bytes(randomness.bytes(32))
         self._base = BaseSender(randomness)
         own = self._key.public_key().public_bytes_raw() + self._ids.count.to_bytes(8, "big") + self._base.public

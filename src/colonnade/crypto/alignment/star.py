@@ -20,7 +20,7 @@ from colonnade.crypto.alignment.code import LENGTH
 from colonnade.crypto.alignment.frames import Channel
 from colonnade.crypto.alignment.ids import COINS, MESSAGE, SLOTS, TAG, Bin, Ids, opened
 from colonnade.crypto.alignment.kem_ot import KEM_CHOICE_BYTES, KEM_REPLY_BYTES, KemReceiver, KemSender, mixed
-from colonnade.crypto.alignment.kernels import AlignmentKernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels, take
 from colonnade.crypto.alignment.oblivious import Store
 from colonnade.crypto.alignment.oprf import Codewords, Evaluator, KeyHolder
 from colonnade.crypto.alignment.sizes import GROUP_BYTES, SLOT_BYTES, Sizes
@@ -98,7 +98,7 @@ class StarRole(ABC):
 
     def _take(self, chosen: Rows) -> tuple[Rows, Words]:
         """Rows and tags of these ids; all else is let go, before anything new is made."""
-        rows, tags = self._rows[chosen], self._words[chosen, TAG]
+        rows, tags = self._rows[chosen], take(self._words[:, TAG], chosen)
         del self._rows, self._words
         return rows, tags
 
@@ -110,7 +110,7 @@ class StarRole(ABC):
         if (firsts[1:] == firsts[:-1]).any():
             order = np.lexsort((images[:, 1], images[:, 0]))
         self.rows = rows[order]
-        self.names = blake2b(tags[order].data, digest_size=32, key=self.group).digest()
+        self.names = blake2b(take(tags, order).data, digest_size=32, key=self.group).digest()
 
 
 class HubRole(StarRole):
@@ -199,7 +199,7 @@ class HubRole(StarRole):
         counts = np.diff(cuts).astype("<u4").tobytes()
         for partner in self._channels:
             yield partner, self.group + counts
-            said = self._announced.pop(partner)[common]
+            said = take(self._announced.pop(partner), common)
             for first, last in pairwise(cuts.tolist()):
                 _sort(said[first:last])
             if len(said):
@@ -320,7 +320,7 @@ def permuted(key: bytes, tags: Words) -> Words:
 
 def _sort(values: Words) -> None:
     """In place, by their first words, so that their order says nothing of a file's."""
-    values[:] = values[np.argsort(values[:, 0], kind="stable")]
+    values[:] = take(values, np.argsort(values[:, 0], kind="stable"))
 
 
 def looked_up(values: Words, wanted: Words) -> Rows:
@@ -330,6 +330,6 @@ def looked_up(values: Words, wanted: Words) -> Rows:
     found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
     once = np.zeros(len(values), bool)
     once[found] = True
-    if len(found) != len(wanted) or (values[found] != wanted).any() or np.count_nonzero(once) < len(found):
+    if len(found) != len(wanted) or (take(values, found) != wanted).any() or np.count_nonzero(once) < len(found):
         raise MessageError("the hub must announce common ids, once each, got another value")
     return found
