@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+import colonnade as cn
 from colonnade.consent.entries import Entry, EntryKind
 from colonnade.consent.ledger import Ledger
-from colonnade.foundation.errors import ProtocolError
+from colonnade.foundation.errors import PolicyError, ProtocolError
 from colonnade.protocol.fit import FitServer
 from colonnade.study import read_study
 from tests.helpers.cli_study import Answer, Run, runner, write_study
@@ -475,3 +476,23 @@ def test_sessions_that_fail_after_data_was_read_are_counted_and_limited(run: Run
     assert fit(run, folder).code == 0
     (account,) = json.loads(run("ledger", "show", folder / "works.ledger", "--json").out)["accounts"]
     assert account["failed"] == 1 and account["spent"]["sessions"] == 1
+
+
+def test_what_partners_could_be_told_is_summed_over_sessions(run: Run, folder: Path) -> None:
+    """A policy with room for two and a half sessions: the third is refused, at the command and in Python."""
+    study = read_study(folder / "study.toml")
+    (told,) = (one.people for one in study.session(COMMON).tellings if one.partner == "bank")
+    assert told > 10
+    for party in ("works", "bank"):
+        edit(folder / f"{party}.toml", "50.0", "500.0")
+    edit(folder / "bank.toml", "[session]", f"largest_bits_told = {2 * told + told // 2}\n[session]")
+    for name in ("a.json", "b.json"):
+        assert fit(run, folder, name).code == 0
+    shown = json.loads(run("ledger", "show", folder / "bank.ledger", "--json").out)
+    assert [account["bits_told"] for account in shown["accounts"]] == [2 * told]
+    says = f"could have told partners that break the protocol {2 * told} bits of it, and this one could tell"
+    refused(fit(run, folder, "c.json"), says)
+    with pytest.raises(PolicyError, match=says):
+        cn.Study.read(folder / "study.toml").fit(progress=False)
+    edit(folder / "bank.toml", f"{2 * told + told // 2}", f"{3 * told}")
+    assert fit(run, folder, "c.json").code == 0

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from colonnade.flare.provision import (
     Address,
 )
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
+from colonnade.protocol.cheating import TOLD_BITS
 from colonnade.sites.site import SEED, read_site
 from colonnade.study import read_study
 from tests.helpers.wires import PARTIES, write_study
@@ -422,6 +424,31 @@ def test_a_template_agrees_to_its_study_whatever_n_is(tmp_path: Path) -> None:
         policy = read_policy(tmp_path / "policy.toml")
         for n in (1000, 3500, 10_000, 14_146, 1_000_000):
             policy.check(study.session(n), party)
+        assert policy.largest_list == "twice" and policy.evidence_days == 90
+
+
+def test_a_template_states_whom_partners_could_read_and_admits_wide_studies(tmp_path: Path) -> None:
+    """The default of largest_bits_told, 1,000, refuses 800 columns; the officer signs for the study's own number."""
+    owned = [
+        f"[party.{p}.columns]" + "".join(f'\n{p}{i} = {{ kind = "numeric", low = 0, high = 1 }}' for i in range(400))
+        for p in "ab"
+    ]
+    (tmp_path / "study.toml").write_text(
+        '[study]\nname = "wide"\ntask = "linear"\nlabel = "a.a0"\nepsilon = 1.0\ndelta = 1.25e-5\nrows = 80000\n'
+        'alignment = "none"\nrelease = "full"\n' + "\n".join(owned)
+    )
+    study = read_study(tmp_path / "study.toml")
+    session = study.session(80_000)
+    told = {one.partner: one.people for one in session.tellings}
+    for party in ("a", "b"):
+        text = policy_file(study, party)
+        assert f"could read the exact values of up to {told[party]:,} people; it would leave evidence" in text
+        (tmp_path / "policy.toml").write_text(text)
+        policy = read_policy(tmp_path / "policy.toml")
+        policy.check(session, party)
+        assert told[party] <= policy.largest_bits_told < 2 * told[party]
+        with pytest.raises(PolicyError, match=f"largest_bits_told is 1000, the plan has {told[party]}"):
+            replace(policy, largest_bits_told=TOLD_BITS).check(session, party)
 
 
 def test_paths_are_quoted_for_the_engine() -> None:

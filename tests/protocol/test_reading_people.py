@@ -16,12 +16,15 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
+from colonnade.consent.policy import Policy
 from colonnade.crypto.lattice.frames import parcel_places
 from colonnade.crypto.lattice.parameters import N
 from colonnade.crypto.lattice.party import LatticeParty
 from colonnade.crypto.lattice.words import Planes
 from colonnade.data.table import table_from
+from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.randomness import Randomness
+from colonnade.mechanism.composition import Cap
 from colonnade.protocol.cheating import people_sentence
 from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.guard import Unguarded
@@ -132,14 +135,15 @@ def law_of_reading(bits: int, scale: float) -> tuple[float, NDArray[np.float64]]
     return bits + float(held @ np.log2(held)), wrong
 
 
+@pytest.mark.parametrize(("levels", "rows"), [(12, 20_000), (40, 4_000)])
 @pytest.mark.parametrize("bits", [9, 12, 15])
-def test_no_more_people_are_read_than_the_page_says(bits: int) -> None:
+def test_no_more_people_are_read_than_the_page_says(bits: int, levels: int, rows: int) -> None:
     """The page bounds bits of information, a person's yes or no being one of them.
 
     What is read is held to the law that says how much this attack tells: an honest run lies outside with probability
     at most 1e-7. A share of guesses that happen to be right says nothing of information.
     """
-    plan = levels_session(12, rows=20_000)
+    plan = levels_session(levels, rows=rows)
     page = {told.partner: told.people for told in plan.tellings}["hospital"]
     asked, right = read_people(plan, bits)
     noise = plan.cross_noise(plan.plan.share("hospital"))
@@ -154,6 +158,11 @@ def test_no_more_people_are_read_than_the_page_says(bits: int) -> None:
     assert values * told <= page
     # The page counts the smallest share of all parties, which is not hospital's: it may be higher by a bit a value.
     assert bits < 15 or values * told > 0.85 * page
-    assert bits > 9 or values * told > 0.99 * asked
+    assert bits > 9 or values * told > (0.99 if levels == 12 else 0.8) * asked
+    # A policy that allows fewer than could be read refuses, and one that allows what the page says agrees.
+    policy = Policy("hospital", ("shop",), 10.0, Cap(10.0), smallest_key_bits=0, largest_bits_told=page)
+    policy.check(plan)
+    with pytest.raises(PolicyError, match=f"the plan has {page}"):
+        replace(policy, largest_bits_told=int(values * told) - 1).check(plan)
     sentence = people_sentence(plan.tellings, plan.rows)
     assert f"up to {page} people" in sentence and sentence in cheating_notes(plan).notes

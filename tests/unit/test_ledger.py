@@ -668,3 +668,35 @@ def test_a_second_session_beyond_the_budget_is_refused_and_nobody_spends(tmp_pat
         spent = Ledger(tmp_path / party).spent(DataSet(f"{party}.csv", party), cap)
         assert spent.sessions == 1 and spent.epsilon == first.parties[party][View.OUTSIDER]
         Ledger(tmp_path / party).verify()
+
+
+def test_what_partners_could_be_told_adds_up_over_sessions(book: Ledger) -> None:
+    """Of one data set, void sessions apart; the limit is reached and not passed."""
+    other = DataSet("other.csv", "e" * 64)
+
+    def tell(session: str, bits: int, data: DataSet = DATA, limit: int = 1000) -> None:
+        book.book(replace(booking(session, 0.01, data), bits_told=bits), CAP, largest_told=limit)
+
+    def told() -> dict[str, int]:
+        return {account.data[0].name: account.bits_told for account in book.accounts()}
+
+    for number in range(5):
+        tell(f"s{number}", 179)
+    tell("elsewhere", 999, other)
+    assert told() == {"bank.csv": 5 * 179, "other.csv": 999}
+    says = "could have told partners that break the protocol 895 bits of it, and this one could tell 106 more"
+    with pytest.raises(PolicyError, match=f"largest_bits_told is 1000: sessions on data set bank.csv {says}"):
+        tell("s5", 106)
+    with pytest.raises(PolicyError, match=says):
+        book.check_told(DATA, 106, 1000)
+    tell("s5", 105)
+    assert told()["bank.csv"] == 1000
+    book.settle("s0", "bank", EntryKind.VOID, "nobody handed in")
+    book.settle("s1", "bank", EntryKind.RELEASED)
+    assert told()["bank.csv"] == 1000 - 179
+    # The same booking again is no further session, and sessions that are settled by an officer leave the sum.
+    tell("s5", 105)
+    book.check_told(DATA, 179, 1000)
+    book.check_told(DATA, 1000, 1000, apart=[f"s{number}" for number in range(6)])
+    with pytest.raises(PolicyError):
+        book.check_told(DATA, 180, 1000)

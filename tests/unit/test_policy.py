@@ -188,6 +188,17 @@ def test_a_short_file_has_safe_defaults() -> None:
     assert policy.largest_list is None
     terms = {"party": "bank", "partners": ["*"], "largest_list": 5000}
     assert policy_from({"policy": terms, "session": {"epsilon": 1}, "total": {"epsilon": 2}}).largest_list == 5000
+    terms["largest_list"] = "twice"
+    assert policy_from({"policy": terms, "session": {"epsilon": 1}, "total": {"epsilon": 2}}).largest_list == "twice"
+    for wrong, told in (
+        ("thrice", "must be one of twice"),
+        (True, "whole number"),
+        (-1, "whole number"),
+        ([], "whole"),
+    ):
+        terms["largest_list"] = wrong
+        with pytest.raises(PolicyError, match=told):
+            policy_from({"policy": terms, "session": {"epsilon": 1}, "total": {"epsilon": 2}})
     assert "plain" not in policy.products and policy.delta == 0 and policy.views == tuple(View)
 
 

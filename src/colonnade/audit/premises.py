@@ -32,6 +32,12 @@ from colonnade.study import Study, read_study
 from colonnade.transport.evidence import AUTHORITY, KeptEvidence, read_messages, write_message
 
 
+class _Replayed(Unguarded):
+    """What the party's policy allowed in the session is not asked again."""
+
+    largest_list = 1 << 64
+
+
 @dataclass(frozen=True)
 class Premises:
     """What an auditor finds at the audited party."""
@@ -73,7 +79,7 @@ class Premises:
     def _at_site(cls, kept: KeptEvidence, folder: Path, data: Path | None, key: Path | None) -> Premises:
         site = read_site(folder, PARTY)
         asked = _recipe(kept, site if data is None else _with_data(site, data))
-        task: Any = asked.party_task(Unguarded(), HERE)
+        task: Any = asked.party_task(_Replayed(), HERE)
         task.keep, task.data = None, partial(asked.source.digest, site.party)
         return cls(kept, task, key or site.evidence_key, site.study.agreement, folder)
 
@@ -102,7 +108,7 @@ class Premises:
             table = source.read(party, columns, matched=matched)
             return table if evaluation is None else evaluation.derive(table)
 
-        task = FitParty(party, study.agreement, study.alignment, read, Unguarded())
+        task = FitParty(party, study.agreement, study.alignment, read, _Replayed())
         task.data = partial(source.digest, party)
         return cls(kept, task, key, study.agreement, None)
 

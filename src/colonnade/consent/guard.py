@@ -34,7 +34,7 @@ class PolicyGuard:
     policy: Policy
 
     @property
-    def largest_list(self) -> int | None:
+    def largest_list(self) -> int | str | None:
         return self.policy.largest_list
 
     def judge(self, agreement: Agreement, aligned: bool) -> None:
@@ -109,7 +109,7 @@ class ConsentGuard:
     _read: bool = field(default=False, init=False)
 
     @property
-    def largest_list(self) -> int | None:
+    def largest_list(self) -> int | str | None:
         return self.policy.largest_list
 
     def judge(self, agreement: Agreement, aligned: bool) -> None:

@@ -11,12 +11,14 @@ from typing import Any, Protocol
 from colonnade.consent.approvals import Approvals
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ConsentError, PolicyError, PrivacyError
+from colonnade.foundation.matching import TWICE
 from colonnade.foundation.schema import Schema
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.mechanism.composition import Cap, Rule, charge_of, record_epsilon
 from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import PrivacyPlan, View
 from colonnade.protocol.cheating import KEY_BITS, TOLD_BITS, Exposure, Telling
+from colonnade.protocol.evidence import EVIDENCE_DAYS
 
 ANYONE = "*"
 SHORTEST_APPROVAL = 16
@@ -54,7 +56,6 @@ WHOLE_KEYS = (
     "largest_alignments",
     "largest_attempts",
     "largest_bits_told",
-    "largest_list",
     "largest_degree",
     "largest_owners",
 )
@@ -136,8 +137,10 @@ class Policy:
     largest_bits_told: int = TOLD_BITS
     """Bits of this party's records, one a person, that partners may be told who do not follow the protocol; the ledger
     adds up the sessions of a data set."""
-    largest_list: int | None = None
-    """How many ids a partner may be able to test in one matching: the slots of its tables, above its list's length."""
+    largest_list: int | str | None = None
+    """How many ids a partner may be able to test in one matching: the slots of its tables, above its list's length;
+    or TWICE, of the ids that it announces.
+    """
     largest_degree: int | None = None
     """How many factors a released product with a column of this party may have."""
     largest_owners: int | None = None
@@ -147,7 +150,7 @@ class Policy:
     """Whether a run over the network may draw noise from a known seed: for tests on invented data, never private."""
     scores_to: tuple[str, ...] = ()
     """Who may open scores that this party's columns are in; a score is exact, so that nobody may unless told."""
-    evidence_days: int = 90
+    evidence_days: int = EVIDENCE_DAYS
     """How long the secrets of a session are kept, with which it can be audited; then they are destroyed."""
     keep_traffic: bool = True
     """Whether what came in is kept as long, so that an audit can make every message again."""
@@ -315,6 +318,9 @@ def _policy(content: Section) -> Policy:
     if "views" in terms:
         chosen["views"] = tuple(View(v) for v in terms.texts("views", [v.value for v in View]))
     chosen |= {key: terms.whole(key) for key in WHOLE_KEYS if key in terms}
+    if "largest_list" in terms:
+        is_text = isinstance(terms.content["largest_list"], str)
+        chosen["largest_list"] = terms.choice("largest_list", [TWICE]) if is_text else terms.whole("largest_list")
     if "keep_evidence" in terms:
         chosen["evidence_days"] = _days(terms.text("keep_evidence"))
     if "keep_traffic" in terms:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from math import ceil
 
+from colonnade.consent.policy import bits_told
 from colonnade.flare.provision import Address
 from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.matching import TWICE
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.toml import toml_section, toml_value
 from colonnade.mechanism.composition import charge_of
 from colonnade.mechanism.plan import View
+from colonnade.protocol.cheating import people_sentence
+from colonnade.protocol.evidence import EVIDENCE_DAYS, auditors_named
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
 from colonnade.study import Study
@@ -35,6 +40,9 @@ _PARTY = """
 4. Run `./start.sh` and leave it running. It connects to {address} (outgoing, TCP) and to nothing else.
    Each session is checked against `{policy}`, booked in the ledger before anything leaves, and told here.
 5. After a session: `colonnade ledger show ledger.sqlite`, and the release in `releases/`.
+   `evidence/` has what the session can be audited by. Its secrets lie under the key in `evidence.key`: let that lie on
+   another disk (`evidence_key` in `{site}`). They are destroyed after `keep_evidence` of `{policy}`.
+   {auditors}
 6. To score new records by a model of the release: `[prediction]` in `{site}`, and `scores_to` in `{policy}`, which says
    who may open scores that your columns are in. A score is exact: nobody may unless you say so.
 
@@ -63,6 +71,8 @@ Certificates end after 360 days; `colonnade cert request` asks for a new one. `c
 Colonnade's pages, docs/administrator.md has firewalls, renewal, backup and upgrades, docs/when-it-breaks.md the rest.
 """
 SMALLEST_ROWS = 1000
+ROOM = 1.25
+"""What partners could read goes up and down with n, by leaps of a bit a value."""
 DOUBLINGS = 10
 """Plans of up to a million records are looked at."""
 START = {SERVER: "colonnade server start", PARTY: "colonnade party start", COORDINATOR: "colonnade run"}
@@ -78,6 +88,7 @@ def readme(study: Study, role: str, party: str, address: Address, keyless: bool 
         "site": SITE,
         "policy": POLICY,
         "study_file": STUDY,
+        "auditors": auditors_named(study.agreement.auditors),
     }
     return ((_KEYLESS if keyless else _HEAD) + body + _FOOT).format(**values)
 
@@ -133,6 +144,9 @@ def policy_file(study: Study, party: str) -> str:
     # It depends a little on n, which alignment alone tells.
     offer = float(f"{1.01 * max(charge_of(s.plan, party).epsilon for s in sessions):.4g}")
     others = [name for name in agreement.schema.names if name != party]
+    worst = max(sessions, key=lambda session: bits_told(session, party))
+    told, rows = bits_told(worst, party), worst.rows
+    tellings = [one for one in worst.tellings if one.partner == party]
     lines = [
         "# What this organisation agrees to. Written from the study; read it, change it, and sign for it.",
         "[policy]",
@@ -150,8 +164,15 @@ def policy_file(study: Study, party: str) -> str:
         "largest_alignments = 20",
         "# How many sessions may end without a release after this data was read: refused, or broken by a partner.",
         "largest_attempts = 20",
-        "# How many ids a partner may be able to test in one matching: 1.3 times its list, and 160 a bin.",
-        "# largest_list = 1000000",
+        "# Lists of partners: at most twice as many ids as ours, or 500; or a number, of ids that one may be able to",
+        "# test: 1.3 times its list, and 160 a bin. Ids that a partner invents within such a list are not found.",
+        f"largest_list = {toml_value(TWICE)}",
+        f"# {people_sentence(tellings, rows) or 'No partner could read exact values.'}",
+        "# This is for all sessions on this data: one more needs as many again.",
+        f"largest_bits_told = {ceil(ROOM * told)}",
+        "# How long the secrets in evidence/ are kept, by which a session can be audited; then they are destroyed.",
+        f"# {auditors_named(agreement.auditors)}",
+        f'keep_evidence = "{EVIDENCE_DAYS} days"',
         "# Parties that may open exact scores of records by these columns, colonnade run --predict; nobody, if empty.",
         "scores_to = []",
         "# true: a person approves each plan by the digest of its terms, colonnade approve DIGEST --site FOLDER",

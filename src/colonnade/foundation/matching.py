@@ -14,6 +14,9 @@ HYBRID = "psi+ml-kem"
 """The same, and what was recorded stays closed to a quantum computer: post_quantum = true in a study."""
 NONE = "none"
 """Equal row order is trusted."""
+TWICE = "twice"
+"""Lists of partners may name twice as many ids as the own one, and SHORT in any case."""
+SHORT = 500
 FORMS = ("strip", "unaccent", "case", "dates", "digits", "zeros")
 """What may be done to an id before it is matched, in the order in which it is done."""
 MOST_PARTS = 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -11,6 +11,13 @@ from colonnade.protocol.coins import BIND, ROUNDS, Opening, hashed
 from colonnade.protocol.messages import Done, Envelope, Go, ParcelBody, Resumable, Signature, Step, body_of
 
 HANDED_IN, WITHDRAWN = "handed in", "withdrawn"
+EVIDENCE_DAYS = 90
+"""So long secrets are kept, unless a policy says otherwise."""
+
+
+def auditors_named(auditors: Sequence[str]) -> str:
+    """Who may audit a party, in words."""
+    return f"Auditors that the study names: {', '.join(auditors) or 'none, so that any may be agreed on'}."
 
 
 class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -173,7 +173,7 @@ class FitParty(PartyTask):
         return self.agreement.schema.parties[self.name]
 
     @property
-    def largest_list(self) -> int | None:
+    def largest_list(self) -> int | str | None:
         return self.guard.largest_list
 
     @property

@@ -15,7 +15,7 @@ class Guard(Protocol):
     `void` writes."""
 
     @property
-    def largest_list(self) -> int | None: ...
+    def largest_list(self) -> int | str | None: ...
 
     def judge(self, agreement: Agreement, aligned: bool) -> None: ...
     def pending(self, study: str) -> list[str]: ...
@@ -36,7 +36,7 @@ class Guard(Protocol):
 class Unguarded:
     """Consent without conditions, for whoever asks for it by this name: nothing is checked and nothing is booked."""
 
-    largest_list: int | None = None
+    largest_list: int | str | None = None
 
     def judge(self, agreement: Agreement, aligned: bool) -> None: ...
     def pending(self, study: str) -> list[str]:

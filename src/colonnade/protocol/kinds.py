@@ -105,8 +105,8 @@ class PartyTask(ABC):
 
     @property
     @abstractmethod
-    def largest_list(self) -> int | None:
-        """How many ids a partner may be able to test in one alignment."""
+    def largest_list(self) -> int | str | None:
+        """How many ids a partner may be able to test in one alignment, or TWICE."""
 
     @abstractmethod
     def require_private(self) -> None:

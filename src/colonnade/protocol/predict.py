@@ -140,7 +140,7 @@ class PredictParty(PartyTask):
         return self.name == self.prediction.receiver
 
     @property
-    def largest_list(self) -> int | None:
+    def largest_list(self) -> int | str | None:
         return self.guard.largest_list
 
     @property

@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from colonnade.protocol.cheating import KEY_BITS, TOLD_BITS, Exposure, people_sentence
+from colonnade.protocol.evidence import EVIDENCE_DAYS, auditors_named
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.report.text import titled
 from colonnade.report.tidy import tidy_table
@@ -33,6 +34,12 @@ def cheating_notes(session: SessionPlan) -> CheatingNotes:
         notes.append(
             f"By whose records: {'; '.join(by_party)}. It is one yes or no a person, of one column. A policy refuses "
             f"more than {TOLD_BITS:,} in all sessions of a data set (largest_bits_told)."
+        )
+    if len(session.parties) > 1:
+        notes.append(
+            "Across machines each party keeps evidence, by which an auditor can make its messages again; its secrets "
+            f"are kept for as long as its policy says (keep_evidence, {EVIDENCE_DAYS} days by default). "
+            f"{auditors_named(session.agreement.auditors)}"
         )
     if rest:
         notes.append(f"{len(rest)} more pairs leave {rest[0].key.bits} bits or more.")

@@ -15,6 +15,7 @@ from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.sizes import Sizes
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import AlignmentError, MessageError, PolicyError, ProtocolError, StudyError
+from colonnade.foundation.matching import TWICE
 from colonnade.foundation.randomness import Randomness
 from tests.helpers.star_runs import HEAD, SESSION, Star, Tamper, free_transfers, people
 from tests.helpers.x25519_ring import ring
@@ -295,3 +296,17 @@ def test_rounds_are_sent_once_and_in_turn(free: None) -> None:
         run.server.send("agree")
     with pytest.raises(ProtocolError, match="all parties"):
         _ = run.server.count
+
+
+def test_twice_the_own_list_counts_what_is_announced_and_lets_short_lists_be() -> None:
+    """Slots are 1.3 times a list and 160 besides: honest lists of a few ids would be refused by twice as many."""
+    own, most = [str(i) for i in range(300)], [str(i) for i in range(600)]
+    assert (
+        len(align_in_process({"a": own, "b": most}, Randomness(), largest_lists={"a": TWICE, "b": TWICE})["a"]) == 300
+    )
+    with pytest.raises(PolicyError, match='largest_list is "twice", b brings 601 ids beside 300 here, and could test'):
+        align_in_process({"a": own, "b": [*most, "x"]}, Randomness(), largest_lists={"a": TWICE})
+    short = {"a": ["1"], "b": [str(i) for i in range(500)]}
+    assert align_in_process(short, Randomness(), largest_lists={"a": TWICE})["a"].tolist() == [0]
+    with pytest.raises(PolicyError, match="b brings 501 ids beside 1 here"):
+        align_in_process({**short, "b": [*short["b"], "x"]}, Randomness(), largest_lists={"a": TWICE})

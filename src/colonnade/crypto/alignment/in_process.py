@@ -22,7 +22,7 @@ def align_in_process(
     progress: Callable[[int, int], None] | None = None,
     *,
     post_quantum: bool = False,
-    largest_lists: Mapping[str, int | None] | None = None,
+    largest_lists: Mapping[str, int | str | None] | None = None,
     kernels: AlignmentKernels | None = None,
     meter: Callable[[str, str, int], None] | None = None,
 ) -> dict[str, NDArray[np.int64]]:

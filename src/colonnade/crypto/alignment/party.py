@@ -27,6 +27,7 @@ from colonnade.crypto.alignment.sizes import GREETING_BYTES, LARGEST_COUNT, Size
 from colonnade.crypto.alignment.star import HubRole, PartnerRole, Setting, StarRole
 from colonnade.crypto.product import SERVER, Parcel
 from colonnade.foundation.errors import AlignmentError, MessageError, PolicyError, ProtocolError
+from colonnade.foundation.matching import SHORT, TWICE
 from colonnade.foundation.randomness import Randomness
 
 
@@ -45,10 +46,10 @@ class AlignmentParty:
         progress: Callable[[int, int], None] | None = None,
         *,
         post_quantum: bool = False,
-        largest_list: int | None = None,
+        largest_list: int | str | None = None,
         kernels: AlignmentKernels | None = None,
     ) -> None:
-        """`largest_list` is how many ids any other party may be able to test."""
+        """`largest_list` is how many ids any other party may be able to test, or TWICE."""
         self._frame = Frame(session, tuple(parties))
         if not 0 <= me < len(parties):
             raise AlignmentError(f"me must be the number of one of {len(parties)} parties, got {me}")
@@ -151,8 +152,8 @@ class AlignmentParty:
         names = self._frame.parties
         sizes = Sizes(tuple(as_count("a number of ids", self._greetings[name][32:40]) for name in names))
         for place, name in enumerate(names):
-            if self._largest is not None and place != self._me and sizes.testable(place) > self._largest:
-                raise PolicyError(f"largest_list is {self._largest}, {name} could test {sizes.testable(place)} ids")
+            if place != self._me:
+                self._require_list(name, sizes.counts[place], sizes.testable(place), sizes.counts[self._me])
         if self._largest is None and not sizes.bearable(self._me):
             # 72 bytes must not cost their reader hours; whoever expects such a list says so.
             longest = names[sizes.counts.index(max(sizes.counts))]
@@ -183,6 +184,17 @@ class AlignmentParty:
             self._role = PartnerRole(setting, hub, self._greetings[hub][40:])
         del self._key, self._base, self._ids
         self._done += 1
+
+    def _require_list(self, name: str, announced: int, testable: int, own: int) -> None:
+        """Raise PolicyError for a list that is longer than the policy allows."""
+        if isinstance(self._largest, str):
+            if announced > max(2 * own, SHORT):
+                raise PolicyError(
+                    f'largest_list is "{TWICE}", {name} brings {announced} ids beside {own} here, and could test '
+                    f"{testable}: a number in its place allows so many"
+                )
+        elif self._largest is not None and testable > self._largest:
+            raise PolicyError(f"largest_list is {self._largest}, {name} could test {testable} ids")
 
     def _collect(self, round: str, sender: str, number: int, sealed: bytes) -> None:
         """A piece of what another party sends; whole bodies go to the role."""
