@@ -7,8 +7,11 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import threading
 import time
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ import pytest
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import Ledger
 from colonnade.flare.status import look
+from colonnade.transport.evidence import HANDED, RECORD
 from demo.network import Deployment
 from tests.helpers.wires import PARTIES, write_study
 
@@ -153,3 +157,57 @@ def test_ledgers_over_the_network(tmp_path: Path) -> None:
         for party in PARTIES:
             assert len(Ledger(sites.folder / party / "ledger.sqlite").entries()) == 2
         shutil.rmtree(sites.folder / "server" / "snapshots", ignore_errors=True)
+
+
+@pytest.mark.skipif(not os.environ.get("COLONNADE_LONG"), reason="starts the engine again; make chaos runs it")
+def test_a_server_that_dies_at_submit_opens_the_same_session_in_the_next_job(tmp_path: Path) -> None:
+    """Two of three have handed in, and the third is about to, when the server's process of the job is killed."""
+    with deployment(tmp_path) as sites:
+        for name in ("server", *PARTIES):
+            sites.start(name)
+        struck: list[int] = []
+        watcher = threading.Thread(target=kill_at_submit, args=(sites, struck))
+        watcher.start()
+        done = sites.run(tmp_path / "first.json")
+        watcher.join()
+        assert struck and done.returncode == 1 and not (tmp_path / "first.json").exists(), done.stderr
+        wait_for(lambda: all(look(sites.folder / party / "status.json").get("done") for party in PARTIES))
+        before = {party: Ledger(sites.folder / party / "ledger.sqlite").entries() for party in PARTIES}
+        assert all([entry.kind for entry in entries] == [EntryKind.BOOKED] for entries in before.values()), before
+        (session,) = {entry.booking.session for entries in before.values() for entry in entries}
+        done = sites.run(tmp_path / "second.json")
+        assert done.returncode == 0, (done.stderr, [sites.said(name) for name in sites.sites])
+        for party in PARTIES:
+            entries = Ledger(sites.folder / party / "ledger.sqlite").entries()
+            assert [entry.kind for entry in entries] == [EntryKind.BOOKED, EntryKind.RELEASED]
+            assert {entry.booking.session for entry in entries} == {session}
+            kept = sites.folder / party / "releases" / f"{session[:16]}.json"
+            assert kept.read_bytes() == (tmp_path / "second.json").read_bytes()
+            # One folder: the second job went on with it, and what it wrote can be audited.
+            (place,) = (sites.folder / party / "evidence").iterdir()
+            finding = tmp_path / f"{party}.finding"
+            sites.command("audit", "session", str(place), "--out", str(finding))
+            assert json.loads(finding.read_text())["outcome"] == "followed"
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def kill_at_submit(sites: Deployment, struck: list[int]) -> None:
+    """The town's booking waits for its ledger, which is held until the others have handed in and the server is dead."""
+
+    def evidence(party: str, name: str) -> list[Path]:
+        return list((sites.folder / party / "evidence").glob(f"*/{name}"))
+
+    wait_for(lambda: any('"what": "plan"' in path.read_text() for path in evidence("town", RECORD)))
+    with closing(sqlite3.connect(sites.folder / "town" / "ledger.sqlite", isolation_level=None)) as held:
+        held.execute("BEGIN IMMEDIATE")
+        wait_for(lambda: all(evidence(party, HANDED) for party in PARTIES if party != "town"))
+        pid = int(look(sites.folder / "server" / "status.json")["pid"])
+        os.kill(pid, signal.SIGKILL)
+        struck.append(pid)
+        held.execute("ROLLBACK")
