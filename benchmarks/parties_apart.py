@@ -101,6 +101,8 @@ def watch_accounts(watch: Stopwatch) -> None:
         watch.watch(SessionAccount, name)
     watch.watch(fit, "columns_digest")
     watch.watch(party, "listed")
+    # Others' submissions, which pass to every party to be added up.
+    watch.watch(party.PartyRole, "_take_handed")
     watch.watch(fit.FitParty, "data_digest")
     watch.watch(BodyDigest, "__call__")
     for name in ("sign", "check"):

@@ -27,7 +27,8 @@ from colonnade.protocol.messages import (
     body_of,
     encode_body,
 )
-from colonnade.transport.in_process import InProcess, Wire
+from colonnade.protocol.party import PartyRole
+from colonnade.transport.in_process import InProcess, Wire, pass_on
 from tests.helpers.accounts import Remembered, SharedSigner
 from tests.helpers.conversations import NAMES, Conversation, fit_conversation
 from tests.protocol.test_conversation import CUTS
@@ -39,7 +40,7 @@ def accountable(aligned: bool, seed: bytes = b"account") -> tuple[Conversation, 
     return talk, kept
 
 
-def carry(talk: Conversation, wire: Wire) -> None:
+def carry(talk: Conversation, wire: Wire = pass_on) -> None:
     InProcess(talk.server, talk.parties, wire).carry()
 
 
@@ -199,6 +200,26 @@ def test_a_release_that_differs_between_parties_is_found_by_both() -> None:
     assert talk.parties[NAMES[0]].doubt == f"the server handed another release to {NAMES[1]}"
     assert talk.parties[NAMES[1]].doubt == "the server handed another release to town, works"
     assert kept[NAMES[0]].of("doubt")
+
+
+def test_who_stops_at_the_coins_may_try_again() -> None:
+    """It has seen the others' coins, and so its noise, and nothing is spent: only a count of attempts bounds it."""
+    for attempt in range(3):
+        talk, kept = accountable(False)
+        cheat = talk.parties[NAMES[0]]
+
+        def stops(envelope: Envelope, up: bool, cheat: PartyRole = cheat) -> Iterable[Envelope]:
+            coin = envelope.step is Step.PARCEL and body_of(envelope, ParcelBody).round == REVEAL
+            return tuple(cheat.stop()) if up and coin and envelope.sender == cheat.name else (envelope,)
+
+        if attempt < 2:
+            with pytest.raises(ProtocolError, match=f"the session ended at {cheat.name}"):
+                carry(talk, stops)
+            assert not any("book" in book.calls for book in talk.books.values())
+            assert not any(kept[name].of("plan") for name in NAMES)
+        else:
+            carry(talk)
+            assert {book.state for book in talk.books.values()} == {"released"}
 
 
 @pytest.mark.parametrize("after", range(0, 120, 9))

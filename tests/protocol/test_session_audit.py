@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -51,7 +52,7 @@ from colonnade.transport.in_process import InProcess, Wire, pass_on
 from colonnade.transport.relay import Relay
 from colonnade.transport.wire import Patience
 from tests.helpers.accounts import SharedSigner
-from tests.helpers.conversations import AGREEMENT, NAMES, PLANS, PREDICTION, table
+from tests.helpers.conversations import AGREEMENT, COLUMNS, NAMES, PLANS, PREDICTION, ROWS, table
 
 KEY = Fernet.generate_key()
 CHEAT, SEALS = "works", "town"
@@ -220,8 +221,6 @@ def scaled(rows: Any) -> None:
 
 
 def another_file(role: PartyRole) -> None:
-    import polars as pl
-
     own = table(CHEAT, False)
     other = table_from(CHEAT, pl.DataFrame({f"{CHEAT}_x": [0.5] * own.rows}), own.columns)
     role.task.source = lambda: other  # type: ignore[attr-defined]
@@ -542,3 +541,25 @@ def test_an_audit_starts_by_the_word_of_an_agreed_auditor(tmp_path: Path) -> Non
             require_start(kept, start, agreed)
     with pytest.raises(SignatureError):
         read_start(write_start(kept.session, CHEAT, key).replace(b'"works"', b'"town"'))
+
+
+# What is not found, or not prevented: docs/security.md says so, and these show it.
+
+
+def inventing(values: bool, ids: bool) -> FitParty:
+    """Works brings numbers that nobody has, within their bounds, and an id that it guessed."""
+    real = table(CHEAT, True)
+    frame = pl.DataFrame({f"{CHEAT}_x": [0.9 - 0.1 * i if values else 0.1 * i for i in range(ROWS - 1)]})
+    known = list(real.ids or ())[: ROWS - 1]
+    guessed = [*known[:-1], "p5"] if ids else known
+    made = table_from(CHEAT, frame, COLUMNS[CHEAT], guessed)
+    return FitParty(CHEAT, LATTICE, "psi", lambda: made, Unguarded(), planner=PLANS)
+
+
+@pytest.mark.parametrize(("values", "ids"), [(True, False), (False, True)], ids=["values", "ids"])
+def test_what_is_invented_in_the_file_is_not_found(values: bool, ids: bool, tmp_path: Path) -> None:
+    tasks: dict[str, PartyTask] = {name: fit_task(name, True) for name in NAMES} | {CHEAT: inventing(values, ids)}
+    server = FitServer(LATTICE, "psi", PLANS)
+    kept = carry(server, tasks, tmp_path, honest)
+    assert server.session is not None and server.session.rows == ROWS - 1
+    assert audit(kept, inventing(values, ids)).outcome is AuditOutcome.FOLLOWED
