@@ -21,11 +21,11 @@ from colonnade.foundation.errors import SignatureError
 from colonnade.protocol.fit import FitServer
 from colonnade.transport.evidence import RECORD, KeptEvidence
 from tests.helpers.conversations import NAMES, PLANS
+from tests.pins.studies import read_lines
 from tests.protocol.test_audit_proofs import AUTHORITY
 from tests.protocol.test_session_audit import CHEAT, KEY, LATTICE, another_submission, carry, fit_task, honest
 
 HOSTILE: tuple[Any, ...] = (None, 0, -1, 1e308, "", [], {}, "zz", "ab" * 5000, True, "\u202e", [[]], "00", ["00"])
-FOREIGN = Path(__file__).parents[1] / "tests" / "goldens" / "evidence-0.1.0.jsonl"
 PEERS = tuple(name for name in NAMES if name != CHEAT)
 
 
@@ -117,7 +117,8 @@ def run(edits: int, seed: int) -> dict[str, Any]:
         place = Path(folder)
         trials = {"honest": Trial(place / "honest", False), "cheat": Trial(place / "cheat", True)}
         foreign = [line for lines in Trial(place / "other", False).lines.values() for line in lines]
-        foreign += FOREIGN.read_text().splitlines() if FOREIGN.is_file() else []
+        # And of a session of 0.1.0.
+        foreign += read_lines("evidence")
         for number in range(edits):
             who = "cheat" if number % 10 == 9 else "honest"
             trial, edited = trials[who], {}

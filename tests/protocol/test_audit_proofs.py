@@ -20,13 +20,15 @@ from colonnade.audit.statements import Statement
 from colonnade.audit.verdict import FORMAT, note_audit, read_verdict, said_of, write_verdict
 from colonnade.flare.signing import CertificateChecker
 from colonnade.foundation.errors import SignatureError, SiteError
-from colonnade.protocol.coins import BIND
+from colonnade.protocol.coins import BIND, Opening
 from colonnade.protocol.fit import FitServer
 from colonnade.protocol.kinds import PartyTask
 from colonnade.protocol.messages import Envelope, ParcelBody, Signature, Step, body_of
 from colonnade.transport.evidence import RECORD, SECRETS, TRAFFIC, KeptEvidence, read_messages, write_message
 from tests.helpers.authority import Authority
+from tests.helpers.cli_study import runner
 from tests.helpers.conversations import NAMES, PLANS
+from tests.pins.studies import read_lines
 from tests.protocol.test_session_audit import CHEAT, KEY, LATTICE, another_submission, carry, fit_task, honest
 
 PEER = "bank"
@@ -415,6 +417,20 @@ def test_evidence_of_another_version_convicts_nobody(signed: Path, tmp_path: Pat
     # The party's own word is not enough for it.
     found = audit({**kept, CHEAT: other[CHEAT]})
     assert found.outcome is AuditOutcome.NOT_SHOWN and "names another version than its peers'" in found.sentence
+
+
+def test_a_record_of_0_1_0_is_for_that_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its seed and data were not kept with it, and contexts and ids were others then."""
+    (tmp_path / RECORD).write_text("\n".join(read_lines("evidence")) + "\n")
+    kept, task = KeptEvidence.read(tmp_path), fit_task(CHEAT, False)
+    found = audit_session(kept, Opening(bytes(32), bytes(32), bytes(32)), task)
+    assert found.outcome is AuditOutcome.NOT_REPLAYED and "colonnade 0.1.0 or unknown" in found.sentence
+    own = ("--study", tmp_path / "no.toml", "--key", tmp_path / "no.key", "--out", tmp_path / "finding")
+    done = runner(monkeypatch, capfd)("audit", "session", tmp_path, *own)
+    assert done.code == 1 and "cannot be replayed by this version" in done.err
+    assert '"cannot be replayed"' in (tmp_path / "finding").read_text()
 
 
 def test_a_replay_by_other_software_than_was_committed_to_convicts_nobody(
