@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise
+from itertools import islice, pairwise
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -115,8 +115,11 @@ def _encoded(ids: Sequence[str]) -> Iterator[tuple[Bytes, Rows]]:
             yield ids.encoded(start, min(len(ids), start + _BATCH))
         return
     texts = iter(ids)
-    while batch := [text.encode() for text in islice(texts, _BATCH)]:
-        yield np.frombuffer(b"".join(batch), np.uint8), np.array(list(accumulate(map(len, batch))), np.int64)
+    while batch := list(islice(texts, _BATCH)):
+        whole = "".join(batch)
+        # A letter of ASCII is a byte.
+        sizes = map(len, batch if whole.isascii() else [text.encode() for text in batch])
+        yield np.frombuffer(whole.encode(), np.uint8), np.cumsum(np.fromiter(sizes, np.int64, len(batch)))
 
 
 def _refuse_repeated(party: str, chunks: list[Words]) -> None:

@@ -214,8 +214,7 @@ def digests(prefix: Array, data: Array, ends: Array, out: Array) -> None:
     first = START.copy()
     first[0] ^= np.uint64(0x01010000 | 8 * width)
     for k in range(LANES):
-        for j in range(head):
-            block[k, j] = prefix[j]
+        block[k, :head] = prefix
     for row in range(0, len(ends), LANES):
         many = min(LANES, len(ends) - row)
         for i in range(8):
@@ -223,10 +222,8 @@ def digests(prefix: Array, data: Array, ends: Array, out: Array) -> None:
                 v[i, k], v[8 + i, k] = first[i], START[i]
         for k in range(many):
             size = head + ends[row + k] - start
-            for j in range(head, size):
-                block[k, j] = data[start + j - head]
-            for j in range(size, 128):
-                block[k, j] = 0
+            block[k, head:size] = data[start : ends[row + k]]
+            block[k, size:] = 0
             v[12, k] ^= np.uint64(size)
             v[14, k] = ~v[14, k]
             start = ends[row + k]
