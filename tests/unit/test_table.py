@@ -13,6 +13,7 @@ import pytest
 
 from colonnade.data import reading, store, table
 from colonnade.data.gate import Coding
+from colonnade.data.storage import STORED
 from colonnade.data.table import Table, UnreadColumns, open_table, read_table, table_from
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.grid import Grid, rounded_norm
@@ -318,3 +319,22 @@ def test_there_is_one_id_for_each_record(ids: str | list[str]) -> None:
     frame = pl.DataFrame({"x": [0.1, 0.2, 0.3]})
     with pytest.raises(DataError, match="works: there must be one id for each of 3 records, got"):
         table_from("works", frame, {"x": Numeric(0, 1)}, ids)
+
+
+@pytest.mark.parametrize(
+    ("levels", "texts", "codes", "missing", "wrong"),
+    [
+        (["a", "b c", "d"], ["d", "a", "b c"], [2, 0, 1], 0, 0),
+        (["a", "b c", "d"], ["d ", "\ta", "b c"], [2, 0, 1], 0, 0),
+        (["", "a"], ["", "a", " "], [0, 1, 0], 0, 0),
+        # A text is compared without the spaces around it: such a level is nobody's, in whatever company.
+        (["a", "b "], ["a", "b "], [0, 0], 0, 1),
+        (["a", "b"], ["a", None, "b", "c"], [0, 0, 1, 0], 1, 1),
+    ],
+)
+def test_a_level_is_found_with_spaces_around_it_and_without(
+    levels: list[str], texts: list[str | None], codes: list[int], missing: int, wrong: int
+) -> None:
+    column = Categorical(tuple(levels))
+    found, _, unfit = STORED[column.storage].read(pl.Series("x", texts, dtype=pl.String), column, 0)
+    assert (found.tolist(), unfit.missing, unfit.wrong) == (codes, missing, wrong)

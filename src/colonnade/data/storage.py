@@ -67,11 +67,15 @@ class LevelStorage(StorageType):
     clips = False
 
     def read(self, series: pl.Series, column: Column, before: int) -> tuple[Values, int, Unfit]:
-        texts = as_texts(series)
-        texts = texts.str.strip_chars() if "" in column.all_levels else _trimmed(texts)
+        texts, levels = as_texts(series), column.all_levels
+        if not column.spelled and all(level == level.strip() for level in levels):
+            # Where every text is a level as it stands, nothing has to be trimmed or counted.
+            plain = texts.cast(pl.Enum(levels), strict=False)
+            if not plain.null_count():
+                return plain.to_physical().cast(pl.Int32).to_numpy(), 0, Unfit(column)
+        texts = texts.str.strip_chars() if "" in levels else _trimmed(texts)
         if column.spelled:
             texts = texts.str.to_lowercase().replace(column.spelled)
-        levels = column.all_levels
         missing = texts.is_null()
         codes = texts.replace_strict(list(levels), list(range(len(levels))), default=-1, return_dtype=pl.Int32)
         numbers: NDArray[np.int32] = codes.to_numpy()
