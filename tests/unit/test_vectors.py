@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from itertools import product
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from colonnade.crypto.alignment import code
 from colonnade.crypto.alignment.sizes import blinding_rows
 from colonnade.crypto.lattice import party as lattice_party
-from colonnade.crypto.lattice import work
+from colonnade.crypto.lattice import words, work
 from colonnade.crypto.lattice.frames import START, parcel_places
 from colonnade.crypto.lattice.kernels import NumpyKernels
 from colonnade.crypto.lattice.parameters import (
@@ -53,6 +54,7 @@ from colonnade.mechanism.composition import Cap, Charge, Rule, require_room, rho
 from colonnade.mechanism.defects import epsilon_in_spite
 from colonnade.mechanism.dissection import Block, dissect, traces
 from colonnade.mechanism.moments import Encoding, Law, Role
+from colonnade.mechanism.monomials import product_slack
 from colonnade.mechanism.noise import gaussian_sum_slack, laplace_share, quantile_reach
 from colonnade.mechanism.objective import Calibration, Objective, Task, paper_objective
 from colonnade.mechanism.plan import Terms, _square_slack
@@ -136,6 +138,23 @@ def test_sensitivity() -> None:
     assert set(asked) == set(known)
     for what, (layout, blocks, owner) in asked.items():
         assert known[what] <= sensitivity(layout, blocks, Law.LAPLACE, owner) <= known[what] * (1 + 1e-7), what
+
+
+def test_slack_of_rounded_products() -> None:
+    """A party's own product of numbers is rounded once, two steps of 2/7 in all; the product's error is 1/8.
+
+    At rate 3: a a c at weight 1/2 moves 3/2 (2/7 + 1/8) more, a c at weight -2 moves 6/8; of one party's own
+    terms a square is summed as it is, and a cube moves 3 times 2/7.
+    """
+    layout = replace(signed_layout([2, 1]), any_terms=True)
+    crossed = Block(("A", "B"), Role.FEATURE, np.array([[1, 1, 3], [0, 1, 3]]), np.array([0.5, -2.0]))
+    single = Block(("A",), Role.FEATURE, np.array([[0, 1, 1], [1, 1, 1]]), np.ones(2))
+    moved = [1.5 * (2 / 7 + 1 / 8), 6 / 8]
+    for block, known in ((crossed, moved), (single, [3 * 2 / 7])):
+        ask = [layout, [(block, 3.0)], Task.LINEAR]
+        assert product_slack(*ask, Law.LAPLACE, 7, {2: 0.125}) == pytest.approx(sum(known), rel=1e-9)
+        assert product_slack(*ask, Law.GAUSSIAN, 7, {2: 0.125}) == pytest.approx(sqrt(np.square(known).sum()), rel=1e-9)
+    assert product_slack(signed_layout([2, 1]), [(crossed, 3.0)], Task.LINEAR, Law.LAPLACE, 7, {2: 0.125}) == 0
 
 
 SIGNED, SIMPLEX = ("A", Encoding.SIGNED, 1, Role.FEATURE), ("B", Encoding.SIMPLEX, 3, Role.FEATURE)
@@ -298,6 +317,18 @@ def test_multiply() -> None:
     planes.write(slice(None), 0, u)
     returned = int(states.own.kernels.times(planes, SECRET.T, 2)[0, 0]) & mask
     assert returned == LATTICE["returned"] and (LATTICE["kept"] - returned) & mask == LATTICE["opened"]
+
+
+@pytest.mark.parametrize("columns", [1, words.FEW_COLUMNS + 1])
+def test_sums_of_floats_are_handed_over_while_they_are_exact(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """40,000 times 7 (2^39 - 1) is above 2^56, where floats hold every sixteenth integer; parts are held one by one."""
+    rows = 40_000
+    monkeypatch.setattr(words, "CACHED_WORDS", 999)
+    monkeypatch.setattr(words, "LEAST_ROWS", 1)
+    planes = Planes.empty((1, rows), 40, Scratch())
+    planes.write(slice(None), 0, np.full((1, rows), (1 << 39) - 1, np.uint64))
+    found = planes.times(np.full((rows, columns), 7, np.int16), 7, Scratch())
+    assert {int(word) % (1 << 40) for word in found.ravel()} == {rows * 7 * ((1 << 39) - 1) % (1 << 40)}
 
 
 @pytest.mark.parametrize("told", KNOWN["lattice error"], ids=lambda told: f"{told['rows']} x {told['bound']}")
