@@ -22,7 +22,7 @@ from colonnade.data.storage import as_texts
 from colonnade.data.store import read_rows
 from colonnade.data.table import Table
 from colonnade.data.unfit import ONE_IN, Unfit
-from colonnade.data.written import Written, hint
+from colonnade.data.written import Written
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.schema import Column, Storage
 from colonnade.foundation.shown import shown
@@ -37,6 +37,7 @@ FILE_KEYS, VALUE_KEYS = (
     ("separator", "encoding", "skip"),
     ("decimal", "thousands", "dates", "months", "missing", "true", "false"),
 )
+KEYS = {"truth": ("true", "false"), "date": ("dates", "months"), "number": ("decimal", "thousands")}
 FEW = 30
 """A level with fewer records says little."""
 NARROW = 0.1
@@ -78,6 +79,13 @@ class Checked:
         told = "a run would be refused" if faults else "a run would not be refused for its data"
         counts = f"{faults} faults, {len(self.findings) - faults} remarks"
         return f"{self.study}: {told}. {counts}; nothing was spent. For the owners' eyes alone."
+
+    @property
+    def lines(self) -> list[str]:
+        """One line for each thing, faults first."""
+        width = max((len(finding.party) for finding in self.findings), default=0)
+        listed = sorted(self.findings, key=lambda finding: not finding.fault)
+        return [self.head, *(f"{finding.party:<{width}}  {finding.text}" for finding in listed)]
 
     def to(self) -> dict[str, Any]:
         found = [asdict(finding) for finding in self.findings]
@@ -213,9 +221,9 @@ def _values(
         most = 0 if strict or declared[name].undeclared else rows / ONE_IN
         told = f"{name}: " + _told(own, rows, undeclared.get(name, []))
         if better:
-            keys = hint(own.text or "", dated=own.column.dated, spelled=bool(own.column.spelled))
-            heads = {part.strip().partition(" ")[0] for part in keys.replace(" and ", ", ").split(", ")}
-            heads |= {"missing"} if after.missing > own.missing else set()
+            column = own.column
+            heads: tuple[str, ...] = KEYS["truth" if column.spelled else "date" if column.dated else "number"]
+            heads += ("missing",) if after.missing > own.missing else ()
             stated = source.written.lines
             lines = [line for line in proposed.lines if line not in stated and line.partition(" ")[0] in heads]
             told += f"; in its own form {after.missing:,} are missing" if after.missing else ""

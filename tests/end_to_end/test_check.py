@@ -12,6 +12,8 @@ import colonnade as cn
 from colonnade.check import check_site
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.sites.site import read_site
+from colonnade.studio.runs import Run as StudioRun
+from colonnade.study import read_study
 from tests.helpers.cli_study import Run, runner, write_study
 
 PEOPLE = 400
@@ -110,6 +112,14 @@ def test_a_refused_fit_shows_the_same_list(run: Run, tmp_path: Path) -> None:
     # From Python the list is a value.
     found = cn.Study.read(path).check()
     assert found.refused and {f.party for f in found.findings if f.fault} == {"a", "all"}
+
+
+def test_the_studio_shows_it_too(tmp_path: Path) -> None:
+    page = StudioRun(read_study(write(tmp_path, read=READ)), tmp_path / "r.json", unbooked=True)
+    page.work()
+    assert page.error.startswith("party a: column ") and not (tmp_path / "r.json").exists()
+    assert any("fault: size: 40 of 401" in note for note in page.notes)
+    assert any("fault: ids are written differently" in note for note in page.notes)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -193,6 +193,7 @@ def test_the_release_is_that_of_a_plain_file(tmp_path: Path) -> None:
         ("1'00", {"thousands": "'"}, '"1\'00"'),
         ("1,5", {}, 'decimal = ","'),
         ("1 234,50", {}, 'decimal = ",", thousands = " "'),
+        ("1,234.50", {}, 'thousands = ","'),
         ("k.A.", {}, r"missing = \[.k.A..\]"),
     ],
 )

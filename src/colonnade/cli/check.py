@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from colonnade.cli.options import Json, Strict
 from colonnade.cli.screen import print_json, stdout
 from colonnade.foundation.parts import local_path
-
-if TYPE_CHECKING:
-    from colonnade.check import Checked
 
 
 def check(
@@ -34,13 +31,6 @@ def check(
     if json:
         print_json(found.to())
     else:
-        stdout().print(*lines_of(found), sep="\n", soft_wrap=True)
+        stdout().print(*found.lines, sep="\n", soft_wrap=True)
     if found.refused:
         raise typer.Exit(1)
-
-
-def lines_of(found: Checked) -> list[str]:
-    """One line for each thing, faults first."""
-    width = max((len(finding.party) for finding in found.findings), default=0)
-    listed = sorted(found.findings, key=lambda finding: not finding.fault)
-    return [found.head, *(f"{finding.party:<{width}}  {finding.text}" for finding in listed)]

@@ -339,11 +339,10 @@ class _Terminal:
     def tell_all(self) -> None:
         """Whatever else would refuse the run, so that nobody mends one thing at a time."""
         from colonnade.check import check_study
-        from colonnade.cli.check import lines_of
 
         found = check_study(self.study, self.strict)
         if sum(finding.fault for finding in found.findings) > 1:
-            self.steps.print_between(stderr(), *lines_of(found))
+            self.steps.print_between(stderr(), *found.lines)
 
     def tell_own(self, table: Table) -> None:
         """Tell a party what of its records is not as it declared."""

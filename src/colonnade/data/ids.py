@@ -108,16 +108,24 @@ def forms_found(texts: pl.Series) -> dict[str, int]:
 
 def common_in_forms(ids: Mapping[str, Sequence[str]]) -> dict[tuple[str, ...], int]:
     """How many ids all parties have as they are, and in each form in which no two of a party's become one."""
-    texts = {party: pl.Series(list(own), dtype=pl.String) for party, own in ids.items()}
-    out: dict[tuple[str, ...], int] = {}
-    for form in ((), *TRIED):
-        found = [in_form(own, form) for own in texts.values()]
-        if all(one.n_unique() == two.n_unique() for one, two in zip(found, texts.values(), strict=True)):
-            common = found[0].drop_nulls()
-            for other in found[1:]:
-                common = common.filter(common.is_in(other.drop_nulls().to_list()))
-            out[form] = len(common)
+    texts = [pl.Series(list(own), dtype=pl.String) for own in ids.values()]
+    out: dict[tuple[str, ...], int] = {(): _common(texts)}
+    # The last does all that the others do: what does not match in it matches in none.
+    if _common([in_form(own, TRIED[-1]) for own in texts]) == out[()]:
+        return out
+    for form in TRIED:
+        found = [in_form(own, form) for own in texts]
+        if all(one.n_unique() == two.n_unique() for one, two in zip(found, texts, strict=True)):
+            out[form] = _common(found)
     return out
+
+
+def _common(texts: Sequence[pl.Series]) -> int:
+    """How many of the first are in all."""
+    first, *others = (pl.DataFrame({"id": own}).drop_nulls() for own in texts)
+    for other in others:
+        first = first.join(other, on="id", how="semi")
+    return first.height
 
 
 def better_form(ids: Mapping[str, Sequence[str]]) -> tuple[int, tuple[str, ...], int] | None:

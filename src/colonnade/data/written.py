@@ -138,6 +138,7 @@ COMMON_MISSING = (
     *("k.a.", "unbek.", "unbekannt", "b.d.", "nd", "n.d."),
 )
 """Texts, in lower case, that often mean no value."""
+POINT = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+\.\d+")
 COMMA, GROUPS = re.compile(r"[-+]?\d[\d.\s']*,\d+"), re.compile(r"\d([.,\s'])\d{3}(?!\d)")
 
 
@@ -151,6 +152,8 @@ def hint(text: str, *, dated: bool, spelled: bool) -> str:
     if dated:
         fits = next((form for form, looks in COMMON_DATES.items() if re.fullmatch(looks, text)), "")
         return f"dates = {toml_value(fits)}" + (" and months = [...]" if "%b" in fits else "") if fits else ""
+    if POINT.fullmatch(text):
+        return 'thousands = ","'
     if not COMMA.fullmatch(text):
         return ""
     groups = GROUPS.search(text.rpartition(",")[0])

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
+from colonnade.check import check_study
 from colonnade.data.table import Table
-from colonnade.foundation.errors import ColonnadeError, StoppedError, StudyError
+from colonnade.foundation.errors import ColonnadeError, DataError, StoppedError, StudyError
 from colonnade.foundation.files import Place, places
 from colonnade.mechanism.release import write_release
 from colonnade.report.progress import NAMES
@@ -98,6 +99,8 @@ class Run:
                     self.notes.append(f"no ledger was kept for {', '.join(fitted.unkept)}")
         except ColonnadeError as error:
             self.error = str(error)
+            if isinstance(error, DataError):
+                self.notes += check_study(self.study).lines
         except Exception as error:
             self.error = f"this is a bug in colonnade: {type(error).__name__}: {error}"
         finally:
