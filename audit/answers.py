@@ -521,11 +521,15 @@ class Look:
             lines = told.get("intervals", {}).get("coefficients", ())
             known = {} if model.intervals is None else {i.feature: i.low for i in model.intervals.given}
             self.equal(where, {i["feature"]: i["low"] for i in lines if not i["drowned"]}, known)
-        self.equal("page", dict(shown_numbers(text, "coefficient")), own)
-        if model.intervals is not None:
-            self.equal(
-                "page", dict(shown_numbers(text, "estimate")), {i.feature: i.estimate for i in model.intervals.given}
-            )
+        encoded = dict(shown_numbers(text, "encoded"))
+        encoded.pop("intercept", None)
+        # Of several classes a page has a column for each, in the data's units.
+        self.equal("page", encoded, {} if model.task == "multinomial" else own)
+        given = [] if model.intervals is None else model.summary().intervals.drop_nulls("estimate").to_dicts()
+        own_units = [*model.params.to_dicts(), {"feature": "intercept", "estimate": None}, *given]
+        expected = {(one["feature"], one["estimate"]) for one in own_units if one.get("estimate") is not None}
+        found = {pair for pair in shown_numbers(text, "estimate") if pair[0] != "intercept"}
+        self.equal("page", found, expected)
         if (low_high := public.r_squared_interval) is not None:
             self.has_text(
                 text, f"R² on the records {public.r_squared:.3f}, 95% interval {low_high[0]:.3f} to {low_high[1]:.3f}"
@@ -576,7 +580,7 @@ def shown_numbers(page: str, what: str) -> Iterator[tuple[str, float]]:
     """The names and numbers of a page's cells of one kind, each the number that is printed in it."""
     for name, value, printed in re.findall(rf'data-{what}="([^"]*)" data-value="([^"]*)">([^<]*)<', page):
         number, shown = float(value), float(printed.replace(",", ""))
-        step = 5.1e-5 if what == "coefficient" else 0.51 if abs(number) >= 100 else 0.0051 * abs(number)
+        step = 5.1e-5 if what == "encoded" else 0.51 if abs(number) >= 100 else 0.0051 * abs(number)
         yield unescape(name), number if abs(number - shown) <= step + 1e-12 else shown
 
 

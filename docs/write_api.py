@@ -47,7 +47,7 @@ OBJECTS = {
 SHOWN = {
     "Plan": ("PlanComparison", "StudyRehearsal", "ExpectedRange"),
     "Release": ("ReleasedTables", "SyntheticRows", "PrincipalComponents"),
-    "Model": ("ModelSummary", "ModelEvaluation"),
+    "Model": ("EncodedModel", "ModelSummary", "ModelEvaluation"),
 }
 """What methods give, beside the object that has them."""
 HOMES = ("plan", "views", "model", "evaluation")

@@ -63,7 +63,7 @@ JSON = """
 | `deploy new` | `folders` (paths), `authority` (path), `server`, `warnings` (sentences) |
 | `run` | `study`, `n`, `session`, `release` (path), `seeded`, `bytes` with `sent` and `received` by party; with `--predict` `study`, `session`, `receiver`, `rows`, `scores` (path in the receiver's folder), `seeded`, `bytes` |
 
-A number that is not finite is null. Coefficients apply to coded features: a numeric column is -1 at its lower and 1 at its upper bound, an indicator is 0 or 1.
+A number that is not finite is null. `params` and `conf_int` are in the units of the data; `coefficients` and `intervals` apply to coded features: a numeric column is -1 at its lower and 1 at its upper bound, an indicator is 0 or 1.
 """  # noqa: E501
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from colonnade.foundation.shown import figure
 from colonnade.mechanism.release import read_release
 from colonnade.model import read_model
 from tests.helpers.cli_study import PEOPLE, Run, runner, write_study
@@ -457,8 +458,11 @@ def test_intervals_are_the_same_everywhere(fitted: Path, run: Run) -> None:
         assert numbers == [None] * 5 if one["drowned"] else one["low"] < one["estimate"] < one["high"]
     shown = run("solve", fitted / "release.json").out
     assert "95% intervals of the" in shown
-    for one in told["coefficients"]:
-        assert (f"{one['low']:+.3g} to {one['high']:+.3g}" if not one["drowned"] else "noise drowns it") in shown
+    units = run("solve", fitted / "release.json", "--json").json["conf_int"]
+    assert [one["reliable"] for one in units] == [not one["drowned"] for one in told["coefficients"]]
+    for one in units:
+        ends = [None if one[end] is None else figure(one[end], 3, "+") for end in ("low", "high")]
+        assert (" to ".join(map(str, ends)) if one["reliable"] else "noise drowns it") in shown
 
 
 def test_intervals_follow_the_chosen_columns(fitted: Path, run: Run) -> None:

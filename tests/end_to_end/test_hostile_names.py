@@ -24,8 +24,9 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, write_release
 from colonnade.protocol.agreement import Agreement, Organisation
 from colonnade.protocol.session_plan import plan_session
+from colonnade.report.answers.crosstables import crosstables
 from colonnade.report.cost import expected_cost
-from colonnade.report.html import plan_page, release_page, tables_page
+from colonnade.report.html import answer_page, plan_page, release_page
 from colonnade.runs import run_unguarded
 from colonnade.studio.pages import Studio
 from colonnade.studio.workspace import Workspace
@@ -115,7 +116,8 @@ def plan(text: str) -> str:
 
 def tables(text: str) -> str:
     found = Tables.of(Released(release_of(text)))
-    return tables_page(found, [], 0) + tables_page(found, list(found.released.tabular[:2]), 0)
+    every, two = crosstables(found, [], 0), crosstables(found, list(found.released.tabular[:2]), 0)
+    return answer_page(every, "Tables", "") + answer_page(two, "Tables", "")
 
 
 PAGES: dict[str, Callable[[str], str]] = {

@@ -9,7 +9,7 @@ from colonnade.analysis.solve import Model
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.release import read_sealed, write_sealed
 from colonnade.model import FORMAT, PublicModel, read_model, write_model
-from colonnade.report.machine import model_json
+from colonnade.report.answers.coefficients import model_facts
 
 MODEL = Model("linear", "a.y", ("x",), (0.5,), 0.1, "default", 0.01, 1.0, 0.3, (0.26, 0.34))
 PUBLIC = PublicModel(MODEL, "s", Schema({"a": {"x": Numeric(0, 1), "y": Numeric(0, 1)}}), "a.y", "d")
@@ -17,7 +17,7 @@ PUBLIC = PublicModel(MODEL, "s", Schema({"a": {"x": Numeric(0, 1), "y": Numeric(
 
 def test_r_squared_and_its_interval_are_kept() -> None:
     assert read_model(write_model(PUBLIC)) == PUBLIC
-    assert model_json(PUBLIC)["r_squared_interval"] == [0.26, 0.34]
+    assert model_facts(PUBLIC)["r_squared_interval"] == [0.26, 0.34]
 
 
 def test_an_unknown_r_squared_is_kept_as_unknown() -> None:
@@ -33,4 +33,4 @@ def test_a_file_from_before_intervals_is_read_as_it_was_and_states_no_r_squared(
     old = write_sealed(content)
     public = read_model(old)
     assert write_model(public) == old
-    assert model_json(public)["r_squared"] is None
+    assert model_facts(public)["r_squared"] is None

@@ -27,7 +27,8 @@ from colonnade.foundation.shown import OPEN
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release, read_release, write_release
 from colonnade.model import publish, read_model, score_files, write_model
-from colonnade.report.text import model_report
+from colonnade.report.answers.coefficients import fitted
+from colonnade.report.render.terminal import shown
 from colonnade.runs import fit
 from colonnade.study import read_study
 
@@ -174,9 +175,9 @@ def test_a_study_with_toy_columns_runs_and_scores(released: Release, tmp_path: P
     scores = score_files(model, [f"{party}={tmp_path / party}.csv" for party in ("clinic", "club")]).values
     assert np.std(scores - grade) < 0.6 * np.std(grade)
     console = Console(width=120, file=StringIO())
-    console.print(model_report(model))
+    console.print(shown(fitted(model, None)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "Model: grade, -1 at low and 1 at top" in text and "bad < well < great" in text
+    assert "Model: grade, coded from -1 at low to 1 at top" in text and "bad < well < great" in text
     assert "0/4" in text
 
 

@@ -82,6 +82,18 @@ class Intervals:
         """Those that can be leant on."""
         return tuple(c for c in self.coefficients if c.given)
 
+    @property
+    def reliable_only(self) -> Intervals:
+        """Without the numbers that are not to be leant on."""
+        gone = np.nan
+        return replace(
+            self,
+            coefficients=tuple(
+                c if c.given else replace(c, estimate=gone, std=gone, low=gone, high=gone, factor=gone)
+                for c in self.coefficients
+            ),
+        )
+
     def in_units(self, factors: Mapping[str, float]) -> Intervals:
         """With every coefficient times its column's factor, a positive number."""
         return replace(self, coefficients=tuple(_times(c, factors[c.column]) for c in self.coefficients))

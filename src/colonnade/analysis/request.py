@@ -156,12 +156,12 @@ class ModelRequest:
         """The attributes that the model takes as numbers, though their bins were released."""
         return cut_numbers(self.release.layout, self.release.schema, self.numbers)
 
-    def intervals(self) -> Intervals | None:
+    def intervals(self, level: float = 0.95) -> Intervals | None:
         """How sure the coefficients are; None for models that have no intervals."""
         if not self.from_moments or self._cut_numbers:
             return None
         task = Task(self.fitting_task)
-        return intervals(self.release.moments(), task, features=self.usable, label=self.label)
+        return intervals(self.release.moments(), task, features=self.usable, label=self.label, level=level)
 
     def certainty(self) -> Intervals:
         """The same; where a model has no intervals, the reason."""

@@ -11,27 +11,25 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from colonnade.analysis.intervals import Intervals
 from colonnade.analysis.models import ClassModel
-from colonnade.analysis.units import Units, label_units
 from colonnade.api.shown import Shown, warn_of
 from colonnade.data.sources import Source
 from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
-from colonnade.foundation.shown import figure
 from colonnade.model import PublicModel, Scores, read_model, score_tables, scored_classes, write_model
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from colonnade.analysis.accepted import Acceptance
-    from colonnade.analysis.intervals import Intervals
     from colonnade.analysis.request import ModelRequest
+    from colonnade.analysis.units import Units
+    from colonnade.report.results import Answer
 
 PathLike = str | os.PathLike[str]
 
 
-class FrontModel(Shown):
+class Model(Shown):
     """A model that was computed from a release, at no cost in privacy.
 
     `release.solve()` makes one; `Model.read` reads one from its file.
@@ -60,7 +58,7 @@ class FrontModel(Shown):
         self._request = request
 
     @classmethod
-    def read(cls, path: PathLike) -> FrontModel:
+    def read(cls, path: PathLike) -> Model:
         """Read a model file; one that was altered is refused.
 
         Parameters
@@ -71,7 +69,7 @@ class FrontModel(Shown):
         return cls(read_model(read_whole(local_path(os.fspath(path)), "model")))
 
     @classmethod
-    def load(cls, path: PathLike) -> FrontModel:
+    def load(cls, path: PathLike) -> Model:
         """The same as `read`."""
         return cls.read(path)
 
@@ -104,26 +102,45 @@ class FrontModel(Shown):
     def classes(self) -> tuple[str, ...]:
         return scored_classes(self.public)
 
-    @cached_property
-    def _units(self) -> Units:
-        from colonnade.report.summary import products_of
+    @property
+    def params(self) -> pl.DataFrame:
+        """Coefficients in the units of the data: feature, party, base and estimate, largest first as encoded.
 
-        public = self.public
-        if products_of(public) or public.is_declared:
-            return Units(1.0, 0.0, {})
-        name, column, level = public.label
-        declared = public.schema.find(public.declared)[1] == name
-        own = None if column.bounds is not None and level is None else level
-        half, middle = label_units(public.model, column, own, declared)
-        return Units.of(public.schema, [c for columns in public.needs().values() for c in columns], half, middle)
+        A number's is for one unit of it; a level's is against its column's base. They are those of the label in its
+        own units (linear), of the log-odds (logistic, with a column for each of several classes) or of the mean's
+        logarithm (poisson). A model with products of columns has none: `encoded.params` has them as coded.
+        """
+        from colonnade.report.answers.coefficients import params
+
+        return params(self.public).frame
+
+    def conf_int(self, level: float = 0.95) -> pl.DataFrame:
+        """Intervals in the units of the data: feature, base, estimate, low, high and whether they are reliable.
+
+        What noise drowns has no numbers. They are of the full model or of a reduced one, and empty where a model has
+        none: `summary()` says why.
+
+        Parameters
+        ----------
+        level : float
+            The confidence level.
+        """
+        return self._conf_int(level, None)
+
+    @property
+    def encoded(self) -> EncodedModel:
+        """The same as coded: a number counts from -1 to 1 over its declared range."""
+        return EncodedModel(self)
+
+    def _conf_int(self, level: float, units: Units | None) -> pl.DataFrame:
+        from colonnade.report.answers.coefficients import conf_int
+
+        found = None if self._request is None else self._request.intervals(level)
+        return conf_int(self.public, found or Intervals(level, "", (), (), False, ""), units).frame
 
     @property
     def coef(self) -> Any:
-        """Coefficients in the units of the data, by feature; of several classes a dict for each of them.
-
-        A number's is for one unit of it; a level's is against its column's base. They are those of the label in its
-        own units (linear), of the log-odds (logistic, multinomial) or of the mean's logarithm (poisson).
-        """
+        """The estimates of `params` by feature; of several classes a dict for each of them."""
         return self._in_units(0)
 
     @property
@@ -137,11 +154,12 @@ class FrontModel(Shown):
         return self._in_units(1)
 
     def _in_units(self, part: int) -> Any:
-        from colonnade.report.summary import products_of
+        from colonnade.report.answers.coefficients import units_of
 
-        if products_of(self.public):
+        if self.public.interactions:
             raise StudyError("a model with products of columns has coefficients as coded alone: coef_encoded")
-        return self._by_class(lambda row, b: self._units.convert(self.features, row, b)[part])
+        units = units_of(self.public)
+        return self._by_class(lambda row, b: units.convert(self.features, row, b)[part])
 
     @property
     def intercept_encoded(self) -> Any:
@@ -159,7 +177,7 @@ class FrontModel(Shown):
     @property
     def odds_ratios(self) -> dict[str, float]:
         """By what the odds are multiplied for one unit more of a number, or for a level against its base."""
-        from colonnade.report.summary import exponential
+        from colonnade.report.answers.coefficients import exponential
 
         if self.task != "logistic":
             raise StudyError(f"odds ratios belong to logistic models, and this one is {self.task}")
@@ -169,15 +187,17 @@ class FrontModel(Shown):
     def intervals(self) -> Intervals | None:
         """95% intervals as encoded, of the full model or of a reduced one; None for models that have none.
 
-        They are computed when first asked for. `summary()` shows them in the units of the data.
+        They are computed when first asked for; what noise drowns has nan in the place of numbers. `conf_int` has the
+        same in the units of the data.
         """
-        return None if self._request is None else self._request.intervals()
+        found = None if self._request is None else self._request.intervals()
+        return None if found is None else found.reliable_only
 
     @property
-    def _why_none(self) -> str:
-        from colonnade.report.summary import NO_FILE
+    def answer(self) -> Answer:
+        from colonnade.report.answers.coefficients import fitted
 
-        return NO_FILE if self._request is None else self._request.certainty().reason
+        return fitted(self.public, None, "")
 
     def summary(self) -> ModelSummary:
         """Every coefficient in the data's units and as encoded, with odds ratios and 95% intervals."""
@@ -248,22 +268,25 @@ class FrontModel(Shown):
             raise DataError(f"every party's data needs an id column, got none for {missing}")
         return score_tables(self.public, tables, several and named[0] is not None, named[0] if named else None)
 
-    def __rich__(self) -> RenderableType:
-        from colonnade.report.text import model_report
 
-        return model_report(self.public)
+class EncodedModel:
+    """A model's coefficients as coded: what `Model.encoded` gives."""
 
-    def _html(self) -> str:
-        from colonnade.report.notebook import coefficient_picture, fragment, heading, html_table, paragraph
-        from colonnade.report.summary import lines, summary_cells, summary_heads
-        from colonnade.report.text import what_of
+    def __init__(self, model: Model) -> None:
+        self._model = model
 
-        every = lines(self.public, self._units)
-        heads = summary_heads(self.public)
-        rows = [summary_cells(self.public, line) for line in every]
-        table = html_table(heads, rows, range(2, len(heads) - 1))
-        told = [paragraph(f"Warning: {note}", "soft") for note in self.public.warnings]
-        return fragment(heading(what_of(self.public)), *told, coefficient_picture(every) if every else "", table)
+    @property
+    def params(self) -> pl.DataFrame:
+        """Feature, party, base and estimate, as `Model.params` has them in the units of the data."""
+        from colonnade.report.answers.coefficients import CODE, params
+
+        return params(self._model.public, CODE).frame
+
+    def conf_int(self, level: float = 0.95) -> pl.DataFrame:
+        """Intervals, as `Model.conf_int` has them in the units of the data."""
+        from colonnade.report.answers.coefficients import CODE
+
+        return self._model._conf_int(level, CODE)
 
 
 class ModelSummary(Shown):
@@ -277,70 +300,26 @@ class ModelSummary(Shown):
         One line for each interval, in the data's units; empty numbers where noise drowns the coefficient.
     """
 
-    def __init__(self, model: FrontModel) -> None:
+    def __init__(self, model: Model) -> None:
         self._model = model
+
+    @cached_property
+    def answer(self) -> Answer:
+        from colonnade.report.answers.coefficients import NO_FILE, SHOWN_SUMMARY, fitted
+
+        request = self._model._request
+        found = None if request is None else request.certainty()
+        return fitted(self._model.public, found, NO_FILE, SHOWN_SUMMARY)
 
     @property
     def frame(self) -> pl.DataFrame:
-        from colonnade.report.summary import lines
+        from colonnade.report.answers.coefficients import summary_frame
 
-        found = lines(self._model.public, self._model._units)
-        columns: dict[str, Any] = {
-            "feature": [line.feature for line in found],
-            "party": [line.party for line in found],
-            "coefficient": [line.coefficient for line in found],
-            "encoded": [line.encoded for line in found],
-        }
-        if self._model.task == "logistic":
-            columns["odds_ratio"] = [line.odds_ratio for line in found]
-        return pl.DataFrame({**columns, "against": [line.against for line in found]})
+        return summary_frame(self._model.public)
 
     @property
     def intervals(self) -> pl.DataFrame | None:
-        from colonnade.report.summary import certainties
+        from colonnade.report.answers.coefficients import interval_frame
 
         found = self._model.intervals
-        if found is None:
-            return None
-        logistic = self._model.task == "logistic"
-        every = list(certainties(found, self._model._units, logistic))
-        names = ("feature", "against", "estimate", "low", "high")
-        kinds = [pl.String, pl.String, *[pl.Float64] * 3]
-        columns = {n: pl.Series(n, [getattr(c, n) for c in every], k) for n, k in zip(names, kinds, strict=True)}
-        if logistic:
-            for k, name in enumerate(("odds_ratio", "odds_ratio_low", "odds_ratio_high")):
-                values = [None if c.odds_ratio is None else c.odds_ratio[k] for c in every]
-                columns[name] = pl.Series(name, values, pl.Float64)
-        return pl.DataFrame(columns)
-
-    def __rich__(self) -> RenderableType:
-        from rich.console import Group
-        from rich.text import Text
-
-        from colonnade.report.summary import class_table, summary_text
-
-        model, public = self._model, self._model.public
-        if isinstance(public.model, ClassModel):
-            rows = [list(model.coef[name].values()) for name in public.model.classes]
-            note = Text("Coefficients of each level's log-odds, in the data's units; they sum to 0 over the levels.")
-            return Group(Text(f"Model: chances of the levels of {model.label}", style="bold"),
-                         class_table(public, public.model.classes, rows), note)  # fmt: skip
-        return summary_text(public, model._units, model.intervals, model._why_none)
-
-    def _html(self) -> str:
-        from colonnade.report.certainty import heading_of
-        from colonnade.report.notebook import fragment, heading, html_table, interval_html, paragraph
-        from colonnade.report.summary import interval_notes, units_note
-
-        model, public = self._model, self._model.public
-        if isinstance(public.model, ClassModel):
-            by_class = model.coef
-            rows = [[f, *(figure(by_class[c][f], 3, "+") for c in model.classes)] for f in model.features]
-            heads = ["feature", *model.classes]
-            return fragment(heading(f"Chances of the levels of {model.label}"), html_table(heads, rows, range(1, 99)))
-        parts = [model._html(), paragraph(units_note(public), "soft")]
-        found = model.intervals
-        if found is not None and found.coefficients:
-            parts += [heading(heading_of(found)), *interval_html(found, model._units, model.task == "logistic")]
-        parts += [paragraph(note, "soft") for note in interval_notes(found, model._why_none)]
-        return fragment(*parts)
+        return None if found is None else interval_frame(self._model.public, found)

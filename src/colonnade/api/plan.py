@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from colonnade.api.model import PathLike
-from colonnade.api.shown import Shown
+from colonnade.api.shown import Framed, Shown
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
@@ -19,11 +19,11 @@ from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.protocol.variants import Variant, compare
 
 if TYPE_CHECKING:
-    import polars as pl
     from rich.console import RenderableType
 
     from colonnade.rehearsal import Expectation, Range
     from colonnade.report.cost import Cost
+    from colonnade.report.results import Answer
 
 NOBODY = bytes(32)
 """The id of a session that is only thought of."""
@@ -102,7 +102,7 @@ class Plan(Shown):
     def to_dict(self) -> dict[str, Any]:
         """The plan as `colonnade plan --json` prints it."""
         from colonnade.report.cost import plan_json
-        from colonnade.report.machine import finite
+        from colonnade.report.results import finite
 
         found: dict[str, Any] = finite(plan_json(self.session, self._cost, self.assumed, self._cuts))
         return found
@@ -122,7 +122,8 @@ class Plan(Shown):
         -------
         PlanComparison
         """
-        return PlanComparison(compare(self.session.agreement, self.rows, choices_of(changes)))
+        agreement = self.session.agreement
+        return PlanComparison(compare(agreement, self.rows, choices_of(changes)), agreement.name, self.rows)
 
     def report(self, path: PathLike) -> None:
         """Write the page that organisations read and sign before a run."""
@@ -176,7 +177,7 @@ class Plan(Shown):
         return fragment(*parts, paragraph(f"Digest of these terms, for approve: {self.digest}", "soft"))
 
 
-class PlanComparison(Shown):
+class PlanComparison(Framed):
     """Plans of the same study side by side: what `Plan.compare` gives.
 
     Attributes
@@ -187,37 +188,20 @@ class PlanComparison(Shown):
         One line for each plan.
     """
 
-    def __init__(self, variants: list[Variant]) -> None:
-        self.variants = variants
+    def __init__(self, variants: list[Variant], study: str, rows: int) -> None:
+        self.variants, self._study, self._rows = variants, study, rows
 
     @property
-    def frame(self) -> pl.DataFrame:
-        import polars as pl
+    def answer(self) -> Answer:
+        from colonnade.report.answers.compared import compared
 
-        lines = []
-        for one in self.variants:
-            told = one.describe()
-            chosen = {f"with {key}": value for key, value in told.pop("chosen").items()}
-            lines.append({**chosen, "refused": told.pop("refused", None), **told, "warnings": None})
-        return pl.DataFrame(lines, infer_schema_length=None).drop("warnings")
+        return compared(self.variants, self._study, self._rows)
 
     def __len__(self) -> int:
         return len(self.variants)
 
-    def __rich__(self) -> RenderableType:
-        from colonnade.report.compared import compared_table
 
-        return compared_table(self.variants)
-
-    def _html(self) -> str:
-        from colonnade.report.compared import compared_picture, compared_rows
-        from colonnade.report.notebook import fragment, heading, rows_html
-
-        picture = compared_picture(self.variants)
-        return fragment(heading("Plans side by side"), picture, rows_html(compared_rows(self.variants)))
-
-
-class StudyRehearsal(Shown):
+class StudyRehearsal(Framed):
     """How good a study's model is expected to be, from public rows: what `Study.rehearse` gives.
 
     Attributes
@@ -229,35 +213,15 @@ class StudyRehearsal(Shown):
         Columns whose public values sit in a corner of their bounds, or outside of them.
     """
 
-    def __init__(self, found: Sequence[tuple[Mapping[str, object], Expectation]]) -> None:
-        self._found = list(found)
-        self.notes = list(dict.fromkeys(note for _, one in self._found for note in one.notes))
+    def __init__(self, found: Sequence[tuple[Mapping[str, object], Expectation]], study: str) -> None:
+        self._found, self._study = found, study
+        self.notes = list(self.answer.warnings)
 
     @property
-    def frame(self) -> pl.DataFrame:
-        import polars as pl
+    def answer(self) -> Answer:
+        from colonnade.report.answers.rehearsed import rehearsed
 
-        lines = [
-            {**{f"with {key}": value for key, value in chosen.items()}, "measure": name, **quality.to()}
-            for chosen, one in self._found
-            for name, quality in one.measures.items()
-        ]
-        return pl.DataFrame(lines, infer_schema_length=None)
-
-    def __rich__(self) -> RenderableType:
-        from rich.console import Group
-
-        from colonnade.report.compared import rehearsed_table
-        from colonnade.report.text import caution
-
-        return Group(rehearsed_table(self._found), *map(caution, self.notes))
-
-    def _html(self) -> str:
-        from colonnade.report.compared import rehearsed_picture, rehearsed_rows
-        from colonnade.report.notebook import fragment, heading, rows_html, warning
-
-        picture, cells = rehearsed_picture(self._found), rows_html(rehearsed_rows(self._found))
-        return fragment(heading("Rehearsed on public rows"), picture, cells, *map(warning, self.notes))
+        return rehearsed(self._found, self._study)
 
 
 class ExpectedRange(Shown):
@@ -269,22 +233,14 @@ class ExpectedRange(Shown):
         Lowest and highest of each measure, by strength of signal.
     """
 
-    def __init__(self, found: Range) -> None:
-        self.found = found
+    def __init__(self, found: Range, study: str) -> None:
+        self.found, self._study = found, study
 
-    def __rich__(self) -> RenderableType:
-        from colonnade.report.compared import range_table
+    @property
+    def answer(self) -> Answer:
+        from colonnade.report.answers.rehearsed import expected_range
 
-        return range_table(self.found)
-
-    def _html(self) -> str:
-        from colonnade.report.notebook import fragment, heading, rows_html
-
-        rows = []
-        for name, by in self.found.measures.items():
-            ends = {**by, "whole range": self.found.whole(name), "trivial": self.found.trivial[name]}
-            rows.append({"measure": name, **{key: f"{low:.3f} to {high:.3f}" for key, (low, high) in ends.items()}})
-        return fragment(heading(f"From the schema alone, for {self.found.n:,} records"), rows_html(rows))
+        return expected_range(self.found, self._study)
 
 
 def choices_of(changes: Mapping[str, Any]) -> dict[str, list[Any]]:

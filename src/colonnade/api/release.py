@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from colonnade.api.model import FrontModel, PathLike
+from colonnade.api.model import Model, PathLike
 from colonnade.api.shown import Shown, warn_user
 from colonnade.api.views import PrincipalComponents, ReleasedTables, SyntheticRows
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import Place, places, read_whole
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.shown import plain
-from colonnade.mechanism.release import Release as OpenedRelease
+from colonnade.mechanism.release import Release as ReleaseRecord
 from colonnade.mechanism.release import digest, read_release, write_release
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def place_of(path: PathLike, force: bool) -> Place:
     return Place(place, new=not force, force=force)
 
 
-class FrontRelease(Shown):
+class Release(Shown):
     """What a study released. Everything made of it is free: the privacy was paid for once.
 
     `study.fit()` gives one; `Release.read` reads one from its file.
@@ -67,7 +67,7 @@ class FrontRelease(Shown):
 
     def __init__(
         self,
-        released: OpenedRelease,
+        released: ReleaseRecord,
         *,
         seconds: Mapping[str, float] | None = None,
         sent: Mapping[str, int] | None = None,
@@ -78,7 +78,7 @@ class FrontRelease(Shown):
         self._fits: dict[tuple[Any, ...], FittedRelease] = {}
 
     @classmethod
-    def read(cls, path: PathLike) -> FrontRelease:
+    def read(cls, path: PathLike) -> Release:
         """Read a release file; one that was altered is refused."""
         return cls(read_release(read_whole(local_path(os.fspath(path)), "release")))
 
@@ -134,7 +134,7 @@ class FrontRelease(Shown):
         method: str = "default",
         seed: int = 0,
         numbers: str | Sequence[str] | None = None,
-    ) -> FrontModel:
+    ) -> Model:
         """Compute a model from the release.
 
         Parameters
@@ -166,7 +166,7 @@ class FrontRelease(Shown):
         from colonnade.model import publish
 
         wanted = self._request(label, task, features, given, penalty, method, seed, numbers)
-        model = FrontModel(publish(self.released, wanted.model(ridge), wanted.notes), wanted)
+        model = Model(publish(self.released, wanted.model(ridge), wanted.notes), wanted)
         for note in model.notes:
             warn_user(note)
         return model
@@ -181,14 +181,14 @@ class FrontRelease(Shown):
         penalty: str = "ridge",
         seed: int = 0,
         numbers: str | Sequence[str] | None = None,
-    ) -> list[FrontModel]:
+    ) -> list[Model]:
         """One model for each of several strengths of the penalty; takes what `solve` takes."""
         from colonnade.model import publish
 
         wanted = self._request(label, task, features, given, penalty, "default", seed, numbers)
         for note in wanted.notes:
             warn_user(note)
-        models = [FrontModel(publish(self.released, model)) for model in wanted.path()]
+        models = [Model(publish(self.released, model)) for model in wanted.path()]
         for model in models:
             for note in model.notes:
                 warn_user(f"strength {model.public.model.ridge:g}: {note}")

@@ -6,28 +6,36 @@ import io
 import shutil
 import sys
 import warnings
-from abc import ABC, abstractmethod
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import polars as pl
     from rich.console import RenderableType
 
     from colonnade.data.table import Table
+    from colonnade.report.results import Answer
 
 WIDTH = 100
 
 
-class Shown(ABC):
+class Shown:
     """An object that prints as text, and shows itself as HTML where a notebook asks for it."""
 
-    @abstractmethod
-    def __rich__(self) -> RenderableType:
-        """What a rich console prints of it."""
+    @property
+    def answer(self) -> Answer:
+        """What it shows: tables, figures and notes."""
+        raise NotImplementedError
 
-    @abstractmethod
+    def __rich__(self) -> RenderableType:
+        from colonnade.report.render.terminal import whole
+
+        return whole(self.answer)
+
     def _html(self) -> str:
-        """What a notebook shows of it."""
+        from colonnade.report.render.markup import fragment
+
+        return fragment(self.answer)
 
     def __repr__(self) -> str:
         from rich.console import Console
@@ -43,6 +51,14 @@ class Shown(ABC):
     def _repr_html_(self) -> str | None:
         """A notebook shows the text where the extra "page" is not installed."""
         return self._html() if find_spec("markupsafe") else None
+
+
+class Framed(Shown):
+    """An object whose first table is a data frame."""
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        return self.answer.tables[0].frame
 
 
 def warn_of(table: Table) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.api.evaluation import ModelEvaluation
-from colonnade.api.model import FrontModel, PathLike
+from colonnade.api.model import Model, PathLike
 from colonnade.api.party import Party
 from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
-from colonnade.api.release import FrontRelease, place_of
+from colonnade.api.release import Release, place_of
 from colonnade.api.shown import Shown, warn_of, warn_user
 from colonnade.data.sources import FrameSource, Source
 from colonnade.foundation.errors import PolicyError, StudyError
@@ -22,7 +22,7 @@ from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import find_column
 from colonnade.foundation.shown import plain
-from colonnade.study import Study as CheckedStudy
+from colonnade.study import Study as StudySpec
 from colonnade.study import read_study, study_from
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     from colonnade.check import Checked
     from colonnade.foundation.randomness import Randomness
-    from colonnade.mechanism.release import Release as OpenedRelease
+    from colonnade.mechanism.release import Release as ReleaseRecord
     from colonnade.protocol.session_plan import SessionPlan
     from colonnade.runs import FittedStudy
 
 NAME = "study"
 
 
-class FrontStudy(Shown):
+class Study(Shown):
     """Several organisations, what is publicly known of their columns, and what is to be computed over them.
 
     Parameters
@@ -107,14 +107,14 @@ class FrontStudy(Shown):
         sources = {party: parties[party]._source(party, source) for party, source in checked.sources.items()}
         self._start(replace(checked, sources=sources))
 
-    def _start(self, study: CheckedStudy) -> None:
+    def _start(self, study: StudySpec) -> None:
         self.study = study
-        self.opened: FrontRelease | None = None
+        self.opened: Release | None = None
         self.clipped: dict[str, dict[str, int]] = {}
         self.unfit: dict[str, dict[str, int]] = {}
 
     @classmethod
-    def read(cls, path: PathLike) -> FrontStudy:
+    def read(cls, path: PathLike) -> Study:
         """Read a study file (TOML); data, policies and ledgers are where it says."""
         out = cls.__new__(cls)
         out._start(read_study(local_path(os.fspath(path))))
@@ -211,7 +211,7 @@ class FrontStudy(Shown):
         if public is None:
             if compare:
                 raise StudyError("other terms are compared on public rows, and none are given")
-            return ExpectedRange(foretell(agreement, n or TYPICAL_ROWS, seed=seed))
+            return ExpectedRange(foretell(agreement, n or TYPICAL_ROWS, seed=seed), self.name)
         several = isinstance(public, Mapping)
         tables = {}
         for party, columns in agreement.schema.parties.items():
@@ -221,7 +221,7 @@ class FrontStudy(Shown):
             source = Source(None, ids).given(party, public[party] if several else public, columns)
             tables[party] = source.read(party, columns).require_fit(strict, warn_of)
         found = rehearse_each(agreement, match_tables(tables), n, choices_of(compare), releases=releases, seed=seed)
-        return StudyRehearsal(found)
+        return StudyRehearsal(found, self.name)
 
     def fit(
         self,
@@ -236,7 +236,7 @@ class FrontStudy(Shown):
         workers: int | None = None,
         evidence: PathLike | Mapping[str, PathLike] | None = None,
         progress: bool | None = None,
-    ) -> FrontRelease:
+    ) -> Release:
         """Run the study with all parties in this process, and spend its epsilon once.
 
         Every party's policy is asked before anything is spent, and its ledger books the spend; a refusal is one
@@ -278,9 +278,9 @@ class FrontStudy(Shown):
         watcher = _Watcher(strict)
         self.opened = None
 
-        def keep(opened: OpenedRelease) -> None:
+        def keep(opened: ReleaseRecord) -> None:
             file.write(write_release(opened))
-            self.opened = FrontRelease(opened)
+            self.opened = Release(opened)
 
         kept = None if out is None else place_of(out, force)
         with places(kept) as (file,), open_workers(workers) as crew, _steps(progress) as steps:
@@ -302,14 +302,14 @@ class FrontStudy(Shown):
             warn_user(note)
         self._note(fitted)
         outcome = fitted.outcome
-        return FrontRelease(outcome.release, seconds=outcome.seconds, sent=outcome.traffic.sent, spent=fitted.spent)
+        return Release(outcome.release, seconds=outcome.seconds, sent=outcome.traffic.sent, spent=fitted.spent)
 
     def evaluate(
         self,
-        model: FrontModel,
+        model: Model,
         data: Mapping[str, Any] | None = None,
         *,
-        release: FrontRelease | None = None,
+        release: Release | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
         rows: int | None = None,
@@ -388,7 +388,7 @@ class FrontStudy(Shown):
 
     def predict(
         self,
-        model: FrontModel,
+        model: Model,
         to: str,
         *,
         data: Mapping[str, PathLike] | None = None,

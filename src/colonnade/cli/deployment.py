@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile, require_engine
-from colonnade.cli.screen import print_json, stderr, stdout
+from colonnade.cli.screen import print_json, show, stderr
 from colonnade.foundation.errors import StoppedError
 from colonnade.foundation.parts import local_path
 
@@ -219,7 +219,7 @@ def _run_evaluation(folder: Path, out: Path, force: bool, wait: float, json: boo
     from colonnade.flare.coordinator import run_session
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import read_release
-    from colonnade.report.evaluation import measured_json, measured_report
+    from colonnade.report.answers.measured import measured
     from colonnade.report.progress import Steps
     from colonnade.sites.evaluation_request import read_evaluation_request
     from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, find_site
@@ -229,16 +229,15 @@ def _run_evaluation(folder: Path, out: Path, force: bool, wait: float, json: boo
         content, account = run_session(asked.site, wait, steps, asked)
         opened = read_release(content)
         file.write(content)
-    measured = asked.evaluation.measure(opened)
+    found = measured(asked.evaluation, asked.evaluation.measure(opened))
     seeded = bool(opened.provenance["seeded"])
     if json:
-        told = measured_json(asked.evaluation, asked.evaluation.study.session(opened.n), measured)
         known = {"session": opened.provenance["session"], "opened_file": str(file.path or out), "seeded": seeded}
-        print_json({**told, **known, "bytes": account.get("bytes")})
+        print_json({**found.facts(), **known, "bytes": account.get("bytes")})
         return
     if seeded:
         typer.echo(NOT_PRIVATE)
-    stdout().print(measured_report(asked.evaluation, measured))
+    show(found, json)
     typer.echo(f"What was opened is in {file.path or out}.")
 
 

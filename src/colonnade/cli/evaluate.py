@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colonnade.cli.options import ApprovedPlans, Evidence, Force, Json, Queries, Strict, StudyFile
-from colonnade.cli.screen import own_eyes, print_json, stderr, stdout, tell_evidence
+from colonnade.cli.screen import own_eyes, print_json, show, stderr, stdout, tell_evidence
 from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.parts import local_path
 
@@ -71,8 +71,8 @@ def evaluate(
     from colonnade.evaluation import TYPICAL_ROWS, evaluate_by, terms_of
     from colonnade.foundation.files import read_whole
     from colonnade.model import read_model
-    from colonnade.report.evaluation import evaluation_report, measured_json, measured_report
-    from colonnade.report.text import caution
+    from colonnade.report.answers.measured import foreseen, measured
+    from colonnade.report.render.terminal import shown
     from colonnade.study import read_study
 
     checked = read_study(study)
@@ -92,17 +92,16 @@ def evaluate(
     )
     if plan or opened is not None:
         known = evaluation.study.rows or TYPICAL_ROWS if found is None else found.n
-        session, measured = evaluation.study.session(known), None if found is None else evaluation.measure(found)
-        if json:
-            print_json(measured_json(evaluation, session, measured))
+        session = evaluation.study.session(known)
+        planned = foreseen(evaluation, session, assumed=found is None and evaluation.study.rows is None)
+        if found is None:
+            show(planned, json)
+            if not json:
+                stdout().print(f"Digest of these terms, for --approve: {session.terms}")
             return
-        stdout().print(evaluation_report(evaluation, session, assumed=found is None and evaluation.study.rows is None))
-        if measured is not None:
-            stdout().print(measured_report(evaluation, measured))
-        else:
-            stdout().print(f"Digest of these terms, for --approve: {session.terms}")
-            for note in evaluation.warnings(session):
-                stderr().print(caution(note))
+        if not json:
+            stdout().print(shown(planned))
+        show(measured(evaluation, evaluation.measure(found), session), json)
         return
     if not data:
         stderr().print("note: these are the study's own records; on people whom the model has seen it looks better.")
@@ -115,22 +114,22 @@ def _run(
     from colonnade import runs
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import write_release
-    from colonnade.report.evaluation import evaluation_report, measured_json, measured_report
+    from colonnade.report.answers.measured import foreseen, measured
     from colonnade.report.progress import Steps
-    from colonnade.report.text import caution
+    from colonnade.report.render.terminal import caution, shown
 
-    shown: list[str] = []
+    asked: list[str] = []
     with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
 
-        def show(party: str, session: SessionPlan) -> None:
-            notes = evaluation.warnings(session)
-            if not shown and not json:
-                steps.print_between(stdout(), evaluation_report(evaluation, session))
-            if not shown:
-                steps.print_between(stderr(), *(caution(note) for note in notes))
-            shown.append(party)
-            if strict and notes:
-                raise PolicyError(f"--strict refuses this evaluation: {notes[0]}")
+        def show_plan(party: str, session: SessionPlan) -> None:
+            plan = foreseen(evaluation, session)
+            if not asked and not json:
+                steps.print_between(stdout(), shown(plan))
+            if not asked:
+                steps.print_between(stderr(), *map(caution, plan.warnings))
+            asked.append(party)
+            if strict and plan.warnings:
+                raise PolicyError(f"--strict refuses this evaluation: {plan.warnings[0]}")
 
         def ask(question: str) -> bool:
             with steps.pause():
@@ -142,11 +141,11 @@ def _run(
         def keep(release: Release) -> None:
             file.write(write_release(release))
 
-        fitted, measured = runs.evaluate(
+        fitted, opened = runs.evaluate(
             evaluation,
             approved=approved,
             ask=ask if sys.stdin.isatty() and not json else None,
-            show=show,
+            show=show_plan,
             look=look,
             keep=keep,
             watch=steps,
@@ -155,12 +154,11 @@ def _run(
         )
     for name, reason in fitted.unsettled.items():
         stderr().print(caution(f"the session of {name} stays booked: {reason}"))
-    place = file.path or out
+    place, found = file.path or out, measured(evaluation, opened, fitted.outcome.session)
     if json:
-        told = measured_json(evaluation, fitted.outcome.session, measured)
-        print_json({**told, "opened_file": str(place), "unkept": fitted.unkept})
+        print_json({**found.facts(), "opened_file": str(place), "unkept": fitted.unkept})
         return
-    stdout().print(measured_report(evaluation, measured))
+    show(found, json)
     if fitted.unkept:
         stdout().print(f"No ledger booked this for {', '.join(fitted.unkept)}.")
     stdout().print(f"What was opened is in {place}.")

@@ -10,6 +10,7 @@ import typer
 
 from colonnade.cli.options import Json
 from colonnade.cli.screen import print_json, stderr, stdout
+from colonnade.cli.screen import show as answered
 from colonnade.foundation.errors import LedgerError
 from colonnade.foundation.parts import local_path
 
@@ -40,16 +41,10 @@ class Ending(StrEnum):
 @app.command(short_help="Every data set with its cap, and every entry.")
 def show(ledger: LedgerFile, json: Json = False) -> None:
     """Show every data set with what it has spent of its cap, and every entry. The chain is checked on the way."""
-    from colonnade.report.ledger import account_json, accounts_table, lines_table
+    from colonnade.report.answers.booked import booked
 
     opened = _open(ledger)
-    lines, accounts = opened.lines(), opened.accounts()
-    if json:
-        told = [account_json(account) for account in accounts]
-        print_json({"ledger": str(ledger), "accounts": told, "entries": [line.to() for line in lines]})
-        return
-    stdout().print(accounts_table(accounts))
-    stdout().print(lines_table(lines))
+    answered(booked(str(ledger), opened.accounts(), opened.lines()), json)
 
 
 @app.command(short_help="Check file, chain and meaning.")
@@ -76,7 +71,7 @@ def verify(
     """
     from colonnade.foundation.files import read_whole
     from colonnade.mechanism.release import read_release
-    from colonnade.report.ledger import touched_entries
+    from colonnade.report.answers.booked import touched_entries
 
     opened = _open(ledger)
     last = opened.verify(head)
@@ -113,7 +108,7 @@ def export(
 ) -> None:
     """Write all entries with their hashes as one JSON object, for an auditor."""
     from colonnade.foundation.files import places
-    from colonnade.report.ledger import ledger_file
+    from colonnade.report.answers.booked import ledger_file
 
     opened = _open(ledger)
     with places(out) as (file,):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.cli.options import Json, require_engine
-from colonnade.cli.screen import print_json, stdout
+from colonnade.cli.screen import print_json, show
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
 
@@ -31,17 +31,11 @@ def doctor(folders: Folders, json: Json = False) -> None:
     """Look for all that keeps sites from taking part; changes and spends nothing. Exit code 1 if a fault is found."""
     require_engine()
     from colonnade.flare.checkup import examine
-    from colonnade.report.operations import findings_table
+    from colonnade.report.answers.upkeep import checked
 
-    findings = examine(folders)
-    faults = sum(finding.verdict == "fault" for finding in findings)
-    if json:
-        told = [{"site": f.site, "about": f.about, "verdict": f.verdict, "sentence": f.sentence} for f in findings]
-        print_json({"faults": faults, "findings": told})
-    else:
-        stdout().print(findings_table([(f.site, f.about, f.verdict, f.sentence) for f in findings]))
-        stdout().print("no fault was found" if not faults else "1 fault" if faults == 1 else f"{faults} faults")
-    raise typer.Exit(1 if faults else 0)
+    findings = [vars(finding) for finding in examine(folders)]
+    show(checked(findings), json)
+    raise typer.Exit(1 if any(finding["verdict"] == "fault" for finding in findings) else 0)
 
 
 def status(
@@ -54,21 +48,10 @@ def status(
     """Show how sites are doing, by their own folders: the process, the session under way or the last, the budget."""
     require_engine()
     from colonnade.flare.checkup import find_folders, standing
-    from colonnade.report.operations import standings_table
+    from colonnade.report.answers.upkeep import standings
 
     found = [standing(folder).describe() for folder in find_folders(folders)]
-    told = _ask(find_folders(folders)) if ask else {}
-    if json:
-        print_json({"sites": found, **({"server": told} if ask else {})})
-        return
-    stdout().print(standings_table(found))
-    for site in found:
-        for digest in site["approved"]:
-            stdout().print(f"{site['site']}: plan {digest} is approved for one session")
-    for name, seconds in told.get("heard_seconds_ago", {}).items():
-        stdout().print(f"{name}: " + ("not connected" if seconds is None else f"heard by the server {seconds:g} s ago"))
-    for job in told.get("jobs", []):
-        stdout().print(f"job {job['job'][:8]} of study {job['study']}: {job['status'].lower()}")
+    show(standings(found, _ask(find_folders(folders)) if ask else None), json)
 
 
 def approve(

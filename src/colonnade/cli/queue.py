@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.options import Json, require_engine
-from colonnade.cli.screen import print_json, stdout
+from colonnade.cli.screen import print_json
+from colonnade.cli.screen import show as answered
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
 
@@ -61,13 +62,9 @@ def show(folder: Folder, json: Json = False) -> None:
     from dataclasses import asdict
 
     from colonnade.flare.queue import SessionQueue
-    from colonnade.report.operations import queue_table
+    from colonnade.report.answers.upkeep import queued
 
-    entries = [asdict(entry) for entry in SessionQueue(folder).entries()]
-    if json:
-        print_json({"queue": entries})
-    else:
-        stdout().print(queue_table(entries))
+    answered(queued([asdict(entry) for entry in SessionQueue(folder).entries()]), json)
 
 
 @app.command(short_help="Take back a session that waits.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colonnade.cli.options import Html, Json, ReleaseFile, names_in
-from colonnade.cli.screen import print_json, stderr, stdout
+from colonnade.cli.screen import print_json, show, stderr, stdout
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
 
@@ -56,6 +56,7 @@ LedgerFiles = Annotated[
         help="A party's ledger: the page then shows what its data had spent before, and with this release.",
     ),
 ]
+FREE = "Everything here is computed from the release alone and costs no privacy."
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same answer.")]
 
 
@@ -81,11 +82,11 @@ def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, 
     from colonnade.foundation.files import places
     from colonnade.mechanism.defects import defects_of
     from colonnade.model import own_model
-    from colonnade.report.certainty import intervals_json, intervals_report
-    from colonnade.report.machine import model_json
+    from colonnade.report.answers.coefficients import fitted
     from colonnade.report.pages import release_html
+    from colonnade.report.render.terminal import caution, whole
     from colonnade.report.spending import booked_spending, spending_json
-    from colonnade.report.text import caution, flaws, model_report, plan_report, provenance_report
+    from colonnade.report.text import flaws, plan_report, provenance_report
 
     opened = open_release(release)
     ledgers = [open_ledger(path) for path in ledger or []]
@@ -94,21 +95,18 @@ def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, 
             raise StudyError(f"there is no ledger {named.path}")
     spending, defects = booked_spending(opened, ledgers), defects_of(opened)
     with places(html) as (page,):
-        answered = public, sure = own_model(opened)
+        public, sure = own_model(opened)
         if html is not None:
-            page.write(release_html(opened, spending, answered))
+            page.write(release_html(opened, spending, (public, sure)))
+    answer = fitted(public, sure)
     if json:
         known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
-        found = {**model_json(public), **intervals_json(sure), **spending_json(spending)}
-        content = {**opened.plan, **found, "provenance": known, "digest": public.release}
+        content = {**opened.plan, **answer.facts(), **spending_json(spending), "provenance": known}
         found = {"flaws": flaws(opened.provenance), "defects": [defect.describe() for defect in defects]}
-        print_json({**content, "label": public.declared, **found, "release": str(release)})
+        print_json({**content, "digest": public.release, "label": public.declared, **found, "release": str(release)})
         return
     screen = stdout()
-    screen.print(plan_report(opened.plan, public.declared))
-    screen.print(model_report(public))
-    screen.print(intervals_report(sure))
-    screen.print(provenance_report(opened.provenance))
+    screen.print(plan_report(opened.plan, public.declared), whole(answer), provenance_report(opened.provenance))
     for defect in defects:
         screen.print(caution(defect.sentence))
 
@@ -128,8 +126,8 @@ def tables(
     from colonnade.analysis.released import Released
     from colonnade.analysis.tables import Tables
     from colonnade.foundation.files import places
-    from colonnade.report.pages import tables_html
-    from colonnade.report.tables import tables_csv, tables_json, tables_text
+    from colonnade.report.answers.crosstables import crosstables, tables_csv
+    from colonnade.report.pages import answer_html
 
     names = columns or []
     if len(names) > 2:
@@ -140,16 +138,17 @@ def tables(
     chosen = [released.find_table(name) for name in names]
     with places(html) as (page,):
         found = Tables.of(released)
-        if html is not None:
-            page.write(tables_html(found, chosen, seed))
-        if json:
-            print_json(tables_json(found, chosen, seed))
-        elif csv:
+        if csv:
             typer.echo(tables_csv(found, chosen), nl=False)
-        elif html is None:
-            stdout().print(tables_text(found, chosen, seed))
-        else:
-            stdout().print(f"Page written to {html}.")
+            return
+        answer = crosstables(found, chosen, seed)
+        if html is not None:
+            title = f"Tables of “{released.release.plan['study']}”"
+            page.write(answer_html(answer, title, f"{released.n:,} records of several organisations. {FREE}"))
+    if html is None or json:
+        show(answer, json)
+    else:
+        stdout().print(f"Page written to {html}.")
 
 
 def synthesize(
@@ -171,7 +170,7 @@ def synthesize(
     from colonnade.analysis.synthesis import draw_rows, fit_release
     from colonnade.analysis.tables import Tables
     from colonnade.foundation.files import places
-    from colonnade.report.rows import notes_file, notes_place, rows_file
+    from colonnade.report.answers.rows import drawn, notes_file, notes_place, rows_file
     from colonnade.report.text import caution, flaws
 
     if out.suffix.lower() not in (".csv", ".parquet", ".pq"):
@@ -189,22 +188,8 @@ def synthesize(
         file.write(rows_file(found, notes, out.suffix.lower() == ".csv"))
         beside.write(notes_file(notes))
     if json:
-        print_json(
-            {
-                "study": opened.plan["study"],
-                "rows": rows,
-                "out": str(out),
-                "given": list(given or []),
-                "seed": seed,
-                "expected_tv": found.expected,
-                "independent_tv": found.independent,
-                "converged": found.certificate.converged,
-                "distance": found.certificate.distance,
-                "misfit": found.certificate.misfit,
-                "unbinned": list(found.unbinned),
-                "notes": notes,
-            }
-        )
+        known = {"study": opened.plan["study"], "rows": rows, "out": str(out), "given": list(given or []), "seed": seed}
+        print_json({**known, **drawn(found, notes).facts()})
         return
     for note in notes:
         stderr().print(caution(note))
@@ -264,9 +249,9 @@ def solve(
     from colonnade.analysis.request import ModelRequest
     from colonnade.foundation.files import places
     from colonnade.model import publish, write_model
-    from colonnade.report.certainty import intervals_json, intervals_report
-    from colonnade.report.machine import model_json
-    from colonnade.report.text import caution, flaws, model_report, path_table
+    from colonnade.report.answers.coefficients import fitted, path_of
+    from colonnade.report.render.terminal import caution
+    from colonnade.report.text import flaws
 
     if path and (ridge is not None or out is not None or method != "default"):
         raise typer.BadParameter("--path goes without --ridge, --method and --out")
@@ -277,29 +262,18 @@ def solve(
     wanted = ModelRequest(opened, task and task.value, label, columns, tuple(given or ()), *terms)
     if path:
         models = [publish(opened, m) for m in wanted.path()]
-        if json:
-            known = {"study": opened.plan["study"], "task": models[0].model.task, "notes": wanted.notes}
-            print_json({**known, "path": [model_json(m) for m in models]})
-        else:
-            for note in wanted.notes:
-                stderr().print(caution(note))
-            for m in models:
-                for note in m.warnings:
-                    stderr().print(caution(f"strength {m.model.ridge:g}: {note}"))
-            stdout().print(path_table(models, penalty.value))
+        known = {"study": opened.plan["study"], "task": models[0].model.task, "notes": wanted.notes}
+        show(path_of(models, penalty.value, known), json)
         return
     with places(out) as (file,):
         public = publish(opened, wanted.model(ridge), wanted.notes)
         file.write(write_model(public))
-    sure = wanted.intervals()
+    answer = fitted(public, wanted.intervals(), "")
     if json:
-        known = {"study": opened.plan["study"], "n": opened.n, **model_json(public)}
-        found = {} if sure is None else intervals_json(sure)
-        print_json({**known, **found, "model": None if out is None else str(out)})
+        known = {"study": opened.plan["study"], "n": opened.n, **answer.facts()}
+        print_json({**known, "model": None if out is None else str(out)})
         return
-    stdout().print(model_report(public))
-    if sure is not None:
-        stdout().print(intervals_report(sure))
+    show(answer, json)
     for note in flaws(opened.provenance):
         stderr().print(caution(note))
     if out is not None:
@@ -314,11 +288,6 @@ def components(
     """Show principal components and the largest correlations of a release's columns. It costs no privacy."""
     from colonnade.analysis.components import components as found
     from colonnade.analysis.released import Released
-    from colonnade.report.tables import components_json, components_text
+    from colonnade.report.answers.principal import principal
 
-    released: Released = Released(open_release(release))
-    answer = found(released)
-    if json:
-        print_json(components_json(answer, shown))
-    else:
-        stdout().print(components_text(answer, shown))
+    show(principal(found(Released(open_release(release))), shown), json)

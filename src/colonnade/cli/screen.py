@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from colonnade.data.table import Table
+    from colonnade.report.results import Answer
 
 
 def stdout() -> Console:
@@ -54,10 +56,22 @@ def tell_evidence(folder: Path | None) -> None:
         stdout().print(f"Each party's evidence is in {folder}; in one process nothing is signed: it convicts nobody.")
 
 
-def print_json(content: dict[str, Any]) -> None:
+def show(answer: Answer, json: bool) -> None:
+    """Print an answer: as a JSON object, or as tables and notes with its warnings on the error stream."""
+    if json:
+        print_json(answer.facts())
+        return
+    from colonnade.report.render.terminal import caution, shown
+
+    stdout().print(shown(answer))
+    for note in answer.warnings:
+        stderr().print(caution(note))
+
+
+def print_json(content: Mapping[str, Any]) -> None:
     """One JSON object on standard output."""
     import json
 
-    from colonnade.report.machine import finite
+    from colonnade.report.results import finite
 
-    typer.echo(json.dumps(finite(content), indent=2, ensure_ascii=False, allow_nan=False))
+    typer.echo(json.dumps(finite(dict(content)), indent=2, ensure_ascii=False, allow_nan=False))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from colonnade.cli.options import ApprovedPlans, Evidence, Force, Html, Json, Strict, StudyFile
-from colonnade.cli.screen import own_eyes, print_json, stderr, stdout, tell_evidence, tell_own
+from colonnade.cli.screen import own_eyes, print_json, show, stderr, stdout, tell_evidence, tell_own
 from colonnade.foundation.errors import DataError, PolicyError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
@@ -20,13 +18,9 @@ from colonnade.foundation.parts import local_path
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from colonnade.analysis.intervals import Intervals
     from colonnade.data.table import Table
-    from colonnade.foundation.files import Place
     from colonnade.foundation.randomness import Randomness
-    from colonnade.model import PublicModel
     from colonnade.protocol.session_plan import SessionPlan
-    from colonnade.rehearsal import Expectation
     from colonnade.report.progress import Steps
     from colonnade.runs import FittedStudy
     from colonnade.study import Study
@@ -44,6 +38,7 @@ Rows = Annotated[
     typer.Option("--rows", metavar="N", min=2, help="Number of common records, in the place of [study] rows."),
 ]
 DEFAULT_RELEASE = Path("release.json")
+UNSPENT = "{:,} records. Nothing has been spent."
 
 
 def plan(
@@ -57,10 +52,13 @@ def plan(
     from colonnade.foundation.files import places
     from colonnade.mechanism.cuts import describe_cuts
     from colonnade.protocol.session_plan import TYPICAL_ROWS
+    from colonnade.protocol.variants import compare as variants
+    from colonnade.protocol.variants import read_choices
+    from colonnade.report.answers.compared import compared
     from colonnade.report.cheating import cheating_table
     from colonnade.report.choices import choices_text, describe_choices
     from colonnade.report.cost import expected_cost, plan_json
-    from colonnade.report.pages import plan_html
+    from colonnade.report.pages import answer_html, plan_html
     from colonnade.report.purposes import forecast_purposes, purposes_table
     from colonnade.report.spending import planned_spending, spending_json
     from colonnade.report.text import caution, cost_text, digest_note, plan_report
@@ -69,7 +67,12 @@ def plan(
     checked = read_study(study, rows)
     assumed = checked.rows is None
     if compare:
-        _print_compared(checked, checked.rows or TYPICAL_ROWS, assumed, compare, html, json)
+        agreement, n = checked.agreement, checked.rows or TYPICAL_ROWS
+        with places(html) as (page,):
+            found = compared(variants(agreement, n, read_choices(compare)), agreement.name, n, assumed)
+            if html is not None:
+                page.write(answer_html(found, f"Plans of “{agreement.name}” side by side", UNSPENT.format(n)))
+        show(found, json)
         return
     session = checked.session(TYPICAL_ROWS if assumed else None)
     cost = expected_cost(session, checked.alignment)
@@ -97,30 +100,6 @@ def plan(
     stdout().print(digest_note(session.rows, assumed, checked.cuts))
     for note in session.warnings():
         stderr().print(caution(note))
-
-
-def _print_compared(study: Study, rows: int, assumed: bool, compare: list[str], html: Path | None, json: bool) -> None:
-    """The same study under other terms: one table, one picture."""
-    from colonnade.foundation.files import places
-    from colonnade.protocol.variants import compare as compared
-    from colonnade.protocol.variants import read_choices
-    from colonnade.report.compared import SHOWS_PLANS, compared_json, compared_picture, compared_rows, compared_table
-    from colonnade.report.pages import compared_html
-
-    agreement = study.agreement
-    with places(html) as (page,):
-        found = compared(agreement, rows, read_choices(compare))
-        if html is not None:
-            cells = compared_rows(found)
-            picture = partial(compared_picture, found)
-            page.write(compared_html("Plans side by side", agreement.name, rows, cells, picture, SHOWS_PLANS))
-    if json:
-        told = {"study": agreement.name, "n": rows, "rows_assumed": assumed, "compared": compared_json(found)}
-        print_json(told)
-        return
-    stdout().print(compared_table(found))
-    if assumed:
-        stderr().print(f"{rows:,} records are assumed: set rows in [study] or give --rows")
 
 
 def rehearse(
@@ -156,54 +135,28 @@ def rehearse(
     """
     from colonnade.foundation.files import places
     from colonnade.protocol.session_plan import TYPICAL_ROWS
-    from colonnade.rehearsal import foretell, read_public_rows
-    from colonnade.report.compared import range_table
+    from colonnade.protocol.variants import read_choices
+    from colonnade.rehearsal import foretell, read_public_rows, rehearse_each
+    from colonnade.report.answers.rehearsed import expected_range, rehearsed
+    from colonnade.report.pages import answer_html
     from colonnade.study import read_study
 
     checked = read_study(study, records)
-    if public:
-        with places(html) as (page,):
-            tables = read_public_rows(checked, public, tell_own, strict)
-            found = _rehearsed(checked, tables, checked.rows, compare or [], releases, seed)
-            _print_rehearsed(checked, found, page if html is not None else None, json)
+    name = checked.agreement.name
+    if not public:
+        if compare or html is not None:
+            raise typer.BadParameter("--compare and --html of a rehearsal go with --rows")
+        n = checked.rows or TYPICAL_ROWS
+        show(expected_range(foretell(checked.agreement, n, share=share, seed=seed), name), json)
         return
-    if compare or html is not None:
-        raise typer.BadParameter("--compare and --html of a rehearsal go with --rows")
-    n = checked.rows or TYPICAL_ROWS
-    expected = foretell(checked.agreement, n, share=share, seed=seed)
-    if json:
-        print_json({"study": checked.agreement.name, **expected.to()})
-    else:
-        stdout().print(range_table(expected))
-
-
-def _rehearsed(
-    study: Study, tables: Mapping[str, Table], rows: int | None, compare: list[str], releases: int, seed: int
-) -> list[tuple[Mapping[str, object], Expectation]]:
-    """The study as it is, or each of the plans that are compared."""
-    from colonnade.protocol.variants import read_choices
-    from colonnade.rehearsal import rehearse_each
-
-    return rehearse_each(study.agreement, tables, rows, read_choices(compare), releases=releases, seed=seed)
-
-
-def _print_rehearsed(
-    study: Study, found: list[tuple[Mapping[str, object], Expectation]], page: Place | None, json: bool
-) -> None:
-    from colonnade.report.compared import SHOWS_REHEARSAL, rehearsed_picture, rehearsed_rows, rehearsed_table
-    from colonnade.report.pages import compared_html
-    from colonnade.report.text import caution
-
-    name, n = study.agreement.name, found[0][1].n
-    if page is not None:
-        picture = partial(rehearsed_picture, found)
-        page.write(compared_html("Rehearsal", name, n, rehearsed_rows(found), picture, SHOWS_REHEARSAL))
-    if json:
-        print_json({"study": name, "rehearsed": [{"chosen": dict(c), **e.to()} for c, e in found]})
-        return
-    stdout().print(rehearsed_table(found))
-    for note in dict.fromkeys(note for _, expected in found for note in expected.notes):
-        stderr().print(caution(note))
+    with places(html) as (page,):
+        tables = read_public_rows(checked, public, tell_own, strict)
+        choices = read_choices(compare or [])
+        each = rehearse_each(checked.agreement, tables, checked.rows, choices, releases=releases, seed=seed)
+        found = rehearsed(each, name)
+        if html is not None:
+            page.write(answer_html(found, f"Rehearsal of “{name}”", UNSPENT.format(each[0][1].n)))
+    show(found, json)
 
 
 def fit(
@@ -249,6 +202,7 @@ def fit(
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import write_release
     from colonnade.model import publish, write_model
+    from colonnade.report.answers.fit import run_of
     from colonnade.report.progress import Steps
     from colonnade.study import read_study
     from colonnade.workers import open_workers
@@ -283,7 +237,8 @@ def fit(
         wanted = ModelRequest(fitted.release)
         public = publish(fitted.release, wanted.model(None), wanted.notes)
         model_file.write(write_model(public))
-    _print_fitted(checked, fitted, public, wanted.certainty(), release_file.path or place, model, json)
+    matched = checked.alignment != NONE and len(fitted.tables) > 1
+    show(run_of(fitted, public, wanted.certainty(), release_file.path or place, model, matched), json)
     if not json:
         tell_evidence(evidence)
 
@@ -354,26 +309,6 @@ def _tell_unsettled(fitted: FittedStudy) -> None:
 
     for name, reason in fitted.unsettled.items():
         stderr().print(caution(f"the session of {name} stays booked: {reason}"))
-
-
-def _print_fitted(
-    study: Study,
-    fitted: FittedStudy,
-    public: PublicModel,
-    sure: Intervals,
-    release: Path,
-    model: Path | None,
-    json: bool,
-) -> None:
-    from colonnade.report.fitted import fitted_json, fitted_report
-
-    if json:
-        print_json(fitted_json(fitted, public, sure, release, model))
-        return
-    matched = study.alignment != NONE and len(fitted.tables) > 1
-    for part in fitted_report(fitted, public, sure, matched):
-        stdout().print(part)
-    stdout().print(f"Release written to {release}" + ("" if model is None else f", model to {model}") + ".")
 
 
 def _terms(session: SessionPlan) -> str:

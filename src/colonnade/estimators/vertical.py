@@ -405,7 +405,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
     def intervals_(self) -> Intervals:
         """95% intervals in the units of X and y, for the coefficients that can have one; computed when asked for."""
         check_is_fitted(self)
-        return self._data_units.intervals(self._certainty())
+        return self._data_units.intervals(self._certainty()).reliable_only
 
     def _certainty(self) -> Intervals:
         """The intervals as encoded."""

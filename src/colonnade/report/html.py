@@ -24,17 +24,18 @@ from colonnade.foundation.schema import Column
 from colonnade.foundation.shown import figure
 from colonnade.mechanism.cuts import Cut
 from colonnade.mechanism.defects import defects_of
-from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import Release
 from colonnade.model import PublicModel, own_model
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan
-from colonnade.report.certainty import DROWNED, heading_of, sentences
-from colonnade.report.charts import Bar, Whisker, bars, curve, noise_picture, signed_bars, whiskers
+from colonnade.report.answers.coefficients import fitted
+from colonnade.report.answers.crosstables import strongest
+from colonnade.report.charts import Bar, bars, curve, noise_picture
 from colonnade.report.cheating import cheating_notes
 from colonnade.report.cost import Cost
 from colonnade.report.curve import forecast_curve
-from colonnade.report.pictures import dependence_context
+from colonnade.report.render.markup import FOLD_FROM, part_html
+from colonnade.report.results import Answer, Part
 from colonnade.report.sheet import Sentence, broken, budget, outlook, promise, reliance, sheet_context, worst_epsilon
 from colonnade.report.spending import Spending
 from colonnade.report.text import (
@@ -50,25 +51,11 @@ from colonnade.report.text import (
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
-SHOWN_COEFFICIENTS = 16
 SHOWN_BLOCKS = 40
-SHOWN_MAPS = 3
-FOLD_FROM = 40
-"""Longer tables and pictures are folded on a screen, and whole on paper."""
 LONGEST_LEVELS = 12
 """A column with more levels names them in the annex's folds alone."""
 LARGEST_FACTOR = 1e4
 """A larger factor on someone's odds is no promise worth a number."""
-
-
-@dataclass(frozen=True)
-class CoefficientRow:
-    """A coefficient as the page shows it."""
-
-    feature: str
-    party: str
-    base: str
-    coefficient: float
 
 
 def odds_text(epsilon: float | None) -> str:
@@ -98,10 +85,9 @@ def environment() -> Environment:
         seconds=time_text,
         number=_number,
         shares=shares_text,
-        signed=_signed,
         share=share_text,
     )
-    found.globals.update(style=style(), backends=BACKENDS, doors=(), fold_from=FOLD_FROM)
+    found.globals.update(style=style(), backends=BACKENDS, doors=(), fold_from=FOLD_FROM, part=part_html)
     return found
 
 
@@ -164,9 +150,9 @@ def release_page(release: Release, around: Around | None = None) -> str:
     """The page of a release with its model."""
     around = around or Around()
     agreement, plan = Agreement.of(release.agreement), release.plan
-    public, found = around.answered or own_model(release)
+    public, sure = around.answered or own_model(release)
     shown = plan_context(plan, agreement)
-    sure = certainty_context(found)
+    told_apart = sum(one.low * one.high > 0 for one in sure.given)
     told = flaws(release.provenance)
     verdict = broken(told, release.provenance["seeded"])
     verdict += [Sentence("warn", "The stated epsilon does not hold:", f"{d.sentence}.") for d in defects_of(release)]
@@ -177,49 +163,33 @@ def release_page(release: Release, around: Around | None = None) -> str:
         "verdict": [
             *verdict,
             budget(plan, around.spending, True),
-            reliance(sure["told_apart"], len(found.given), len(found.coefficients)),
+            reliance(told_apart, len(sure.given), len(sure.coefficients)),
         ],
         "doors": around.doors,
         "footer": page_footer("Release", public.release),
         "provenance": release.provenance,
         "flaws": told,
         "digest": public.release,
-        **model_context(public),
-        **sure,
+        "model": fitted(public, sure),
         **curve_context(agreement, release.n, float(plan["epsilon"])),
-        **_dependence(release),
+        "dependence": _dependence(release),
     }
     return environment().get_template("release.html").render(context)
 
 
-def tables_page(tables: Tables, chosen: Sequence[int], seed: int) -> str:
-    """The page of some tables, or of all margins with the strongest cross tables and the dependence tree."""
-    release = tables.released.release
-    context = {
-        "study": release.plan["study"],
-        "n": release.n,
-        "version": version("colonnade"),
-        "flaws": flaws(release.provenance),
-        **dependence_context(tables, chosen, seed),
-    }
-    return environment().get_template("tables.html").render(context)
+def answer_page(answer: Answer, title: str, lead: str) -> str:
+    """The page of one answer."""
+    known = {"answer": answer, "title": title, "lead": lead, "version": version("colonnade")}
+    return environment().get_template("answer.html").render(**known)
 
 
-def compared_page(
-    title: str, study: str, n: int, rows: Sequence[Mapping[str, str]], picture: Markup, note: str = ""
-) -> str:
-    """The page of plans or rehearsals side by side."""
-    heads = list(dict.fromkeys(key for row in rows for key in row))
-    known = {"title": title, "study": study, "n": n, "heads": heads, "rows": rows, "picture": picture}
-    return environment().get_template("compared.html").render(**known, note=note, version=version("colonnade"))
-
-
-def _dependence(release: Release) -> dict[str, Any]:
-    """What the release's tables show; nothing where it holds none."""
+def _dependence(release: Release) -> list[Part]:
+    """What the release's tables show; nothing where it holds none of two columns."""
     try:
-        return dependence_context(Tables.of(Released(release)), maps=SHOWN_MAPS)
+        tables = Tables.of(Released(release))
+        return strongest(tables) if len(tables.released.tabular) > 1 else []
     except ReleaseError:
-        return {"tree": [], "tree_picture": None, "crosses": [], "interval_notes": []}
+        return []
 
 
 def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any]:
@@ -296,65 +266,6 @@ def epsilon_picture(plan: Mapping[str, Any]) -> Markup:
     return bars(groups, "Epsilon by whose data and who looks", told)
 
 
-def model_context(public: PublicModel) -> dict[str, Any]:
-    """A model's coefficients, largest first."""
-    model = public.model
-    rows = [
-        CoefficientRow(
-            feature, " x ".join(public.owners(feature)), base_text(public, feature, "against ", LONGEST_LEVELS), value
-        )
-        for feature, value in sorted(
-            zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1])
-        )
-    ]
-    shown = rows[:SHOWN_COEFFICIENTS]
-    name, _, level = public.label
-    target = "the declared objective" if public.is_declared else f"{name}, coded from -1 to 1"
-    if model.task == Task.LOGISTIC.value:
-        target = f"log-odds of {name} = {level}"
-    elif model.task == Task.MULTINOMIAL.value:
-        target = f"chances of the levels of {name}; a coefficient is the range of the levels' weights"
-    items = [
-        Bar(r.feature, r.coefficient, f"{r.coefficient:+z.3f}", f"{r.feature} {r.coefficient:+z.4f}") for r in shown
-    ]
-    told = "; ".join(f"{b.name} {b.told}" for b in items)
-    by_column: dict[tuple[str, str, str], list[tuple[str, CoefficientRow]]] = {}
-    for row in rows:
-        party, column = " x ".join(public.owners(row.feature)), row.feature
-        if party and row.feature not in public.interactions:
-            party, column = public.owner(row.feature)
-        by_column.setdefault((column, party, row.base), []).append((row.feature.removeprefix(f"{column}="), row))
-    return {
-        "model": model,
-        "model_warnings": public.warnings,
-        "target": target,
-        "rows": rows,
-        "by_column": by_column,
-        "shown": len(shown),
-        "coefficient_picture": signed_bars(items, "Largest coefficients", told) if items else "",
-    }
-
-
-def certainty_context(found: Intervals) -> dict[str, Any]:
-    """The intervals, and what a reader has to know of them."""
-    given = found.given
-    return {
-        "sure": found,
-        "sure_heading": heading_of(found),
-        "sure_sentences": sentences(found),
-        "told_apart": sum(i.low * i.high > 0 for i in given),
-        "drowned": DROWNED,
-        "interval_picture": _interval_picture(found) if given else "",
-    }
-
-
-def _interval_picture(found: Intervals) -> Markup:
-    items = []
-    for i in found.given[:SHOWN_COEFFICIENTS]:
-        against = f" against {i.against}" if i.against else ""
-        hint = f"{i.feature}{against}: {i.low:.3g} to {i.high:.3g}"
-        items.append(Whisker(i.feature, i.low, i.high, i.estimate, None, hint))
-    return whiskers(items, heading_of(found), "; ".join(w.hint for w in items))
 
 
 def curve_context(agreement: Agreement, rows: int, epsilon: float) -> dict[str, Any]:
@@ -363,10 +274,6 @@ def curve_context(agreement: Agreement, rows: int, epsilon: float) -> dict[str, 
     told = "; ".join(f"epsilon {e:.3g}: {share_text(s)}" for e, s in points)
     picture = curve(points, epsilon, "Predicted share that survives the noise", told) if len(points) > 1 else ""
     return {"points": points, "curve_picture": picture}
-
-
-def _signed(value: float) -> str:
-    return f"{value:+,.0f}" if abs(value) >= 100 else f"{value:+z.3g}"
 
 
 def _number(value: float) -> str:

@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup, escape
 
-from colonnade.report.charts import Bar, Whisker, signed_bars, whiskers
-from colonnade.report.summary import certainties, certainty_cells, certainty_heads
 from colonnade.report.text import VIEWS, epsilon_text
-
-if TYPE_CHECKING:
-    from colonnade.analysis.intervals import Intervals
-    from colonnade.analysis.units import Units
-    from colonnade.report.summary import Line
-
 SHOWN_BARS = 24
 """Blocks, in a notebook, whose noise has a bar."""
 STYLE = Path(__file__).parent / "templates" / "notebook.css"
@@ -77,31 +69,3 @@ def columns_html(plan: Mapping[str, Any]) -> Markup:
     return html_table(["party", "columns"], rows)
 
 
-def rows_html(rows: Sequence[Mapping[str, str]]) -> Markup:
-    """Rows of cells by their heads, numbers to the right."""
-    heads = list(dict.fromkeys(key for row in rows for key in row))
-    ends = [k for k, head in enumerate(heads) if any(row.get(head, "")[:1].isdigit() for row in rows)]
-    return html_table(heads, ([row.get(head, "") for head in heads] for row in rows), ends)
-
-
-def coefficient_picture(lines: Sequence[Line]) -> Markup:
-    """The largest coefficients, as encoded."""
-    items = [
-        Bar(line.feature, line.encoded, f"{line.encoded:+z.3f}", f"{line.feature} {line.encoded:+z.4f}")
-        for line in lines[:SHOWN_BARS]
-    ]
-    return signed_bars(items, "Largest coefficients, as coded", "; ".join(f"{b.name} {b.told}" for b in items))
-
-
-def interval_html(found: Intervals, units: Units, logistic: bool) -> list[Markup]:
-    """The intervals that can be leant on as a picture, and all in a table in the data's units."""
-    heads = certainty_heads(logistic)
-    rows = [certainty_cells(one, logistic) for one in certainties(found, units, logistic)]
-    parts = [html_table(heads, rows, range(2, len(heads)))]
-    items = [
-        Whisker(i.feature, i.low, i.high, i.estimate, None, f"{i.feature}: {i.low:.3g} to {i.high:.3g}")
-        for i in found.given[:SHOWN_BARS]
-    ]
-    if items:
-        parts.insert(0, whiskers(items, "Intervals, as coded", "; ".join(w.hint for w in items)))
-    return parts

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from colonnade.foundation.errors import StudyError
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
-
     from colonnade.analysis.intervals import Intervals
-    from colonnade.analysis.tables import Tables
     from colonnade.mechanism.cuts import Cut
     from colonnade.mechanism.release import Release
     from colonnade.model import PublicModel
     from colonnade.protocol.session_plan import SessionPlan
     from colonnade.report.cost import Cost
+    from colonnade.report.results import Answer
     from colonnade.report.spending import Spending
 
 
@@ -54,19 +52,9 @@ def release_html(
     return release_page(release, Around(spending or {}, answered=answered)).encode()
 
 
-def tables_html(tables: Tables, chosen: Sequence[int], seed: int) -> bytes:
-    """The bytes of a page of tables."""
+def answer_html(answer: Answer, title: str, lead: str) -> bytes:
+    """The bytes of a page that shows one answer; `lead` stands below its title."""
     require("jinja2")
-    from colonnade.report.html import tables_page
+    from colonnade.report.html import answer_page
 
-    return tables_page(tables, chosen, seed).encode()
-
-
-def compared_html(
-    title: str, study: str, n: int, rows: Sequence[Mapping[str, str]], picture: Callable[[], Markup], note: str = ""
-) -> bytes:
-    """The bytes of a page that sets plans or rehearsals side by side; `note` says what its picture shows."""
-    require("jinja2")
-    from colonnade.report.html import compared_page
-
-    return compared_page(title, study, n, rows, picture(), note).encode()
+    return answer_page(answer, title, lead).encode()

@@ -1,19 +1,17 @@
-"""Heat maps of cross tables and the dependence tree as inline SVG, and what pages show of tables."""
+"""Margins, heat maps of cross tables and the dependence tree as inline SVG."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from math import cos, pi, sin
 
 import numpy as np
 from markupsafe import Markup, escape
 
-from colonnade.analysis.independence import Dependence, dependence, dependence_tree, every_dependence
-from colonnade.analysis.synthesis import distance_text, expected_distance
-from colonnade.analysis.tables import CrossTable, Margin, Tables
+from colonnade.analysis.independence import Dependence
+from colonnade.analysis.tables import CrossTable, Margin
+from colonnade.report.answers.crosstables import information_text
 from colonnade.report.charts import WIDTH, Bar, bars, drawing, short_name
-from colonnade.report.tables import dependence_line, information_text, interval_notes, number_texts
 
 CELL, LEFT = 30, 190
 WIDEST, ROOMY = 76, 44
@@ -21,7 +19,6 @@ WIDEST, ROOMY = 76, 44
 DEEPEST_COLOUR = 0.6
 """Ink stays readable on it."""
 LONGEST = 24
-SHOWN_MAPS = 6
 RADIUS = 150
 _short = partial(short_name, longest=LONGEST)
 
@@ -106,38 +103,6 @@ def _around(tree: Sequence[Dependence]) -> list[str]:
             out.append(name)
             waiting += [other for other in reversed(near[name]) if other not in out]
     return out
-
-
-def dependence_context(
-    tables: Tables, chosen: Sequence[int] = (), seed: int = 0, maps: int = SHOWN_MAPS
-) -> dict[str, object]:
-    """Pictures and tables for a page: of the chosen columns, or of all with the strongest cross tables."""
-    released = tables.released
-    crosses: list[tuple[CrossTable, Dependence]] = []
-    tree: list[Dependence] = []
-    if len(chosen) == 2:
-        crosses = [(tables.cross(chosen[0], chosen[1]), dependence(tables, chosen[0], chosen[1], seed))]
-    elif not chosen and len(released.tabular) > 1:
-        every = every_dependence(tables, seed)
-        tree = dependence_tree(every)
-        for d in sorted(every, key=lambda d: -d.information)[:maps]:
-            crosses.append((tables.cross(released.find(d.names[0]), released.find(d.names[1])), d))
-    margins = [tables.margin(i) for i in (chosen[:1] if len(chosen) == 1 else () if chosen else released.counted)]
-    expected, independent = expected_distance(tables) if len(released.tabular) > 1 else (0.0, 0.0)
-    return {
-        "crosses": [
-            {"cross": c, "found": d, "told": dependence_line(d).plain, "picture": heat_map(c)} for c, d in crosses
-        ],
-        "tree": tree,
-        "tree_picture": tree_picture(tree) if tree else None,
-        "margins": [{"margin": m, "picture": margin_picture(m)} for m in margins],
-        "numbers": [tables.number(i) for i in released.numbers] if not chosen else [],
-        "not_known": [] if chosen else tables.not_known(),
-        "interval_notes": interval_notes(tables, chosen),
-        "bracketed": partial(number_texts, tables),
-        "expected": distance_text(expected) if len(released.tabular) > 1 else None,
-        "independent": distance_text(independent),
-    }
 
 
 def margin_picture(margin: Margin) -> Markup:

@@ -14,9 +14,7 @@ from colonnade.mechanism.forecast import weakly_explained
 from colonnade.report.tidy import tidy_table as tidy_table
 
 if TYPE_CHECKING:
-    from colonnade.analysis.solve import Model
     from colonnade.mechanism.cuts import Cut
-    from colonnade.model import PublicModel
     from colonnade.protocol.prediction import Prediction
 
 VIEWS = {"outsider": "outsider", "server": "server", "party": "another party", "coalition": "coalition"}
@@ -214,106 +212,6 @@ def digest_note(n: int, assumed: bool, cuts: Sequence[Cut] | None) -> str:
     if any(cut.chosen for cut in cuts or ()):
         told += f", and is told so beforehand, for bins depend on it: rows = {n} in [study], --rows {n}, or rows={n}"
     return f"{told}."
-
-
-def what_of(public: PublicModel) -> str:
-    """What a model predicts, in one line."""
-    model = public.model
-    name, column, level = public.label
-    if public.is_declared:
-        return "Parameters at the least value of the declared objective"
-    if model.task == "logistic":
-        return f"Model: log-odds of {name} = {level}"
-    if model.task == "multinomial":
-        return f"Model: chances of the levels of {name}; a coefficient is the range of the levels' weights"
-    if model.task == "poisson":
-        return f"Model: logarithm of the mean of {name}"
-    if level is None and column.bounds is not None:
-        low, high = (column.write(bound) for bound in column.bounds)
-        return f"Model: {name}, -1 at {low} and 1 at {high}"
-    return f"Model: share of {name} = {level}"
-
-
-def model_report(public: PublicModel) -> RenderableType:
-    """A model, largest coefficients first."""
-    model = public.model
-    table = tidy_table("feature", "party", "coefficient", "range or base", right=(2,))
-    ordered = sorted(zip(model.features, model.coefficients, strict=True), key=lambda item: -abs(item[1]))
-    for feature, coefficient in ordered[:SHOWN]:
-        party = " x ".join(public.owners(feature))
-        table.add_row(Text(feature), Text(party), f"{coefficient:+z.4f}", Text(base_text(public, feature)))
-    if len(ordered) > SHOWN:
-        table.add_row(Text(f"and {len(ordered) - SHOWN} smaller ones", style="dim"), "", "", "")
-    if public.is_declared:
-        note = "In the objective a number counts from -1 to 1 over its range, a level 1."
-        return titled(what_of(public), table, Text(note, style="dim"), quality_text(model), *_cautions(public), "")
-    table.add_section()
-    table.add_row(Text("intercept"), "", f"{model.intercept:+z.4f}", "")
-    note = "A number counts from -1 to 1 over its range; a level counts 1, against its column's base."
-    return titled(what_of(public), table, Text(note, style="dim"), quality_text(model), *_cautions(public), "")
-
-
-def _cautions(public: PublicModel) -> list[RenderableType]:
-    """What a reader has to know before using a model."""
-    return [caution(told) for told in public.warnings]
-
-
-def quality_text(model: Model) -> Text:
-    """How a model was made, and its R² where that is known."""
-    parts = [f"method {model.method}", f"{model.freedom:.3g} effective parameters"]
-    if model.ridge == model.ridge and model.ridge not in (float("inf"), 0.0):
-        parts.append(f"ridge {model.ridge:.3g} per record")
-    if model.r_squared_interval is not None:
-        low, high = model.r_squared_interval
-        parts.append(f"R² on the records {model.r_squared:.3f}, 95% interval {low:.3f} to {high:.3f}")
-    elif model.task == "linear":
-        parts.append("R² cannot be known from this release")
-    return Text("; ".join(parts), style="dim")
-
-
-def base_text(public: PublicModel, feature: str, before: str = "", most: int = SHOWN) -> str:
-    """What a coefficient is against: a level, `before` it, or the number's range; of levels at most so many."""
-    if feature in public.interactions:
-        return f"product of {', '.join(public.interactions[feature])}"
-    if public.is_declared:
-        return "parameter"
-    party, name = public.owner(feature)
-    column = public.schema.parties[party][name]
-    return before + column.base(name) if column.has_levels else column.describe(most)
-
-
-def path_table(models: Sequence[PublicModel], penalty: str = "ridge") -> RenderableType:
-    """How coefficients shrink: one column for each ridge, the largest in the middle of the path first."""
-    path = [public.model for public in models]
-    middle = path[len(path) // 2]
-    largest = sorted(range(len(middle.features)), key=lambda i: -abs(middle.coefficients[i]))[:SHOWN]
-    ridges = [f"{model.ridge:.1g}" for model in path]
-    table = tidy_table("ridge", *ridges, right=range(1, 1 + len(path)), narrow=6)
-    table.add_row("effective parameters", *(f"{model.freedom:.3g}" for model in path))
-    table.add_section()
-    for i in largest:
-        table.add_row(Text(middle.features[i]), *(f"{model.coefficients[i]:+z.2g}" for model in path))
-    if len(middle.features) > len(largest):
-        table.add_row(Text(f"and {len(middle.features) - len(largest)} smaller ones", style="dim"))
-    return titled(f"{penalty.capitalize()} path of {middle.label}, {penalty} per record", table)
-
-
-def traffic_table(
-    sent: Mapping[str, int], received: Mapping[str, int], seconds: Mapping[str, float], matched: bool
-) -> RenderableType:
-    """What a run took; `matched` says that ids were matched before."""
-    table = tidy_table("party", "sent", "received", right=(1, 2), narrow=7)
-    for name in sent:
-        table.add_row(Text(name), size_text(sent[name]), size_text(received[name]))
-    took = ", ".join(f"{step} {value:.2f} s" for step, value in seconds.items())
-    note = " The bytes of matching ids are in the table." if matched else ""
-    return titled("Traffic of the session", table, Text(f"{sum(seconds.values()):.1f} seconds: {took}.{note}"), "")
-
-
-def spent_text(plan: Mapping[str, Any]) -> Text:
-    """What the run cost."""
-    parts = ", ".join(f"{name} {epsilon_text(p['epsilon']['outsider'])}" for name, p in plan["parties"].items())
-    return Text(f"Spent: epsilon {epsilon_text(plan['epsilon'])} of every record ({parts}), by views as planned above.")
 
 
 def provenance_report(provenance: Mapping[str, Any]) -> RenderableType:

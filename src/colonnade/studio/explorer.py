@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from colonnade.analysis.independence import dependence
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.released import Released
 from colonnade.analysis.request import ModelRequest
@@ -21,14 +20,14 @@ from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.schema import Column
 from colonnade.mechanism.release import Release, digest
 from colonnade.model import PublicModel, partial_scores, predict, publish
-from colonnade.report.html import certainty_context, model_context
-from colonnade.report.pictures import heat_map, margin_picture
-from colonnade.report.rows import rows_file
-from colonnade.report.tables import dependence_line
+from colonnade.report.answers.coefficients import fitted
+from colonnade.report.answers.crosstables import crosstables
+from colonnade.report.answers.rows import rows_file
 from colonnade.report.text import flaws
 
 MOST_ROWS = 100_000
 SHOWN_ROWS = 20
+NO_INTERVALS = "a model of several classes, or of rows and tables, has none"
 SEED = 0
 """The same as that of `colonnade synthesize` and `tables` where none is given."""
 
@@ -70,13 +69,7 @@ class Explorer:
             asked = ModelRequest(self.release, self.task_of(label), label or None)
             public = publish(self.release, asked.model(None), asked.notes)
             sure = asked.intervals()
-            several = isinstance(public.model, ClassModel)
-            self._models[label] = {
-                "public": public,
-                "several": several,
-                **({} if several else model_context(public)),
-                **({"sure": None} if sure is None else certainty_context(sure)),
-            }
+            self._models[label] = {"public": public, "model": fitted(public, sure, NO_INTERVALS)}
         return self._models[label]
 
     def task_of(self, label: str) -> str | None:
@@ -120,17 +113,8 @@ class Explorer:
         second = second if second in names and second != first else ""
         if not first:
             return {"names": names, "first": "", "second": ""}
-        i = released.find_table(first)
-        if not second:
-            margin = tables.margin(i)
-            shown = {"margin": margin, "picture": margin_picture(margin)}
-            return {"names": names, "first": first, "second": "", **shown}
-        j = released.find_table(second)
-        cross = tables.cross(i, j)
-        found = dependence(tables, i, j, SEED)
-        told = dependence_line(found).plain
-        shown = {"crosses": [{"cross": cross, "found": found, "told": told, "picture": heat_map(cross)}]}
-        return {"names": names, "first": first, "second": second, **shown}
+        chosen = [released.find_table(name) for name in (first, second) if name]
+        return {"names": names, "first": first, "second": second, "answer": crosstables(tables, chosen, SEED)}
 
     def drawn(self, count: int) -> Synthetic:
         """So many rows that have the release's tables."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from colonnade.consent.entries import Account, Line
+from colonnade.consent.entries import Account
 from colonnade.consent.ledger import Ledger
 from colonnade.data.drafts import draft_columns
 from colonnade.data.sources import FileSource
@@ -19,6 +19,8 @@ from colonnade.foundation.parts import data_files
 from colonnade.foundation.sections import parse_toml
 from colonnade.foundation.shown import OPEN
 from colonnade.mechanism.release import FORMAT, Release, read_release
+from colonnade.report.answers.booked import booked
+from colonnade.report.results import Table
 from colonnade.studio.form import EMPTY, Content, table, to_toml
 from colonnade.study import LARGEST_STUDY, Study, read_study, study_from
 
@@ -34,7 +36,8 @@ class LedgerView:
     name: str
     head: str
     accounts: list[Account]
-    lines: list[Line]
+    lines: Table | None
+    """Every entry, as `colonnade ledger show` has it."""
     error: str = ""
 
 
@@ -173,9 +176,10 @@ class Workspace:
         for name in self.files(*LEDGERS):
             ledger = Ledger(self.folder / name)
             try:
-                out.append(LedgerView(name, ledger.verify(), ledger.accounts(), ledger.lines()))
+                head, accounts = ledger.verify(), ledger.accounts()
+                out.append(LedgerView(name, head, accounts, booked(name, accounts, ledger.lines()).tables[1]))
             except ColonnadeError as error:
-                out.append(LedgerView(name, "", [], [], str(error)))
+                out.append(LedgerView(name, "", [], None, str(error)))
         return out
 
 

@@ -20,8 +20,9 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.agreement import Agreement
-from colonnade.report.pages import tables_html
-from colonnade.report.tables import dependence_line, tables_csv, tables_json, tables_text
+from colonnade.report.answers.crosstables import crosstables, dependence_line, tables_csv
+from colonnade.report.render.markup import fragment
+from colonnade.report.render.terminal import shown
 from colonnade.runs import run_unguarded
 
 
@@ -81,17 +82,17 @@ def test_means_and_deviations_are_inside_their_intervals_or_not_known() -> None:
 def test_all_doors_say_what_is_not_known() -> None:
     noisy, clear = tables(2000, 1e-6, 0), tables(2000, 1.0, 0)
     console = Console(file=StringIO(), width=200)
-    console.print(tables_text(noisy, [], 0))
+    console.print(shown(crosstables(noisy, [], 0)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert text.count("not known") == 3
-    content = tables_json(noisy, [], 0)
+    content = crosstables(noisy, [], 0).facts()
     assert content["numbers"][0]["mean"] is None and content["numbers"][0]["std_high"] is None
     assert content["dependence"][0]["information"] is None and content["dependence"][0]["low"] is None
-    assert "x,(mean),,,,," in tables_csv(noisy, []) and b"not known" in tables_html(noisy, [], 0)
-    known = tables_json(clear, [], 0)
+    assert "x,(mean),,,,," in tables_csv(noisy, []) and "not known" in fragment(crosstables(noisy, [], 0))
+    known = crosstables(clear, [], 0).facts()
     assert known["numbers"][0]["mean_low"] < known["numbers"][0]["mean"] < known["numbers"][0]["mean_high"]
     assert f"x,(mean),,,{known['numbers'][0]['mean']:.6g}," in tables_csv(clear, [])
-    assert "not known" not in dependence_line(found(2000, 1.0, 0)).plain
+    assert "not known" not in dependence_line(found(2000, 1.0, 0))
     assert clear.number(0).mean and components(clear.released).share.sum() == pytest.approx(1.0)
     with pytest.raises(ReleaseError, match="components of this release are not known: noise"):
         components(noisy.released)

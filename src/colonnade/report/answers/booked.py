@@ -1,23 +1,19 @@
-"""A party's ledger as tables and for programs: data sets with what they have spent, and every entry."""
+"""A party's ledger: data sets with what they have spent, and every entry."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from colonnade.consent.entries import EntryKind, Note
 from colonnade.mechanism.defects import defects_of
-from colonnade.report.text import epsilon_text, titled
-from colonnade.report.tidy import tidy_table
+from colonnade.report.results import Answer, Column, Table
+from colonnade.report.text import epsilon_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import RenderableType
-
-    from colonnade.consent.entries import Account, Entry, Line
+    from colonnade.consent.entries import Account, Alignment, Booking, Entry, Line
     from colonnade.consent.guard import ConsentGuard
     from colonnade.mechanism.composition import Cap, Spent
     from colonnade.mechanism.defects import Defect
@@ -25,6 +21,23 @@ if TYPE_CHECKING:
 
 SHORT = 12
 """Characters of a session id that a table shows."""
+COUNTS = ("sessions", "pending", "alignments", "failed", "bits_told")
+ACCOUNTS = (
+    Column("data set", "names"),
+    Column("spent", "epsilon", epsilon_text, True),
+    Column("cap", "cap", lambda cap: f"{cap['epsilon']:g}", True),
+    Column("delta", "cap", lambda cap: f"{cap['delta']:g}", True),
+    Column("rule", "rule"),
+    *(Column(key.replace("_", " "), key, number=True) for key in COUNTS),
+)
+LINES = (
+    Column("no.", "number", number=True),
+    Column("time (UTC)", "time"),
+    Column("what", "kind"),
+    *(Column(key, key) for key in ("session", "study", "party")),
+    Column("epsilon", "epsilon", epsilon_text, True),
+    Column("reason", "reason"),
+)
 
 
 def account_json(account: Account) -> dict[str, Any]:
@@ -72,53 +85,28 @@ def spent_line(guard: ConsentGuard, spent: Spent) -> str:
     )
 
 
-def accounts_table(accounts: list[Account]) -> RenderableType:
-    """Every data set with its cap and what is spent of it."""
-    table = tidy_table(
-        *("data set", "spent", "cap", "delta", "rule", "sessions", "pending", "alignments", "failed", "bits told"),
-        right=(1, 2, 3, 5, 6, 7, 8, 9),
-    )
-    for account in accounts:
-        names = dict.fromkeys(data.name for data in account.data)
-        table.add_row(
-            Text(", ".join(names)),
-            epsilon_text(account.spent.epsilon),
-            f"{account.cap.epsilon:g}",
-            f"{account.cap.delta:g}",
-            account.spent.rule.value,
-            str(account.spent.sessions),
-            str(account.pending),
-            str(account.alignments),
-            str(account.failed),
-            str(account.bits_told),
-        )
-    return titled("Epsilon that data sets have spent; pending sessions were booked and not settled, and count", table)
+def booked(ledger: str, accounts: Sequence[Account], lines: Sequence[Line]) -> Answer:
+    """Every data set with its cap and what is spent of it, and every entry on a line."""
+    told = [account_json(account) for account in accounts]
+    records = [
+        {**one, **one["spent"], "cap": one["cap"], "names": ", ".join(dict.fromkeys(d["name"] for d in one["data"]))}
+        for one in told
+    ]
+    title = "Epsilon that data sets have spent; pending sessions were booked and not settled, and count"
+    tables = [Table(ACCOUNTS, records, title), Table(LINES, [_line(line) for line in lines], "Entries")]
+    facts = {"ledger": ledger, "accounts": told, "entries": [line.to() for line in lines]}
+    return Answer("", tables, lambda: facts)
 
 
-def lines_table(lines: list[Line]) -> RenderableType:
-    """Every entry on a line."""
-    table = tidy_table("no.", "time (UTC)", "what", "session", "study", "party", "epsilon", "reason", right=(0, 6))
-    for line in lines:
-        what = line.alignment if isinstance(line, Note) else line.booking
-        cost, reason = (
-            ("", line.reason or f"ids matched with {', '.join(line.alignment.partners)}")
-            if isinstance(line, Note)
-            else (
-                epsilon_text(line.booking.charge.epsilon),
-                line.reason,
-            )
-        )
-        table.add_row(
-            str(line.number),
-            line.time[:19].replace("T", " ") if line.time.endswith("+00:00") else line.time,
-            line.kind.value,
-            what.session[:SHORT],
-            Text(what.study),
-            Text(what.party),
-            cost,
-            Text(reason),
-        )
-    return titled("Entries", table)
+def _line(line: Line) -> dict[str, Any]:
+    told: dict[str, Any] = {"number": line.number, "kind": line.kind.value, "reason": line.reason}
+    told["time"] = line.time[:19].replace("T", " ") if line.time.endswith("+00:00") else line.time
+    if isinstance(line, Note):
+        what: Alignment | Booking = line.alignment
+        told["reason"] = line.reason or f"ids matched with {', '.join(line.alignment.partners)}"
+    else:
+        what, told["epsilon"] = line.booking, line.booking.charge.epsilon
+    return {**told, "session": what.session[:SHORT], "study": what.study, "party": what.party}
 
 
 def touched_entries(

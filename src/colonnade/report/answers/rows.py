@@ -1,19 +1,46 @@
-"""Drawn rows as a file, and what they are: beside a CSV file, inside a Parquet file."""
+"""Rows drawn from a release: the first of them, what they are, and all of them as a file with its notes."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from colonnade.foundation.names import plain_cell
+from colonnade.foundation.shown import figure
+from colonnade.report.results import Answer, Column, Note, Table
 
 if TYPE_CHECKING:
     from colonnade.analysis.synthesis import Synthetic
+
+
+SHOWN_ROWS = 10
+
+
+def drawn(rows: Synthetic, notes: Sequence[str]) -> Answer:
+    """The first rows, and what a reader of all has to know."""
+    frame = rows_frame(rows)
+    first = frame.head(SHOWN_ROWS)
+    columns = [Column(name, name, _cell, kind.is_numeric()) for name, kind in first.schema.items()]
+    known = {
+        "expected_tv": rows.expected,
+        "independent_tv": rows.independent,
+        "converged": rows.certificate.converged,
+        "distance": rows.certificate.distance,
+        "misfit": rows.certificate.misfit,
+        "unbinned": list(rows.unbinned),
+        "notes": list(notes),
+    }
+    title = f"{frame.height:,} rows, the first {first.height}"
+    return Answer(title, [Table(columns, first.to_dicts()), *(Note(n, "soft") for n in notes)], lambda: known)
+
+
+def _cell(value: Any) -> str:
+    return figure(value) if isinstance(value, float) else str(value)
 
 
 def rows_frame(rows: Synthetic, texts: Callable[[str], str] = str) -> pl.DataFrame:
