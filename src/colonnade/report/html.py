@@ -40,7 +40,6 @@ from colonnade.report.sheet import Sentence, broken, budget, outlook, promise, r
 from colonnade.report.spending import Spending
 from colonnade.report.text import (
     VIEWS,
-    base_text,
     digest_note,
     epsilon_text,
     flaws,
@@ -264,8 +263,6 @@ def epsilon_picture(plan: Mapping[str, Any]) -> Markup:
         groups = [("", [bar for _, found in groups for bar in found])]
     told = "; ".join(bar.hint for _, found in groups for bar in found)
     return bars(groups, "Epsilon by whose data and who looks", told)
-
-
 
 
 def curve_context(agreement: Agreement, rows: int, epsilon: float) -> dict[str, Any]:

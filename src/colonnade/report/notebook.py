@@ -10,6 +10,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from colonnade.report.text import VIEWS, epsilon_text
+
 SHOWN_BARS = 24
 """Blocks, in a notebook, whose noise has a bar."""
 STYLE = Path(__file__).parent / "templates" / "notebook.css"
@@ -67,5 +68,3 @@ def columns_html(plan: Mapping[str, Any]) -> Markup:
     """Whose columns are used."""
     rows = [[name, ", ".join(party["columns"])] for name, party in plan["parties"].items()]
     return html_table(["party", "columns"], rows)
-
-

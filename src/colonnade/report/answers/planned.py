@@ -54,11 +54,6 @@ def blocks_of(plan: Mapping[str, Any]) -> Table:
 
 
 def _noise(plan: Mapping[str, Any]) -> Markup:
-    """Noise of the noisiest blocks against the largest sum that n records can have."""
-    from colonnade.report.charts import Bar, bars
+    from colonnade.report.charts import noise_picture
 
-    n, items = plan["n"], []
-    for b in sorted(plan["blocks"], key=lambda b: -b["noise_std"])[:SHOWN_BLOCKS]:
-        hint = f"{b['name']}: noise of standard deviation {b['noise_std']:.4g} on {b['terms']} numbers of at most {n}"
-        items.append(Bar(b["name"], b["noise_std"] / n, f"{100 * b['noise_std'] / n:.3g}%", hint))
-    return bars([("", items)], "Noise of each block, as a share of n", "; ".join(f"{b.name} {b.told}" for b in items))
+    return noise_picture(plan, SHOWN_BLOCKS)
