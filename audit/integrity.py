@@ -30,7 +30,7 @@ from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Sc
 from colonnade.mechanism.moments import Attribute, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol.agreement import Agreement
 from colonnade.runs import run_unguarded
 
@@ -158,7 +158,7 @@ def _coordinates(study: Study, attribute: Attribute) -> Floats:
     return 1 - 2 * indicators[:, [1]] if attribute.size == 1 else indicators
 
 
-def farthest_value(study: Study, release: Release) -> tuple[float, str]:
+def farthest_value(study: Study, release: ReleaseRecord) -> tuple[float, str]:
     """The largest distance of an opened value from the truth, in deviations of noise and rounding, and its block."""
     records = record_matrix(study, release.layout)
     truth, bound = records.T @ records, release.plan["grid"]["bound"]

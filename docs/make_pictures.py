@@ -31,7 +31,7 @@ from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.report.curve import scaled
 from colonnade.runs import run_unguarded
-from colonnade.study import Study, read_study
+from colonnade.study import StudySpec, read_study
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -39,7 +39,7 @@ EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 RUNS = 5
 
 
-def tables_of(study: Study) -> tuple[dict[str, Table], int]:
+def tables_of(study: StudySpec) -> tuple[dict[str, Table], int]:
     """The parties' tables on the people whom all of them know, and how many these are."""
     frame: pl.DataFrame | None = None
     for source in study.sources.values():

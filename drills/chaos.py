@@ -30,7 +30,7 @@ from colonnade.protocol.fit import FitServer
 from colonnade.protocol.messages import Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
-from colonnade.study import Study
+from colonnade.study import StudySpec
 from colonnade.transport.client import Client
 from colonnade.transport.journal import OPENED, FileJournal
 from colonnade.transport.relay import Relay
@@ -67,7 +67,7 @@ class Fuse:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def serve(folder: Path, study: Study, fuse: Fuse) -> int:
+def serve(folder: Path, study: StudySpec, fuse: Fuse) -> int:
     patience = CALM if fuse.calm else PATIENCE
     journal, task = FileJournal(folder / "sessions.jsonl"), FitServer(study.agreement, study.alignment)
     relay = Relay(ServerRole(task, Randomness(), journal), patience)
@@ -109,7 +109,7 @@ def note_submission(folder: Path, name: str, data: bytes) -> None:
             file.write(f"{message.session.hex()} {name}\n")
 
 
-def take_part(folder: Path, study: Study, name: str, fuse: Fuse) -> int:
+def take_part(folder: Path, study: StudySpec, name: str, fuse: Fuse) -> int:
     local = threading.local()
 
     def call(data: bytes) -> bytes:
@@ -150,7 +150,7 @@ def start(work: Callable[[], int]) -> int:
 
 def session(
     folder: Path,
-    study: Study,
+    study: StudySpec,
     victim: str = "",
     number: int | None = None,
     moment: str = BEFORE,

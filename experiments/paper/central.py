@@ -15,7 +15,7 @@ from colonnade.data.table import table_from
 from colonnade.foundation.schema import Column, Schema, column_from
 from colonnade.mechanism.moments import Encoding, Law, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import released
 from colonnade.protocol.session_plan import SessionPlan, plan_session
@@ -77,7 +77,7 @@ def central(dataset: Dataset, n: int, epsilon: float, delta: float, parties: int
     return Central(n, session.plan.layout, session.plan.law, Task(dataset.task), empty.std, shares)
 
 
-def _empty(session: SessionPlan) -> Release:
+def _empty(session: SessionPlan) -> ReleaseRecord:
     """A release of the plan with zeros in it: what stands where, with how much noise."""
     return released(session, np.zeros(session.length, dtype=np.int64), {})
 

@@ -16,11 +16,11 @@ from colonnade.data.table import table_from
 from colonnade.evaluation import evaluate_by
 from colonnade.foundation.schema import Schema, column_from
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.model import PublicModel, partial_scores, predict, publish
 from colonnade.protocol.agreement import Agreement
 from colonnade.runs import run_unguarded
-from colonnade.study import Study
+from colonnade.study import StudySpec
 from experiments.data import Dataset, cps_wages, partition
 from experiments.data.adult import adult_77
 from experiments.data.dataset import binary, categorical, numeric
@@ -57,7 +57,7 @@ class Setting:
     data: Dataset
     parties: int
     public: PublicModel
-    release: Release
+    release: ReleaseRecord
     rest: pl.DataFrame
 
     @property
@@ -118,7 +118,7 @@ def _cell(here: Setting, n: int, epsilon: float, draws: int) -> list[dict[str, o
     found: dict[str, list[tuple[float, float, bool, float]]] = {}
     told: dict[str, int] = {}
     terms = Agreement("s", here.schema, here.data.label, Task(here.data.task), epsilon=epsilon, product="plain")
-    evaluation = evaluate_by(Study(terms, {}, "none"), here.public, release=here.release, rows=n)
+    evaluation = evaluate_by(StudySpec(terms, {}, "none"), here.public, release=here.release, rows=n)
     for draw in range(draws):
         frame = here.rest[np.random.default_rng([n, draw]).permutation(here.rest.height)[:n]]
         exact = truth(here, frame)

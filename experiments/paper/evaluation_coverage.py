@@ -28,7 +28,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.model import PublicModel, publish
 from colonnade.protocol.agreement import Agreement
 from colonnade.runs import run_unguarded
-from colonnade.study import Study
+from colonnade.study import StudySpec
 
 ROWS = (3_000, 20_000, 100_000)
 EPSILONS = (1.0, 100.0)
@@ -144,7 +144,7 @@ def evaluate_case(seed: tuple[int, ...], parties: int, n: int, epsilon: float) -
     public = publish(release, solve(release.moments(), case.task))
     asked = Agreement("made", schema, "p0.y", case.task, epsilon=epsilon, product="plain")
     known = None if draw.random() < SHARED else release
-    evaluation = evaluate_by(Study(asked, {}, "none"), public, release=known, rows=n)
+    evaluation = evaluate_by(StudySpec(asked, {}, "none"), public, release=known, rows=n)
     parts = {p: table_from(p, case.new, evaluation.needs(p)) for p in evaluation.agreement.schema.names}
     opened = run(evaluation.agreement, {p: evaluation.derive(t) for p, t in parts.items()}, "evaluation")
     found = evaluation.measure(opened).measures

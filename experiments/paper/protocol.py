@@ -14,7 +14,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.analysis.solve import Model, solve
+from colonnade.analysis.solve import FittedModel, solve
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Schema, column_from
@@ -156,12 +156,12 @@ class Replicate:
         """One session of the protocol."""
         return run_unguarded(self.agreement(terms), self.tables(terms.parties), "none", Randomness(seed=seed))
 
-    def fit(self, terms: Terms, seed: bytes) -> Model:
+    def fit(self, terms: Terms, seed: bytes) -> FittedModel:
         """The model of one release."""
         release = self.run(terms, seed).release
         return solve(release.moments(), Task(self.dataset.task), method=terms.method)
 
-    def score(self, model: Model) -> float:
+    def score(self, model: FittedModel) -> float:
         """Accuracy, or mean squared error without clipping the prediction, as for every other method."""
         unseen = np.column_stack([self._unseen[name] for name in model.features])
         decision = model.decision(unseen)

@@ -22,7 +22,7 @@ from colonnade.analysis.synthesis import FittedRelease, draw_levels, expected_di
 from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
 from colonnade.mechanism.objective import Purpose, Task
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol.session_plan import plan_session
 from experiments.data import Dataset, adult_77, dutch_36
 from experiments.data.acs import nist_acs
@@ -62,7 +62,7 @@ def release_of(
     seed: bytes,
     purpose: Purpose = Purpose.LABEL,
     parties: int | None = None,
-) -> Release:
+) -> ReleaseRecord:
     """One session by the plain product, with the plan's own noise; collusion 1."""
     count = parties or DATA[data][1]
     delta = 1 / rows.n if approximate else 0.0

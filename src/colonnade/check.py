@@ -29,7 +29,7 @@ from colonnade.foundation.shown import shown
 from colonnade.protocol.kinds import matches_ids
 from colonnade.runs import open_guards
 from colonnade.sites.site import Site
-from colonnade.study import Study
+from colonnade.study import StudySpec
 
 ALL, STUDY = "all", "study"
 """Stand for the parties together, and for the terms, where findings name a party."""
@@ -92,7 +92,7 @@ class Checked:
         return {"study": self.study, "refused": self.refused, "common": self.common, "findings": found}
 
 
-def check_study(study: Study, strict: bool = False) -> Checked:
+def check_study(study: StudySpec, strict: bool = False) -> Checked:
     """Look at all parties' records; nothing is spent, and no session begins."""
     agreement, found, tables = study.agreement, list[Finding](), dict[str, Table]()
     matched = matches_ids(study.alignment, agreement.schema.names)
@@ -303,7 +303,7 @@ def _little(party: str, table: Table) -> list[Finding]:
     return found
 
 
-def _common(study: Study, tables: Mapping[str, Table]) -> tuple[list[Finding], int]:
+def _common(study: StudySpec, tables: Mapping[str, Table]) -> tuple[list[Finding], int]:
     """How many people all have, as their ids are and in other forms."""
     counts = common_in_forms({party: table.ids or () for party, table in tables.items()})
     now, most = counts[()], max(counts.values())
@@ -326,7 +326,7 @@ def _common(study: Study, tables: Mapping[str, Table]) -> tuple[list[Finding], i
     return found, now
 
 
-def _policies(study: Study, tables: Mapping[str, Table], matched: bool) -> list[Finding]:
+def _policies(study: StudySpec, tables: Mapping[str, Table], matched: bool) -> list[Finding]:
     found = []
     try:
         guards = open_guards(study)
@@ -340,7 +340,7 @@ def _policies(study: Study, tables: Mapping[str, Table], matched: bool) -> list[
     return found
 
 
-def _terms(study: Study, common: int | None) -> list[Finding]:
+def _terms(study: StudySpec, common: int | None) -> list[Finding]:
     """What a plan for so many records warns of."""
     if common is None or common < 2:
         return []

@@ -30,12 +30,12 @@ from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Sc
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.moments import Floats, Layout, Moments, Role
 from colonnade.mechanism.objective import Calibration, Purpose, Task
-from colonnade.mechanism.release import Release, digest
+from colonnade.mechanism.release import ReleaseRecord, digest
 from colonnade.model import PublicModel, partial_scores, write_model
 from colonnade.protocol.agreement import Agreement, Evaluated
 from colonnade.protocol.cautions import refusing_columns
 from colonnade.protocol.session_plan import SessionPlan
-from colonnade.study import Study
+from colonnade.study import StudySpec
 
 DROWNED = 0.25
 """An accuracy or a share explained that noise moves so far is not worth an epsilon."""
@@ -64,7 +64,7 @@ class Evaluation:
     """A model's evaluation: the study that is planned, consented to and booked, and what parties make of records."""
 
     public: PublicModel
-    study: Study
+    study: StudySpec
     """The agreement of its sessions, and where the records lie."""
     holder: str
     """Who has the label."""
@@ -152,7 +152,7 @@ class Evaluation:
             return {"r_squared": scale * max(stds) / session.rows / self.label.spread**2}
         return {}
 
-    def measure(self, release: Release) -> Measured:
+    def measure(self, release: ReleaseRecord) -> Measured:
         """What a release of this evaluation tells."""
         if release.agreement != self.agreement.to():
             raise ReleaseError(
@@ -182,7 +182,7 @@ class Evaluation:
         axes = tuple(self.parts[party].axis(self.bins) for party in dict.fromkeys([self.holder, partner]))
         return ScoreTable(moments.n, counts.reshape(2, *(len(axis.lows) for axis in axes)), std, axes, self._shift)
 
-    def _errors(self, release: Release) -> Sum:
+    def _errors(self, release: ReleaseRecord) -> Sum:
         """The sum of squared errors: all numbers of two parties, each times twice the product of their reaches."""
         terms = []
         for block in release.blocks:
@@ -196,7 +196,7 @@ class Evaluation:
             terms.append((weight, float(block.values[0]) / block.unit, _with_rounding(release, block.std[0], slopes)))
         return Sum.of(terms)
 
-    def _about(self, release: Release) -> Sum:
+    def _about(self, release: ReleaseRecord) -> Sum:
         """The sum of squares of the label about its centre."""
         block = next(block for block in release.blocks if block.role is Role.FEATURE)
         std = _with_rounding(release, block.std[0], [2.0])
@@ -218,12 +218,12 @@ class Evaluation:
 
 
 def evaluate_by(
-    study: Study,
+    study: StudySpec,
     public: PublicModel,
     epsilon: float | None = None,
     *,
     delta: float | None = None,
-    release: Release | None = None,
+    release: ReleaseRecord | None = None,
     rows: int | None = None,
     bins: int | None = None,
     sources: Mapping[str, Source] | None = None,
@@ -287,7 +287,7 @@ def evaluate_by(
         evaluates=Evaluated(model, f"{holder}.{public.label[0]}", task, used),
     )
     own = {party: (sources or study.sources)[party] for party in parties if party in (sources or study.sources)}
-    return Evaluation(public, Study(agreement, own, study.alignment, rows or study.rows), holder, parts, cut, about)
+    return Evaluation(public, StudySpec(agreement, own, study.alignment, rows or study.rows), holder, parts, cut, about)
 
 
 def terms_of(terms: Mapping[str, Any]) -> dict[str, Any]:
@@ -329,7 +329,7 @@ def _require_model(public: PublicModel, declared: Schema) -> None:
         raise ReleaseError(f"the model's label {label} of party {holder} is not what the study declares")
 
 
-def _estimate(public: PublicModel, release: Release | None) -> Estimate | None:
+def _estimate(public: PublicModel, release: ReleaseRecord | None) -> Estimate | None:
     if release is None:
         return None
     if digest(release.to()) != public.release:
@@ -470,7 +470,7 @@ def _places(layout: Layout) -> dict[str, slice]:
     return {attribute.name: layout.span(i) for i, attribute in enumerate(layout.attributes)}
 
 
-def _with_rounding(release: Release, noise: float, slopes: Sequence[float]) -> float:
+def _with_rounding(release: ReleaseRecord, noise: float, slopes: Sequence[float]) -> float:
     """The deviation of a sum: its noise's, and at most that of rounding each factor at random to the grid's steps."""
     steps = release.n / 4 * sum(slope**2 for slope in slopes) / release.plan["grid"]["bound"] ** 2
     return sqrt(float(noise) ** 2 + steps)

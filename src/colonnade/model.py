@@ -16,7 +16,7 @@ from scipy.special import expit, softmax
 from colonnade.analysis.accepted import Acceptance
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.request import ModelRequest
-from colonnade.analysis.solve import Model
+from colonnade.analysis.solve import FittedModel
 from colonnade.data.sources import AddressSource, FileSource, Source, by_party, of_parties, source_at
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
@@ -25,7 +25,7 @@ from colonnade.foundation.names import Names, plain_cell, require_texts
 from colonnade.foundation.schema import Column, Schema, column_to
 from colonnade.mechanism.moments import Floats, Layout
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release, digest, read_sealed, write_sealed
+from colonnade.mechanism.release import ReleaseRecord, digest, read_sealed, write_sealed
 from colonnade.protocol.predict import OpenedScores
 from colonnade.protocol.prediction import Prediction
 
@@ -40,7 +40,7 @@ FORMAT = MODEL_FORMAT
 class PublicModel:
     """A model with the public facts that raw data needs to be scored by it."""
 
-    model: Model
+    model: FittedModel
     study: str
     schema: Schema
     declared: str
@@ -123,7 +123,7 @@ class PublicModel:
         return name, column, column.positive
 
 
-def publish(release: Release, model: Model, notes: Sequence[str] = ()) -> PublicModel:
+def publish(release: ReleaseRecord, model: FittedModel, notes: Sequence[str] = ()) -> PublicModel:
     """A model of a release, with the release's public facts, and notes on its columns."""
     agreement = release.agreement
     named = Counter(release.layout.names)
@@ -146,7 +146,7 @@ def publish(release: Release, model: Model, notes: Sequence[str] = ()) -> Public
     return public
 
 
-def own_model(release: Release) -> tuple[PublicModel, Intervals]:
+def own_model(release: ReleaseRecord) -> tuple[PublicModel, Intervals]:
     """The model that a release was made for, and how sure its coefficients are."""
     wanted = ModelRequest(release)
     return publish(release, wanted.model(None), wanted.notes), wanted.certainty()
@@ -170,7 +170,7 @@ def interactions_of(layout: Layout) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _with_whole_label(release: Release, model: Model) -> Model:
+def _with_whole_label(release: ReleaseRecord, model: FittedModel) -> FittedModel:
     """A numeric label that is a feature here was released as two halves: (1+y)/2 becomes y, as records have it."""
     attribute = release.layout.attributes[release.layout.label]
     name = attribute.column
@@ -243,7 +243,7 @@ def _parse(content: Mapping[str, Any]) -> PublicModel:
         fields["r_squared_interval"] = (low, high)
     if "outcome" in fields:
         fields["outcome"] = _outcome(fields["outcome"])
-    model = _class_model(fields) if "classes" in fields else Model(**fields)
+    model = _class_model(fields) if "classes" in fields else FittedModel(**fields)
     if len(model.features) != len(model.coefficients):
         raise ValueError("as many coefficients as features")
     products = {str(name): tuple(map(str, factors)) for name, factors in content.get("interactions", {}).items()}
@@ -269,7 +269,9 @@ def _class_model(fields: dict[str, Any]) -> ClassModel:
     return ClassModel(**fields)
 
 
-def partial_scores(table: Table, model: Model, interactions: Mapping[str, tuple[str, ...]] | None = None) -> Floats:
+def partial_scores(
+    table: Table, model: FittedModel, interactions: Mapping[str, tuple[str, ...]] | None = None
+) -> Floats:
     """One party's part of every record's score (a column for each class): its own coordinates, weighted.
 
     Of `interactions` those count whose factors are all its own.
@@ -278,7 +280,7 @@ def partial_scores(table: Table, model: Model, interactions: Mapping[str, tuple[
 
 
 def _weighted(
-    values: Mapping[str, Floats], model: Model, interactions: Mapping[str, tuple[str, ...]], rows: int
+    values: Mapping[str, Floats], model: FittedModel, interactions: Mapping[str, tuple[str, ...]], rows: int
 ) -> Floats:
     """The sum of these coordinates, and of the interactions among them, times their weights."""
     several = isinstance(model, ClassModel)
@@ -292,7 +294,9 @@ def _weighted(
     return score
 
 
-def parts_to_open(table: Table, model: Model, interactions: Mapping[str, tuple[str, ...]] | None = None) -> Floats:
+def parts_to_open(
+    table: Table, model: FittedModel, interactions: Mapping[str, tuple[str, ...]] | None = None
+) -> Floats:
     """One party's part of the scores that a prediction across parties opens: of several classes no more than needed."""
     part = partial_scores(table, model, interactions)
     if isinstance(model, ClassModel):

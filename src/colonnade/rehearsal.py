@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 
 from colonnade.analysis.draws import seeded, uniform
 from colonnade.analysis.lines import cut_numbers
-from colonnade.analysis.solve import Model, solve
+from colonnade.analysis.solve import FittedModel, solve
 from colonnade.data.invented import Signal, invent_tables
 from colonnade.data.sources import Source, by_party
 from colonnade.data.store import read_rows
@@ -31,7 +31,7 @@ from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.protocol.simulated import simulate_release
 from colonnade.protocol.variants import Choices, vary
-from colonnade.study import Study
+from colonnade.study import StudySpec
 
 DRAWS, SPLITS = 20, 4
 TESTED = 0.2
@@ -247,7 +247,7 @@ def foretell(agreement: Agreement, rows: int, *, share: float | None = None, rel
     return Range(rows, measures, {m: (min(v), max(v)) for m, v in trivial.items()}, shares if classes else ())
 
 
-def measure(agreement: Agreement, model: Model, test: Mapping[str, Table]) -> dict[str, float]:
+def measure(agreement: Agreement, model: FittedModel, test: Mapping[str, Table]) -> dict[str, float]:
     """A model's measures on rows that all parties have, in the same order."""
     everyone = np.arange(next(iter(test.values())).rows)
     return _Stage(agreement, test, everyone[:1], everyone).measures(model)
@@ -304,7 +304,7 @@ class _Stage:
         self._grams[layout.width, bound] = gram
         return gram
 
-    def measures(self, model: Model) -> dict[str, float]:
+    def measures(self, model: FittedModel) -> dict[str, float]:
         score = np.full(len(self._true), model.intercept)
         for feature, weight in zip(model.features, model.coefficients, strict=True):
             score += weight * self._unseen[feature]
@@ -383,7 +383,7 @@ def corner_notes(agreement: Agreement, tables: Mapping[str, Table]) -> list[str]
 
 
 def read_public_rows(
-    study: Study, files: Sequence[str], look: Look | None = None, strict: bool = False
+    study: StudySpec, files: Sequence[str], look: Look | None = None, strict: bool = False
 ) -> dict[str, Table]:
     """Public rows by party: of one file with all columns, or of a file for each party as PARTY=FILE.
 

@@ -24,7 +24,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.model import PublicModel, Scores, parts_to_open, prediction_of, receivers_scores
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.agreement import Agreement
@@ -36,7 +36,7 @@ from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan, plan_once
-from colonnade.study import Study
+from colonnade.study import StudySpec
 from colonnade.transport.evidence import EvidenceFolder, read_key
 from colonnade.transport.in_process import InProcess
 from colonnade.transport.traffic import Traffic
@@ -47,7 +47,7 @@ Ask = Callable[[str], bool]
 """Asks a person about a plan."""
 Show = Callable[[str, SessionPlan], None]
 """Is shown the plan in a party's name before that party agrees; may raise PolicyError to refuse it."""
-Keep = Callable[[Release], None]
+Keep = Callable[[ReleaseRecord], None]
 """Gets the release as soon as it is open, before anything else can go wrong: the budget is spent."""
 Folders = Path | Mapping[str, Path]
 """One in which each party has its own, by its name, or one for each party."""
@@ -57,7 +57,7 @@ Folders = Path | Mapping[str, Path]
 class Outcome:
     """What a session in this process leaves behind."""
 
-    release: Release
+    release: ReleaseRecord
     session: SessionPlan
     traffic: Traffic
     seconds: Mapping[str, float]
@@ -77,7 +77,7 @@ class FittedStudy:
     """What each of their data sets has spent in all."""
 
     @property
-    def release(self) -> Release:
+    def release(self) -> ReleaseRecord:
         return self.outcome.release
 
     @property
@@ -91,7 +91,7 @@ class FittedStudy:
 
 
 def fit(
-    study: Study,
+    study: StudySpec,
     *,
     randomness: Randomness | None = None,
     approved: Collection[str] = (),
@@ -146,7 +146,7 @@ def evaluate(
 
 
 def _fit(
-    study: Study,
+    study: StudySpec,
     read_own: Callable[[str], Table],
     randomness: Randomness | None,
     approved: Collection[str],
@@ -192,7 +192,7 @@ def _fit(
     return FittedStudy(outcome, tables, guards, spent)
 
 
-def _compare_ids(study: Study, tables: Mapping[str, Table], sources: Mapping[str, Source]) -> None:
+def _compare_ids(study: StudySpec, tables: Mapping[str, Table], sources: Mapping[str, Source]) -> None:
     """Once all are read, refuse ids that would match in another form, unless the study says in which."""
     matched = matches_ids(study.alignment, list(sources)) and len(tables) == len(sources)
     if matched and all(source.form is None for source in sources.values()):
@@ -264,7 +264,7 @@ def _run_fit(
 
 
 def predict(
-    study: Study,
+    study: StudySpec,
     model: PublicModel,
     receiver: str,
     *,
@@ -433,7 +433,7 @@ class _Clock:
 
 
 def open_guards(
-    study: Study, approved: Collection[str] = (), ask: Ask | None = None, *, seeded: bool = False
+    study: StudySpec, approved: Collection[str] = (), ask: Ask | None = None, *, seeded: bool = False
 ) -> dict[str, ConsentGuard]:
     """For each party that names a policy and a ledger, who agrees and books on its behalf."""
     kept = [name for name, source in study.sources.items() if source.policy is not None]

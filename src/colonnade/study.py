@@ -68,7 +68,7 @@ NUMERIC = (DECLARED, AUTO)
 
 
 @dataclass(frozen=True)
-class Study:
+class StudySpec:
     """A checked study."""
 
     agreement: Agreement
@@ -83,7 +83,7 @@ class Study:
     """The parsed form that it was read from, and where its paths begin."""
     folder: Path = field(default=Path(), repr=False, compare=False)
 
-    def with_rows(self, rows: int | None) -> Study:
+    def with_rows(self, rows: int | None) -> StudySpec:
         """The same study as if it stated so many rows, on which the plan's bins depend."""
         if rows is None or rows == self.rows:
             return self
@@ -100,7 +100,7 @@ class Study:
         return plan_session(self.agreement, known, identity)
 
 
-def read_study(path: Path, rows: int | None = None, epsilon: float | None = None) -> Study:
+def read_study(path: Path, rows: int | None = None, epsilon: float | None = None) -> StudySpec:
     """Read and check a study file; all that is wrong in it is told at once, each with its line.
 
     `rows` and `epsilon` stand in the place of what [study] says of them: the study is as if the file said so.
@@ -121,7 +121,7 @@ def _changed(content: Mapping[str, Any], rows: int | None, epsilon: float | None
     return {**content, "study": {**terms, **changes}}
 
 
-def study_from(content: Mapping[str, Any], folder: Path) -> Study:
+def study_from(content: Mapping[str, Any], folder: Path) -> StudySpec:
     """A study from its parsed form; data paths are relative to `folder`."""
     return _Reader(Section(content, "the study file", StudyError), folder).study()
 
@@ -148,14 +148,14 @@ class _Reader:
         self._read()
         return [(path, str(error)) for path, error in self._mistakes.found]
 
-    def study(self, name: str = "", text: str = "") -> Study:
+    def study(self, name: str = "", text: str = "") -> StudySpec:
         """The checked study; `name` and `text` of its file tell the lines of mistakes."""
         found = self._read()
         self._mistakes.tell(name, text)
         assert found is not None
         return found
 
-    def _read(self) -> Study | None:
+    def _read(self) -> StudySpec | None:
         note = self._mistakes
         self._known((), self._content, ("study", "party", "audit"))
         for key in ("study", "party"):
@@ -206,7 +206,7 @@ class _Reader:
                 with note.at(*homonym[0]):
                     raise homonym[1]
             if not note.found:
-                return Study(agreement, self._sources, alignment, rows, cuts, self._content.content, self._folder)
+                return StudySpec(agreement, self._sources, alignment, rows, cuts, self._content.content, self._folder)
         return None
 
     def _parts(self) -> int:

@@ -12,7 +12,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.agreement import Agreement
 from colonnade.runs import fit
-from colonnade.study import Study, read_study
+from colonnade.study import StudySpec, read_study
 from tests.helpers.cli_study import Answer, Run, runner
 from tests.helpers.wires import PARTIES, write_study
 
@@ -27,14 +27,14 @@ def place(folder: Path, name: str) -> Path:
 
 
 @pytest.fixture
-def ran(tmp_path: Path) -> Study:
+def ran(tmp_path: Path) -> StudySpec:
     study = write_study(tmp_path)
     fit(study, evidence=kept(tmp_path))
     return study
 
 
 def test_every_party_of_a_run_can_be_audited(
-    ran: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ran: StudySpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run, key, peers = runner(monkeypatch, capfd), tmp_path / "auditor.pem", list(PARTIES[1:])
     own = ("--study", tmp_path / "study.toml", "--key", kept(tmp_path)[PARTIES[0]] / "evidence.key")
@@ -101,7 +101,7 @@ def test_auditors_are_named_by_their_keys(keys: str, tmp_path: Path) -> None:
 
 
 def test_what_a_party_cannot_show_fails_its_audit(
-    ran: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ran: StudySpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run, name, out = runner(monkeypatch, capfd), PARTIES[0], tmp_path / "verdict.json"
     own = ("--study", tmp_path / "study.toml", "--key", kept(tmp_path)[name] / "evidence.key")

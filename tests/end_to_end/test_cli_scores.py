@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.analysis.solve import Model
+from colonnade.analysis.solve import FittedModel
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import Ledger
 from colonnade.model import PublicModel, write_model
@@ -35,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
 
 def write(folder: Path, task: str, label: str, weights: dict[str, float]) -> None:
     """A model by hand: what is tested is the scoring."""
-    model = Model(task, label, tuple(weights), tuple(weights.values()), 0.25, "default", 0.1, 3.0, 0.5)
+    model = FittedModel(task, label, tuple(weights), tuple(weights.values()), 0.25, "default", 0.1, 3.0, 0.5)
     schema = read_study(folder / "study.toml").agreement.schema
     public = PublicModel(model, "pay", schema, "works.rich" if task == "logistic" else label, "00" * 32)
     (folder / "model.json").write_bytes(write_model(public))

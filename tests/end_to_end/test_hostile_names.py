@@ -21,7 +21,7 @@ from colonnade.data.table import table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release, write_release
+from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.protocol.agreement import Agreement, Organisation
 from colonnade.protocol.session_plan import plan_session
 from colonnade.report.answers.crosstables import crosstables
@@ -65,7 +65,7 @@ def agreement_of(names: Names) -> Agreement:
 
 
 @cache
-def release_of(text: str) -> Release:
+def release_of(text: str) -> ReleaseRecord:
     names = Names(text)
     agreement, rng = agreement_of(names), np.random.default_rng(1)
     y = rng.random(N) < 0.5
@@ -195,7 +195,7 @@ LONG = "W" * 150
 """A word that no line holds."""
 
 
-def wide_release(text: str, levels: int) -> Release:
+def wide_release(text: str, levels: int) -> ReleaseRecord:
     """A release whose bank has a column of many levels."""
     rng, names = np.random.default_rng(2), Names(text)
     found = [f"{names.of('level')}{k}" for k in range(levels)]

@@ -23,7 +23,7 @@ from colonnade.foundation.integers import CodedBlock
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
 from colonnade.runs import Watch, run_unguarded
-from colonnade.study import Study, study_from
+from colonnade.study import StudySpec, study_from
 from colonnade.workers import open_workers
 from tests.helpers.cli_study import runner, write_study
 
@@ -32,7 +32,7 @@ SRC = Path(__file__).resolve().parents[2] / "src"
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+def study(tmp_path_factory: pytest.TempPathFactory) -> StudySpec:
     folder = tmp_path_factory.mktemp("workers")
     draw, party = np.random.default_rng(3), {}
     for name in ("a", "b"):
@@ -44,7 +44,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return study_from({"study": terms, "party": party}, folder)
 
 
-def release(study: Study, watch: Watch | None = None, **given: object) -> bytes:
+def release(study: StudySpec, watch: Watch | None = None, **given: object) -> bytes:
     with open_workers(**given) as workers:  # type: ignore[arg-type]
         tables = {
             name: replace(source, id=None).read(name, study.agreement.schema.parties[name], workers)
@@ -55,11 +55,11 @@ def release(study: Study, watch: Watch | None = None, **given: object) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def alone(study: Study) -> bytes:
+def alone(study: StudySpec) -> bytes:
     return release(study, count=1)
 
 
-def test_threads_change_nothing(study: Study, alone: bytes) -> None:
+def test_threads_change_nothing(study: StudySpec, alone: bytes) -> None:
     assert release(study, count=3) == alone
 
 
@@ -115,7 +115,7 @@ BENT: dict[str, Bend] = {
 
 @pytest.mark.parametrize("what", BENT)
 def test_a_block_that_comes_back_bent_from_another_process_is_refused(
-    study: Study, cluster: Cluster, what: str, monkeypatch: pytest.MonkeyPatch
+    study: StudySpec, cluster: Cluster, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bend, real = BENT[what], code_block
 
@@ -131,7 +131,7 @@ def test_a_block_that_comes_back_bent_from_another_process_is_refused(
     assert isinstance(refused.value, BrokenColumns) or "internal-error" in str(refused.value)
 
 
-def test_two_processes_and_a_killed_one_change_nothing(study: Study, alone: bytes, cluster: Cluster) -> None:
+def test_two_processes_and_a_killed_one_change_nothing(study: StudySpec, alone: bytes, cluster: Cluster) -> None:
     address = cluster.address()
     assert release(study, cluster=address) == alone
     killed: list[float] = []

@@ -26,10 +26,10 @@ from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import policy_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release, digest, read_release, write_release
+from colonnade.mechanism.release import ReleaseRecord, digest, read_release, write_release
 from colonnade.model import Scores, publish, read_model, write_model
 from colonnade.protocol.session_plan import plan_session
-from colonnade.study import Study, read_study
+from colonnade.study import StudySpec, read_study
 
 HERE = Path(__file__).parent
 DIGESTS, RELEASE, MODEL, LEDGER = (
@@ -75,7 +75,7 @@ CASES = [
 ]
 
 
-def write_study(folder: Path, case: Case) -> Study:
+def write_study(folder: Path, case: Case) -> StudySpec:
     """Files that hold most of the same people, in an order of each party's own; without ids the same people."""
     names = list(COLUMNS)[: case.parties]
     lines = [
@@ -99,7 +99,7 @@ def write_study(folder: Path, case: Case) -> Study:
     return read_study(folder / "study.toml")
 
 
-def digest_of(release: Release) -> str:
+def digest_of(release: ReleaseRecord) -> str:
     """Of all that a release says, but for the version of the package that wrote it."""
     content: dict[str, Any] = json.loads(write_release(release))
     content.pop("digest", None)
@@ -170,7 +170,7 @@ def write_all() -> None:
         _write_ledger(Path(folder), study)
 
 
-def _write_ledger(folder: Path, study: Study) -> None:
+def _write_ledger(folder: Path, study: StudySpec) -> None:
     """One session that was released, and one that was booked and never ended."""
     LEDGER.unlink(missing_ok=True)
     rules = {"policy": {"party": "works", "partners": ["*"]}, "session": {"epsilon": 50}, "total": {"epsilon": 200}}

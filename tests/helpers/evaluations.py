@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from colonnade import runs
 from colonnade.analysis.solve import solve
 from colonnade.foundation.randomness import Randomness
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.model import PublicModel, publish, score_files
-from colonnade.study import Study, study_from
+from colonnade.study import StudySpec, study_from
 
 NUMBER = {"kind": "numeric", "low": -1, "high": 1}
 
@@ -26,10 +26,10 @@ class Made:
     folder: Path
     task: str
     parties: int
-    release: Release
+    release: ReleaseRecord
     public: PublicModel
 
-    def study(self, epsilon: float, which: str = "new", **terms: object) -> Study:
+    def study(self, epsilon: float, which: str = "new", **terms: object) -> StudySpec:
         return study_of(self.folder, self.task, self.parties, epsilon, which, **terms)
 
     def people(self, n: int, seed: int) -> dict[str, float]:
@@ -71,7 +71,7 @@ def write_people(folder: Path, task: str, parties: int, n: int, seed: int, which
     return np.asarray(label)
 
 
-def study_of(folder: Path, task: str, parties: int, epsilon: float, which: str, **terms: object) -> Study:
+def study_of(folder: Path, task: str, parties: int, epsilon: float, which: str, **terms: object) -> StudySpec:
     label = NUMBER if task == "linear" else {"kind": "binary", "levels": ["no", "yes"]}
     own = {}
     for k in range(parties):

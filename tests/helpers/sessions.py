@@ -19,7 +19,7 @@ from colonnade.foundation.matching import NONE
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import FitParty, FitServer, Planner
 from colonnade.protocol.guard import Guard, Unguarded
@@ -152,12 +152,12 @@ class TappedSession:
         return self.server.task.session
 
     @property
-    def release(self) -> Release | None:
+    def release(self) -> ReleaseRecord | None:
         """What the server has opened."""
         assert isinstance(self.server.task, FitServer)
         return self.server.task.release
 
-    def kept(self, party: str) -> Release | None:
+    def kept(self, party: str) -> ReleaseRecord | None:
         """What a party has put where it stays."""
         task = self.parties[party].task
         assert isinstance(task, FitParty)

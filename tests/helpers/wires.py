@@ -16,7 +16,7 @@ from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import policy_from
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.guard import Guard, Unguarded
 from colonnade.protocol.kinds import PartyTask, ServerTask
@@ -24,7 +24,7 @@ from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.signatures import Signer
-from colonnade.study import Study, read_study
+from colonnade.study import StudySpec, read_study
 from colonnade.transport.client import Client
 from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
@@ -74,7 +74,7 @@ PARTIES = ("works", "bank", "town")
 QUICK = Patience(join=10.0, silence=2.0, beat=0.1, poll=0.2, farewell=2.0)
 
 
-def write_study(folder: Path, people: int = 60) -> Study:
+def write_study(folder: Path, people: int = 60) -> StudySpec:
     """Three files that know most of the same people, each in its own order."""
     draw = random.Random(3)
     rows = [
@@ -93,7 +93,7 @@ def write_study(folder: Path, people: int = 60) -> Study:
     return read_study(folder / "study.toml")
 
 
-def unmatched(study: Study, folder: Path, rows: int = 50) -> Study:
+def unmatched(study: StudySpec, folder: Path, rows: int = 50) -> StudySpec:
     """The same without ids to match, which most of a session's time goes to: so many rows as they stand."""
     for name in PARTIES:
         lines = (folder / f"{name}.csv").read_text().splitlines()
@@ -262,7 +262,7 @@ def converse(
 class Run(Talk):
     """What became of a session."""
 
-    releases: dict[str, Release] = field(default_factory=dict)
+    releases: dict[str, ReleaseRecord] = field(default_factory=dict)
     """What each party whose client ended well has kept."""
 
     @property
@@ -271,19 +271,19 @@ class Run(Talk):
         return self.relay.role.task
 
     @property
-    def release(self) -> Release | None:
+    def release(self) -> ReleaseRecord | None:
         """What the server opened."""
         return self.task.release
 
 
 def run(
-    study: Study,
+    study: StudySpec,
     folder: Path,
     seed: bytes | None = None,
     guards: Mapping[str, Guard] | Callable[[str], Guard] | None = None,
     wire: Callable[[Relay], Wire] = honest,
     patience: Patience = QUICK,
-    studies: Mapping[str, Study] | None = None,
+    studies: Mapping[str, StudySpec] | None = None,
     served: FitServer | None = None,
     signers: Mapping[str, Signer] | None = None,
     serve: Serve = ServerRole,
@@ -316,7 +316,7 @@ def run(
     return out
 
 
-def party_task(mine: Study, name: str, guard: Guard, study: Study | None = None) -> PartyTask:
+def party_task(mine: StudySpec, name: str, guard: Guard, study: StudySpec | None = None) -> PartyTask:
     """A party's part by its own study file, with the data that `study` names."""
     source, columns = (study or mine).sources[name], (study or mine).agreement.schema.parties[name]
     return FitParty(name, mine.agreement, mine.alignment, lambda: source.read(name, columns), guard)

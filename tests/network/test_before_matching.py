@@ -22,13 +22,13 @@ from colonnade.mechanism.release import write_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.messages import Done, ParcelBody, Step, body_of
 from colonnade.protocol.session_plan import plan_session
-from colonnade.study import Study
+from colonnade.study import StudySpec
 from colonnade.transport.relay import Relay
 from tests.helpers.wires import PARTIES, Run, Wire, guard, message_in, run, write_study
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
+def study(tmp_path: Path) -> StudySpec:
     return write_study(tmp_path)
 
 
@@ -90,7 +90,7 @@ def refused(out: Run, says: str, code: str, step: str) -> None:
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_what_no_n_makes_right_is_refused_before_ids_are_matched(
-    study: Study, tmp_path: Path, rules: dict[str, Any], says: str, code: str, step: str
+    study: StudySpec, tmp_path: Path, rules: dict[str, Any], says: str, code: str, step: str
 ) -> None:
     guards, seen = ruled(tmp_path, **rules), list[tuple[str, str]]()
     refused(run(study, tmp_path, guards=guards, wire=watched(seen)), says, code, step)
@@ -98,7 +98,7 @@ def test_what_no_n_makes_right_is_refused_before_ids_are_matched(
     assert not seen and not any(kinds(kept) for kept in guards.values())
 
 
-def test_a_view_without_a_guarantee_is_refused_before_ids_are_matched(study: Study, tmp_path: Path) -> None:
+def test_a_view_without_a_guarantee_is_refused_before_ids_are_matched(study: StudySpec, tmp_path: Path) -> None:
     alone = replace(study, agreement=replace(study.agreement, collusion=0))
     guards, seen = ruled(tmp_path, smallest_collusion=0), list[tuple[str, str]]()
     for name in ("works", "town"):
@@ -108,7 +108,7 @@ def test_a_view_without_a_guarantee_is_refused_before_ids_are_matched(study: Stu
     assert not seen
 
 
-def test_a_simulation_goes_by_its_policy_too(study: Study, tmp_path: Path) -> None:
+def test_a_simulation_goes_by_its_policy_too(study: StudySpec, tmp_path: Path) -> None:
     guards, seen = ruled(tmp_path, labels=("works.hours",)), list[tuple[str, str]]()
     policies = {name: PolicyGuard(name, kept.policy) for name, kept in guards.items()}
     out = run(study, tmp_path, b"seed", guards=policies, wire=watched(seen))
@@ -116,7 +116,7 @@ def test_a_simulation_goes_by_its_policy_too(study: Study, tmp_path: Path) -> No
     assert not seen
 
 
-def test_a_matching_is_noted_before_its_first_parcel_leaves(study: Study, tmp_path: Path) -> None:
+def test_a_matching_is_noted_before_its_first_parcel_leaves(study: StudySpec, tmp_path: Path) -> None:
     guards, seen = ruled(tmp_path, require_approval=True), list[tuple[str, str]]()
     out = run(study, tmp_path, guards=guards, wire=watched(seen, guards))
     # The plan is known after the matching: what a person is asked to approve has its number of records and its price.
@@ -134,7 +134,7 @@ def test_a_matching_is_noted_before_its_first_parcel_leaves(study: Study, tmp_pa
     assert (note.to()["study"], note.data.name) == ("pay", "bank.csv")
 
 
-def test_a_list_that_could_test_too_many_ids_is_refused_after_the_greetings(study: Study, tmp_path: Path) -> None:
+def test_a_list_that_could_test_too_many_ids_is_refused_after_the_greetings(study: StudySpec, tmp_path: Path) -> None:
     """57 ids at the bank, 60 at works: tables of 3 x (26 + 32) + 64 slots."""
     guards, seen = ruled(tmp_path, largest_list=237), list[tuple[str, str]]()
     out = run(study, tmp_path, guards=guards, wire=watched(seen))
@@ -146,7 +146,7 @@ def test_a_list_that_could_test_too_many_ids_is_refused_after_the_greetings(stud
     assert set(out.releases) == set(PARTIES), out.errors
 
 
-def test_hybrid_matching_is_a_term_of_the_study(study: Study, tmp_path: Path) -> None:
+def test_hybrid_matching_is_a_term_of_the_study(study: StudySpec, tmp_path: Path) -> None:
     hybrid = replace(study, alignment=HYBRID)
     out = run(hybrid, tmp_path, b"seed")
     assert set(out.releases) == set(PARTIES), out.errors
@@ -157,7 +157,7 @@ def test_hybrid_matching_is_a_term_of_the_study(study: Study, tmp_path: Path) ->
     assert "its study file states other terms than the server's" in other.sentence("bank")
 
 
-def test_matchings_are_counted_for_each_data_set(study: Study, tmp_path: Path) -> None:
+def test_matchings_are_counted_for_each_data_set(study: StudySpec, tmp_path: Path) -> None:
     for _ in range(2):
         assert "nobody approved" in run(
             study, tmp_path, guards=ruled(tmp_path, require_approval=True, largest_alignments=2)
@@ -171,7 +171,7 @@ def test_matchings_are_counted_for_each_data_set(study: Study, tmp_path: Path) -
     assert set(out.releases) == set(PARTIES), out.errors
 
 
-def test_a_ledger_that_cannot_be_written_is_noticed_before_anything(study: Study, tmp_path: Path) -> None:
+def test_a_ledger_that_cannot_be_written_is_noticed_before_anything(study: StudySpec, tmp_path: Path) -> None:
     guards, seen = ruled(tmp_path), list[tuple[str, str]]()
     guards["bank"].ledger.path = Path("/proc/l.sqlite")
     out = run(study, tmp_path, guards=guards, wire=watched(seen))

@@ -27,7 +27,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.party import PartyRole
 from colonnade.sites.site import COORDINATOR, OUTCOME, RELEASE, Site, read_site
-from colonnade.study import Study
+from colonnade.study import StudySpec
 from colonnade.transport.client import Client
 from tests.helpers.played_jobs import JOB, ServerSite
 from tests.helpers.wires import PARTIES, QUICK, party_task, write_study
@@ -251,14 +251,14 @@ def test_a_server_whose_process_was_killed_leaves_what_is_spent_to_be_said(site:
 SEED = "5eed"
 
 
-def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ServerSite, Study]:
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ServerSite, StudySpec]:
     """The server's job of a seeded session, with no engine."""
     monkeypatch.setenv("COLONNADE_SEED", SEED)
     study = write_study(tmp_path)
     return ServerSite(tmp_path / "study.toml", tmp_path / "server"), study
 
 
-def all_take_part(server: ServerSite, study: Study) -> None:
+def all_take_part(server: ServerSite, study: StudySpec) -> None:
     """Three parties, to their end."""
 
     def take_part(name: str) -> None:

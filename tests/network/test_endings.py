@@ -31,7 +31,7 @@ from colonnade.protocol.messages import (
 )
 from colonnade.protocol.party import PartyRole, refusal
 from colonnade.protocol.server import ServerRole
-from colonnade.study import Study
+from colonnade.study import StudySpec
 from colonnade.transport.client import send_refusal
 from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
@@ -64,11 +64,11 @@ from tests.helpers.wires import (
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
+def study(tmp_path: Path) -> StudySpec:
     return write_study(tmp_path)
 
 
-def test_a_study_that_differs_is_told_as_such(study: Study, tmp_path: Path) -> None:
+def test_a_study_that_differs_is_told_as_such(study: StudySpec, tmp_path: Path) -> None:
     """Not as a rule of a policy: nobody's policy was asked."""
     other = replace(study, agreement=replace(study.agreement, epsilon=31.0))
     guards = {name: guard(tmp_path, name) for name in PARTIES}
@@ -78,7 +78,7 @@ def test_a_study_that_differs_is_told_as_such(study: Study, tmp_path: Path) -> N
         assert out.sentence(name).startswith("the session ended at town (study-differs)"), out.sentence(name)
 
 
-def test_nobody_waits_behind_the_end(study: Study, tmp_path: Path) -> None:
+def test_nobody_waits_behind_the_end(study: StudySpec, tmp_path: Path) -> None:
     """A party that says that the last message has come is let go at once, not after a turn of waiting."""
     short = unmatched(study, tmp_path)
     server = ServerRole(FitServer(short.agreement, short.alignment), Randomness(), accountable=True)
@@ -94,7 +94,7 @@ def test_nobody_waits_behind_the_end(study: Study, tmp_path: Path) -> None:
     assert time.monotonic() - begun < 15.0
 
 
-def test_nobody_in_common(study: Study, tmp_path: Path) -> None:
+def test_nobody_in_common(study: StudySpec, tmp_path: Path) -> None:
     lines = (tmp_path / "town.csv").read_text().replace("\np", "\nq")
     (tmp_path / "town.csv").write_text(lines)
     out = run(study, tmp_path)
@@ -104,7 +104,7 @@ def test_nobody_in_common(study: Study, tmp_path: Path) -> None:
         assert "it was at step align" in told
 
 
-def test_the_step_is_that_of_whoever_left(study: Study, tmp_path: Path) -> None:
+def test_the_step_is_that_of_whoever_left(study: StudySpec, tmp_path: Path) -> None:
     (tmp_path / "town.csv").write_text((tmp_path / "town.csv").read_text().replace(",owner", ",owned", 1))
     out = run(study, tmp_path)
     for name in ("works", "bank"):
@@ -116,7 +116,7 @@ def refuse(name: str, code: Code, phase: str, session: bytes = b"") -> Envelope:
     return Envelope(session, "", name, SERVER, Step.REFUSE, encode_body(Refuse(code, phase)))
 
 
-def test_a_party_that_only_refuses_has_not_come(study: Study, tmp_path: Path) -> None:
+def test_a_party_that_only_refuses_has_not_come(study: StudySpec, tmp_path: Path) -> None:
     """The last to be heard says that it cannot begin: the others are asked for nothing any more."""
     sent: list[Step] = []
     ready = {name: threading.Event() for name in ("works", "bank")}
@@ -143,12 +143,12 @@ def test_a_party_that_only_refuses_has_not_come(study: Study, tmp_path: Path) ->
     assert set(sent) == {Step.HELLO, Step.READY}
 
 
-def relay_of(study: Study, tmp_path: Path) -> Relay:
+def relay_of(study: StudySpec, tmp_path: Path) -> Relay:
     task = FitServer(study.agreement, study.alignment)
     return Relay(ServerRole(task, Randomness(), FileJournal(tmp_path / "sessions.jsonl")), QUICK)
 
 
-def test_a_step_that_nobody_knows_is_not_passed_on(study: Study, tmp_path: Path) -> None:
+def test_a_step_that_nobody_knows_is_not_passed_on(study: StudySpec, tmp_path: Path) -> None:
     relay = relay_of(study, tmp_path)
     told = refuse("town", Code.DATA, "patients.csv has 17 rows")
     relay.handle("town", encode(Push(bytes(16), URGENT, told.encode())))
@@ -219,7 +219,7 @@ def puppets(relay: Relay) -> dict[str, Puppet]:
     return {name: Puppet(relay, name, bytes([k]) * 16) for k, name in enumerate(PARTIES)}
 
 
-def test_nobody_aligns_while_one_still_reads(study: Study, tmp_path: Path) -> None:
+def test_nobody_aligns_while_one_still_reads(study: StudySpec, tmp_path: Path) -> None:
     """Entered is not ready: a party that says hello and reads on may still refuse."""
     relay = relay_of(study, tmp_path)
     parties, terms = puppets(relay), relay.role.task.terms
@@ -237,7 +237,7 @@ def test_nobody_aligns_while_one_still_reads(study: Study, tmp_path: Path) -> No
     assert ending(end).startswith("the session ended at town (budget)") and "it was at step read" in ending(end)
 
 
-def test_who_enters_after_the_end_gets_the_last_word(study: Study, tmp_path: Path) -> None:
+def test_who_enters_after_the_end_gets_the_last_word(study: StudySpec, tmp_path: Path) -> None:
     relay = relay_of(study, tmp_path)
     parties = puppets(relay)
     parties["town"].say(Step.REFUSE, Refuse(Code.SITE, "wait"), urgent=True)

@@ -12,7 +12,7 @@ import typer
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
-from colonnade.analysis.solve import Model
+from colonnade.analysis.solve import FittedModel
 from colonnade.cli.deployment import run
 from colonnade.consent.guard import PolicyGuard
 from colonnade.data.sources import FileSource
@@ -26,7 +26,7 @@ from colonnade.protocol.codes import Code, code_of
 from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
 from colonnade.sites.recipes import PredictRecipe
 from colonnade.sites.site import SEED, find_site, read_site
-from colonnade.study import Study, read_study
+from colonnade.study import StudySpec, read_study
 from tests.helpers.wires import PARTIES, write_study
 
 WEIGHTS = {"hours": 0.5, "savings": -0.25, "owner=yes": 0.125}
@@ -55,9 +55,9 @@ def edit(site: Path, old: str, new: str) -> None:
     (site / "site.toml").write_text(text.replace(old, new, 1))
 
 
-def model_of(study: Study, weights: dict[str, float] | None = None) -> bytes:
+def model_of(study: StudySpec, weights: dict[str, float] | None = None) -> bytes:
     chosen = weights or WEIGHTS
-    model = Model("linear", "pay", tuple(chosen), tuple(chosen.values()), 0.1, "default", 0.1, 3.0, 0.5)
+    model = FittedModel("linear", "pay", tuple(chosen), tuple(chosen.values()), 0.1, "default", 0.1, 3.0, 0.5)
     return write_model(PublicModel(model, "pay", study.agreement.schema, "works.pay", "00" * 32))
 
 

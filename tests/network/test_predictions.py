@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from colonnade.analysis.solve import Model
+from colonnade.analysis.solve import FittedModel
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
 from colonnade.data.table import Table
@@ -27,7 +27,7 @@ from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.signatures import Signer
 from colonnade.runs import predict_guarded
-from colonnade.study import Study
+from colonnade.study import StudySpec
 from colonnade.transport.in_process import InProcess
 from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
@@ -55,29 +55,29 @@ SHORT = ("works", "bank")
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
+def study(tmp_path: Path) -> StudySpec:
     return write_study(tmp_path)
 
 
 @pytest.fixture
-def plain(study: Study, tmp_path: Path) -> Study:
+def plain(study: StudySpec, tmp_path: Path) -> StudySpec:
     """Rows as they stand, where the matching is not the matter."""
     return unmatched(study, tmp_path)
 
 
-def model_of(study: Study, town: float = 0.125) -> PublicModel:
+def model_of(study: StudySpec, town: float = 0.125) -> PublicModel:
     """A model by hand: what is tested is the scoring."""
     chosen = {"hours": 0.5, "savings": -0.25} | ({"owner=yes": town} if town else {})
-    model = Model("linear", "pay", tuple(chosen), tuple(chosen.values()), 0.1, "default", 0.1, 3.0, 0.5)
+    model = FittedModel("linear", "pay", tuple(chosen), tuple(chosen.values()), 0.1, "default", 0.1, 3.0, 0.5)
     return PublicModel(model, "pay", study.agreement.schema, "works.pay", "00" * 32)
 
 
-def table_of(study: Study, prediction: Prediction, name: str) -> Table:
+def table_of(study: StudySpec, prediction: Prediction, name: str) -> Table:
     source = study.sources[name]
     return source.read(name, prediction.columns[name])
 
 
-def embedded(study: Study, public: PublicModel, to: str = "bank", seed: bytes = SEED) -> Scores:
+def embedded(study: StudySpec, public: PublicModel, to: str = "bank", seed: bytes = SEED) -> Scores:
     prediction = prediction_of(public, study.agreement.schema, to)
     readers = {name: partial(table_of, study, prediction, name) for name in prediction.parties}
     guards = {name: Unguarded() for name in prediction.parties}
@@ -117,7 +117,7 @@ class Run(Talk):
 
 
 def run(
-    study: Study,
+    study: StudySpec,
     folder: Path,
     public: PublicModel,
     seed: bytes | None = None,
@@ -182,7 +182,7 @@ def same(out: Run, expected: Scores, to: str = "bank") -> None:
 
 
 @pytest.mark.parametrize("to", PARTIES)
-def test_scores_are_those_of_one_process(study: Study, tmp_path: Path, to: str) -> None:
+def test_scores_are_those_of_one_process(study: StudySpec, tmp_path: Path, to: str) -> None:
     public = model_of(study)
     same(run(study, tmp_path, public, SEED, to=to), embedded(study, public, to), to)
 
@@ -193,7 +193,7 @@ def test_scores_are_those_of_one_process_without_alignment(tmp_path: Path) -> No
     same(run(study, tmp_path, public, SEED), embedded(study, public))
 
 
-def test_masked_words_are_those_of_one_process(plain: Study, tmp_path: Path) -> None:
+def test_masked_words_are_those_of_one_process(plain: StudySpec, tmp_path: Path) -> None:
     """Scores are exact whatever the seed; with the same seed every masked word is the same, with another none is."""
     public = model_of(plain)
     rows = len(embedded(plain, public).values)
@@ -246,7 +246,7 @@ def test_masked_words_are_those_of_one_process(plain: Study, tmp_path: Path) -> 
     assert all(other[name] != alone[name] for name in alone)
 
 
-def test_parties_without_a_weight_are_not_waited_for(study: Study, tmp_path: Path) -> None:
+def test_parties_without_a_weight_are_not_waited_for(study: StudySpec, tmp_path: Path) -> None:
     public = model_of(study, town=0.0)
     out = run(study, tmp_path, public, SEED)
     same(out, embedded(study, public))
@@ -258,7 +258,7 @@ def test_parties_without_a_weight_are_not_waited_for(study: Study, tmp_path: Pat
     assert list(out.kept) == ["bank"]
 
 
-def test_lost_answers_are_asked_for_again_and_done_once(study: Study, tmp_path: Path) -> None:
+def test_lost_answers_are_asked_for_again_and_done_once(study: StudySpec, tmp_path: Path) -> None:
     def lossy(relay: Relay) -> Wire:
         count, lock = [0], threading.Lock()
 
@@ -281,7 +281,7 @@ def test_lost_answers_are_asked_for_again_and_done_once(study: Study, tmp_path: 
 
 
 @pytest.mark.parametrize("odd", ["model", "receiver"])
-def test_other_terms_are_refused_before_anything_is_made(study: Study, tmp_path: Path, odd: str) -> None:
+def test_other_terms_are_refused_before_anything_is_made(study: StudySpec, tmp_path: Path, odd: str) -> None:
     public = model_of(study)
     models = {"town": model_of(study, town=4.0)} if odd == "model" else None
     receivers = {"town": "town"} if odd == "receiver" else None
@@ -332,7 +332,7 @@ def nothing_booked(guards: Mapping[str, ConsentGuard]) -> None:
         assert not kept.ledger.entries(), name
 
 
-def test_what_a_policy_forbids_is_refused_before_ids_are_matched(study: Study, tmp_path: Path) -> None:
+def test_what_a_policy_forbids_is_refused_before_ids_are_matched(study: StudySpec, tmp_path: Path) -> None:
     """A prediction matches ids too: it is noted, counted, and not begun where it is refused anyway."""
     public, sent = model_of(study), list[str]()
 
@@ -363,7 +363,7 @@ def test_what_a_policy_forbids_is_refused_before_ids_are_matched(study: Study, t
     assert not sent
 
 
-def test_policies_decide_and_nothing_is_booked(plain: Study, tmp_path: Path) -> None:
+def test_policies_decide_and_nothing_is_booked(plain: StudySpec, tmp_path: Path) -> None:
     public = model_of(plain)
     guards = agreeing(tmp_path, ("bank",))
     same(run(plain, tmp_path, public, guards=guards), embedded(plain, public))
@@ -384,7 +384,7 @@ def test_policies_decide_and_nothing_is_booked(plain: Study, tmp_path: Path) -> 
     assert not (tmp_path / "sessions.jsonl").read_text()
 
 
-def test_a_person_approves_by_the_digest_of_the_terms(plain: Study, tmp_path: Path) -> None:
+def test_a_person_approves_by_the_digest_of_the_terms(plain: StudySpec, tmp_path: Path) -> None:
     public = model_of(plain)
     out = run(plain, tmp_path, public, guards=agreeing(tmp_path, ("bank",), True))
     out.nothing_was_opened()
@@ -395,7 +395,7 @@ def test_a_person_approves_by_the_digest_of_the_terms(plain: Study, tmp_path: Pa
     same(run(plain, tmp_path, public, guards=guards), embedded(plain, public))
 
 
-def test_plan_altered_in_transit(plain: Study, tmp_path: Path) -> None:
+def test_plan_altered_in_transit(plain: StudySpec, tmp_path: Path) -> None:
     """A server that names another receiver to one party than to the rest."""
 
     def meddle(name: str, message: Envelope) -> Sequence[Envelope]:
@@ -448,7 +448,7 @@ def dying(victim: str, step: Step, before: bool = True) -> Callable[[Relay], Wir
         ("bank", Step.DONE, True),
     ],
 )
-def test_party_dies(plain: Study, tmp_path: Path, victim: str, step: Step, before: bool) -> None:
+def test_party_dies(plain: StudySpec, tmp_path: Path, victim: str, step: Step, before: bool) -> None:
     guards = agreeing(tmp_path, ("bank",))
     out = run(
         plain,
@@ -466,7 +466,7 @@ def test_party_dies(plain: Study, tmp_path: Path, victim: str, step: Step, befor
     nothing_booked(guards)
 
 
-def test_receiver_dies_with_the_sum_on_its_way(plain: Study, tmp_path: Path) -> None:
+def test_receiver_dies_with_the_sum_on_its_way(plain: StudySpec, tmp_path: Path) -> None:
     """The server has handed the sum on; that the receiver has the scores is for the receiver to say."""
 
     def killed() -> None:
@@ -493,7 +493,7 @@ def test_receiver_dies_with_the_sum_on_its_way(plain: Study, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before its word arrives", "after"])
-def test_receiver_dies_with_the_scores_on_its_disk(plain: Study, tmp_path: Path, before: bool) -> None:
+def test_receiver_dies_with_the_scores_on_its_disk(plain: StudySpec, tmp_path: Path, before: bool) -> None:
     out = run(plain, tmp_path, model_of(plain), wire=dying("bank", Step.CONFIRM, before), patience=BRISK)
     assert list(out.kept) == ["bank"] and out.well is not before
     assert set(out.counts) == {"works", "town"}
@@ -505,7 +505,7 @@ def test_receiver_dies_with_the_scores_on_its_disk(plain: Study, tmp_path: Path,
     )
 
 
-def test_receiver_that_cannot_keep_its_scores_says_so(plain: Study, tmp_path: Path) -> None:
+def test_receiver_that_cannot_keep_its_scores_says_so(plain: StudySpec, tmp_path: Path) -> None:
     def full() -> None:
         raise StudyError("cannot write scores/1.csv: no space left on device")
 
@@ -517,7 +517,7 @@ def test_receiver_that_cannot_keep_its_scores_says_so(plain: Study, tmp_path: Pa
 @pytest.mark.parametrize(
     "step", [Step.PARCEL, Step.JOIN, Step.SUBMIT], ids=["before the plan", "at the plan", "with the parts"]
 )
-def test_server_dies(study: Study, tmp_path: Path, step: Step) -> None:
+def test_server_dies(study: StudySpec, tmp_path: Path, step: Step) -> None:
     guards = agreeing(tmp_path, ("bank",))
 
     def wire(relay: Relay) -> Wire:
@@ -539,13 +539,13 @@ def test_server_dies(study: Study, tmp_path: Path, step: Step) -> None:
     nothing_booked(guards)
 
 
-def test_party_that_never_comes(study: Study, tmp_path: Path) -> None:
+def test_party_that_never_comes(study: StudySpec, tmp_path: Path) -> None:
     out = run(study, tmp_path, model_of(study), patience=replace(QUICK, join=0.5), coming=("works", "bank"))
     out.nothing_was_opened()
     assert out.sentence("bank").startswith("the session ended at town (timeout)")
 
 
-def test_a_release_session_does_not_let_a_prediction_in(study: Study, tmp_path: Path) -> None:
+def test_a_release_session_does_not_let_a_prediction_in(study: StudySpec, tmp_path: Path) -> None:
     """Terms of the two kinds never have one digest."""
     fits: list[Relay] = []
 
@@ -563,7 +563,7 @@ def test_a_release_session_does_not_let_a_prediction_in(study: Study, tmp_path: 
     assert fits[0].role.failed
 
 
-def test_pulls_of_a_stranger_process_get_nothing(plain: Study, tmp_path: Path) -> None:
+def test_pulls_of_a_stranger_process_get_nothing(plain: StudySpec, tmp_path: Path) -> None:
     """Whoever else speaks in the receiver's name is not given the sum."""
     answers: list[str] = []
 

@@ -19,7 +19,7 @@ from colonnade.protocol.fit import FitServer, study_digest
 from colonnade.protocol.messages import Envelope, Hello, Proposal, Step, body_of, encode_body
 from colonnade.protocol.server import ServerRole
 from colonnade.runs import run_unguarded
-from colonnade.study import Study, read_study
+from colonnade.study import StudySpec, read_study
 from colonnade.transport.relay import Relay
 from colonnade.transport.wire import (
     Barred,
@@ -51,17 +51,17 @@ VERSIONS = f"colonnade {colonnade.__version__}, protocol 3"
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
+def study(tmp_path: Path) -> StudySpec:
     return write_study(tmp_path)
 
 
 @pytest.fixture
-def guards(study: Study, tmp_path: Path) -> dict[str, ConsentGuard]:
+def guards(study: StudySpec, tmp_path: Path) -> dict[str, ConsentGuard]:
     return {name: guard(tmp_path, name) for name in PARTIES}
 
 
 @pytest.fixture
-def plain(study: Study, tmp_path: Path) -> Study:
+def plain(study: StudySpec, tmp_path: Path) -> StudySpec:
     """Rows as they stand, where the matching is not the matter."""
     return unmatched(study, tmp_path)
 
@@ -75,7 +75,7 @@ def nothing_spent(guards: dict[str, ConsentGuard]) -> None:
         assert guards[name].spent().epsilon == 0.0, name
 
 
-def embedded(study: Study, seed: bytes) -> bytes:
+def embedded(study: StudySpec, seed: bytes) -> bytes:
     tables = {name: source.read(name, study.agreement.schema.parties[name]) for name, source in study.sources.items()}
     return write_release(run_unguarded(study.agreement, tables, study.alignment, Randomness(seed)).release)
 
@@ -86,7 +86,7 @@ def opened(out: Run) -> set[bytes]:
     return {write_release(release) for release in (out.release, *out.releases.values())}
 
 
-def test_release_is_that_of_one_process(study: Study, tmp_path: Path) -> None:
+def test_release_is_that_of_one_process(study: StudySpec, tmp_path: Path) -> None:
     assert opened(run(study, tmp_path, SEED)) == {embedded(study, SEED)}
     assert embedded(study, b"another") != embedded(study, SEED)
 
@@ -96,7 +96,7 @@ def test_release_is_that_of_one_process_without_alignment(tmp_path: Path) -> Non
     assert opened(run(study, tmp_path, SEED)) == {embedded(study, SEED)}
 
 
-def test_lost_answers_are_asked_for_again_and_done_once(study: Study, tmp_path: Path) -> None:
+def test_lost_answers_are_asked_for_again_and_done_once(study: StudySpec, tmp_path: Path) -> None:
     """Every third answer is lost after the work was done, every fifth request before."""
 
     def lossy(relay: Relay) -> Wire:
@@ -119,14 +119,14 @@ def test_lost_answers_are_asked_for_again_and_done_once(study: Study, tmp_path: 
     assert opened(run(study, tmp_path, SEED, wire=lossy, patience=patience)) == {embedded(study, SEED)}
 
 
-def test_ledgers_are_booked_and_released(plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+def test_ledgers_are_booked_and_released(plain: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     assert len(opened(run(plain, tmp_path, guards=guards))) == 1
     for name in PARTIES:
         assert kinds(guards, name) == [EntryKind.BOOKED, EntryKind.RELEASED]
 
 
 def test_a_session_that_a_partner_breaks_is_counted_by_all_and_never_as_spend(
-    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    plain: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     guards["bank"].policy = replace(guards["bank"].policy, require_approval=True)
     out = run(plain, tmp_path, guards=guards)
@@ -143,7 +143,9 @@ def test_a_session_that_a_partner_breaks_is_counted_by_all_and_never_as_spend(
     nothing_spent(again)
 
 
-def test_second_session_within_the_same_budget(plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+def test_second_session_within_the_same_budget(
+    plain: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]
+) -> None:
     opened(run(plain, tmp_path, guards=guards))
     before = {name: guards[name].spent().epsilon for name in PARTIES}
     # The bank has room for half a session more.
@@ -186,7 +188,7 @@ def with_plan(envelope: Envelope, **terms: object) -> Envelope:
     ids=["smaller noise", "fewer shares of noise", "delta", "another digest", "cut off"],
 )
 def test_plan_altered_in_transit(
-    plain: Study,
+    plain: StudySpec,
     tmp_path: Path,
     guards: dict[str, ConsentGuard],
     change: Callable[[Envelope], Envelope],
@@ -200,7 +202,7 @@ def test_plan_altered_in_transit(
     assert all(not kinds(guards, name) for name in PARTIES)
 
 
-def test_server_with_another_study(plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+def test_server_with_another_study(plain: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     """A server that plans less noise than the study of the parties is refused at the door, or by the plan itself."""
     greedy = replace(plain.agreement, epsilon=60.0)
     out = run(plain, tmp_path, guards=guards, served=FitServer(greedy, plain.alignment))
@@ -222,7 +224,7 @@ def test_server_with_another_study(plain: Study, tmp_path: Path, guards: dict[st
     assert all(not kinds(guards, name) for name in PARTIES)
 
 
-def test_party_name_used_twice(plain: Study, tmp_path: Path) -> None:
+def test_party_name_used_twice(plain: StudySpec, tmp_path: Path) -> None:
     """Whoever enters second under a name is refused; the session of the first goes on."""
     seen: list[bytes] = []
 
@@ -243,7 +245,7 @@ def test_party_name_used_twice(plain: Study, tmp_path: Path) -> None:
 
 
 def test_second_process_of_a_party_hears_its_sentence(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     """Two processes with the bank's certificate: the wire lets the town's speak in the bank's name."""
 
@@ -257,7 +259,7 @@ def test_second_process_of_a_party_hears_its_sentence(
     nothing_spent(guards)
 
 
-def test_seeds_must_agree(study: Study, tmp_path: Path) -> None:
+def test_seeds_must_agree(study: StudySpec, tmp_path: Path) -> None:
     out = run(study, tmp_path, SEED, serve=lambda task, _, journal: ServerRole(task, Randomness(), journal))
     told = sorted(out.sentence(name) for name in PARTIES)
     says = "server and parties must all be seeded for a simulation, or none"
@@ -284,7 +286,7 @@ def later(hello: Hello) -> bytes:
     ],
 )
 def test_another_version_of_the_protocol(
-    study: Study,
+    study: StudySpec,
     tmp_path: Path,
     guards: dict[str, ConsentGuard],
     body: Callable[[Hello], bytes],
@@ -336,7 +338,7 @@ def dying(victim: str, calls: int) -> Callable[[Relay], Wire]:
 
 
 @pytest.mark.parametrize("calls", [1, 5, 20])
-def test_party_dies(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], calls: int) -> None:
+def test_party_dies(study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard], calls: int) -> None:
     patience = Patience(join=10.0, silence=0.6, beat=0.1, poll=0.1, farewell=1.0)
     out = run(study, tmp_path, guards=guards, wire=dying("town", calls), patience=patience)
     assert isinstance(out.errors["town"], Gone)
@@ -347,7 +349,7 @@ def test_party_dies(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard
     nothing_spent({name: kept for name, kept in guards.items() if name != "town"} | {"town": guards["town"]})
 
 
-def test_exception_text_stays_at_home(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+def test_exception_text_stays_at_home(study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     secret = "the-mayors-secret"
     file = tmp_path / "study.toml"
     file.write_text(file.read_text().replace('levels = ["no", "yes"]', 'levels = ["no", "yes"], undeclared = "refuse"'))
@@ -371,7 +373,7 @@ def test_exception_text_stays_at_home(study: Study, tmp_path: Path, guards: dict
     nothing_spent(guards)
 
 
-def test_party_that_never_comes(study: Study, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
+def test_party_that_never_comes(study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     patience = replace(QUICK, join=0.5)
 
     def wire(relay: Relay) -> Wire:

@@ -40,7 +40,7 @@ from colonnade.protocol.messages import (
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.protocol.signatures import LABEL, MASK_KEY, PASSED, SignedTraffic, Signer, statement
-from colonnade.study import Study
+from colonnade.study import StudySpec
 from colonnade.transport.relay import Relay
 from tests.helpers.authority import DAY, Authority, as_deployed
 from tests.helpers.wires import PARTIES, Meddle, Run, Wire, deviating, guard, message_in, run, unmatched, write_study
@@ -65,17 +65,17 @@ def servers(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
+def study(tmp_path: Path) -> StudySpec:
     """Rows as they stand, for the mask keys' sake."""
     return unmatched(write_study(tmp_path, 40), tmp_path, 30)
 
 
 @pytest.fixture
-def guards(study: Study, tmp_path: Path) -> dict[str, ConsentGuard]:
+def guards(study: StudySpec, tmp_path: Path) -> dict[str, ConsentGuard]:
     return {name: guard(tmp_path, name) for name in PARTIES}
 
 
-def aligned(study: Study) -> Study:
+def aligned(study: StudySpec) -> StudySpec:
     return replace(study, alignment="psi")
 
 
@@ -103,7 +103,7 @@ def refused(out: Run, guards: dict[str, ConsentGuard], says: str, by: str = "ban
 
 @pytest.mark.parametrize("alignment", ["psi", "none"])
 def test_signatures_change_no_byte_of_the_release(
-    study: Study, tmp_path: Path, signers: dict[str, Signer], alignment: str
+    study: StudySpec, tmp_path: Path, signers: dict[str, Signer], alignment: str
 ) -> None:
     study = replace(study, alignment=alignment)
     signed = run(study, tmp_path, SEED, signers=signers)
@@ -114,7 +114,7 @@ def test_signatures_change_no_byte_of_the_release(
         assert signed.relay.traffic.sent[name] > bare.relay.traffic.sent[name] + 2000
 
 
-def test_ledgers_are_booked(study: Study, tmp_path: Path, signers: dict[str, Signer]) -> None:
+def test_ledgers_are_booked(study: StudySpec, tmp_path: Path, signers: dict[str, Signer]) -> None:
     guards = {name: guard(tmp_path, name) for name in PARTIES}
     released(run(aligned(study), tmp_path, guards=guards, signers=signers))
     assert all(len(list(guards[name].ledger.entries())) == 2 for name in PARTIES)
@@ -159,7 +159,7 @@ class Middleman:
         return words & np.uint64((1 << session.spec.modulus_bits) - 1)
 
 
-def test_unsigned_keys_let_the_server_open_one_submission(study: Study, tmp_path: Path) -> None:
+def test_unsigned_keys_let_the_server_open_one_submission(study: StudySpec, tmp_path: Path) -> None:
     honest = run(study, tmp_path, SEED).release
     assert honest is not None
     middleman, blobs = Middleman(), dict[str, bytes]()
@@ -193,7 +193,7 @@ def test_unsigned_keys_let_the_server_open_one_submission(study: Study, tmp_path
 
 
 def test_signed_keys_stop_the_man_in_the_middle(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer]
+    study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer]
 ) -> None:
     out = run(study, tmp_path, guards=guards, wire=deviating(Middleman()), signers=signers)
     assert not out.releases
@@ -303,7 +303,7 @@ LIES: dict[str, tuple[bool, Meddle, str]] = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_refused(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer], lie: str
+    study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer], lie: str
 ) -> None:
     aligns, meddle, says = LIES[lie]
     out = run(aligned(study) if aligns else study, tmp_path, guards=guards, wire=deviating(meddle), signers=signers)
@@ -311,7 +311,7 @@ def test_a_lie_is_refused(
 
 
 def test_a_greeting_is_refused_before_ids_leave(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer]
+    study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer]
 ) -> None:
     """The bank has sent its greeting, and not one blinded id."""
     seen: list[tuple[str, str]] = []
@@ -332,7 +332,7 @@ def test_a_greeting_is_refused_before_ids_leave(
 
 
 def test_another_alignment_than_the_peers(
-    study: Study,
+    study: StudySpec,
     tmp_path: Path,
     guards: dict[str, ConsentGuard],
     signers: dict[str, Signer],
@@ -354,7 +354,7 @@ def test_another_alignment_than_the_peers(
 
 @pytest.mark.parametrize("signed", [True, False])
 def test_a_server_that_skips_the_matching(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer], signed: bool
+    study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer], signed: bool
 ) -> None:
     """All hold as many records: without the matching those of different people would be multiplied."""
 
@@ -374,7 +374,7 @@ def test_a_server_that_skips_the_matching(
 
 
 def test_a_proof_of_another_session(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer]
+    study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer]
 ) -> None:
     old: list[Signature] = []
 
@@ -388,7 +388,7 @@ def test_a_proof_of_another_session(
 
 
 def test_a_proof_of_another_party_or_of_the_server(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer], servers: Signer
+    study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer], servers: Signer
 ) -> None:
     """Somebody with a good certificate speaks in the name of works: a party, then the server itself."""
     for other, signer in ((signers["town"], "town"), (servers, "localhost")):
@@ -401,7 +401,7 @@ def test_a_proof_of_another_party_or_of_the_server(
 
 @pytest.mark.parametrize("how", ["expired", "foreign", "none"])
 def test_a_party_whose_certificate_is_no_good(
-    study: Study,
+    study: StudySpec,
     tmp_path: Path,
     guards: dict[str, ConsentGuard],
     authority: Authority,
@@ -468,7 +468,7 @@ class Amplifier:
         return deviating(self)(relay)
 
 
-def test_unsigned_columns_let_the_server_ask_for_one_record(study: Study, tmp_path: Path) -> None:
+def test_unsigned_columns_let_the_server_ask_for_one_record(study: StudySpec, tmp_path: Path) -> None:
     honest = run(study, tmp_path, SEED).release
     amplifier = Amplifier()
     attacked = run(study, tmp_path, SEED, wire=amplifier.wire).release
@@ -493,7 +493,7 @@ def test_unsigned_columns_let_the_server_ask_for_one_record(study: Study, tmp_pa
 
 
 def test_signed_columns_cannot_be_moved(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer]
+    study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer]
 ) -> None:
     out = run(study, tmp_path, guards=guards, wire=Amplifier().wire, signers=signers)
     refused(out, guards, "what came in the name of bank is not what bank signed", by="works")
@@ -503,7 +503,7 @@ def test_signed_columns_cannot_be_moved(
 
 
 def test_a_session_is_started_once(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer]
+    study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard], signers: dict[str, Signer]
 ) -> None:
     """All have submitted, and the server asks the bank to begin anew under the same id."""
     seen: list[Envelope] = []
@@ -520,7 +520,7 @@ def test_a_session_is_started_once(
 
 
 def test_an_id_that_was_used_before_gets_no_second_noise(
-    study: Study, tmp_path: Path, signers: dict[str, Signer], monkeypatch: pytest.MonkeyPatch
+    study: StudySpec, tmp_path: Path, signers: dict[str, Signer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first session was opened, and the parties never heard of it: its booking stands."""
     guards = {name: guard(tmp_path, name, total=500.0) for name in PARTIES}

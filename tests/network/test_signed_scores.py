@@ -15,7 +15,7 @@ from colonnade.model import partial_scores, prediction_of
 from colonnade.protocol.messages import Envelope, Masked, Piece, Proposal, Step, body_of, encode_body, masked_from
 from colonnade.protocol.prediction import scores_of
 from colonnade.protocol.signatures import Signer
-from colonnade.study import Study
+from colonnade.study import StudySpec
 from colonnade.transport.relay import Relay
 from tests.helpers.authority import Authority
 from tests.helpers.wires import PARTIES, Wire, deviating, message_in, write_study
@@ -23,7 +23,7 @@ from tests.network.test_predictions import SEED, embedded, model_of, run, same, 
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
+def study(tmp_path: Path) -> StudySpec:
     return write_study(tmp_path, 40)
 
 
@@ -71,19 +71,19 @@ class Middleman:
         self.opened.append(Masked(words, b""))
 
 
-def parts(study: Study) -> Sequence[float]:
+def parts(study: StudySpec) -> Sequence[float]:
     """What works adds to each of its records' scores."""
     public = model_of(study)
     table = table_of(study, prediction_of(public, study.agreement.schema, "bank"), "works")
     return sorted(np.round(partial_scores(table, public.model), 9))
 
 
-def test_signatures_change_no_score(study: Study, tmp_path: Path, signers: dict[str, Signer]) -> None:
+def test_signatures_change_no_score(study: StudySpec, tmp_path: Path, signers: dict[str, Signer]) -> None:
     public = model_of(study)
     same(run(study, tmp_path, public, SEED, signers=signers), embedded(study, public))
 
 
-def test_unsigned_keys_show_the_server_one_partys_exact_parts(study: Study, tmp_path: Path) -> None:
+def test_unsigned_keys_show_the_server_one_partys_exact_parts(study: StudySpec, tmp_path: Path) -> None:
     middleman = Middleman()
     run(study, tmp_path, model_of(study), wire=middleman.wire)
     (opened,) = middleman.opened
@@ -91,7 +91,7 @@ def test_unsigned_keys_show_the_server_one_partys_exact_parts(study: Study, tmp_
     assert len(seen) > 30 and set(seen) <= set(parts(study))
 
 
-def test_signed_keys_do_not(study: Study, tmp_path: Path, signers: dict[str, Signer]) -> None:
+def test_signed_keys_do_not(study: StudySpec, tmp_path: Path, signers: dict[str, Signer]) -> None:
     middleman = Middleman()
     out = run(study, tmp_path, model_of(study), wire=middleman.wire, signers=signers)
     out.nothing_was_opened()

@@ -17,7 +17,7 @@ from colonnade.protocol.fit import FitServer
 from colonnade.protocol.journal import JournalEvent
 from colonnade.protocol.messages import Step
 from colonnade.protocol.server import ServerRole
-from colonnade.study import Study
+from colonnade.study import StudySpec
 from colonnade.transport.journal import OPENED, VOID, FileJournal
 from colonnade.transport.relay import Relay
 from colonnade.transport.wire import Beat, Patience, Unreachable, decode_request
@@ -27,17 +27,17 @@ from tests.network.test_predictions import run as run_prediction
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
+def study(tmp_path: Path) -> StudySpec:
     return write_study(tmp_path)
 
 
 @pytest.fixture
-def guards(study: Study, tmp_path: Path) -> dict[str, ConsentGuard]:
+def guards(study: StudySpec, tmp_path: Path) -> dict[str, ConsentGuard]:
     return {name: guard(tmp_path, name) for name in PARTIES}
 
 
 @pytest.fixture
-def plain(study: Study, tmp_path: Path) -> Study:
+def plain(study: StudySpec, tmp_path: Path) -> StudySpec:
     """Rows as they stand, where the matching is not the matter."""
     return unmatched(study, tmp_path)
 
@@ -71,7 +71,7 @@ MOMENTS = {
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_stopped_before_all_have_submitted(
-    study: Study, tmp_path: Path, guards: dict[str, ConsentGuard], moment: str
+    study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard], moment: str
 ) -> None:
     """The session is held up there, so that it is stopped there."""
     wanted = threading.Event()
@@ -103,7 +103,7 @@ class Gone(BaseException):
 @pytest.mark.parametrize("named", [True, False], ids=["named by the engine", "not named"])
 @pytest.mark.parametrize("step", [Step.HELLO, Step.JOIN])
 def test_a_process_that_the_engine_knows_to_be_dead(
-    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard], step: Step, named: bool
+    plain: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard], step: Step, named: bool
 ) -> None:
     """Whoever is dead ends the session, and not whoever asked for the end."""
     dead = threading.Event()
@@ -130,7 +130,7 @@ def test_a_process_that_the_engine_knows_to_be_dead(
 
 
 def test_a_process_that_is_dead_when_all_is_open_costs_nobody_else_the_release(
-    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    plain: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     dead = threading.Event()
 
@@ -157,7 +157,7 @@ def test_a_process_that_is_dead_when_all_is_open_costs_nobody_else_the_release(
 
 
 def test_stopped_when_it_is_open_everybody_still_gets_the_release(
-    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    plain: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     """The spend is made: what it was made for is handed out before the server goes."""
     opened, lost = threading.Event(), list[bytes]()
@@ -184,7 +184,7 @@ def test_stopped_when_it_is_open_everybody_still_gets_the_release(
 
 
 def test_a_party_that_never_takes_its_release_is_not_waited_for_long(
-    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    plain: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     """It is heard and asks for nothing; whoever wants the end waits as long as a farewell takes."""
     opened = threading.Event()
@@ -206,7 +206,7 @@ def test_a_party_that_never_takes_its_release_is_not_waited_for_long(
     assert kinds(guards, "town") == [EntryKind.BOOKED]
 
 
-def test_the_receiver_of_scores_is_waited_for_as_long_as_any_party(plain: Study, tmp_path: Path) -> None:
+def test_the_receiver_of_scores_is_waited_for_as_long_as_any_party(plain: StudySpec, tmp_path: Path) -> None:
     """Its word decides what others are told: a few seconds of silence, while it writes, are not its end."""
     patience, silent = Patience(join=10.0, silence=12.0, beat=0.1, poll=0.1, farewell=2.0), threading.Event()
 
@@ -245,7 +245,7 @@ def served_by(journal: FileJournal) -> Serve:
 
 
 def test_a_server_that_cannot_note_the_submissions_opens_nothing(
-    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    plain: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     """Its journal would say void: so must it."""
     journal = Full(tmp_path / "sessions.jsonl", JournalEvent.SUBMITTED)
@@ -260,7 +260,7 @@ def test_a_server_that_cannot_note_the_submissions_opens_nothing(
 
 
 def test_a_server_that_cannot_note_that_it_is_open_hands_it_out_all_the_same(
-    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    plain: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     """That all had submitted is on its disk: whether it counts does not hang on the second note."""
     journal = Full(tmp_path / "sessions.jsonl", JournalEvent.OPENED)
@@ -271,7 +271,7 @@ def test_a_server_that_cannot_note_that_it_is_open_hands_it_out_all_the_same(
 
 
 def test_a_server_that_breaks_once_it_is_open_says_so(
-    plain: Study, tmp_path: Path, guards: dict[str, ConsentGuard]
+    plain: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]
 ) -> None:
     """All had submitted: the session counts, and nobody waits for a release that does not come."""
 

@@ -16,21 +16,21 @@ from colonnade.crypto.chains.last import LastStep
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Purpose, Task, monomial
-from colonnade.mechanism.release import Release, read_release, write_release
+from colonnade.mechanism.release import ReleaseRecord, read_release, write_release
 from colonnade.model import prediction_of, publish, read_model, score_files, write_model
 from colonnade.protocol.cheating import chain_exposures, value_bits
 from colonnade.protocol.session_plan import plan_session
 from colonnade.report.choices import choices_text
 from colonnade.report.purposes import forecast_purposes
 from colonnade.runs import fit
-from colonnade.study import Study, read_study, study_from
+from colonnade.study import StudySpec, read_study, study_from
 from tests.helpers.wires import run
 
 ROWS = 120
 NUMBER = '{ kind = "numeric", low = -1, high = 1 }'
 
 
-def study_of(folder: Path, parties: int, interactions: str, **terms: object) -> Study:
+def study_of(folder: Path, parties: int, interactions: str, **terms: object) -> StudySpec:
     """Party k holds x<k>, the first the label too, and the second a column with levels."""
     draw = np.random.default_rng(parties)
     x = draw.uniform(-1, 1, (ROWS, parties))
@@ -50,7 +50,7 @@ def study_of(folder: Path, parties: int, interactions: str, **terms: object) -> 
     return read_study(folder / "s.toml")
 
 
-def expected(folder: Path, release: Release) -> dict[tuple[int, ...], float]:
+def expected(folder: Path, release: ReleaseRecord) -> dict[tuple[int, ...], float]:
     """Every released product of coordinates, from the files."""
     values: dict[str, np.ndarray] = {}
     for path in folder.glob("p*.csv"):

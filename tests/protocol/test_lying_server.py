@@ -19,7 +19,7 @@ from colonnade.foundation.schema import Numeric, Schema
 from colonnade.foundation.sections import Section
 from colonnade.foundation.workers import HERE
 from colonnade.mechanism.moments import Law
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol.fit import FitParty, FitServer, study_digest
 from colonnade.protocol.messages import SMALL, Envelope, Join, Proposal, Step, body_of, encode_body, opened
 from colonnade.protocol.own_release import largest_release
@@ -27,7 +27,7 @@ from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
 from colonnade.sites.recipes import FitRecipe
 from colonnade.sites.site import PARTY, Site
-from colonnade.study import Study
+from colonnade.study import StudySpec
 from tests.helpers.conversations import (
     AGREEMENT,
     NAMES,
@@ -42,7 +42,7 @@ from tests.helpers.conversations import (
 )
 
 MEGABYTE = 1_000_000
-Lie = Callable[[Release], Release]
+Lie = Callable[[ReleaseRecord], ReleaseRecord]
 
 
 def provenance(**changes: Any) -> Lie:
@@ -94,7 +94,7 @@ def lying(lie: Lie) -> Conversation:
 def test_a_release_of_another_session_is_not_kept(what: str) -> None:
     lie, told = LIES[what]
     talk = lying(lie)
-    kept: list[Release] = []
+    kept: list[ReleaseRecord] = []
     for role in talk.parties.values():
         assert isinstance(role.task, FitParty)
         role.task.keep = kept.append
@@ -116,7 +116,7 @@ def test_the_true_release_is_kept() -> None:
 
 def site_conversation(folder: Path, lie: Lie) -> tuple[Conversation, dict[str, FitRecipe]]:
     """Parties by the recipes of their folders."""
-    study = Study(AGREEMENT, alignment="none")
+    study = StudySpec(AGREEMENT, alignment="none")
     recipes, roles, books, source = {}, {}, {name: Book() for name in NAMES}, Randomness(b"site")
     for name in NAMES:
         place = folder / name
@@ -134,7 +134,7 @@ def site_conversation(folder: Path, lie: Lie) -> tuple[Conversation, dict[str, F
 def test_lie_release_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     """The server's n, epsilon and session are its own, and the session is a path."""
 
-    def lie(r: Release) -> Release:
+    def lie(r: ReleaseRecord) -> ReleaseRecord:
         changed = {**r.plan, "epsilon": 0.001, "n": 7}
         return replace(r, n=7, plan=changed, provenance={**r.provenance, "session": "../../pw"})
 

@@ -24,7 +24,7 @@ from colonnade.mechanism.release import read_release, write_release
 from colonnade.model import publish, read_model, write_model
 from colonnade.protocol.agreement import Agreement
 from colonnade.runs import fit
-from colonnade.study import Study, study_from
+from colonnade.study import StudySpec, study_from
 from tests.helpers.wires import run
 
 ROWS = 200
@@ -32,7 +32,7 @@ NUMBER = {"kind": "numeric", "low": -1, "high": 1}
 FIT = "(y - w0 - w1 * x0^3 - w2 * x0 * x1^2)^2"
 
 
-def study_of(folder: Path, objective: str, parameters: str, parties: int = 2, **terms: Any) -> Study:
+def study_of(folder: Path, objective: str, parameters: str, parties: int = 2, **terms: Any) -> StudySpec:
     """Party k holds x<k>, the first y too and the second a column with levels."""
     draw = np.random.default_rng(parties)
     x = draw.uniform(-1, 1, (ROWS, parties))

@@ -24,7 +24,7 @@ from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol import precision
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan, plan_session
@@ -46,13 +46,13 @@ def wide_study(rows: int, width: int, epsilon: float, **terms: Any) -> Study:
     return Study(replace(agreement, **terms), columns)
 
 
-def opened(study: Study) -> Release:
+def opened(study: Study) -> ReleaseRecord:
     frame = pl.DataFrame(study.columns)
     tables = {party: table_from(party, frame, own) for party, own in study.agreement.schema.parties.items()}
     return run_unguarded(study.agreement, tables, "none", Randomness(seed=b"wide")).release
 
 
-def error_of(study: Study, release: Release) -> float:
+def error_of(study: Study, release: ReleaseRecord) -> float:
     """The model's mean squared error on the study's own records, over that of w = 0."""
     model = solve(release.moments(), Task.LINEAR)
     y = np.asarray(study.columns["y"])

@@ -13,7 +13,7 @@ import pytest
 
 from colonnade.foundation.errors import ColonnadeError, ReleaseError, SignatureError
 from colonnade.foundation.randomness import Randomness
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol import messages
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.codes import Code
@@ -47,7 +47,7 @@ Plant = Callable[[PartyRole], None]
 
 
 def conversation(
-    lie: Callable[[Release, str], Release] | None = None,
+    lie: Callable[[ReleaseRecord, str], ReleaseRecord] | None = None,
     evidence: Mapping[str, Any] | None = None,
     signed: bool = True,
     seed: bytes = b"opening",
@@ -74,7 +74,7 @@ def kept_by(talk: Conversation) -> list[str]:
     return [n for n, role in talk.parties.items() if isinstance(role.task, FitParty) and role.task.kept is not None]
 
 
-def moved(release: Release, by: int) -> Release:
+def moved(release: ReleaseRecord, by: int) -> ReleaseRecord:
     return replace(release, blocks=tuple(replace(b, values=b.values + np.int64(by)) for b in release.blocks))
 
 
@@ -140,7 +140,7 @@ def test_one_false_release_for_all_is_kept_by_nobody(by: int) -> None:
 def test_a_false_sum_of_two_owners_is_found_too() -> None:
     """Each knows its own sums by heart; those of two owners nobody knows alone."""
 
-    def lie(release: Release, party: str) -> Release:
+    def lie(release: ReleaseRecord, party: str) -> ReleaseRecord:
         crosses = [i for i, block in enumerate(release.blocks) if len(set(block.owners)) > 1]
         blocks = list(release.blocks)
         blocks[crosses[0]] = replace(blocks[crosses[0]], values=blocks[crosses[0]].values + 1)
@@ -244,7 +244,7 @@ def test_who_signs_two_digests_is_named_by_the_server() -> None:
 def test_two_releases_with_all_signatures_kept_back_are_told() -> None:
     """The values add up for both: what differs is what else the server wrote. Nobody heard of it before."""
 
-    def lie(release: Release, party: str) -> Release:
+    def lie(release: ReleaseRecord, party: str) -> ReleaseRecord:
         other = {**release.provenance, "transcript_digest": "0" * 64}
         return replace(release, provenance=other) if party == PEER else release
 

@@ -18,12 +18,12 @@ from colonnade.mechanism.release import read_release, write_release
 from colonnade.report.choices import choices_text
 from colonnade.report.purposes import forecast_purposes
 from colonnade.runs import fit
-from colonnade.study import Study, read_study, study_from
+from colonnade.study import StudySpec, read_study, study_from
 
 ROWS = 4000
 
 
-def study_of(folder: Path, epsilon: float = 1e6) -> Study:
+def study_of(folder: Path, epsilon: float = 1e6) -> StudySpec:
     draw = np.random.default_rng(1)
     x, u = draw.uniform(-1, 1, (2, ROWS))
     y = draw.uniform(size=ROWS) < 1 / (1 + np.exp(-(2 * x - 1.5 * u + 0.5)))
@@ -85,7 +85,7 @@ LEVELS = {"kind": "categorical", "levels": ["low", "middle", "high"]}
 NUMBER = {"kind": "numeric", "low": -1, "high": 1}
 
 
-def mixed_study(folder: Path, parties: int = 2, **terms: object) -> Study:
+def mixed_study(folder: Path, parties: int = 2, **terms: object) -> StudySpec:
     """A number and a category, an interaction of both owners as the signal."""
     draw = np.random.default_rng(3)
     x, u = draw.uniform(-1, 1, (2, ROWS))

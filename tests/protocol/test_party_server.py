@@ -25,7 +25,7 @@ from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.blocks import ExactBlock, NoisyBlock
 from colonnade.mechanism.objective import Calibration
 from colonnade.mechanism.plan import Offer
-from colonnade.mechanism.release import Release, read_release, write_release
+from colonnade.mechanism.release import ReleaseRecord, read_release, write_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import Code
 from colonnade.protocol.conversation import PARTY, Event, PartyState, ServerState
@@ -65,7 +65,7 @@ from tests.helpers.sessions import (
 )
 
 
-def released(wire: TappedSession) -> Release:
+def released(wire: TappedSession) -> ReleaseRecord:
     assert wire.release is not None, wire.server.sentence
     return wire.release
 

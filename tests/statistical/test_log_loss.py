@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade.analysis.solve import Model
+from colonnade.analysis.solve import FittedModel
 from experiments.data.hard import TEST, copies
 from experiments.paper.logloss import MARGIN
 from experiments.paper.protocol import Encoded, Replicate, Terms
@@ -16,7 +16,7 @@ from experiments.paper.protocol import Encoded, Replicate, Terms
 pytestmark = pytest.mark.statistical
 
 
-def loss(model: Model, features: np.ndarray, positive: np.ndarray) -> float:
+def loss(model: FittedModel, features: np.ndarray, positive: np.ndarray) -> float:
     score = model.decision(features)
     return float(np.mean(np.logaddexp(0, score) - positive * score))
 

@@ -25,7 +25,7 @@ from colonnade.foundation.errors import DataError, SchemaError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.shown import OPEN
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release, read_release, write_release
+from colonnade.mechanism.release import ReleaseRecord, read_release, write_release
 from colonnade.model import publish, read_model, score_files, write_model
 from colonnade.report.answers.coefficients import fitted
 from colonnade.report.render.terminal import shown
@@ -154,14 +154,14 @@ def write_toys(folder: Path) -> None:
 
 
 @pytest.fixture
-def released(tmp_path: Path, _toys: None) -> Release:
+def released(tmp_path: Path, _toys: None) -> ReleaseRecord:
     write_toys(tmp_path)
     run = fit(read_study(tmp_path / "study.toml"), randomness=Randomness(b"toys"))
     assert run.tables["club"].clipped == {"hour": 0} and run.tables["clinic"].clipped == {"age": 0}
     return read_release(write_release(run.release))
 
 
-def test_a_study_with_toy_columns_runs_and_scores(released: Release, tmp_path: Path) -> None:
+def test_a_study_with_toy_columns_runs_and_scores(released: ReleaseRecord, tmp_path: Path) -> None:
     model = read_model(write_model(publish(released, solve(released.moments(), Task.LINEAR, ridge=0.0))))
     weights = dict(zip(model.model.features, model.model.coefficients, strict=True))
     clinic, club = (pl.read_csv(tmp_path / f"{party}.csv") for party in ("clinic", "club"))
@@ -181,7 +181,7 @@ def test_a_study_with_toy_columns_runs_and_scores(released: Release, tmp_path: P
     assert "0/4" in text
 
 
-def test_tables_and_rows_of_toy_columns(released: Release) -> None:
+def test_tables_and_rows_of_toy_columns(released: ReleaseRecord) -> None:
     asked = Released(released)
     assert asked.condition("hour=7.5") == asked.condition("hour=1/4")
     rows = synthesize(fit_release(Tables.of(asked)), 30).values

@@ -25,7 +25,7 @@ PATHS = {
     "colonnade.analysis.models": {"Question", "answer"},
     "colonnade.analysis.released": {"Released"},
     "colonnade.analysis.request": {"ModelRequest"},
-    "colonnade.analysis.solve": {"Model", "ridge_path", "solve"},
+    "colonnade.analysis.solve": {"FittedModel", "ridge_path", "solve"},
     "colonnade.analysis.synthesis": {"fit_release", "synthesize"},
     "colonnade.analysis.tables": {"Tables"},
     "colonnade.cli": {"app", "main"},
@@ -40,10 +40,10 @@ PATHS = {
     "colonnade.foundation.randomness": {"Randomness"},
     "colonnade.foundation.schema": {"Binary", "Categorical", "Numeric", "Schema"},
     "colonnade.mechanism.composition": {"Cap", "Charge", "rho_of_pure"},
-    "colonnade.mechanism.release": {"Release", "read_release", "write_release"},
+    "colonnade.mechanism.release": {"ReleaseRecord", "read_release", "write_release"},
     "colonnade.model": {"PublicModel", "Scores", "publish", "read_model", "score_files", "write_model"},
     "colonnade.runs": {"FittedStudy", "fit", "predict"},
-    "colonnade.study": {"Study", "read_study", "study_from"},
+    "colonnade.study": {"StudySpec", "read_study", "study_from"},
 }
 PARAMETERS = {
     "colonnade.runs.fit": "study randomness approved ask show look keep watch workers evidence strict",

@@ -16,9 +16,9 @@ from colonnade.consent.policy import read_policy
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.model import publish
-from colonnade.study import Study, read_study
+from colonnade.study import StudySpec, read_study
 
 STUDY = """
 [study]
@@ -54,7 +54,7 @@ epsilon = 5.0
 """
 
 
-def write_study(folder: Path, session: float) -> Study:
+def write_study(folder: Path, session: float) -> StudySpec:
     draw = np.random.default_rng(1)
     people = [f"p{i}" for i in range(300)]
     hours, age = draw.uniform(10, 60, 300), draw.uniform(18, 90, 300)
@@ -72,7 +72,7 @@ def spent(folder: Path) -> float:
 
 
 def test_a_run_that_a_policy_refuses_is_refused_and_spends_nothing(tmp_path: Path) -> None:
-    kept: list[Release] = []
+    kept: list[ReleaseRecord] = []
     study = write_study(tmp_path, session=0.5)
     with pytest.raises(PolicyError, match=r"works refuses: .*epsilon"):
         runs.fit(study, keep=kept.append)

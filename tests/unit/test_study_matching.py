@@ -14,11 +14,11 @@ from colonnade.foundation.matching import HYBRID, NONE, PSI
 from colonnade.protocol.fit import study_digest
 from colonnade.protocol.messages import Done, Envelope, ParcelBody, Step, encode_body
 from colonnade.report.cost import expected_cost
-from colonnade.study import Study, study_from
+from colonnade.study import StudySpec, study_from
 from tests.helpers.sessions import agreement_of, tables_of, tapped_session
 
 
-def study(**terms: Any) -> Study:
+def study(**terms: Any) -> StudySpec:
     columns = {"low": 0, "high": 1, "kind": "numeric"}
     content = {
         "study": {"name": "s", "task": "linear", "label": "a.y", "epsilon": 1.0, "rows": 1000, **terms},

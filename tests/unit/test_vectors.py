@@ -58,7 +58,7 @@ from colonnade.mechanism.monomials import product_slack
 from colonnade.mechanism.noise import gaussian_sum_slack, laplace_share, quantile_reach
 from colonnade.mechanism.objective import Calibration, Objective, Task, paper_objective
 from colonnade.mechanism.plan import Terms, _square_slack
-from colonnade.mechanism.release import Release, ReleasedBlock
+from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
 from colonnade.mechanism.sensitivity import sensitivity
 from colonnade.mechanism.shares import narrow_shares
 from colonnade.protocol.precision import farthest
@@ -462,7 +462,7 @@ def test_a_trace_that_was_rounded_too_often() -> None:
     trace = ReleasedBlock(("A",), Role.FEATURE, True, 50, factors, np.array([7]), np.array([0.2]))
     for collusion in (0, 1):
         plan = {"delta": 1e-6, "collusion": collusion, "parties": ["A", "B"]}
-        release = Release(100, signed_layout([9]), Law.GAUSSIAN, (trace,), plan, {})
+        release = ReleaseRecord(100, signed_layout([9]), Law.GAUSSIAN, (trace,), plan, {})
         if collusion:
             mu = derive.solved(lambda m: derive.gaussian_delta(m, 1.0) > 1e-6, 1e-9, 9.0) + 5 / sqrt(96)
             known = derive.solved(lambda e, mu=mu: derive.gaussian_delta(mu, e) <= 1e-6, 0.0, 99.0)

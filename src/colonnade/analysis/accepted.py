@@ -19,7 +19,7 @@ from colonnade.analysis.glm import GAUSSIAN, Family, FeatureLaw
 from colonnade.mechanism.moments import Floats
 
 M = TypeVar("M")
-"""A model: `solve.Model`, which holds what is made here, or one of several classes."""
+"""A model: `solve.FittedModel`, which holds what is made here, or one of several classes."""
 FAINTEST = 0.05
 """Scores of which noise leaves nothing keep this standard deviation, and with it their order: it costs 0.0003 nats."""
 STEPS = 30

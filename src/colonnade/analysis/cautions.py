@@ -10,7 +10,7 @@ from colonnade.analysis.denoise import Estimate, complete
 from colonnade.foundation.schema import Column, Schema
 from colonnade.foundation.shown import rounded
 from colonnade.mechanism.moments import Encoding, Layout
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 
 FAINT = 2.0
 """A mean that lies within this many standard deviations of its noise of a bound is not told from that bound."""
@@ -20,7 +20,7 @@ MOSTLY = 0.1
 constant: nothing is known of it."""
 
 
-def tied_attributes(release: Release, label: str | None) -> dict[int, str]:
+def tied_attributes(release: ReleaseRecord, label: str | None) -> dict[int, str]:
     """Attributes that have a column in common with the label, by how either is computed, each with the reason."""
     layout = release.layout.model
     at = attribute_of(layout, label)
@@ -72,7 +72,7 @@ def _made_of(layout: Layout, schema: Schema, i: int) -> frozenset[tuple[str, str
     return frozenset({column, *((party, source) for source in sources)})
 
 
-def faint_means(release: Release, label: str | None = None, features: Sequence[str] | None = None) -> list[str]:
+def faint_means(release: ReleaseRecord, label: str | None = None, features: Sequence[str] | None = None) -> list[str]:
     """Sentences about numbers that vary less, by their released means, than noise moves these: bounds too wide."""
     known, schema = complete(release.moments()), release.schema
     layout = known.layout
@@ -96,7 +96,9 @@ def faint_means(release: Release, label: str | None = None, features: Sequence[s
     return [f"{several}: where values vary little within their bounds, narrower ones would help"] if faint else []
 
 
-def constant_columns(release: Release, label: str | None = None, features: Sequence[str] | None = None) -> list[str]:
+def constant_columns(
+    release: ReleaseRecord, label: str | None = None, features: Sequence[str] | None = None
+) -> list[str]:
     """A sentence about features that cannot be told from constants, though noise would let one see that they vary."""
     known, step = complete(release.moments()), 1.0 / float(release.plan["grid"]["bound"])
     layout, at = known.layout, attribute_of(known.layout, label)
@@ -126,7 +128,7 @@ def _constant(known: Estimate, i: int, step: float) -> bool:
     return bool(np.isfinite(noise)) and left <= FAINT * noise < MOSTLY * most
 
 
-def _numeric(release: Release, schema: Schema, layout: Layout, i: int) -> Column | None:
+def _numeric(release: ReleaseRecord, schema: Schema, layout: Layout, i: int) -> Column | None:
     """The declared column of an attribute that stands for one number; None for levels, bins and products."""
     attribute, column = layout.attributes[i], _column(layout, schema, i)
     halves = i == layout.label and release.plan["task"] == "linear"

@@ -37,7 +37,7 @@ from colonnade.analysis.plausible import fill_products, plausible_records, with_
 from colonnade.analysis.posterior import Fit, NoisyEquations, followed_noise, posterior, prior_shapes
 from colonnade.analysis.released import Released
 from colonnade.analysis.shrinkage import bounded_mean
-from colonnade.analysis.solve import Model
+from colonnade.analysis.solve import FittedModel
 from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
@@ -67,7 +67,7 @@ WIDEST = 2.5
 
 
 @dataclass(frozen=True)
-class ClassModel(Model):
+class ClassModel(FittedModel):
     """A model of several classes: a score for each, of which the largest wins; `coefficients` are their ranges."""
 
     classes: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ def check_question(released: Released, question: Question) -> None:
 
 
 @small_on_one_thread
-def answer(released: Released, question: Question, seed: int = 0, fitted: FittedRelease | None = None) -> Model:
+def answer(released: Released, question: Question, seed: int = 0, fitted: FittedRelease | None = None) -> FittedModel:
     """The model that is asked for; `fitted` saves fitting the maximum-entropy model again."""
     label = _Label.of(released, question)
     given = released.conditions(question.given)
@@ -477,14 +477,18 @@ def _penalty(known: _Known, question: Question) -> Penalty:
     return Penalty(0.5 * strength, squared + 0.5 * strength)
 
 
-def _model(released: Released, question: Question, label: _Label, at: Sequence[int], w: Floats, b: Floats) -> Model:
+def _model(
+    released: Released, question: Question, label: _Label, at: Sequence[int], w: Floats, b: Floats
+) -> FittedModel:
     names = tuple(released.layout.names[k] for k in at)
     method = question.penalty + (f", given {', '.join(question.given)}" if question.given else "")
     strength = float("nan") if question.strength is None else question.strength
     kept = float((np.abs(w).max(axis=1, initial=0.0) > 1e-9).sum())
     if not label.classes:
         coefficients, intercept = tuple(float(v) for v in w[:, 0]), float(b[0])
-        return Model(question.task, label.name, names, coefficients, intercept, method, strength, kept, float("nan"))
+        return FittedModel(
+            question.task, label.name, names, coefficients, intercept, method, strength, kept, float("nan")
+        )
     w, b = w - w.mean(axis=1, keepdims=True), b - b.mean()
     ranges = tuple(float(v) for v in w.max(axis=1) - w.min(axis=1))
     return ClassModel(

@@ -6,15 +6,15 @@ import numpy as np
 
 from colonnade.analysis.accepted import accepted
 from colonnade.analysis.polynomials import Minimum, Polynomial, minimise, released_sums
-from colonnade.analysis.solve import Model
+from colonnade.analysis.solve import FittedModel
 from colonnade.foundation.errors import ReleaseError
 from colonnade.mechanism.declared import DeclaredObjective
 from colonnade.mechanism.moments import Moments
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 
 
-def objective_of(release: Release) -> DeclaredObjective:
+def objective_of(release: ReleaseRecord) -> DeclaredObjective:
     """The objective that a release was made for."""
     agreement = release.agreement
     try:
@@ -34,14 +34,14 @@ def noisy_objective(moments: Moments, declared: DeclaredObjective) -> Polynomial
     return Polynomial.of(terms, len(declared.parameters))
 
 
-def minimum_of(release: Release) -> Minimum:
+def minimum_of(release: ReleaseRecord) -> Minimum:
     """Where the released objective is least in its ball."""
     declared = objective_of(release)
     size = len(declared.parameters)
     return minimise(noisy_objective(release.moments(), declared), declared.ball, np.eye(size))
 
 
-def declared_model(release: Release) -> Model:
+def declared_model(release: ReleaseRecord) -> FittedModel:
     """The parameters as a model's coefficients; it scores nothing."""
     declared, found = objective_of(release), minimum_of(release)
     told = f"minimum in the ball of radius {declared.ball:g}"
@@ -50,7 +50,9 @@ def declared_model(release: Release) -> Model:
     nan, label = float("nan"), release.layout.attributes[release.layout.label]
     name = label.column
     weights = tuple(float(w) for w in found.weights)
-    model = Model(Task.POLYNOMIAL.value, name, declared.parameters, weights, 0.0, told, nan, float(len(weights)), nan)
+    model = FittedModel(
+        Task.POLYNOMIAL.value, name, declared.parameters, weights, 0.0, told, nan, float(len(weights)), nan
+    )
     edge = (
         f"the declared objective is least on the edge of its ball: it may have no minimum of radius {declared.ball:g}"
     )

@@ -14,7 +14,7 @@ from colonnade.analysis.denoise import Estimate, denoise, holds_indicators
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.schema import Column, Numeric, Storage
 from colonnade.mechanism.moments import Floats, Law, Layout, Moments
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 
 Cell = tuple[int, int]
 """An attribute and one of its levels."""
@@ -59,7 +59,7 @@ class Known:
 class Released:
     """A release that can be asked for tables; refuses one that holds none."""
 
-    release: Release
+    release: ReleaseRecord
 
     def __post_init__(self) -> None:
         if self.release.plan.get("calibration") == "paper":

@@ -13,13 +13,13 @@ from colonnade.analysis.lines import cut_numbers
 from colonnade.analysis.models import Question, answer, check_question, held_features
 from colonnade.analysis.objectives import declared_model
 from colonnade.analysis.released import Known, Released
-from colonnade.analysis.solve import Model, ridge_path, solve
+from colonnade.analysis.solve import FittedModel, ridge_path, solve
 from colonnade.analysis.synthesis import FittedRelease, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.schema import Column
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 
 PATH_RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 PATH_PENALTIES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
@@ -32,7 +32,7 @@ BINS_ONLY = "they are of the bins that were released, and this model takes numbe
 class ModelRequest:
     """Which model is wanted; the study's task and label, all features and all records where nothing else is said."""
 
-    release: Release
+    release: ReleaseRecord
     task: str | None = None
     label: str | None = None
     features: tuple[str, ...] | None = None
@@ -135,7 +135,7 @@ class ModelRequest:
         """Whether the released moments answer it without rows and tables."""
         return self.fitting_task in ("linear", "logistic") and not self.given and self.penalty == "ridge"
 
-    def model(self, strength: float | None) -> Model:
+    def model(self, strength: float | None) -> FittedModel:
         """The model with this strength of the penalty; None: chosen from the noise."""
         if self.fitting_task == Task.POLYNOMIAL.value:
             return declared_model(self.release)
@@ -170,7 +170,7 @@ class ModelRequest:
             reason = BINS_ONLY
         return self.intervals() or Intervals(0.95, "coefficient", (), (), False, reason)
 
-    def path(self) -> list[Model]:
+    def path(self) -> list[FittedModel]:
         """One model for each of several strengths of the penalty."""
         if self.fitting_task == Task.POLYNOMIAL.value:
             return [self.model(None)]
@@ -181,7 +181,7 @@ class ModelRequest:
             ridge_path(moments, task, PATH_RIDGES, features=self.usable, label=self.label, numbers=self._cut_numbers)
         )
 
-    def _answers(self, strengths: Sequence[float | None]) -> list[Model]:
+    def _answers(self, strengths: Sequence[float | None]) -> list[FittedModel]:
         released = Released(self.release)
         questions = self._questions(released, strengths)
         check_question(released, questions[0])

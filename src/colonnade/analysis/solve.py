@@ -55,7 +55,7 @@ MOST_COLUMNS = 300
 
 
 @dataclass(frozen=True)
-class Model:
+class FittedModel:
     """A fitted model in encoded units: numerics in [-1, 1], indicators 0 or 1, a linear target in [-1, 1]."""
 
     task: str
@@ -100,7 +100,7 @@ def solve(
     label: str | None = None,
     intercept: bool = True,
     numbers: Mapping[int, Column] | None = None,
-) -> Model:
+) -> FittedModel:
     """The model of a release; `features` (columns) and `label` choose among what was released, at no cost.
 
     `numbers` are attributes released by their bins that the model has one weight for (`lines.cut_numbers`).
@@ -117,7 +117,7 @@ def solve(
     return _solve(moments, estimate, task, method, ridge, features, label, intercept, numbers or {})
 
 
-def _quartic(moments: Moments) -> Model:
+def _quartic(moments: Moments) -> FittedModel:
     """The model of a release of order 4."""
     found, layout = quartic_fit(moments), moments.layout
     names = tuple(layout.names[c] for c in layout.features)
@@ -127,7 +127,7 @@ def _quartic(moments: Moments) -> Model:
         told += ", minimum on the edge of the ball"
     label = target_of(layout, Task.LOGISTIC, None).name
     nan = float("nan")
-    model = Model(Task.LOGISTIC.value, label, names, weights[1:], weights[0], told, nan, float(len(names)), nan)
+    model = FittedModel(Task.LOGISTIC.value, label, names, weights[1:], weights[0], told, nan, float(len(names)), nan)
     return accepted(model, "quartic, logistic", found.evidence)
 
 
@@ -141,7 +141,7 @@ def ridge_path(
     label: str | None = None,
     intercept: bool = True,
     numbers: Mapping[int, Column] | None = None,
-) -> tuple[Model, ...]:
+) -> tuple[FittedModel, ...]:
     """One model for each ridge, all from the same release."""
     estimate, lines = denoise(moments), numbers or {}
     return tuple(_solve(moments, estimate, task, "default", r, features, label, intercept, lines) for r in ridges)
@@ -157,7 +157,7 @@ def _solve(
     label: str | None,
     intercept: bool,
     numbers: Mapping[int, Column],
-) -> Model:
+) -> FittedModel:
     layout = moments.layout
     target = target_of(layout, task, label)
     chosen = chosen_attributes(layout, target, features)
@@ -204,7 +204,9 @@ def _solve(
     names, coefficients, constant = _dropped(layout, chosen, full)
     share, interval = (float("nan"), None) if stated is None else (stated.value, (stated.low, stated.high))
     penalty, freedom = float(ridge), float(fit.freedom)
-    model = Model(task.value, target.name, names, coefficients, constant, method, penalty, freedom, share, interval)
+    model = FittedModel(
+        task.value, target.name, names, coefficients, constant, method, penalty, freedom, share, interval
+    )
     if known is not None:
         known = replace(known, blur=known.blur + _blur(estimate, target, columns, known))
     return accepted(model, _estimator(task, method, None if own_ridge else ridge), known, known=told)
@@ -294,7 +296,7 @@ def _has_pairs(moments: Moments) -> bool:
 
 def _trivial(
     layout: Layout, estimate: Estimate, target: Target, task: Task, chosen: Sequence[int], method: str
-) -> Model:
+) -> FittedModel:
     """The model of margins alone: the label's mean or share, whatever the features are."""
     if task is Task.LINEAR:
         constant = target.shift + target.scale * float(estimate.margin[target.coordinate]) / estimate.n
@@ -302,7 +304,7 @@ def _trivial(
         constant = float(logit(released_share(estimate, target)))
     names, coefficients, _ = _dropped(layout, chosen, np.zeros(layout.width))
     nan = float("nan")
-    model = Model(task.value, target.name, names, coefficients, constant, method, float("inf"), 0.0, nan)
+    model = FittedModel(task.value, target.name, names, coefficients, constant, method, float("inf"), 0.0, nan)
     what = "mean" if task is Task.LINEAR else "share"
     told = f"the release holds margins alone: the model is the {what} of {target.name}, whatever the features are"
     return accepted(model, what, known=told)

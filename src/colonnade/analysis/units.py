@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from colonnade.analysis.intervals import Intervals
 from colonnade.analysis.models import ClassModel
-from colonnade.analysis.solve import Model
+from colonnade.analysis.solve import FittedModel
 from colonnade.foundation.schema import Column, Schema
 
 
@@ -50,7 +50,7 @@ class Units:
         return found.in_units({one.column: self.factor(one.column) for one in found.coefficients})
 
 
-def label_units(model: Model, column: Column, level: str | None, declared: bool) -> tuple[float, float]:
+def label_units(model: FittedModel, column: Column, level: str | None, declared: bool) -> tuple[float, float]:
     """Half and middle of a model's label; `declared`: it is the one that the study named.
 
     A linear model of a level has it as -1 and 1 where the study named it, and as 0 and 1 elsewhere.

@@ -14,8 +14,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import Place, places, read_whole
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.shown import plain
-from colonnade.mechanism.release import Release as ReleaseRecord
-from colonnade.mechanism.release import digest, read_release, write_release
+from colonnade.mechanism.release import ReleaseRecord, digest, read_release, write_release
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,7 +44,7 @@ class Release(Shown):
 
     Attributes
     ----------
-    released : colonnade.mechanism.release.Release
+    released : colonnade.mechanism.release.ReleaseRecord
         The noisy moments themselves.
     plan : dict
         What was promised, as `colonnade plan --json` prints it.

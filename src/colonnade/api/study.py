@@ -22,15 +22,14 @@ from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import find_column
 from colonnade.foundation.shown import plain
-from colonnade.study import Study as StudySpec
-from colonnade.study import read_study, study_from
+from colonnade.study import StudySpec, read_study, study_from
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from colonnade.check import Checked
     from colonnade.foundation.randomness import Randomness
-    from colonnade.mechanism.release import Release as ReleaseRecord
+    from colonnade.mechanism.release import ReleaseRecord
     from colonnade.protocol.session_plan import SessionPlan
     from colonnade.runs import FittedStudy
 
@@ -68,7 +67,7 @@ class Study(Shown):
 
     Attributes
     ----------
-    study : colonnade.study.Study
+    study : colonnade.study.StudySpec
         The checked study.
     opened : Release or None
         What the last `fit` released, there as soon as it is open: it is paid for, whatever goes wrong afterwards.

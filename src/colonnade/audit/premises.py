@@ -28,7 +28,7 @@ from colonnade.protocol.kinds import PartyTask, matches_ids
 from colonnade.protocol.messages import Envelope
 from colonnade.sites.recipes import EvaluateRecipe, FitRecipe, PredictRecipe, Recipe
 from colonnade.sites.site import PARTY, STARTUP, Site, read_site
-from colonnade.study import Study, read_study
+from colonnade.study import StudySpec, read_study
 from colonnade.transport.evidence import AUTHORITY, KeptEvidence, read_messages, write_message
 
 
@@ -188,7 +188,7 @@ class Premises:
         return {} if self.folder is None else read_revoked(self.folder)
 
 
-def _evaluation(kept: KeptEvidence, study: Study, model: Path, release: Path | None) -> Evaluation:
+def _evaluation(kept: KeptEvidence, study: StudySpec, model: Path, release: Path | None) -> Evaluation:
     """What was evaluated in one process: bins and epsilon are as the evidence says, which must have these terms."""
     asked = Agreement.of(kept.facts.get("agreement", {})).to()
     opened = None if release is None else read_release(read_whole(release, "release"))

@@ -16,7 +16,7 @@ from colonnade.foundation.parts import local_path
 if TYPE_CHECKING:
     from colonnade.data.table import Table
     from colonnade.evaluation import Evaluation
-    from colonnade.mechanism.release import Release
+    from colonnade.mechanism.release import ReleaseRecord
     from colonnade.protocol.session_plan import SessionPlan
 
 DEFAULT_OUT = Path("evaluation.json")
@@ -138,7 +138,7 @@ def _run(
         def look(table: Table) -> None:
             steps.print_between(stderr(), *own_eyes(table))
 
-        def keep(release: Release) -> None:
+        def keep(release: ReleaseRecord) -> None:
             file.write(write_release(release))
 
         fitted, opened = runs.evaluate(

@@ -15,7 +15,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
-    from colonnade.mechanism.release import Release
+    from colonnade.mechanism.release import ReleaseRecord
 
 
 class TaskName(StrEnum):
@@ -60,7 +60,7 @@ FREE = "Everything here is computed from the release alone and costs no privacy.
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same answer.")]
 
 
-def read_opened(path: Path) -> Release:
+def read_opened(path: Path) -> ReleaseRecord:
     """What a session opened, in a file."""
     from colonnade.foundation.files import read_whole
     from colonnade.mechanism.release import read_release
@@ -68,7 +68,7 @@ def read_opened(path: Path) -> Release:
     return read_release(read_whole(path, "release"))
 
 
-def open_release(path: Path) -> Release:
+def open_release(path: Path) -> ReleaseRecord:
     """The release in a file; what evaluated a model has no columns to ask about."""
     opened = read_opened(path)
     if "evaluates" in opened.agreement:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from colonnade.protocol.session_plan import SessionPlan
     from colonnade.report.progress import Steps
     from colonnade.runs import FittedStudy
-    from colonnade.study import Study
+    from colonnade.study import StudySpec
 
 Compare = Annotated[
     list[str] | None,
@@ -265,7 +265,7 @@ class _Terminal:
     """What a run shows to the person at the terminal, and asks, between the bars of its progress."""
 
     steps: Steps
-    study: Study
+    study: StudySpec
     quiet: bool
     strict: bool
     _shown: bool = field(default=False, init=False)

@@ -14,7 +14,7 @@ from colonnade.analysis.intervals import Intervals
 from colonnade.analysis.models import Question, answer
 from colonnade.analysis.released import Released
 from colonnade.analysis.request import ModelRequest
-from colonnade.analysis.solve import Model
+from colonnade.analysis.solve import FittedModel
 from colonnade.estimators.frames import classes_of
 from colonnade.estimators.vertical import Floats, Vertical
 from colonnade.foundation.errors import DataError, SchemaError, StudyError
@@ -72,7 +72,7 @@ class VerticalLogisticRegression(ClassifierMixin, Vertical):  # type: ignore[mis
         if self.method != "default" or not self.fit_intercept:
             raise StudyError("a regression of several classes has an intercept and the default method, and no other")
 
-    def _solve(self) -> Model:
+    def _solve(self) -> FittedModel:
         if len(self.classes_) == 2:
             return super()._solve()
         question = Question(self._label_name, Task.MULTINOMIAL.value, strength=self.ridge)

@@ -8,7 +8,7 @@ import numpy as np
 
 from colonnade.analysis.models import Question, answer
 from colonnade.analysis.released import Released
-from colonnade.analysis.solve import Model
+from colonnade.analysis.solve import FittedModel
 from colonnade.estimators.linear import VerticalLinearRegression
 from colonnade.estimators.vertical import Floats
 from colonnade.foundation.errors import StudyError
@@ -32,7 +32,7 @@ class VerticalPoissonRegressor(VerticalLinearRegression):
                 f"a Poisson regression needs declared bounds of its label from 0 up, got label={self.label!r}"
             )
 
-    def _solve(self) -> Model:
+    def _solve(self) -> FittedModel:
         question = Question(self._label_name, "poisson", strength=self.ridge)
         return answer(Released(self.release_), question)
 

@@ -23,7 +23,7 @@ from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.lines import cut_numbers
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.request import ModelRequest
-from colonnade.analysis.solve import METHODS, Model, solve
+from colonnade.analysis.solve import METHODS, FittedModel, solve
 from colonnade.analysis.units import Units
 from colonnade.data.table import Table, table_from
 from colonnade.estimators.frames import (
@@ -131,14 +131,14 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         self.schema_ = schema
         self.plan_ = outcome.session.describe()
         self.release_ = outcome.release
-        self.model_: Model = self._solve()
+        self.model_: FittedModel = self._solve()
         told = [] if self.model_.outcome is None or not self.model_.outcome.why else [self.model_.outcome.why]
         for sentence in (*told, *faint_means(self.release_), *constant_columns(self.release_)):
             warnings.warn(sentence, UserWarning, stacklevel=2)
         self._describe()
         return self
 
-    def _solve(self) -> Model:
+    def _solve(self) -> FittedModel:
         """The model of the release."""
         moments = self.release_.moments()
         numbers = cut_numbers(moments.layout, self.schema_)

@@ -19,7 +19,7 @@ from colonnade.flare.provision import Address, keep_own_key_only, place_kit, pro
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.toml import toml_section
 from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STARTUP, STUDIES, STUDY
-from colonnade.study import Study, read_study
+from colonnade.study import StudySpec, read_study
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 RESERVED = (SERVER, COORDINATOR, "authority")
@@ -52,7 +52,7 @@ def deploy_new(study_file: Path, out: Path, address: Address, keyless: bool = Fa
     return [out / name for name in names]
 
 
-def _write_folders(study: Study, public: str, out: Path, address: Address, keyless: bool) -> list[str]:
+def _write_folders(study: StudySpec, public: str, out: Path, address: Address, keyless: bool) -> list[str]:
     authority = out / "authority"
     authority.mkdir(mode=0o700)
     project = re.sub(r"[^A-Za-z0-9_-]", "-", study.agreement.name)[:32].strip("-_") or "study"
@@ -124,7 +124,7 @@ def remove_pair(folder: Path) -> None:
             file.unlink()
 
 
-def warnings(study: Study) -> list[str]:
+def warnings(study: StudySpec) -> list[str]:
     """What the organisations should be told before they read their policies."""
     agreement, said = study.agreement, []
     said.append(f"the policies refuse sessions of fewer than {smallest_rows(study)} common records (smallest_rows)")
@@ -133,7 +133,7 @@ def warnings(study: Study) -> list[str]:
     return said
 
 
-def check_study(study: Study) -> None:
+def check_study(study: StudySpec) -> None:
     """Refuse what cannot leave one process."""
     agreement = study.agreement
     if len(agreement.schema.names) < 2:

@@ -17,7 +17,7 @@ from colonnade.protocol.cheating import people_sentence
 from colonnade.protocol.evidence import EVIDENCE_DAYS, auditors_named
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
-from colonnade.study import Study
+from colonnade.study import StudySpec
 
 _HEAD = """# {title}: study {study}
 
@@ -78,7 +78,7 @@ DOUBLINGS = 10
 START = {SERVER: "colonnade server start", PARTY: "colonnade party start", COORDINATOR: "colonnade run"}
 
 
-def readme(study: Study, role: str, party: str, address: Address, keyless: bool = False) -> str:
+def readme(study: StudySpec, role: str, party: str, address: Address, keyless: bool = False) -> str:
     title = f"Party {party}" if role == PARTY else role.capitalize()
     body = {SERVER: _SERVER, PARTY: _PARTY, COORDINATOR: _COORDINATOR}[role]
     values = {
@@ -97,7 +97,7 @@ def start_script(role: str) -> str:
     return f'#!/bin/sh\n# {START[role]}, for this folder.\nexec {START[role]} "$(dirname "$0")" "$@"\n'
 
 
-def prediction_template(study: Study, role: str, party: str) -> str:
+def prediction_template(study: StudySpec, role: str, party: str) -> str:
     """The section that asks for a prediction, not in force before somebody takes the marks away."""
     agreement = study.agreement
     names, receiver = agreement.schema.names, agreement.schema.find(agreement.label)[0]
@@ -120,12 +120,12 @@ def prediction_template(study: Study, role: str, party: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _id(study: Study, party: str) -> str | list[str] | None:
+def _id(study: StudySpec, party: str) -> str | list[str] | None:
     column = study.sources[party].id
     return list(column) if isinstance(column, tuple) else column
 
 
-def site_file(study: Study, role: str, party: str) -> str:
+def site_file(study: StudySpec, role: str, party: str) -> str:
     """Where things lie on the organisation's machine."""
     template = prediction_template(study, role, party)
     if role != PARTY:
@@ -138,7 +138,7 @@ def site_file(study: Study, role: str, party: str) -> str:
     return head + toml_section("site", content) + template
 
 
-def policy_file(study: Study, party: str) -> str:
+def policy_file(study: StudySpec, party: str) -> str:
     """A template that agrees to this study once, and to nothing else."""
     agreement, sessions = study.agreement, _sessions(study)
     # It depends a little on n, which alignment alone tells.
@@ -194,7 +194,7 @@ def policy_file(study: Study, party: str) -> str:
     return "\n".join(lines)
 
 
-def smallest_rows(study: Study) -> int:
+def smallest_rows(study: StudySpec) -> int:
     """What the templates ask for, unless the study itself expects fewer."""
     return SMALLEST_ROWS if study.rows is None else min(SMALLEST_ROWS, study.rows)
 
@@ -211,7 +211,7 @@ def _views(sessions: list[SessionPlan], party: str) -> list[str]:
     ]
 
 
-def _sessions(study: Study) -> list[SessionPlan]:
+def _sessions(study: StudySpec) -> list[SessionPlan]:
     """Plans of the study for n as large as it says, or may be."""
     # A party's part goes up and down with n, and by leaps: few sizes would miss the most that it can be.
     sizes = (study.rows,) if study.rows is not None else tuple(SMALLEST_ROWS << k for k in range(DOUBLINGS + 1))

@@ -11,7 +11,7 @@ from typing import Any
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho, zcdp_rho
 from colonnade.mechanism.moments import Law
-from colonnade.mechanism.release import Release, ReleasedBlock
+from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
 
 DEFECTIVE = "0.1.0"
 ACTION = (
@@ -44,7 +44,7 @@ class Defect:
         return {"defect": self.name, "stated": self.stated, "bound": self.bound, "sentence": self.sentence}
 
 
-def defects_of(release: Release, party: str | None = None) -> list[Defect]:
+def defects_of(release: ReleaseRecord, party: str | None = None) -> list[Defect]:
     """Find the defects of 0.1.0 that touch a release: of the whole record, or of one party's part of it."""
     if release.provenance.get("colonnade") != DEFECTIVE:
         return []
@@ -73,7 +73,7 @@ def _uncounted(block: ReleasedBlock) -> float:
 
 
 @proven("rounding")
-def epsilon_in_spite(release: Release, traces: list[ReleasedBlock], stated: float) -> float:
+def epsilon_in_spite(release: ReleaseRecord, traces: list[ReleasedBlock], stated: float) -> float:
     """The epsilon of the steps that were counted and of those that were not, by the triangle inequality.
 
     Domain: a release of 0.1.0 with traces of two and more columns; stated: the epsilon that it was released with.

@@ -42,7 +42,7 @@ class ReleasedBlock:
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleaseRecord:
     """What everybody may see."""
 
     n: int
@@ -198,12 +198,12 @@ def read_sealed(data: bytes, form: str, name: str) -> dict[str, Any]:
         raise ReleaseError(f"the {name} file cannot be read: it is not a complete {name}") from None
 
 
-def write_release(release: Release) -> bytes:
+def write_release(release: ReleaseRecord) -> bytes:
     """The bytes of a release file."""
     return write_sealed(release.to())
 
 
-def read_release(data: bytes) -> Release:
+def read_release(data: bytes) -> ReleaseRecord:
     """The release in a file's bytes; refuses a file that was altered."""
     content = read_sealed(data, FORMAT, "release")
     try:
@@ -212,7 +212,7 @@ def read_release(data: bytes) -> Release:
         raise ReleaseError("the release file cannot be read: it is not a complete release") from None
 
 
-def _parse(content: Mapping[str, Any]) -> Release:
+def _parse(content: Mapping[str, Any]) -> ReleaseRecord:
     """The release, every part of which has the type, size and range that `Release.to` writes."""
     layout = Layout(tuple(_attribute(a) for a in content["attributes"]))
     plan, provenance, n = content["plan"], content["provenance"], content["n"]
@@ -225,7 +225,7 @@ def _parse(content: Mapping[str, Any]) -> Release:
     plain = [not a.products for a in layout.attributes for _ in range(a.size)]
     _require(all(c < layout.width and plain[c - 1] for a in layout.attributes for p in a.products for c in p))
     blocks = tuple(_block(b, layout.width) for b in content["blocks"])
-    return Release(n, layout, Law(content["law"]), blocks, plan, provenance)
+    return ReleaseRecord(n, layout, Law(content["law"]), blocks, plan, provenance)
 
 
 def _attribute(content: Mapping[str, Any]) -> Attribute:

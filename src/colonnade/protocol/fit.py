@@ -27,7 +27,7 @@ from colonnade.foundation.shown import shown
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.blocks import NoisyBlock, exact_block, own_square, perturb
 from colonnade.mechanism.moments import Layout
-from colonnade.mechanism.release import Release, ReleasedBlock, read_release
+from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord, read_release
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.codes import BOOKED_COUNTS, Code, sentence_of
 from colonnade.protocol.coins import hashed
@@ -96,7 +96,7 @@ ProductFactory = Callable[[SessionPlan, Workers], type[PartyProduct]]
 """Chooses the party's side of a session's product."""
 Show = Callable[[SessionPlan], None]
 """Is shown a plan before the party agrees; may raise PolicyError to refuse it."""
-Keep = Callable[[Release], None]
+Keep = Callable[[ReleaseRecord], None]
 """Puts a release where it stays."""
 
 
@@ -131,7 +131,7 @@ class FitParty(PartyTask):
     data: Callable[[], bytes] | None = None
     """Digest of the data by its file's content; without it that of the table's values counts."""
     session: SessionPlan | None = field(default=None, init=False)
-    kept: Release | None = field(default=None, init=False)
+    kept: ReleaseRecord | None = field(default=None, init=False)
     unsettled: str = field(default="", init=False)
     """Why the ledger could not note the release: there the session stays booked."""
     _table: FitRecords | None = field(default=None, init=False, repr=False)
@@ -386,7 +386,7 @@ class FitServer(ServerTask):
     planner: Planner = plan_session
     keep: Keep | None = None
     session: SessionPlan | None = field(default=None, init=False)
-    release: Release | None = field(default=None, init=False)
+    release: ReleaseRecord | None = field(default=None, init=False)
     _product: ServerProduct | None = field(default=None, init=False, repr=False)
     _submissions: dict[str, Masked] = field(default_factory=dict, init=False, repr=False)
 
@@ -487,7 +487,7 @@ class FitServer(ServerTask):
         self._submissions.clear()
 
 
-def released(session: SessionPlan, values: Integers, provenance: Mapping[str, Any]) -> Release:
+def released(session: SessionPlan, values: Integers, provenance: Mapping[str, Any]) -> ReleaseRecord:
     """A release of opened integers, which stand in the order of the submitted vector."""
     blocks = tuple(
         ReleasedBlock(
@@ -502,7 +502,7 @@ def released(session: SessionPlan, values: Integers, provenance: Mapping[str, An
         for i, item in enumerate(session.plan.blocks)
     )
     plan = session.plan
-    return Release(session.rows, plan.layout, plan.law, blocks, session.describe(), dict(provenance))
+    return ReleaseRecord(session.rows, plan.layout, plan.law, blocks, session.describe(), dict(provenance))
 
 
 def ending(end: End) -> str:

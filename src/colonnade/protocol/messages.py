@@ -15,7 +15,7 @@ import numpy as np
 from colonnade.crypto.product import Contribution, Words
 from colonnade.foundation.errors import MessageError
 from colonnade.mechanism.blocks import NoisyBlock
-from colonnade.mechanism.release import Release, write_release
+from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.protocol.codes import Code
 
 MAGIC = b"CLN1"
@@ -373,7 +373,7 @@ def masked_from(blob: bytes, length: int, payload: int = 0) -> Masked:
     return Masked(words, blob[8 + 8 * length :])
 
 
-def opened(release: Release) -> list[bytes]:
+def opened(release: ReleaseRecord) -> list[bytes]:
     """The encoded pieces of a release file."""
     return in_pieces(write_release(release))
 

@@ -13,7 +13,7 @@ from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.shown import shown
 from colonnade.mechanism.blocks import NoisyBlock
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol.session_plan import SessionPlan
 
 ALIKE = 1e-6
@@ -22,7 +22,7 @@ NUMBER_BYTES = 80
 """A value, its two factors and its deviation as a release writes them, with room to spare."""
 
 
-def require_own(release: Release, session: SessionPlan, seeded: bool) -> None:
+def require_own(release: ReleaseRecord, session: SessionPlan, seeded: bool) -> None:
     """Raise unless it is this session's: n, layout, blocks with units and spreads, plan, terms and session id."""
     provenance = release.provenance
     for what, theirs, mine in (
@@ -57,7 +57,7 @@ def require_own(release: Release, session: SessionPlan, seeded: bool) -> None:
         raise ReleaseError(f"the release is not of this session: the plan that it prints has another {key}")
 
 
-def require_sum(release: Release, session: SessionPlan, total: Words) -> None:
+def require_sum(release: ReleaseRecord, session: SessionPlan, total: Words) -> None:
     """Raise unless every released integer is the sum of what all parties handed in; none is released besides."""
     values = centred(total, session.spec.modulus_bits)
     for i, block in enumerate(release.blocks):
@@ -66,7 +66,7 @@ def require_sum(release: Release, session: SessionPlan, total: Words) -> None:
             raise ReleaseError(f"the release is not the sum of what all parties handed in: block {name} differs")
 
 
-def require_blocks(release: Release, session: SessionPlan, own: Mapping[int, NoisyBlock]) -> None:
+def require_blocks(release: ReleaseRecord, session: SessionPlan, own: Mapping[int, NoisyBlock]) -> None:
     """Raise unless the sums of one party's own columns are those that it handed in, noise included."""
     for i, block in own.items():
         handed_in = centred(block.values.view(np.uint64), session.spec.modulus_bits)

@@ -24,7 +24,7 @@ from colonnade.foundation.schema import Column
 from colonnade.foundation.shown import figure
 from colonnade.mechanism.cuts import Cut
 from colonnade.mechanism.defects import defects_of
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.model import PublicModel, own_model
 from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.session_plan import SessionPlan
@@ -145,7 +145,7 @@ def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False, around: A
     return environment().get_template("plan.html").render(context)
 
 
-def release_page(release: Release, around: Around | None = None) -> str:
+def release_page(release: ReleaseRecord, around: Around | None = None) -> str:
     """The page of a release with its model."""
     around = around or Around()
     agreement, plan = Agreement.of(release.agreement), release.plan
@@ -182,7 +182,7 @@ def answer_page(answer: Answer, title: str, lead: str) -> str:
     return environment().get_template("answer.html").render(**known)
 
 
-def _dependence(release: Release) -> list[Part]:
+def _dependence(release: ReleaseRecord) -> list[Part]:
     """What the release's tables show; nothing where it holds none of two columns."""
     try:
         tables = Tables.of(Released(release))

@@ -11,7 +11,7 @@ from colonnade.foundation.errors import StudyError
 if TYPE_CHECKING:
     from colonnade.analysis.intervals import Intervals
     from colonnade.mechanism.cuts import Cut
-    from colonnade.mechanism.release import Release
+    from colonnade.mechanism.release import ReleaseRecord
     from colonnade.model import PublicModel
     from colonnade.protocol.session_plan import SessionPlan
     from colonnade.report.cost import Cost
@@ -41,7 +41,7 @@ def plan_html(
 
 
 def release_html(
-    release: Release,
+    release: ReleaseRecord,
     spending: Mapping[str, Spending] | None = None,
     answered: tuple[PublicModel, Intervals] | None = None,
 ) -> bytes:

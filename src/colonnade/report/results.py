@@ -26,7 +26,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Column:
+class Heading:
     """A column that is shown: what it reads of a record, and how that is written."""
 
     head: str
@@ -52,10 +52,10 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Table:
+class Listing:
     """Records with the columns that are shown of them."""
 
-    columns: Sequence[Column]
+    columns: Sequence[Heading]
     records: Sequence[Record]
     title: str = ""
     fields: Mapping[str, type | None] = field(default_factory=dict)
@@ -81,14 +81,14 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Note:
+class Remark:
     """A sentence or a few; `kind` is "soft" or "strong"."""
 
     text: str
     kind: str = ""
 
 
-Part = Table | Figure | Note
+Part = Listing | Figure | Remark
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class Answer:
     warnings: Sequence[str] = ()
 
     @property
-    def tables(self) -> list[Table]:
-        return [part for part in self.parts if isinstance(part, Table)]
+    def tables(self) -> list[Listing]:
+        return [part for part in self.parts if isinstance(part, Listing)]
 
 
 def finite(value: Any) -> Any:

@@ -13,9 +13,9 @@ from colonnade.consent.shared_ledger import open_ledger
 from colonnade.mechanism.composition import charge_of
 
 if TYPE_CHECKING:
-    from colonnade.mechanism.release import Release
+    from colonnade.mechanism.release import ReleaseRecord
     from colonnade.protocol.session_plan import SessionPlan
-    from colonnade.study import Study
+    from colonnade.study import StudySpec
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Spending:
     """When it was booked; empty before it is."""
 
 
-def planned_spending(study: Study, session: SessionPlan) -> dict[str, Spending]:
+def planned_spending(study: StudySpec, session: SessionPlan) -> dict[str, Spending]:
     """What a run of the plan would spend, for parties whose policy is on this machine; data is found by its name."""
     out = {}
     for party, source in study.sources.items():
@@ -46,7 +46,7 @@ def planned_spending(study: Study, session: SessionPlan) -> dict[str, Spending]:
     return out
 
 
-def booked_spending(release: Release, ledgers: Iterable[Ledger]) -> dict[str, Spending]:
+def booked_spending(release: ReleaseRecord, ledgers: Iterable[Ledger]) -> dict[str, Spending]:
     """What the release's session spent, as the ledgers booked it; a ledger without it tells nothing."""
     out = {}
     for ledger in ledgers:

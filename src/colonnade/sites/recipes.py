@@ -19,7 +19,7 @@ from colonnade.evaluation import EVALUATED, KEPT_NAME
 from colonnade.foundation.errors import SiteError, StudyError
 from colonnade.foundation.files import Place, keep_release, places
 from colonnade.foundation.workers import Workers
-from colonnade.mechanism.release import Release, write_release
+from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.protocol.fit import FIT, FitParty, FitServer
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import PartyTask, ServerTask, SessionKind
@@ -30,7 +30,7 @@ from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluatio
 from colonnade.sites.prediction_request import SCORED, PredictionRequest, read_prediction_request
 from colonnade.sites.readiness import try_folder, try_releases
 from colonnade.sites.site import RELEASE, SCORES, Site, find_site, read_sites
-from colonnade.study import Study
+from colonnade.study import StudySpec
 
 AnyGuard = ConsentGuard | PolicyGuard
 
@@ -123,7 +123,7 @@ class FitRecipe(Recipe):
         self._fetched = True
 
     @property
-    def study(self) -> Study:
+    def study(self) -> StudySpec:
         """Whose agreement the session has."""
         return self.site.study
 
@@ -134,7 +134,7 @@ class FitRecipe(Recipe):
     def server_task(self, job: str, run: Path) -> FitServer:
         try_releases(self.site)
 
-        def keep(release: Release) -> None:
+        def keep(release: ReleaseRecord) -> None:
             # The coordinator's copy first: whatever happens to ours, it can be fetched.
             content = write_release(release)
             _, flaw = _kept(run / RELEASE, content, _write_over)
@@ -171,7 +171,7 @@ class FitRecipe(Recipe):
             self.notes, self._records = table.notes(), table.rows
             return table
 
-        def keep(release: Release) -> None:
+        def keep(release: ReleaseRecord) -> None:
             if self.site.aligned and task.session is not None:
                 # Where few match, ids may be written in two ways; of others' ids a party hears nothing.
                 self.notes.append(f"{task.session.rows:,} of {self._records:,} records were matched")
@@ -181,7 +181,7 @@ class FitRecipe(Recipe):
         task.data = self.data_digest()
         return task
 
-    def _keep(self, release: Release, session: SessionPlan | None) -> None:
+    def _keep(self, release: ReleaseRecord, session: SessionPlan | None) -> None:
         assert session is not None
         try:
             self.file = keep_release(self._place(session), write_release(release))
@@ -206,7 +206,7 @@ class EvaluateRecipe(FitRecipe):
         self.asked: EvaluationRequest = read_evaluation_request(site)
 
     @property
-    def study(self) -> Study:
+    def study(self) -> StudySpec:
         return self.asked.evaluation.study
 
     def table(self, workers: Workers) -> Table:

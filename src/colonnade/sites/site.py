@@ -19,7 +19,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.workers import HERE, Workers
-from colonnade.study import Study, id_column, id_parts, read_source, read_study, read_written
+from colonnade.study import StudySpec, id_column, id_parts, read_source, read_study, read_written
 from colonnade.transport.wire import Patience
 from colonnade.workers import open_workers
 
@@ -50,7 +50,7 @@ class Site:
     folder: Path
     role: str
     party: str
-    study: Study
+    study: StudySpec
     content: Section
     asked: Section
     """The section [prediction]; `prediction_request` reads it."""

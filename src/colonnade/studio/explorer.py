@@ -18,7 +18,7 @@ from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.schema import Column
-from colonnade.mechanism.release import Release, digest
+from colonnade.mechanism.release import ReleaseRecord, digest
 from colonnade.model import PublicModel, partial_scores, predict, publish
 from colonnade.report.answers.coefficients import fitted
 from colonnade.report.answers.crosstables import crosstables
@@ -36,7 +36,7 @@ SEED = 0
 class Explorer:
     """One release, with what is slow to compute kept."""
 
-    release: Release
+    release: ReleaseRecord
     _models: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
 
     @cached_property

@@ -20,10 +20,10 @@ from colonnade.report.text import epsilon_text
 from colonnade.studio.form import Content, table, to_toml
 from colonnade.studio.mistakes import FieldMistake, at_fields
 from colonnade.studio.workspace import Workspace
-from colonnade.study import LARGEST_STUDY, Study, study_from, study_mistakes
+from colonnade.study import LARGEST_STUDY, StudySpec, study_from, study_mistakes
 
 
-def planned(workspace: Workspace, content: Content | None = None) -> tuple[Study, SessionPlan, bool]:
+def planned(workspace: Workspace, content: Content | None = None) -> tuple[StudySpec, SessionPlan, bool]:
     """The study in the workspace, or another, with its plan as `colonnade plan` makes it; was n assumed?"""
     study = workspace.study() if content is None else study_from(_checked(content), workspace.folder)
     assumed = study.rows is None

@@ -14,7 +14,7 @@ from colonnade.foundation.files import Place, places
 from colonnade.mechanism.release import write_release
 from colonnade.report.progress import NAMES
 from colonnade.runs import Outcome, fit
-from colonnade.study import Study
+from colonnade.study import StudySpec
 
 SPENT = ("submit", "open")
 """Steps in which the spend is booked."""
@@ -36,12 +36,12 @@ class RunStep:
         return None if self.took is not None or self.share < 0.02 else gone * (1 - self.share) / self.share
 
 
-def without_ledger(study: Study) -> list[str]:
+def without_ledger(study: StudySpec) -> list[str]:
     """Parties whose spend no ledger would book."""
     return [name for name, source in study.sources.items() if source.policy is None or source.ledger is None]
 
 
-def require_booked(study: Study, unbooked: bool) -> None:
+def require_booked(study: StudySpec, unbooked: bool) -> None:
     """Refuse a spend that nobody books, unless a person asks for it."""
     if not unbooked and (missing := without_ledger(study)):
         raise StudyError(
@@ -54,7 +54,7 @@ def require_booked(study: Study, unbooked: bool) -> None:
 class Run:
     """A run that was started from the page; its release is written before it counts as done."""
 
-    study: Study
+    study: StudySpec
     place: Path
     approved: tuple[str, ...] = ()
     unbooked: bool = False

@@ -18,11 +18,11 @@ from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import data_files
 from colonnade.foundation.sections import parse_toml
 from colonnade.foundation.shown import OPEN
-from colonnade.mechanism.release import FORMAT, Release, read_release
+from colonnade.mechanism.release import FORMAT, ReleaseRecord, read_release
 from colonnade.report.answers.booked import booked
-from colonnade.report.results import Table
+from colonnade.report.results import Listing
 from colonnade.studio.form import EMPTY, Content, table, to_toml
-from colonnade.study import LARGEST_STUDY, Study, read_study, study_from
+from colonnade.study import LARGEST_STUDY, StudySpec, read_study, study_from
 
 DATA = (".csv", ".parquet", ".pq")
 LEDGERS = (".ledger", ".sqlite", ".db")
@@ -36,7 +36,7 @@ class LedgerView:
     name: str
     head: str
     accounts: list[Account]
-    lines: Table | None
+    lines: Listing | None
     """Every entry, as `colonnade ledger show` has it."""
     error: str = ""
 
@@ -100,11 +100,11 @@ class Workspace:
             place.write(to_toml(self.content).encode())
         self.opened = name
 
-    def study(self) -> Study:
+    def study(self) -> StudySpec:
         """The study, checked as a file with this content would be."""
         return study_from(parse_toml(to_toml(self.content), "the study", LARGEST_STUDY, StudyError), self.folder)
 
-    def guarded_study(self) -> Study:
+    def guarded_study(self) -> StudySpec:
         """The study for a run: every file that it names must lie in the folder."""
         study = self.study()
         for name, source in study.sources.items():
@@ -144,7 +144,7 @@ class Workspace:
         parties[new] = {"columns": {name: {"kind": "numeric"} for name in names}}
         self.content = {**self.content, "party": parties}
 
-    def releases(self) -> list[tuple[str, Release]]:
+    def releases(self) -> list[tuple[str, ReleaseRecord]]:
         """The folder's releases that can be read."""
         out = []
         for name in self.files(".json"):
@@ -157,7 +157,7 @@ class Workspace:
                 continue
         return out
 
-    def release(self, name: str) -> Release:
+    def release(self, name: str) -> ReleaseRecord:
         """A release of the folder that columns can be asked about."""
         found = read_release(read_whole(self.place(name, ".json"), "release"))
         if "evaluates" in found.agreement:

@@ -15,7 +15,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.defects import defects_of
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import Release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol.agreement import Agreement
 
 NUMBER = {"kind": "numeric", "low": -1, "high": 1}
@@ -24,7 +24,7 @@ ROWS = 30
 
 def released(
     version: str = "0.1.0", release: str = "trace", norm: float | None = None, derived: bool = False, **terms: Any
-) -> Release:
+) -> ReleaseRecord:
     columns: dict[str, Any] = {f"x{j}": NUMBER for j in range(8)}
     if derived:
         columns["z"] = {"kind": "derived", "of": "x0 + x1", "low": -2, "high": 2}

@@ -13,8 +13,8 @@ from colonnade.mechanism.moments import Encoding, Law, Layout, ReleasedSum, Role
 from colonnade.mechanism.objective import with_products
 from colonnade.mechanism.release import (
     FORMAT,
-    Release,
     ReleasedBlock,
+    ReleaseRecord,
     _from_runs,
     read_release,
     read_sealed,
@@ -34,7 +34,7 @@ def layout() -> Layout:
     )
 
 
-def release(task: str = "logistic") -> Release:
+def release(task: str = "logistic") -> ReleaseRecord:
     blocks = (
         ReleasedBlock(
             ("A", "B"),
@@ -47,7 +47,7 @@ def release(task: str = "logistic") -> Release:
         ),
         ReleasedBlock(("A",), Role.FEATURE, True, 49, np.array([[1, 1]]), np.array([490]), np.array([1.5])),
     )
-    return Release(100, layout(), Law.LAPLACE, blocks, {"task": task, "study": "größe"}, {"session": "ab"})
+    return ReleaseRecord(100, layout(), Law.LAPLACE, blocks, {"task": task, "study": "größe"}, {"session": "ab"})
 
 
 def test_round_trip() -> None:

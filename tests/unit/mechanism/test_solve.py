@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from colonnade.analysis.denoise import denoise
 from colonnade.analysis.equations import chosen_attributes, coordinates_of, equations, target_of
 from colonnade.analysis.plausible import plausible_records
-from colonnade.analysis.solve import METHODS, Model, ridge_path, solve
+from colonnade.analysis.solve import METHODS, FittedModel, ridge_path, solve
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import Task
@@ -28,7 +28,7 @@ def least_squares(records: Records) -> np.ndarray:
     return np.linalg.lstsq(x, 2 * records.target - 1, rcond=None)[0]
 
 
-def mse_over_mean(model: Model, records: Records) -> float:
+def mse_over_mean(model: FittedModel, records: Records) -> float:
     y = 2 * records.target - 1
     return float(np.mean((model.predict(records.features) - y) ** 2) / np.var(y))
 
@@ -54,7 +54,7 @@ def test_logistic_probabilities_are_calibrated_and_beat_the_discriminant() -> No
     moments = release_of(LOGISTIC, 1e-4, 1e-4, 1, indicators=True)
     fresh = make_records(20000, 5, logistic=True)
 
-    def loss(model: Model) -> float:
+    def loss(model: FittedModel) -> float:
         score = model.decision(fresh.features)
         return float(np.mean(np.logaddexp(0, score) - fresh.target * score))
 
@@ -199,7 +199,7 @@ def test_plausible_records_have_the_released_moments() -> None:
 
 def test_model_is_plain_data() -> None:
     model = solve(release_of(LINEAR, 10.0, 5.0, 1, indicators=False), Task.LINEAR)
-    read = Model(
+    read = FittedModel(
         **{k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(json.dumps(asdict(model))).items()}
     )
     assert read.coefficients == model.coefficients

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.analysis.models import ClassModel
-from colonnade.analysis.solve import Model
+from colonnade.analysis.solve import FittedModel
 from colonnade.foundation.names import plain_cell
 from colonnade.foundation.schema import Schema
 from colonnade.model import PublicModel, Scores, scores_csv
@@ -61,7 +61,7 @@ def levels(*names: str) -> dict[str, Any]:
 
 
 def test_scores_are_plain_and_numbers_stay_numbers() -> None:
-    model = Model("logistic", f"y={EVIL}", ("x",), (1.0,), 0.0, "default", 0.0, 1.0, 0.0)
+    model = FittedModel("logistic", f"y={EVIL}", ("x",), (1.0,), 0.0, "default", 0.0, 1.0, 0.0)
     public = PublicModel(model, "s", schema(EVIL), "y", "")
     text = scores_csv(public, Scores(["+1", EVIL, "'=1"], np.array([0.9, 0.1, 0.6])), "=id")
     require_plain(text)
@@ -72,7 +72,7 @@ def test_scores_are_plain_and_numbers_stay_numbers() -> None:
         ["''=1", "0.6", f"'{EVIL}"],
     ]
     linear = PublicModel(
-        Model("linear", "x", ("x",), (1.0,), 0.0, "default", 0.0, 1.0, 0.0), "s", schema("yes"), "x", ""
+        FittedModel("linear", "x", ("x",), (1.0,), 0.0, "default", 0.0, 1.0, 0.0), "s", schema("yes"), "x", ""
     )
     assert cells(scores_csv(linear, Scores(["p"], np.array([-0.5])), "id"))[1] == ["p", "-0.5"]
 

@@ -11,7 +11,7 @@ pytest.importorskip("markupsafe")
 from colonnade.api.shown import Framed
 from colonnade.cli.screen import show
 from colonnade.report.html import answer_page
-from colonnade.report.results import Answer, Column, Note, Table, Words
+from colonnade.report.results import Answer, Heading, Listing, Remark, Words
 
 HOSTILE = "<script>"
 
@@ -20,9 +20,11 @@ def longest(names: dict[str, int]) -> Answer:
     """The toy question: which names are long."""
     records: list[dict[str, Any]] = [{"name": name, "letters": size} for name, size in names.items()]
     records.append({"name": "unknown", "letters": Words("not told", "warn")})
-    columns = (Column("name", "name"), Column("letters", "letters", "{:,}".format, True))
-    table = Table(columns, records, "Lengths", fields={"name": str, "letters": int}, last={"name": "all", "letters": 9})
-    return Answer("Long names", [table, Note("Counted by hand.", "soft")], lambda: {"lengths": names}, ["few names"])
+    columns = (Heading("name", "name"), Heading("letters", "letters", "{:,}".format, True))
+    table = Listing(
+        columns, records, "Lengths", fields={"name": str, "letters": int}, last={"name": "all", "letters": 9}
+    )
+    return Answer("Long names", [table, Remark("Counted by hand.", "soft")], lambda: {"lengths": names}, ["few names"])
 
 
 class Longest(Framed):

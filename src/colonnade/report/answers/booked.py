@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.consent.entries import EntryKind, Note
 from colonnade.mechanism.defects import defects_of
-from colonnade.report.results import Answer, Column, Table
+from colonnade.report.results import Answer, Heading, Listing
 from colonnade.report.text import epsilon_text
 
 if TYPE_CHECKING:
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from colonnade.consent.guard import ConsentGuard
     from colonnade.mechanism.composition import Cap, Spent
     from colonnade.mechanism.defects import Defect
-    from colonnade.mechanism.release import Release
+    from colonnade.mechanism.release import ReleaseRecord
 
 SHORT = 12
 """Characters of a session id that a table shows."""
 COUNTS = ("sessions", "pending", "alignments", "failed", "bits_told")
 ACCOUNTS = (
-    Column("data set", "names"),
-    Column("spent", "epsilon", epsilon_text, True),
-    Column("cap", "cap", lambda cap: f"{cap['epsilon']:g}", True),
-    Column("delta", "cap", lambda cap: f"{cap['delta']:g}", True),
-    Column("rule", "rule"),
-    *(Column(key.replace("_", " "), key, number=True) for key in COUNTS),
+    Heading("data set", "names"),
+    Heading("spent", "epsilon", epsilon_text, True),
+    Heading("cap", "cap", lambda cap: f"{cap['epsilon']:g}", True),
+    Heading("delta", "cap", lambda cap: f"{cap['delta']:g}", True),
+    Heading("rule", "rule"),
+    *(Heading(key.replace("_", " "), key, number=True) for key in COUNTS),
 )
 LINES = (
-    Column("no.", "number", number=True),
-    Column("time (UTC)", "time"),
-    Column("what", "kind"),
-    *(Column(key, key) for key in ("session", "study", "party")),
-    Column("epsilon", "epsilon", epsilon_text, True),
-    Column("reason", "reason"),
+    Heading("no.", "number", number=True),
+    Heading("time (UTC)", "time"),
+    Heading("what", "kind"),
+    *(Heading(key, key) for key in ("session", "study", "party")),
+    Heading("epsilon", "epsilon", epsilon_text, True),
+    Heading("reason", "reason"),
 )
 
 
@@ -93,7 +93,7 @@ def booked(ledger: str, accounts: Sequence[Account], lines: Sequence[Line]) -> A
         for one in told
     ]
     title = "Epsilon that data sets have spent; pending sessions were booked and not settled, and count"
-    tables = [Table(ACCOUNTS, records, title), Table(LINES, [_line(line) for line in lines], "Entries")]
+    tables = [Listing(ACCOUNTS, records, title), Listing(LINES, [_line(line) for line in lines], "Entries")]
     facts = {"ledger": ledger, "accounts": told, "entries": [line.to() for line in lines]}
     return Answer("", tables, lambda: facts)
 
@@ -110,7 +110,7 @@ def _line(line: Line) -> dict[str, Any]:
 
 
 def touched_entries(
-    entries: Sequence[Entry], releases: Sequence[Release]
+    entries: Sequence[Entry], releases: Sequence[ReleaseRecord]
 ) -> tuple[list[tuple[dict[str, Any], Defect]], list[int]]:
     """Bookings of 0.1.0 that a defect touches, by their releases; and the numbers of those whose release is not given.
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.units import Units, label_units
 from colonnade.foundation.shown import figure
-from colonnade.report.results import Answer, Column, Figure, Note, Part, Record, Table, Words
+from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Record, Remark, Words
 
 if TYPE_CHECKING:
     import polars as pl
     from markupsafe import Markup
 
     from colonnade.analysis.intervals import Interval, Intervals
-    from colonnade.analysis.solve import Model
+    from colonnade.analysis.solve import FittedModel
     from colonnade.model import PublicModel
 
 DROWNED = Words("noise drowns it", "soft")
@@ -47,7 +47,7 @@ def units_of(public: PublicModel) -> Units:
     return Units.of(public.schema, [c for columns in public.needs().values() for c in columns], half, middle)
 
 
-def params(public: PublicModel, units: Units | None = None) -> Table:
+def params(public: PublicModel, units: Units | None = None) -> Listing:
     """Every coefficient, largest first as encoded; of several classes a column for each of them."""
     model, own_units = public.model, units or units_of(public)
     rows = {"estimate": (model.coefficients, model.intercept)}
@@ -66,19 +66,19 @@ def params(public: PublicModel, units: Units | None = None) -> Table:
     records.sort(key=lambda record: -abs(record["encoded"]))
     last = {"feature": "intercept", "encoded": model.intercept}
     last |= {} if coded else {name: constant for name, (_, constant) in found.items()}
-    columns = [Column("feature", "feature"), Column("party", "party")]
+    columns = [Heading("feature", "feature"), Heading("party", "party")]
     heads = {"estimate": "coefficient"}
-    columns += [] if coded else [Column(heads.get(name, name), name, _signed, True) for name in found]
-    columns += [] if several else [Column("as coded", "encoded", "{:+z.4f}".format, True)]
-    columns += [Column("odds ratio", "odds_ratio", "{:.6g}".format, True)] if odds else []
-    columns.append(Column("against, or range", "base"))
+    columns += [] if coded else [Heading(heads.get(name, name), name, _signed, True) for name in found]
+    columns += [] if several else [Heading("as coded", "encoded", "{:+z.4f}".format, True)]
+    columns += [Heading("odds ratio", "odds_ratio", "{:.6g}".format, True)] if odds else []
+    columns.append(Heading("against, or range", "base"))
     fields = {**dict.fromkeys(("feature", "party", "base"), str), **dict.fromkeys(found, float)}
     picture = Figure(lambda: _bars(records), "As coded: it is pulled towards zero where the noise is large.")
     told = None if public.is_declared else last
-    return Table(columns, records, fields=fields, last=told, shown=SHOWN, picture=picture if records else None)
+    return Listing(columns, records, fields=fields, last=told, shown=SHOWN, picture=picture if records else None)
 
 
-def conf_int(public: PublicModel, found: Intervals, units: Units | None = None) -> Table:
+def conf_int(public: PublicModel, found: Intervals, units: Units | None = None) -> Listing:
     """Every interval in the data's units; what noise drowns has no numbers."""
     logistic, records = public.model.task == "logistic", []
     for one in (units or units_of(public)).intervals(found).coefficients:
@@ -88,17 +88,17 @@ def conf_int(public: PublicModel, found: Intervals, units: Units | None = None) 
             ratio = {f"odds_{name}": exponential(end) for name, end in ends.items()} if logistic else {}
             known |= {**ends, **ratio, "factor": one.factor}
         records.append(known)
-    columns = [Column("feature", "feature"), Column("against", "base")]
-    columns.append(Column("estimate", "estimate", _three, True))
-    between = Column("interval", ("low", "high"), lambda low, high: f"{_three(low)} to {_three(high)}", True, DROWNED)
+    columns = [Heading("feature", "feature"), Heading("against", "base")]
+    columns.append(Heading("estimate", "estimate", _three, True))
+    between = Heading("interval", ("low", "high"), lambda low, high: f"{_three(low)} to {_three(high)}", True, DROWNED)
     columns.append(between)
     if logistic:
         odds = tuple(f"odds_{name}" for name in NUMBERS)
-        columns.append(Column("odds ratio", odds, "{:.3g} ({:.3g} to {:.3g})".format, True))
-    columns.append(Column("wider", "factor", "×{:.1f}".format, True))
+        columns.append(Heading("odds ratio", odds, "{:.3g} ({:.3g} to {:.3g})".format, True))
+    columns.append(Heading("wider", "factor", "×{:.1f}".format, True))
     picture = Figure(lambda: _whiskers(found), "As coded: dot and line are the estimate and its interval.")
     title = f"{found.level:.0%} intervals of the {'full' if found.full else 'reduced'} model"
-    return Table(columns, records, title, fields=INTERVALS, picture=picture if found.given else None)
+    return Listing(columns, records, title, fields=INTERVALS, picture=picture if found.given else None)
 
 
 def fitted(public: PublicModel, found: Intervals | None, reason: str = NO_FILE, shown: int = SHOWN) -> Answer:
@@ -108,13 +108,13 @@ def fitted(public: PublicModel, found: Intervals | None, reason: str = NO_FILE, 
     note = DECLARED if public.is_declared else CODED if public.interactions else CLASSES if several else UNITS
     parts: list[Part] = [
         replace(params(public), shown=shown),
-        Note(note, "soft"),
-        Note(quality_text(public.model), "soft"),
+        Remark(note, "soft"),
+        Remark(quality_text(public.model), "soft"),
     ]
     if found is not None and found.coefficients:
         parts.append(conf_int(public, found))
     told = sentences(found) if found is not None else [f"There are no intervals: {reason}."] if reason else []
-    parts += [Note(sentence, "soft") for sentence in told]
+    parts += [Remark(sentence, "soft") for sentence in told]
     return Answer(what_of(public), parts, lambda: facts, public.warnings)
 
 
@@ -125,8 +125,8 @@ def path_of(models: Sequence[PublicModel], penalty: str, known: Record) -> Answe
     order = sorted(range(len(middle.features)), key=lambda i: -abs(middle.coefficients[i]))
     records = [{"name": middle.features[i], **{str(k): m.coefficients[i] for k, m in enumerate(path)}} for i in order]
     freedom = {"name": "effective parameters", **{str(k): Words(f"{m.freedom:.3g}") for k, m in enumerate(path)}}
-    columns = [Column(f"{m.ridge:.1g}", str(k), "{:+z.2g}".format, True) for k, m in enumerate(path)]
-    table = Table([Column("ridge", "name"), *columns], records, last=freedom, shown=SHOWN)
+    columns = [Heading(f"{m.ridge:.1g}", str(k), "{:+z.2g}".format, True) for k, m in enumerate(path)]
+    table = Listing([Heading("ridge", "name"), *columns], records, last=freedom, shown=SHOWN)
     own = (f"strength {public.model.ridge:g}: {note}" for public in models for note in public.warnings)
     title = f"{penalty.capitalize()} path of {middle.label}, {penalty} per record"
     return Answer(title, [table], lambda: {**known, "path": [model_facts(m) for m in models]}, [*known["notes"], *own])
@@ -193,7 +193,7 @@ def base_of(public: PublicModel, feature: str) -> str:
     return column.base(name) if column.has_levels else column.describe(SHOWN_LEVELS)
 
 
-def quality_text(model: Model) -> str:
+def quality_text(model: FittedModel) -> str:
     """How a model was made, and its R² where that is known."""
     parts = [f"method {model.method}", f"{model.freedom:.3g} effective parameters"]
     if model.ridge == model.ridge and model.ridge not in (float("inf"), 0.0):
@@ -211,7 +211,7 @@ def summary_frame(public: PublicModel) -> pl.DataFrame:
     kinds: dict[str, type] = {"feature": str, "party": str, "coefficient": float, "encoded": float}
     kinds |= {"odds_ratio": float} if public.model.task == "logistic" else {}
     records = [{**r, "coefficient": r.get("estimate"), "against": r["base"]} for r in params(public).records]
-    return Table((), records, fields={**kinds, "against": str}).frame
+    return Listing((), records, fields={**kinds, "against": str}).frame
 
 
 def interval_frame(public: PublicModel, found: Intervals) -> pl.DataFrame:
@@ -221,7 +221,7 @@ def interval_frame(public: PublicModel, found: Intervals) -> pl.DataFrame:
     kinds |= dict.fromkeys(names, float) if public.model.task == "logistic" else {}
     records = conf_int(public, found).records
     told = [{**r, "against": r["base"], **{name: r.get(key) for name, key in names.items()}} for r in records]
-    return Table((), told, fields=kinds).frame
+    return Listing((), told, fields=kinds).frame
 
 
 def sentences(found: Intervals) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from colonnade.report.results import Answer, Column, Figure, Note, Table, Words
+from colonnade.report.results import Answer, Figure, Heading, Listing, Remark, Words
 from colonnade.report.text import share_text
 
 if TYPE_CHECKING:
@@ -30,17 +30,17 @@ def compared(variants: Sequence[Variant], study: str, rows: int, assumed: bool =
     for record in records:
         if "refused" in record:
             record |= {"released": Words("refused", "warn")}
-    notes = [Note(NOTE, "soft")]
-    notes += [Note(f"{chosen_text(row['chosen'])}: {row['refused']}", "warn") for row in facts if "refused" in row]
+    notes = [Remark(NOTE, "soft")]
+    notes += [Remark(f"{chosen_text(row['chosen'])}: {row['refused']}", "warn") for row in facts if "refused" in row]
     columns = (
         *chosen_columns(facts[0]["chosen"]),
-        Column("release", "released"),
-        Column("noise / signal", "noise_to_signal", "{:.3g}".format, True, NONE),
-        Column("leaves", "explained", share_text, True, NONE),
-        Column("if a tenth is filled", "explained_if_a_tenth", share_text, True, NONE),
-        Column("rows to be equal", "rows_needed", "{:,}".format, True),
+        Heading("release", "released"),
+        Heading("noise / signal", "noise_to_signal", "{:.3g}".format, True, NONE),
+        Heading("leaves", "explained", share_text, True, NONE),
+        Heading("if a tenth is filled", "explained_if_a_tenth", share_text, True, NONE),
+        Heading("rows to be equal", "rows_needed", "{:,}".format, True),
     )
-    table = Table(columns, records, fields=dict.fromkeys(chosen_cells(facts[0]["chosen"])) | FIELDS)
+    table = Listing(columns, records, fields=dict.fromkeys(chosen_cells(facts[0]["chosen"])) | FIELDS)
     known = {"study": study, "n": rows, "rows_assumed": assumed, "compared": facts}
     warned = [f"{rows:,} records are assumed: set rows in [study] or give --rows"] if assumed else []
     return Answer("Plans side by side", [Figure(lambda: _picture(facts)), table, *notes], lambda: known, warned)
@@ -51,9 +51,9 @@ def chosen_text(chosen: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {_value(value)}" for name, value in chosen.items())
 
 
-def chosen_columns(chosen: Mapping[str, object]) -> list[Column]:
+def chosen_columns(chosen: Mapping[str, object]) -> list[Heading]:
     """What distinguishes the lines."""
-    return [Column(name, f"with {name}", _value, isinstance(value, (int, float))) for name, value in chosen.items()]
+    return [Heading(name, f"with {name}", _value, isinstance(value, (int, float))) for name, value in chosen.items()]
 
 
 def chosen_cells(chosen: Mapping[str, object]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from colonnade.analysis.independence import Dependence, dependence, dependence_t
 from colonnade.analysis.synthesis import distance_text, expected_distance
 from colonnade.foundation.names import plain_cell
 from colonnade.foundation.shown import figure
-from colonnade.report.results import Answer, Column, Figure, Note, Part, Record, Table, Words
+from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Record, Remark, Words
 from colonnade.report.text import flaws
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ COUNTS = "All counts with their intervals"
 CELL = ("column_a", "level_a", "column_b", "level_b")
 ENDS = ("count", "low", "high")
 FIELDS = {**dict.fromkeys(CELL, str), **dict.fromkeys(ENDS, float)}
-MARGIN = tuple(Column(head, head, "{:,.0f}".format, True) for head in ENDS)
+MARGIN = tuple(Heading(head, head, "{:,.0f}".format, True) for head in ENDS)
 PAIR = (
-    Column("pair", "columns", " - ".join),
-    Column("nats", "information", "{:.4f}".format, True, Words("not known")),
-    *(Column(end, end, "{:.4f}".format, True) for end in ("low", "high")),
-    Column("p", "p_value", "{:.4f}".format, True),
-    Column("in the tree", "edge"),
+    Heading("pair", "columns", " - ".join),
+    Heading("nats", "information", "{:.4f}".format, True, Words("not known")),
+    *(Heading(end, end, "{:.4f}".format, True) for end in ("low", "high")),
+    Heading("p", "p_value", "{:.4f}".format, True),
+    Heading("in the tree", "edge"),
 )
 
 
@@ -47,11 +47,11 @@ def crosstables(found: Tables, chosen: Sequence[int], seed: int) -> Answer:
     """One margin, one cross table, or all margins and numbers with what depends on what."""
     released = found.released
     head = {"study": released.release.plan["study"], "n": released.n, "notes": interval_notes(found, chosen)}
-    notes, warned = [Note(note, "soft") for note in head["notes"]], flaws(released.release.provenance)
+    notes, warned = [Remark(note, "soft") for note in head["notes"]], flaws(released.release.provenance)
     if len(chosen) == 2:
         cross, told = found.cross(*chosen), dependence(found, chosen[0], chosen[1], seed)
         facts = {**head, "tables": [_cross_facts(cross)], "dependence": [dependence_facts(told)]}
-        return Answer("", [_cross(cross), Note(dependence_line(told)), *notes], lambda: facts, warned)
+        return Answer("", [_cross(cross), Remark(dependence_line(told)), *notes], lambda: facts, warned)
     if chosen:
         margin = found.margin(chosen[0])
         return Answer("", [_margin(margin), *notes], lambda: {**head, "margins": [_margin_facts(margin)]}, warned)
@@ -64,7 +64,7 @@ def crosstables(found: Tables, chosen: Sequence[int], seed: int) -> Answer:
 def strongest(found: Tables, seed: int = 0, maps: int = 3) -> list[Part]:
     """What depends on what, as the page of a release shows it."""
     every = every_dependence(found, seed)
-    return [*_dependence(found, every, maps), *map(Note, interval_notes(found))]
+    return [*_dependence(found, every, maps), *map(Remark, interval_notes(found))]
 
 
 def interval_notes(tables: Tables, chosen: Sequence[int] = ()) -> list[str]:
@@ -87,11 +87,11 @@ def interval_notes(tables: Tables, chosen: Sequence[int] = ()) -> list[str]:
     return out
 
 
-def _margin(margin: Margin) -> Table:
+def _margin(margin: Margin) -> Listing:
     from_margin = zip(margin.levels, *(getattr(margin, end).tolist() for end in ENDS), strict=True)
     records = [dict(zip(("level", *ENDS), line, strict=True)) for line in from_margin]
-    return Table(
-        (Column("level", "level"), *MARGIN),
+    return Listing(
+        (Heading("level", "level"), *MARGIN),
         records,
         f"{margin.owner}.{margin.name}",
         picture=Figure(lambda: _picture("margin_picture")(margin)),
@@ -99,18 +99,18 @@ def _margin(margin: Margin) -> Table:
     )
 
 
-def _cross(cross: CrossTable, shown: int | None = None) -> Table:
+def _cross(cross: CrossTable, shown: int | None = None) -> Listing:
     ends = [getattr(cross, end) for end in ENDS]
     records: list[Record] = [
         {"row": row, **{str(b): tuple(float(end[a, b]) for end in ends) for b in range(len(cross.columns))}}
         for a, row in enumerate(cross.rows)
     ]
-    first = Column(f"{cross.names[0]} \\ {cross.names[1]}", "row")
-    columns = [Column(name, str(b), _count, True) for b, name in enumerate(cross.columns)]
+    first = Heading(f"{cross.names[0]} \\ {cross.names[1]}", "row")
+    columns = [Heading(name, str(b), _count, True) for b, name in enumerate(cross.columns)]
     picture = Figure(lambda: _picture("heat_map")(cross), MAP)
     title = f"{cross.names[0]} by {cross.names[1]}"
     fold = "" if shown is None else COUNTS
-    return Table((first, *columns), records, title, shown=shown, fold=fold, dense=True, picture=picture)
+    return Listing((first, *columns), records, title, shown=shown, fold=fold, dense=True, picture=picture)
 
 
 def _count(ends: tuple[float, float, float]) -> str:
@@ -125,16 +125,16 @@ def _picture(name: str) -> Callable[..., Any]:
 
 
 def _numbers(tables: Tables) -> Iterator[Part]:
-    yield from (Note(f"Not known: {told}.") for told in tables.not_known())
+    yield from (Remark(f"Not known: {told}.") for told in tables.not_known())
     if not tables.released.numbers:
         return
     records = []
     for found in map(tables.number, tables.released.numbers):
         mean, std = number_texts(tables, found)
         records.append({"name": found.name, "party": found.owner, "mean": mean, "std": std})
-    columns = [Column("number, released without bins", "name"), Column("party", "party")]
-    columns += [Column("mean", "mean", number=True), Column("standard deviation", "std", number=True)]
-    yield Table(columns, records)
+    columns = [Heading("number, released without bins", "name"), Heading("party", "party")]
+    columns += [Heading("mean", "mean", number=True), Heading("standard deviation", "std", number=True)]
+    yield Listing(columns, records)
 
 
 def number_texts(tables: Tables, found: Number) -> tuple[str, str]:
@@ -160,7 +160,7 @@ def _dependence(tables: Tables, every: Sequence[Dependence], maps: int) -> Itera
         apart = tuple(map(distance_text, expected_distance(tables)))
         told = "Tables of two columns are expected to be {} from the rows' own (total variation), independent ones {}."
         picture = Figure(lambda: _picture("tree_picture")(tree), f"{TREE} {told.format(*apart)}")
-    yield Table(
+    yield Listing(
         PAIR,
         records,
         f"{title}; p corrected for {len(every)} pairs" if len(every) > 1 else title,
@@ -226,9 +226,9 @@ def _facts(tables: Tables, head: Record, every: Sequence[Dependence]) -> dict[st
     }
 
 
-def cells(tables: Tables, chosen: Sequence[int]) -> Table:
+def cells(tables: Tables, chosen: Sequence[int]) -> Listing:
     """One record for each cell: the columns, their levels, the count and its interval."""
-    return Table((), [*_margin_cells(tables, chosen), *_cross_cells(tables, chosen)], fields=FIELDS)
+    return Listing((), [*_margin_cells(tables, chosen), *_cross_cells(tables, chosen)], fields=FIELDS)
 
 
 def _margin_cells(tables: Tables, chosen: Sequence[int]) -> Iterator[Record]:

@@ -8,7 +8,7 @@ from typing import Any
 from colonnade.evaluation import Evaluation, Measured
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.report.answers.planned import blocks_of, epsilons_of
-from colonnade.report.results import Answer, Column, Note, Part, Table, Words
+from colonnade.report.results import Answer, Heading, Listing, Part, Remark, Words
 from colonnade.report.text import epsilon_text
 
 NAMES = {
@@ -30,18 +30,18 @@ TRIVIAL = {
 ENDS = ("value", "low", "high", "trivial")
 DROWNED = Words("not known: noise drowns it", "soft")
 COLUMNS = (
-    Column("measure", "measure", NAMES.__getitem__),
-    Column("value", "value", "{:.4f}".format, True),
-    Column("95% interval", ("low", "high"), "{:.4f} to {:.4f}".format, True),
-    Column("trivial", "trivial", "{:.4f}".format, True, Words("not known")),
-    Column("which is", "measure", TRIVIAL.__getitem__),
+    Heading("measure", "measure", NAMES.__getitem__),
+    Heading("value", "value", "{:.4f}".format, True),
+    Heading("95% interval", ("low", "high"), "{:.4f} to {:.4f}".format, True),
+    Heading("trivial", "trivial", "{:.4f}".format, True, Words("not known")),
+    Heading("which is", "measure", TRIVIAL.__getitem__),
 )
 CURVE = (
-    Column("predicted", "bin", lambda ends: "{:.1f} to {:.1f}".format(*ends)),
-    Column("records", "records", "{:,.0f}".format, True),
-    Column("mean predicted", "predicted", "{:.3f}".format, True),
-    Column("observed", "value", "{:.3f}".format, True),
-    Column("95% interval", ("low", "high"), "{:.3f} to {:.3f}".format, True),
+    Heading("predicted", "bin", lambda ends: "{:.1f} to {:.1f}".format(*ends)),
+    Heading("records", "records", "{:,.0f}".format, True),
+    Heading("mean predicted", "predicted", "{:.3f}".format, True),
+    Heading("observed", "value", "{:.3f}".format, True),
+    Heading("95% interval", ("low", "high"), "{:.3f} to {:.3f}".format, True),
 )
 
 
@@ -74,7 +74,7 @@ def foreseen(evaluation: Evaluation, session: SessionPlan, assumed: bool = False
         f"The noise is expected to move {NAMES[name].partition(',')[0]} by about {std:.2g}."
         for name, std in evaluation.expected(session).items()
     )
-    parts: list[Part] = [Note(opened), *map(Note, moved), epsilons_of(plan), blocks_of(plan)]
+    parts: list[Part] = [Remark(opened), *map(Remark, moved), epsilons_of(plan), blocks_of(plan)]
     warned, facts = evaluation.warnings(session), partial(_facts, evaluation, session)
     return Answer(title + (" (assumed: give --rows)" if assumed else ""), parts, facts, warned)
 
@@ -95,15 +95,15 @@ def measured(evaluation: Evaluation, found: Measured, session: SessionPlan | Non
     records = [
         {"measure": name, **known.get(name, {"value": DROWNED, "trivial": Words("")})} for name in evaluation.asked
     ]
-    table = Table(COLUMNS, records, fields={"measure": str, **dict.fromkeys(ENDS, float)})
+    table = Listing(COLUMNS, records, fields={"measure": str, **dict.fromkeys(ENDS, float)})
     if not found.measures:
         loud = "The noise drowns what was opened: more records or a larger epsilon would tell something."
-        return Answer(title, [table, Note(loud, "warn")], facts)
-    parts: list[Part] = [table, Note(interval_note(evaluation))]
+        return Answer(title, [table, Remark(loud, "warn")], facts)
+    parts: list[Part] = [table, Remark(interval_note(evaluation))]
     if any(point.observed is not None for point in found.curve):
         points = [{**point, **(point["observed"] or {"value": Words("drowned"), "low": None}),
                    "bin": [point["low"], point["high"]]} for point in curve]  # fmt: skip
-        parts.append(Table(CURVE, points, "Calibration: shares that were predicted, and that were"))
+        parts.append(Listing(CURVE, points, "Calibration: shares that were predicted, and that were"))
     return Answer(title, parts, facts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from colonnade.report.results import Answer, Column, Figure, Note, Table
+from colonnade.report.results import Answer, Figure, Heading, Listing, Remark
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 SHOWN_LOADINGS = 6
 TITLE = "Principal components of the coded columns (levels 0 or 1, numbers from -1 to 1)"
 COLUMNS = (
-    Column("component", "component"),
-    Column("share", "share", "{:.3f}".format, True),
-    Column("of all", "total", "{:.3f}".format, True),
-    Column("largest loadings", "loadings"),
+    Heading("component", "component"),
+    Heading("share", "share", "{:.3f}".format, True),
+    Heading("of all", "total", "{:.3f}".format, True),
+    Heading("largest loadings", "loadings"),
 )
 
 
@@ -43,8 +43,8 @@ def principal(found: Components, shown: int) -> Answer:
             "notes": found.notes(),
         }
 
-    table = Table(COLUMNS, records, picture=Figure(lambda: _picture([r["share"] for r in records])))
-    return Answer(TITLE, [table, *(Note(note, "soft") for note in found.notes())], facts)
+    table = Listing(COLUMNS, records, picture=Figure(lambda: _picture([r["share"] for r in records])))
+    return Answer(TITLE, [table, *(Remark(note, "soft") for note in found.notes())], facts)
 
 
 def _picture(shares: list[float]) -> Markup:

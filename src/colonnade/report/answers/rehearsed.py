@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from colonnade.report.answers.compared import chosen_cells, chosen_columns, chosen_text
-from colonnade.report.results import Answer, Column, Figure, Note, Table
+from colonnade.report.results import Answer, Figure, Heading, Listing, Remark
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -21,11 +21,11 @@ NOTE = (
 )
 UNITS = " RMSE is in units of the label scaled to [-1, 1]."
 COLUMNS = (
-    Column("measure", "measure", MEASURES.__getitem__),
-    Column("expected", ("mean", "std"), "{:.3f} ± {:.3f}".format, True),
-    Column("9 of 10 releases", ("low", "high"), "{:.3f} to {:.3f}".format, True),
-    Column("trivial", "trivial", "{:.3f}".format, True),
-    Column("no noise", "without_noise", "{:.3f}".format, True),
+    Heading("measure", "measure", MEASURES.__getitem__),
+    Heading("expected", ("mean", "std"), "{:.3f} ± {:.3f}".format, True),
+    Heading("9 of 10 releases", ("low", "high"), "{:.3f} to {:.3f}".format, True),
+    Heading("trivial", "trivial", "{:.3f}".format, True),
+    Heading("no noise", "without_noise", "{:.3f}".format, True),
 )
 FIELDS = {"measure": str, **dict.fromkeys(("mean", "std", "low", "high", "trivial", "without_noise"), float)}
 
@@ -38,9 +38,9 @@ def rehearsed(found: Sequence[tuple[Mapping[str, object], Expectation]], study: 
         for own, expected in found
         for name, quality in expected.measures.items()
     ]
-    table = Table([*chosen_columns(chosen), *COLUMNS], records, fields=dict.fromkeys(chosen_cells(chosen)) | FIELDS)
+    table = Listing([*chosen_columns(chosen), *COLUMNS], records, fields=dict.fromkeys(chosen_cells(chosen)) | FIELDS)
     title = f"Rehearsed for {one.n:,} records on {one.rows:,} public rows, {one.releases} releases each"
-    note = Note(NOTE + UNITS if "rmse" in one.measures else NOTE, "soft")
+    note = Remark(NOTE + UNITS if "rmse" in one.measures else NOTE, "soft")
     known = {"study": study, "rehearsed": [{"chosen": dict(own), **expected.to()} for own, expected in found]}
     warned = list(dict.fromkeys(note for _, expected in found for note in expected.notes))
     return Answer(title, [Figure(lambda: _picture(found), SHOWS), table, note], lambda: known, warned)
@@ -64,7 +64,7 @@ def expected_range(found: Range, study: str) -> Answer:
         {"measure": name, **by, "whole range": found.whole(name), "trivial": found.trivial[name]}
         for name, by in found.measures.items()
     ]
-    columns = [Column(key, key, _between, True) for key in records[0] if key != "measure"]
+    columns = [Heading(key, key, _between, True) for key in records[0] if key != "measure"]
     shares = f", {', '.join(f'{s:.0%}' for s in found.shares)} positive records" if found.shares else ""
     parts = ", ".join(f"{part:.0%} ({name})" for name, part in found.strengths.items())
     note = (
@@ -72,9 +72,9 @@ def expected_range(found: Range, study: str) -> Answer:
         f"every column matters or one alone{shares}; features decide {parts} of what the label depends on. A range, no "
         "forecast: name public rows with --rows for one."
     )
-    table = Table([COLUMNS[0], *columns], records)
+    table = Listing([COLUMNS[0], *columns], records)
     title = f"From the schema alone, for {found.n:,} records"
-    return Answer(title, [table, Note(note, "soft")], lambda: {"study": study, **found.to()})
+    return Answer(title, [table, Remark(note, "soft")], lambda: {"study": study, **found.to()})
 
 
 def _between(ends: tuple[float, float]) -> str:

@@ -12,7 +12,7 @@ import polars as pl
 
 from colonnade.foundation.names import plain_cell
 from colonnade.foundation.shown import figure
-from colonnade.report.results import Answer, Column, Note, Table
+from colonnade.report.results import Answer, Heading, Listing, Remark
 
 if TYPE_CHECKING:
     from colonnade.analysis.synthesis import Synthetic
@@ -25,7 +25,7 @@ def drawn(rows: Synthetic, notes: Sequence[str]) -> Answer:
     """The first rows, and what a reader of all has to know."""
     frame = rows_frame(rows)
     first = frame.head(SHOWN_ROWS)
-    columns = [Column(name, name, _cell, kind.is_numeric()) for name, kind in first.schema.items()]
+    columns = [Heading(name, name, _cell, kind.is_numeric()) for name, kind in first.schema.items()]
     known = {
         "expected_tv": rows.expected,
         "independent_tv": rows.independent,
@@ -36,7 +36,7 @@ def drawn(rows: Synthetic, notes: Sequence[str]) -> Answer:
         "notes": list(notes),
     }
     title = f"{frame.height:,} rows, the first {first.height}"
-    return Answer(title, [Table(columns, first.to_dicts()), *(Note(n, "soft") for n in notes)], lambda: known)
+    return Answer(title, [Listing(columns, first.to_dicts()), *(Remark(n, "soft") for n in notes)], lambda: known)
 
 
 def _cell(value: Any) -> str:

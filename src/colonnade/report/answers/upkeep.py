@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from colonnade.report.results import Answer, Column, Note, Table, Words
+from colonnade.report.results import Answer, Heading, Listing, Remark, Words
 
 KINDS = {"ok": "good", "remark": "warn", "fault": "strong"}
 
@@ -17,7 +17,7 @@ def checked(findings: Sequence[Mapping[str, str]]) -> Answer:
     heads = {"site": "site", "about": "about", "verdict": "", "sentence": ""}
     told = "no fault was found" if not faults else "1 fault" if faults == 1 else f"{faults} faults"
     facts = {"faults": faults, "findings": list(findings)}
-    return Answer("", [_table(heads, records), Note(told)], lambda: facts)
+    return Answer("", [_table(heads, records), Remark(told)], lambda: facts)
 
 
 def standings(sites: Sequence[Mapping[str, Any]], asked: Mapping[str, Any] | None) -> Answer:
@@ -41,7 +41,7 @@ def standings(sites: Sequence[Mapping[str, Any]], asked: Mapping[str, Any] | Non
     )
     heads = {key: key for key in ("site", "study", "process", "session", "spent")} | {"time": "since"}
     facts = {"sites": list(sites), **({} if asked is None else {"server": asked})}
-    return Answer("", [_table(heads, records), *map(Note, (*approved, *heard, *jobs))], lambda: facts)
+    return Answer("", [_table(heads, records), *map(Remark, (*approved, *heard, *jobs))], lambda: facts)
 
 
 def queued(entries: Sequence[Mapping[str, Any]]) -> Answer:
@@ -51,5 +51,5 @@ def queued(entries: Sequence[Mapping[str, Any]]) -> Answer:
     return Answer("", [_table(heads, records)], lambda: {"queue": list(entries)})
 
 
-def _table(heads: Mapping[str, str], records: Sequence[Mapping[str, Any]]) -> Table:
-    return Table([Column(head, key, number=key == "number") for key, head in heads.items()], records)
+def _table(heads: Mapping[str, str], records: Sequence[Mapping[str, Any]]) -> Listing:
+    return Listing([Heading(head, key, number=key == "number") for key, head in heads.items()], records)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from colonnade.report.results import Answer, Column, Figure, Note, Part, Record, Table
+from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Record, Remark
 
 STYLE = Path(__file__).parent.parent / "templates" / "notebook.css"
 FOLD_FROM = 40
@@ -31,7 +31,7 @@ def fragment(answer: Answer) -> str:
 
 def part_html(part: Part, level: int = 3) -> Markup:
     """One part; headings are of this level."""
-    if isinstance(part, Note):
+    if isinstance(part, Remark):
         return Markup('<p class="{}">{}</p>').format(part.kind, part.text)
     if isinstance(part, Figure):
         caption = Markup("<figcaption>{}</figcaption>").format(part.caption) if part.caption else ""
@@ -43,7 +43,7 @@ def part_html(part: Part, level: int = 3) -> Markup:
     return head + picture + table_html(part)
 
 
-def table_html(table: Table) -> Markup:
+def table_html(table: Listing) -> Markup:
     """A table with all of its records; a long one is folded."""
     heads = Markup().join(Markup('<th scope="col"{}>{}</th>').format(_end(c), c.head) for c in table.columns)
     rows = Markup().join(_row(table, record) for record in table.records)
@@ -65,14 +65,14 @@ def _folded(told: str, inside: Markup, kind: Markup) -> Markup:
     return Markup("<details{}><summary>{}</summary>{}</details>").format(kind, told, inside)
 
 
-def _row(table: Table, record: Record, kind: Markup = Markup()) -> Markup:  # noqa: B008 - it is a text
+def _row(table: Listing, record: Record, kind: Markup = Markup()) -> Markup:  # noqa: B008 - it is a text
     first, *rest = table.columns
     name = first.cell(record).text
     cells = Markup().join(_cell(column, record, name) for column in rest)
     return Markup('<tr{}><th scope="row">{}</th>{}</tr>').format(kind, name, cells)
 
 
-def _cell(column: Column, record: Record, name: str) -> Markup:
+def _cell(column: Heading, record: Record, name: str) -> Markup:
     """A cell; a number stands in it as the program has it, too."""
     value = record.get(column.read) if isinstance(column.read, str) else None
     exact = Markup()
@@ -83,5 +83,5 @@ def _cell(column: Column, record: Record, name: str) -> Markup:
     return Markup("<td{}{}>{}</td>").format(_end(column), exact, text)
 
 
-def _end(column: Column) -> Markup:
+def _end(column: Heading) -> Markup:
     return Markup(' class="n"') if column.number else Markup()

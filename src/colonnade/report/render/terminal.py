@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from colonnade.report.results import Answer, Note, Table, Words
+from colonnade.report.results import Answer, Listing, Remark, Words
 from colonnade.report.tidy import tidy_table
 
 STYLES = {"": "", "good": "green", "warn": "yellow", "soft": "dim", "strong": "bold red"}
@@ -16,10 +16,10 @@ def shown(answer: Answer) -> RenderableType:
     parts: list[RenderableType] = [Text(answer.title, "bold")] if answer.title else []
     first = True
     for part in answer.parts:
-        if isinstance(part, Table) and part.shown != 0:
+        if isinstance(part, Listing) and part.shown != 0:
             parts += [*([] if first else [""]), *([Text(part.title, "bold")] if part.title else []), table_text(part)]
             first = False
-        elif isinstance(part, Note):
+        elif isinstance(part, Remark):
             parts.append(Text(part.text, STYLES[part.kind]))
     return Group(*parts)
 
@@ -29,7 +29,7 @@ def whole(answer: Answer) -> RenderableType:
     return Group(shown(answer), *map(caution, answer.warnings))
 
 
-def table_text(table: Table) -> RenderableType:
+def table_text(table: Listing) -> RenderableType:
     """Its records, as many as a terminal shows."""
     right = [k for k, column in enumerate(table.columns) if column.number]
     out = tidy_table(*(column.head for column in table.columns), right=right)
