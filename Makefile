@@ -87,7 +87,8 @@ COUNT ?= 500
 SEED ?= 1
 mutants: $(READY)
 	$(ONE_THREAD) $(BIN)/python -m drills mutants map
-	$(ONE_THREAD) $(BIN)/python -m drills mutants run --count $(COUNT) --seed $(SEED)
+	$(ONE_THREAD) $(BIN)/python -m drills mutants run --count $(COUNT) --seed $(SEED); \
+	  code=$$?; $(BIN)/python -m drills mutants write; exit $$code
 
 format: $(READY)
 	$(BIN)/ruff format .
