@@ -346,8 +346,9 @@ def markdown(found: Sequence[Judged], told: Mapping[str, Any], asked: str) -> st
     lines = [
         "# Models beside the base rate and beside scikit-learn",
         "",
-        f"Made by `python -m experiments.base_rate {asked}`: random studies, released with noise and at epsilon",
-        f"{CLEAR:g}, every model judged on {NEW:,} new records. Losses are nats a record.",
+        f"Made by `python -m experiments.base_rate {asked}`:",
+        f"random studies, released with noise and at epsilon {CLEAR:g}, every model judged on {NEW:,} new records.",
+        "Losses are nats a record.",
         "",
         f"- with noise: {told['models']} models, {told['worse and silent']} worse than the base rate by more than",
         f"  {WORSE} without a word",
@@ -399,7 +400,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told = table(found)
     print(json.dumps({**told, "found": [asdict(j) for j in found]} if options.json else told, indent=1))
     if options.write:
-        asked = f"--studies {options.studies} --seed {options.seed} --write"
+        asked = f"--studies {options.studies} --seed {options.seed} --which {options.which} --write"
         RESULTS.write_text(markdown(found, told, asked), encoding="utf-8")
     return int(bool(told["worse and silent"]) or 20 * told["better and warned"] > told["better"])
 
