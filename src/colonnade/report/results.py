@@ -81,14 +81,14 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Remark:
+class Passage:
     """A sentence or a few; `kind` is "soft" or "strong"."""
 
     text: str
     kind: str = ""
 
 
-Part = Listing | Figure | Remark
+Part = Listing | Figure | Passage
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ pytest.importorskip("markupsafe")
 from colonnade.api.shown import Framed
 from colonnade.cli.screen import show
 from colonnade.report.html import answer_page
-from colonnade.report.results import Answer, Heading, Listing, Remark, Words
+from colonnade.report.results import Answer, Heading, Listing, Passage, Words
 
 HOSTILE = "<script>"
 
@@ -24,7 +24,7 @@ def longest(names: dict[str, int]) -> Answer:
     table = Listing(
         columns, records, "Lengths", fields={"name": str, "letters": int}, last={"name": "all", "letters": 9}
     )
-    return Answer("Long names", [table, Remark("Counted by hand.", "soft")], lambda: {"lengths": names}, ["few names"])
+    return Answer("Long names", [table, Passage("Counted by hand.", "soft")], lambda: {"lengths": names}, ["few names"])
 
 
 class Longest(Framed):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.units import Units, label_units
 from colonnade.foundation.shown import figure
-from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Record, Remark, Words
+from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Passage, Record, Words
 
 if TYPE_CHECKING:
     import polars as pl
@@ -108,13 +108,13 @@ def fitted(public: PublicModel, found: Intervals | None, reason: str = NO_FILE, 
     note = DECLARED if public.is_declared else CODED if public.interactions else CLASSES if several else UNITS
     parts: list[Part] = [
         replace(params(public), shown=shown),
-        Remark(note, "soft"),
-        Remark(quality_text(public.model), "soft"),
+        Passage(note, "soft"),
+        Passage(quality_text(public.model), "soft"),
     ]
     if found is not None and found.coefficients:
         parts.append(conf_int(public, found))
     told = sentences(found) if found is not None else [f"There are no intervals: {reason}."] if reason else []
-    parts += [Remark(sentence, "soft") for sentence in told]
+    parts += [Passage(sentence, "soft") for sentence in told]
     return Answer(what_of(public), parts, lambda: facts, public.warnings)
 
 

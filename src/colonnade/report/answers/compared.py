@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from colonnade.report.results import Answer, Figure, Heading, Listing, Remark, Words
+from colonnade.report.results import Answer, Figure, Heading, Listing, Passage, Words
 from colonnade.report.text import share_text
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def compared(variants: Sequence[Variant], study: str, rows: int, assumed: bool =
     for record in records:
         if "refused" in record:
             record |= {"released": Words("refused", "warn")}
-    notes = [Remark(NOTE, "soft")]
-    notes += [Remark(f"{chosen_text(row['chosen'])}: {row['refused']}", "warn") for row in facts if "refused" in row]
+    notes = [Passage(NOTE, "soft")]
+    notes += [Passage(f"{chosen_text(row['chosen'])}: {row['refused']}", "warn") for row in facts if "refused" in row]
     columns = (
         *chosen_columns(facts[0]["chosen"]),
         Heading("release", "released"),

@@ -12,7 +12,7 @@ from colonnade.analysis.independence import Dependence, dependence, dependence_t
 from colonnade.analysis.synthesis import distance_text, expected_distance
 from colonnade.foundation.names import plain_cell
 from colonnade.foundation.shown import figure
-from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Record, Remark, Words
+from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Passage, Record, Words
 from colonnade.report.text import flaws
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ def crosstables(found: Tables, chosen: Sequence[int], seed: int) -> Answer:
     """One margin, one cross table, or all margins and numbers with what depends on what."""
     released = found.released
     head = {"study": released.release.plan["study"], "n": released.n, "notes": interval_notes(found, chosen)}
-    notes, warned = [Remark(note, "soft") for note in head["notes"]], flaws(released.release.provenance)
+    notes, warned = [Passage(note, "soft") for note in head["notes"]], flaws(released.release.provenance)
     if len(chosen) == 2:
         cross, told = found.cross(*chosen), dependence(found, chosen[0], chosen[1], seed)
         facts = {**head, "tables": [_cross_facts(cross)], "dependence": [dependence_facts(told)]}
-        return Answer("", [_cross(cross), Remark(dependence_line(told)), *notes], lambda: facts, warned)
+        return Answer("", [_cross(cross), Passage(dependence_line(told)), *notes], lambda: facts, warned)
     if chosen:
         margin = found.margin(chosen[0])
         return Answer("", [_margin(margin), *notes], lambda: {**head, "margins": [_margin_facts(margin)]}, warned)
@@ -64,7 +64,7 @@ def crosstables(found: Tables, chosen: Sequence[int], seed: int) -> Answer:
 def strongest(found: Tables, seed: int = 0, maps: int = 3) -> list[Part]:
     """What depends on what, as the page of a release shows it."""
     every = every_dependence(found, seed)
-    return [*_dependence(found, every, maps), *map(Remark, interval_notes(found))]
+    return [*_dependence(found, every, maps), *map(Passage, interval_notes(found))]
 
 
 def interval_notes(tables: Tables, chosen: Sequence[int] = ()) -> list[str]:
@@ -125,7 +125,7 @@ def _picture(name: str) -> Callable[..., Any]:
 
 
 def _numbers(tables: Tables) -> Iterator[Part]:
-    yield from (Remark(f"Not known: {told}.") for told in tables.not_known())
+    yield from (Passage(f"Not known: {told}.") for told in tables.not_known())
     if not tables.released.numbers:
         return
     records = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.report.answers.booked import guard_json, spent_line
 from colonnade.report.answers.coefficients import fitted
-from colonnade.report.results import Answer, Heading, Listing, Part, Remark
+from colonnade.report.results import Answer, Heading, Listing, Part, Passage
 from colonnade.report.text import epsilon_text, flaws, size_text
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ def run_of(
     told = ", ".join(f"{name} {epsilon_text(p['epsilon']['outsider'])}" for name, p in plan["parties"].items())
     parts: list[Part] = [*of_model.parts]
     parts.append(
-        Remark(f"Spent: epsilon {epsilon_text(plan['epsilon'])} of every record ({told}), by views as planned.")
+        Passage(f"Spent: epsilon {epsilon_text(plan['epsilon'])} of every record ({told}), by views as planned.")
     )
-    parts += [Remark(spent_line(ran.guards[name], total)) for name, total in ran.spent.items()]
+    parts += [Passage(spent_line(ran.guards[name], total)) for name, total in ran.spent.items()]
     if ran.unkept:
         whose = f" for {', '.join(ran.unkept)}" if ran.guards else ""
-        parts.append(Remark(f"There was no ledger kept{whose}: [party.NAME] may name a policy and a ledger."))
+        parts.append(Passage(f"There was no ledger kept{whose}: [party.NAME] may name a policy and a ledger."))
     parts += traffic(outcome.traffic.sent, outcome.traffic.received, outcome.seconds, matched)
     written = f"Release written to {release}" + ("" if model is None else f", model to {model}") + "."
     warned = [*of_model.warnings, *flaws(outcome.release.provenance)]
@@ -52,7 +52,7 @@ def run_of(
             "warnings": [*outcome.session.warnings(), *public.warnings],
         }
 
-    return Answer(of_model.title, [*parts, Remark(written)], facts, warned)
+    return Answer(of_model.title, [*parts, Passage(written)], facts, warned)
 
 
 def traffic(
@@ -63,5 +63,5 @@ def traffic(
     records = [{"party": name, "sent": sent[name], "received": received[name]} for name in sent]
     took = ", ".join(f"{step} {value:.2f} s" for step, value in seconds.items())
     note = " The bytes of matching ids are in the table." if matched else ""
-    told = Remark(f"{sum(seconds.values()):.1f} seconds: {took}.{note}")
+    told = Passage(f"{sum(seconds.values()):.1f} seconds: {took}.{note}")
     return [Listing(columns, records, "Traffic of the session"), told]

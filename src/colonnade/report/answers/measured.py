@@ -8,7 +8,7 @@ from typing import Any
 from colonnade.evaluation import Evaluation, Measured
 from colonnade.protocol.session_plan import SessionPlan
 from colonnade.report.answers.planned import blocks_of, epsilons_of
-from colonnade.report.results import Answer, Heading, Listing, Part, Remark, Words
+from colonnade.report.results import Answer, Heading, Listing, Part, Passage, Words
 from colonnade.report.text import epsilon_text
 
 NAMES = {
@@ -74,7 +74,7 @@ def foreseen(evaluation: Evaluation, session: SessionPlan, assumed: bool = False
         f"The noise is expected to move {NAMES[name].partition(',')[0]} by about {std:.2g}."
         for name, std in evaluation.expected(session).items()
     )
-    parts: list[Part] = [Remark(opened), *map(Remark, moved), epsilons_of(plan), blocks_of(plan)]
+    parts: list[Part] = [Passage(opened), *map(Passage, moved), epsilons_of(plan), blocks_of(plan)]
     warned, facts = evaluation.warnings(session), partial(_facts, evaluation, session)
     return Answer(title + (" (assumed: give --rows)" if assumed else ""), parts, facts, warned)
 
@@ -98,8 +98,8 @@ def measured(evaluation: Evaluation, found: Measured, session: SessionPlan | Non
     table = Listing(COLUMNS, records, fields={"measure": str, **dict.fromkeys(ENDS, float)})
     if not found.measures:
         loud = "The noise drowns what was opened: more records or a larger epsilon would tell something."
-        return Answer(title, [table, Remark(loud, "warn")], facts)
-    parts: list[Part] = [table, Remark(interval_note(evaluation))]
+        return Answer(title, [table, Passage(loud, "warn")], facts)
+    parts: list[Part] = [table, Passage(interval_note(evaluation))]
     if any(point.observed is not None for point in found.curve):
         points = [{**point, **(point["observed"] or {"value": Words("drowned"), "low": None}),
                    "bin": [point["low"], point["high"]]} for point in curve]  # fmt: skip

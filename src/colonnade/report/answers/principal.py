@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from colonnade.report.results import Answer, Figure, Heading, Listing, Remark
+from colonnade.report.results import Answer, Figure, Heading, Listing, Passage
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -44,7 +44,7 @@ def principal(found: Components, shown: int) -> Answer:
         }
 
     table = Listing(COLUMNS, records, picture=Figure(lambda: _picture([r["share"] for r in records])))
-    return Answer(TITLE, [table, *(Remark(note, "soft") for note in found.notes())], facts)
+    return Answer(TITLE, [table, *(Passage(note, "soft") for note in found.notes())], facts)
 
 
 def _picture(shares: list[float]) -> Markup:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from colonnade.report.answers.compared import chosen_cells, chosen_columns, chosen_text
-from colonnade.report.results import Answer, Figure, Heading, Listing, Remark
+from colonnade.report.results import Answer, Figure, Heading, Listing, Passage
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -40,7 +40,7 @@ def rehearsed(found: Sequence[tuple[Mapping[str, object], Expectation]], study: 
     ]
     table = Listing([*chosen_columns(chosen), *COLUMNS], records, fields=dict.fromkeys(chosen_cells(chosen)) | FIELDS)
     title = f"Rehearsed for {one.n:,} records on {one.rows:,} public rows, {one.releases} releases each"
-    note = Remark(NOTE + UNITS if "rmse" in one.measures else NOTE, "soft")
+    note = Passage(NOTE + UNITS if "rmse" in one.measures else NOTE, "soft")
     known = {"study": study, "rehearsed": [{"chosen": dict(own), **expected.to()} for own, expected in found]}
     warned = list(dict.fromkeys(note for _, expected in found for note in expected.notes))
     return Answer(title, [Figure(lambda: _picture(found), SHOWS), table, note], lambda: known, warned)
@@ -74,7 +74,7 @@ def expected_range(found: Range, study: str) -> Answer:
     )
     table = Listing([COLUMNS[0], *columns], records)
     title = f"From the schema alone, for {found.n:,} records"
-    return Answer(title, [table, Remark(note, "soft")], lambda: {"study": study, **found.to()})
+    return Answer(title, [table, Passage(note, "soft")], lambda: {"study": study, **found.to()})
 
 
 def _between(ends: tuple[float, float]) -> str:

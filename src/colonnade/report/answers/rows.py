@@ -12,7 +12,7 @@ import polars as pl
 
 from colonnade.foundation.names import plain_cell
 from colonnade.foundation.shown import figure
-from colonnade.report.results import Answer, Heading, Listing, Remark
+from colonnade.report.results import Answer, Heading, Listing, Passage
 
 if TYPE_CHECKING:
     from colonnade.analysis.synthesis import Synthetic
@@ -36,7 +36,7 @@ def drawn(rows: Synthetic, notes: Sequence[str]) -> Answer:
         "notes": list(notes),
     }
     title = f"{frame.height:,} rows, the first {first.height}"
-    return Answer(title, [Listing(columns, first.to_dicts()), *(Remark(n, "soft") for n in notes)], lambda: known)
+    return Answer(title, [Listing(columns, first.to_dicts()), *(Passage(n, "soft") for n in notes)], lambda: known)
 
 
 def _cell(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from colonnade.report.results import Answer, Heading, Listing, Remark, Words
+from colonnade.report.results import Answer, Heading, Listing, Passage, Words
 
 KINDS = {"ok": "good", "remark": "warn", "fault": "strong"}
 
@@ -17,7 +17,7 @@ def checked(findings: Sequence[Mapping[str, str]]) -> Answer:
     heads = {"site": "site", "about": "about", "verdict": "", "sentence": ""}
     told = "no fault was found" if not faults else "1 fault" if faults == 1 else f"{faults} faults"
     facts = {"faults": faults, "findings": list(findings)}
-    return Answer("", [_table(heads, records), Remark(told)], lambda: facts)
+    return Answer("", [_table(heads, records), Passage(told)], lambda: facts)
 
 
 def standings(sites: Sequence[Mapping[str, Any]], asked: Mapping[str, Any] | None) -> Answer:
@@ -41,7 +41,7 @@ def standings(sites: Sequence[Mapping[str, Any]], asked: Mapping[str, Any] | Non
     )
     heads = {key: key for key in ("site", "study", "process", "session", "spent")} | {"time": "since"}
     facts = {"sites": list(sites), **({} if asked is None else {"server": asked})}
-    return Answer("", [_table(heads, records), *map(Remark, (*approved, *heard, *jobs))], lambda: facts)
+    return Answer("", [_table(heads, records), *map(Passage, (*approved, *heard, *jobs))], lambda: facts)
 
 
 def queued(entries: Sequence[Mapping[str, Any]]) -> Answer:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Record, Remark
+from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Passage, Record
 
 STYLE = Path(__file__).parent.parent / "templates" / "notebook.css"
 FOLD_FROM = 40
@@ -31,7 +31,7 @@ def fragment(answer: Answer) -> str:
 
 def part_html(part: Part, level: int = 3) -> Markup:
     """One part; headings are of this level."""
-    if isinstance(part, Remark):
+    if isinstance(part, Passage):
         return Markup('<p class="{}">{}</p>').format(part.kind, part.text)
     if isinstance(part, Figure):
         caption = Markup("<figcaption>{}</figcaption>").format(part.caption) if part.caption else ""

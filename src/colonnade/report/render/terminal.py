@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from colonnade.report.results import Answer, Listing, Remark, Words
+from colonnade.report.results import Answer, Listing, Passage, Words
 from colonnade.report.tidy import tidy_table
 
 STYLES = {"": "", "good": "green", "warn": "yellow", "soft": "dim", "strong": "bold red"}
@@ -19,7 +19,7 @@ def shown(answer: Answer) -> RenderableType:
         if isinstance(part, Listing) and part.shown != 0:
             parts += [*([] if first else [""]), *([Text(part.title, "bold")] if part.title else []), table_text(part)]
             first = False
-        elif isinstance(part, Remark):
+        elif isinstance(part, Passage):
             parts.append(Text(part.text, STYLES[part.kind]))
     return Group(*parts)
 
