@@ -118,14 +118,14 @@ def equations(
     inside = moments.layout.attribute_of[list(columns)]
     noise[inside[:, None] == inside[None, :]] = 0.0
     largest = variance = max(float(second[at, at]) / n, 0.0)
-    guessed = not np.isfinite(estimate.std[at, at])
-    if guessed:
+    plausible = 0.0
+    if not np.isfinite(estimate.std[at, at]):
         # The label's square was not released: its variance is at least what the features explain, and at most what its
-        # bounds allow. Every order of magnitude between them is as likely, and the middle of them is taken. With the
-        # least one what few records have by chance passed for what the features tell.
+        # bounds allow. A fit takes the least, and is judged by the middle of their orders of magnitude: with the least
+        # one what few records have by chance would pass for what the features tell.
         largest = mean * (1 - mean) if split else 1.0
         variance = min(largest, max(float(right @ ridge_weights(second[grid], right, 0.0)) / n, 0.0))
-        variance = float(np.sqrt(variance * largest))
+        plausible = float(np.sqrt(variance * largest)) / n
     right_noise = factor * right_std**2 / n**2
     # Denoising keeps sums in their range, so the noise that is left in them is bounded, too. A small variance of the
     # target bounds no noise: what it makes implausible is left to the prior.
@@ -144,7 +144,7 @@ def equations(
         largest,
         moments.law,
         _unsure(estimate, columns),
-        guessed,
+        plausible,
     )
 
 

@@ -216,17 +216,20 @@ def _systems(moments: Moments, estimate: Estimate, columns: Sequence[int], label
         parts = [(row[j], own[j]) for j in used if row[j]]
         first = parts[0][1]
         if len(parts) == 1:
-            variance, limit = parts[0][0] ** 2 * first.sampling, parts[0][0] ** 2 * first.explainable
+            scale, limit = parts[0][0] ** 2, parts[0][0] ** 2 * first.explainable
+            variance, plausible = scale * first.sampling, scale * first.plausible
         else:
             shares = np.maximum(estimate.margin[start : start + len(row)], 0.0) / n
             limit = float(shares @ row**2 - (shares @ row) ** 2)
             variance = limit / n
+            plausible = variance if first.guessed else 0.0
         out.append(
             replace(
                 first,
                 right=np.sum([m * s.right for m, s in parts], axis=0),
                 right_noise=np.sum([m**2 * s.right_noise for m, s in parts], axis=0),
                 sampling=variance,
+                plausible=plausible,
                 explainable=limit,
             )
         )
@@ -248,7 +251,7 @@ def _known(
     fits = [posterior(system) for system in systems]
     right = np.column_stack([system.right for system in systems])
     shrunk = gram @ np.column_stack([fit.weights for fit in fits])
-    followed = np.array([followed_noise(system, fit) for system, fit in zip(systems, fits, strict=True)])
+    followed = np.array([followed_noise(system.judged, fit) for system, fit in zip(systems, fits, strict=True)])
     slopes = np.array([float(fit.weights @ own) for fit, own in zip(fits, shrunk.T, strict=True)])
     if label.classes:
         # One class more is the others less: what shrinking leaves of their sum is shared by their means.
@@ -259,7 +262,7 @@ def _known(
     return _Known(
         n, FeatureLaw(law.records[:, take], law.weights, law.gap[np.ix_(take, take)]),
         centre[take], means, right[take], shrunk[take], noise[take], gram[np.ix_(take, take)], slopes, followed,
-        n * np.array([s.sampling for s in systems]), systems[0].guessed, unsure,
+        n * np.array([s.judged.sampling for s in systems]), systems[0].guessed, unsure,
         _pull(systems, fits, means, label, take),
     )  # fmt: skip
 

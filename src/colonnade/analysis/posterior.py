@@ -70,8 +70,18 @@ class NoisyEquations:
     """That of the noise on c, where it is known."""
     unsure: Floats | None = None
     """Standard deviations of the noise on levels' counts, per record."""
-    guessed: bool = False
-    """Whether the target's variance was not released."""
+    plausible: float = 0.0
+    """What `sampling` may well be, where the target's variance was not released; 0 where it was."""
+
+    @property
+    def guessed(self) -> bool:
+        """Whether the target's variance was not released."""
+        return self.plausible > 0
+
+    @property
+    def judged(self) -> NoisyEquations:
+        """The same by which a fit is judged."""
+        return replace(self, sampling=self.plausible) if self.guessed else self
 
     @property
     def possible_gram(self) -> Floats:

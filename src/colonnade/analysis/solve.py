@@ -232,7 +232,7 @@ def _weights(
         if task is Task.LINEAR or len(columns) > MOST_COLUMNS:
             system = widened(system, fit, *raw_gram(moments, estimate, columns, centred))
             fit = posterior(system)
-        return system, fit, equivalent_ridge(system.gram, fit.freedom), followed_noise(system, fit)
+        return system, fit, equivalent_ridge(system.gram, fit.freedom), followed_noise(system.judged, fit)
     else:
         ridge = 0.0
         if method == "zhang":
@@ -241,7 +241,7 @@ def _weights(
             ridge = 4.0 * float(np.max(own[np.isfinite(own)], initial=0.0)) / moments.n
         fit = Fit(_unrepaired(system, ridge, trim=method == "zhang"), float("nan"), float(len(columns)))
     # Of weights that are not shrunk the noise that they followed grows without limit: what shrinking leaves is asked.
-    believed = system.gram @ posterior(system).weights
+    believed = system.gram @ posterior(system.judged).weights
     return system, fit, ridge, float(fit.weights @ (system.right - believed))
 
 
@@ -261,7 +261,7 @@ def _linear_evidence(
     centred: bool,
 ) -> tuple[Prospect | None, str]:
     """What the release says of a linear fit, in units of the target's coordinate; or why it says nothing."""
-    at, w = target.coordinate, fit.weights
+    at, w, system = target.coordinate, fit.weights, system.judged
     middle = 0.0
     if not centred:
         if not np.isfinite(estimate.std[0, at]):
