@@ -182,6 +182,8 @@ def measure(network: Network, sessions: int, deadline: float) -> list[Measured]:
         finally:
             proxy.send_signal(signal.SIGTERM)
             passed = int(proxy.communicate(timeout=20)[0] or 0)
+    if not found:
+        raise SystemExit("no session fitted into the time: --minutes gives more")
     return [Measured(m.run, m.session, m.steps, passed // len(found), m.counted) for m in found]
 
 
@@ -214,8 +216,8 @@ over the real engine, each line to the server through a proxy on loopback that m
 for the job, handing it out, fetching. Medians; the last two columns are bytes of the session's own messages, sent and
 received at the server, and all that passed the proxy for each session, the sites' start included.
 
-Load of the machine when it began, by `uptime`: {load}; processors: {cores}. All sites share them, so that seconds are
-upper bounds where the load is above one for each processor.
+Load of the machine when it began, by `uptime`: {load}; processors: {cores}.
+All sites share them, so that seconds are upper bounds where the load is above one for each processor.
 
 | round trip | line | sessions | run | engine | session | align | products | submit | messages | passed |
 |---|---|---|---|---|---|---|---|---|---|---|
