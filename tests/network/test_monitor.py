@@ -36,7 +36,7 @@ from tests.helpers.authority import DAY, Authority
 from tests.helpers.wires import write_study
 
 yaml = pytest.importorskip("yaml", reason="the extra flare, which brings YAML, is not installed")
-LINE = re.compile(r'^[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? -?[0-9.e+]+$')
+LINE = re.compile(r'^[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? -?[0-9.e+-]+$')
 
 
 @pytest.fixture
