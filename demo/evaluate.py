@@ -16,6 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 from colonnade.data.table import table_from
 from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.threads import one_thread
 from colonnade.model import read_model, score_files
 from colonnade.study import read_study
 
@@ -55,7 +56,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        with one_thread():
+            main()
     except FileNotFoundError as error:
         sys.exit(f"error: there is no {error.filename}: run colonnade fit with --model first")
     except ColonnadeError as error:
