@@ -126,7 +126,7 @@ def test_disk_and_workers_change_nothing(frame: pl.DataFrame, tmp_path: Path, mo
     frame.write_parquet(tmp_path / "t.parquet", row_group_size=700)
     plain = read_table("p", tmp_path / "t.parquet", COLUMNS)
     monkeypatch.setattr(store, "MEMORY", 1000)
-    monkeypatch.setattr(store.ColumnStore.__init__, "__defaults__", (1000,))
+    monkeypatch.setattr(store, "MEMORY", 1000)
     monkeypatch.setattr(table, "CACHE_BYTES", 1000)
     monkeypatch.setattr(reading, "ROW_BLOCK", 1100)
     with ThreadPoolExecutor(3) as executor:
@@ -302,7 +302,7 @@ def test_dates_are_no_numbers(tmp_path: Path) -> None:
 def test_many_columns_share_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table on disk has one file, however many columns it has: a process may open few files."""
     opened = []
-    monkeypatch.setattr(store.ColumnStore.__init__, "__defaults__", (1000,))
+    monkeypatch.setattr(store, "MEMORY", 1000)
     make = store.tempfile.TemporaryFile
     monkeypatch.setattr(store.tempfile, "TemporaryFile", lambda **k: opened.append(1) or make(**k))
     own: dict[str, Column] = {f"x{k}": Numeric(0, 1) for k in range(50)}
