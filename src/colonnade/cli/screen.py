@@ -57,7 +57,7 @@ def tell_evidence(folder: Path | None) -> None:
 
 
 def show(answer: Answer, json: bool) -> None:
-    """Print an answer: as a JSON object, or as tables and notes with its warnings on the error stream."""
+    """Print an answer: as a JSON object, or as tables and notes; its warnings are a part of it, wherever it goes."""
     if json:
         print_json(answer.facts())
         return
@@ -65,7 +65,7 @@ def show(answer: Answer, json: bool) -> None:
 
     stdout().print(shown(answer))
     for note in answer.warnings:
-        stderr().print(caution(note))
+        stdout().print(caution(note))
 
 
 def print_json(content: Mapping[str, Any]) -> None:
