@@ -25,7 +25,7 @@ def shown(answer: Answer) -> RenderableType:
 
 
 def whole(answer: Answer) -> RenderableType:
-    """All of it, with the warnings that a command prints on its error stream."""
+    """All of it, with its warnings."""
     return Group(shown(answer), *map(caution, answer.warnings))
 
 
