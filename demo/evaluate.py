@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 def main() -> None:
     study = read_study(HERE / "study.toml")
     public = read_model((HERE / "model.json").read_bytes())
-    files = {name: source.data for name, source in study.sources.items() if source.data is not None}
+    files = {name: source.data.path for name, source in study.sources.items() if source.data is not None}
     frame = None
     for path in files.values():
         part = pl.read_csv(path, infer_schema=False)

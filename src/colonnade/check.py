@@ -46,7 +46,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckItem:
     """One thing; a fault refuses a run in one process."""
 
     party: str
@@ -65,7 +65,7 @@ class Checked:
     """What was found of a study's records."""
 
     study: str
-    findings: Sequence[Finding]
+    findings: Sequence[CheckItem]
     common: int | None = None
     """People that all parties have, where one looked at all parties."""
 
@@ -94,7 +94,7 @@ class Checked:
 
 def check_study(study: StudySpec, strict: bool = False) -> Checked:
     """Look at all parties' records; nothing is spent, and no session begins."""
-    agreement, found, tables = study.agreement, list[Finding](), dict[str, Table]()
+    agreement, found, tables = study.agreement, list[CheckItem](), dict[str, Table]()
     matched = matches_ids(study.alignment, agreement.schema.names)
     for party, columns in agreement.schema.parties.items():
         source = study.sources.get(party, Source(None))
@@ -110,7 +110,7 @@ def check_study(study: StudySpec, strict: bool = False) -> Checked:
             found += findings
         elif not matched and len({table.rows for table in tables.values()}) > 1:
             told = ", ".join(f"{party} {table.rows:,}" for party, table in tables.items())
-            found.append(Finding(ALL, True, f"rows are matched by their order, and differ in number: {told}"))
+            found.append(CheckItem(ALL, True, f"rows are matched by their order, and differ in number: {told}"))
         found += _policies(study, tables, matched)
         found += _terms(study, common)
     return Checked(agreement.name, found, common)
@@ -125,10 +125,10 @@ def check_site(site: Site) -> Checked:
 
 def check_party(
     party: str, source: Source, columns: Mapping[str, Column], matched: bool, strict: bool = False
-) -> tuple[list[Finding], Table | None]:
+) -> tuple[list[CheckItem], Table | None]:
     """One party's records: how they are read, what does not fit, ids, and columns that say little."""
     if source.data is None:
-        return [Finding(party, True, f"[party.{party}] names no data")], None
+        return [CheckItem(party, True, f"[party.{party}] names no data")], None
     try:
         found, source, present = _opened(party, source, columns, matched)
         if not filed(present):
@@ -147,7 +147,7 @@ def check_party(
         found += _values(party, source, columns, table, again.unfit, proposed, strict)
         found += _ids(party, table, strict) + _little(party, again)
     except ColonnadeError as error:
-        return [Finding(party, True, str(error).removeprefix(f"party {party}: "))], None
+        return [CheckItem(party, True, str(error).removeprefix(f"party {party}: "))], None
     return found, table
 
 
@@ -161,9 +161,9 @@ def _proposed(source: Source, keys: Sequence[str]) -> Written:
 
 def _opened(
     party: str, source: Source, columns: Mapping[str, Column], matched: bool
-) -> tuple[list[Finding], Source, dict[str, Column]]:
+) -> tuple[list[CheckItem], Source, dict[str, Column]]:
     """What keeps the file from being read, the source in a form that can be, and the columns that it has."""
-    found = list[Finding]()
+    found = list[CheckItem]()
     ids = source.ids.columns if source.ids is not None and matched else ()
     wanted = {*filed(columns), *ids}
     if isinstance(source.data, FileSource):
@@ -174,10 +174,10 @@ def _opened(
             if len(wanted & set(better)) > len(wanted & set(names)):
                 told = f"the file is not as it is declared: {why or 'it has other columns'}"
                 write = ", ".join(line for line in seems.lines if line not in source.written.lines)
-                found.append(Finding(party, True, told, f"read: {write}"))
+                found.append(CheckItem(party, True, told, f"read: {write}"))
                 names, why, source = better, "", replace(source, written=seems)
         if why:
-            return [Finding(party, True, why)], source, {}
+            return [CheckItem(party, True, why)], source, {}
     elif isinstance(source.data, FrameSource):
         names = source.data.frame.columns
     else:
@@ -185,7 +185,7 @@ def _opened(
     for name in (name for name in (*filed(columns), *ids) if name not in names):
         near = get_close_matches(name, names, 1)
         kind = "id column" if name in ids else "column"
-        found.append(Finding(party, True, f"there is no {kind} {name!r}", f"{near[0]!r}?" if near else ""))
+        found.append(CheckItem(party, True, f"there is no {kind} {name!r}", f"{near[0]!r}?" if near else ""))
     if any(name not in names for name in ids):
         source = replace(source, id=None)
     present = {name: own for name, own in columns.items() if not own.sources and name in names}
@@ -208,7 +208,7 @@ def _values(
     left: Mapping[str, Unfit],
     proposed: Written,
     strict: bool,
-) -> list[Finding]:
+) -> list[CheckItem]:
     """Values that do not fit, by column; `left` is what does not in the forms that the file seems to have."""
     rows = table.rows + table.left_out.count
     undeclared = _undeclared(party, source, table)
@@ -233,7 +233,7 @@ def _values(
         else:
             levels = own.column.storage is Storage.LEVELS and not own.column.spelled
             write = "levels, or other = true" if own.wrong and levels else "fill = ..."
-        found.append(Finding(party, max(own.unplaced, after.unplaced) > most, told, write))
+        found.append(CheckItem(party, max(own.unplaced, after.unplaced) > most, told, write))
     return found
 
 
@@ -267,43 +267,43 @@ def _undeclared(party: str, source: Source, table: Table) -> dict[str, list[tupl
     }
 
 
-def _ids(party: str, table: Table, strict: bool) -> list[Finding]:
+def _ids(party: str, table: Table, strict: bool) -> list[CheckItem]:
     """Rows that ids cannot tell apart, and what other parties' ids may not have."""
-    found, left, rows = list[Finding](), table.left_out, table.rows + table.left_out.count
+    found, left, rows = list[CheckItem](), table.left_out, table.rows + table.left_out.count
     if left.merged:
-        found.append(Finding(party, True, str(left.refusal(party)).removeprefix(f"party {party}: ")))
+        found.append(CheckItem(party, True, str(left.refusal(party)).removeprefix(f"party {party}: ")))
     for many, told in ((left.repeated - len(left.merged), "repeat an id"), (left.missing, "have no id")):
         if many > 0:
             fault = ONE_IN * left.count > rows or strict
-            found.append(Finding(party, fault, f"{left.column}: {many:,} of {rows:,} rows {told}, and are left out"))
-    return found + [Finding(party, False, f"{many:,} ids have {TOLD[name]}") for name, many in table.id_forms.items()]
+            found.append(CheckItem(party, fault, f"{left.column}: {many:,} of {rows:,} rows {told}, and are left out"))
+    return found + [CheckItem(party, False, f"{many:,} ids have {TOLD[name]}") for name, many in table.id_forms.items()]
 
 
-def _little(party: str, table: Table) -> list[Finding]:
+def _little(party: str, table: Table) -> list[CheckItem]:
     """Columns that are clipped, lie in a corner of their bounds, are constant or there twice, or have rare levels."""
-    found, seen = [Finding(party, False, note) for note in table.heavy_clipping()], dict[bytes, str]()
+    found, seen = [CheckItem(party, False, note) for note in table.heavy_clipping()], dict[bytes, str]()
     for name, column in table.columns.items():
         values = np.asarray(read_rows(table.values[name], 0, table.rows))
         if (twin := seen.setdefault(values.tobytes(), name)) != name:
-            found.append(Finding(party, False, f"{name} holds the same as {twin}", "leave one out"))
+            found.append(CheckItem(party, False, f"{name} holds the same as {twin}", "leave one out"))
         if values.size and values.min() == values.max():
-            found.append(Finding(party, False, f"{name} is always the same", "leave it out"))
+            found.append(CheckItem(party, False, f"{name} is always the same", "leave it out"))
         elif column.storage is Storage.LEVELS:
             counts = np.bincount(values.astype(np.int64), minlength=len(column.all_levels))
             if rare := int((counts < FEW).sum()):
                 told = f"{name}: {rare} of {len(counts)} levels have fewer than {FEW} records"
-                found.append(Finding(party, False, told, "other = true, or group them" if rare > 1 else ""))
+                found.append(CheckItem(party, False, told, "other = true, or group them" if rare > 1 else ""))
         elif not column.has_levels and column.bounds is not None:
             low, high = column.bounds
             ends = np.quantile(np.clip(values, low, high), [0.05, 0.95])
             part = float(ends[1] - ends[0]) / (high - low) if high > low else 1.0
             if part < NARROW:
                 told = f"{name}: nine of ten values fill {100 * part:.0f}% of the bounds"
-                found.append(Finding(party, False, told, "closer bounds, or bins"))
+                found.append(CheckItem(party, False, told, "closer bounds, or bins"))
     return found
 
 
-def _common(study: StudySpec, tables: Mapping[str, Table]) -> tuple[list[Finding], int]:
+def _common(study: StudySpec, tables: Mapping[str, Table]) -> tuple[list[CheckItem], int]:
     """How many people all have, as their ids are and in other forms."""
     counts = common_in_forms({party: table.ids or () for party, table in tables.items()})
     now, most = counts[()], max(counts.values())
@@ -319,32 +319,32 @@ def _common(study: StudySpec, tables: Mapping[str, Table]) -> tuple[list[Finding
         known = list(dict.fromkeys([*study.agreement.ids.form, *best]))
         write = f"id_form = [{', '.join(map(shown, known))}]".replace("'", '"')
         found.append(
-            Finding(ALL, not stated, f"ids are written differently: in common are {now:,} as they are, {told}", write)
+            CheckItem(ALL, not stated, f"ids are written differently: in common are {now:,} as they are, {told}", write)
         )
     if now < 2 and most == now:
-        found.append(Finding(ALL, True, f"ids in common: {now}"))
+        found.append(CheckItem(ALL, True, f"ids in common: {now}"))
     return found, now
 
 
-def _policies(study: StudySpec, tables: Mapping[str, Table], matched: bool) -> list[Finding]:
+def _policies(study: StudySpec, tables: Mapping[str, Table], matched: bool) -> list[CheckItem]:
     found = []
     try:
         guards = open_guards(study)
     except ColonnadeError as error:
-        return [Finding(ALL, True, str(error))]
+        return [CheckItem(ALL, True, str(error))]
     for party, guard in guards.items():
         try:
             guard.foresee(study.agreement, tables[party].rows, matched)
         except ColonnadeError as error:
-            found.append(Finding(party, True, f"its policy or ledger would refuse: {error}"))
+            found.append(CheckItem(party, True, f"its policy or ledger would refuse: {error}"))
     return found
 
 
-def _terms(study: StudySpec, common: int | None) -> list[Finding]:
+def _terms(study: StudySpec, common: int | None) -> list[CheckItem]:
     """What a plan for so many records warns of."""
     if common is None or common < 2:
         return []
     try:
-        return [Finding(STUDY, False, note) for note in study.session(common).warnings()]
+        return [CheckItem(STUDY, False, note) for note in study.session(common).warnings()]
     except ColonnadeError as error:
-        return [Finding(STUDY, True, str(error))]
+        return [CheckItem(STUDY, True, str(error))]

@@ -189,12 +189,12 @@ UNFIT: dict[str, tuple[Callable[[Path], None], str, str]] = {
     ),
     "text for a number": (
         _row("bank.csv", "q1,much"),
-        "party bank: column savings must hold numbers such as 1234.5, row 37 does not: 'much' (strict refuses any",
+        "column savings must hold numbers such as 1234.5, row 37 does not: its form is 'aaaa' (strict refuses any",
         "1 of 37 values of savings is no number, the first in row 37: taken as 500, the middle of its bounds",
     ),
     "decimal comma": (
         _row("bank.csv", 'q1,"3,5"'),
-        "column savings must hold numbers such as 1234.5, row 37 does not: '3,5'; if that is its form, write decimal",
+        "savings must hold numbers such as 1234.5, row 37 does not: its form is '9,9'; if that is its form, write",
         "1 of 37 values of savings is no number",
     ),
     "duplicate ids": (

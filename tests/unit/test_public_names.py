@@ -34,6 +34,7 @@ PATHS = {
     "colonnade.consent.policy": {"policy_from", "read_policy"},
     "colonnade.crypto.alignment": {"align_in_process"},
     "colonnade.data.table": {"open_table", "read_table", "table_from"},
+    "colonnade.foundation.threads": {"one_thread"},
     "colonnade.api": OBJECTS,
     "colonnade.estimators": ESTIMATORS,
     "colonnade.foundation.errors": {"ColonnadeError", "DataError", "LedgerError", "PolicyError", "StudyError"},
@@ -54,8 +55,10 @@ PARAMETERS = {
     "colonnade.analysis.intervals.intervals": "moments task features label intercept level",
     "colonnade.Study": "label parties epsilon task name delta collusion product alignment rows terms",
     "colonnade.Study.plan": "self rows",
-    "colonnade.Study.fit": "self out force approve ask strict seed rows workers progress",
-    "colonnade.Study.evaluate": "self model data release epsilon delta rows out force strict approve ask progress",
+    "colonnade.Study.fit": "self out force approve ask strict seed rows workers evidence progress",
+    "colonnade.Study.evaluate": (
+        "self model data release epsilon delta rows out force strict approve ask evidence progress"
+    ),
     "colonnade.Study.rehearse": "self public rows releases seed strict compare",
     "colonnade.Party": "data columns id name policy ledger epsilon split norm more",
     "colonnade.Release.solve": "self label task features given penalty ridge method seed numbers",

@@ -6,6 +6,7 @@ how many. Who sees all parties' data anyway, in one process, refuses a column of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,11 +18,17 @@ from colonnade.foundation.shown import shown
 
 ONE_IN = 20
 """In one process a column is refused of which more than one value in so many does not fit."""
-LONGEST_QUOTED = 40
+LONGEST_SHOWN = 20
+"""Characters of a form that an error shows."""
 MOST_SHOWN = 12
 """Levels that an error lists."""
 STRICT = "strict refuses any value that does not fit"
 MANY = f"more than 1 in {ONE_IN} does not fit: correct the file, or declare what it holds"
+
+
+def form_of(text: str) -> str:
+    """What a text looks like, and none of what it says: a refusal may be read by others than the file's owner."""
+    return shown(re.sub(r"[^\W\d_]", "a", re.sub(r"\d", "9", text[:LONGEST_SHOWN])))
 
 
 @dataclass(frozen=True)
@@ -95,8 +102,8 @@ class Unfit:
         which = f"row {self.wrong_row} does not" if self.wrong == 1 else which
         example = "dates such as 2024-05-31" if self.column.dated else "numbers such as 1234.5"
         held = f": it holds {self.held}" if self.held else ""
-        quoted = f": {shown(self.text)}" if self.text and len(self.text) <= LONGEST_QUOTED and not held else ""
-        return DataError(f"{where} must hold {example}, {which}{held}{quoted}{self._hint(party)}")
+        like = f": its form is {form_of(self.text)}" if self.text and not held else ""
+        return DataError(f"{where} must hold {example}, {which}{held}{like}{self._hint(party)}")
 
     def _hint(self, party: str) -> str:
         """What its owner may write so that it can be read."""

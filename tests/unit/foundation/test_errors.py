@@ -12,7 +12,8 @@ from colonnade.foundation import errors
 SOURCE = Path(colonnade.__file__).parent
 TREE = {name: kind for name, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__}
 BUILT_IN = {"NotImplementedError", "AssertionError", "IndexError"}
-INNER = {"NotReached", "Remark", "Unreachable"}
+# CommError: what the engine's own loop takes from a driver.
+INNER = {"CommError", "NotReached", "Remark", "Unreachable"}
 """Caught inside the package: no caller of its front doors ever sees it."""
 
 

@@ -100,10 +100,11 @@ def test_a_site_file_states_visible_texts(tmp_path: Path) -> None:
         '[party.b]\nid = "i"\n[party.b.columns]\ny = { kind = "numeric", low = 0, high = 1 }\n'
     )
     (tmp_path / "d.csv").write_text("i,x\n1,0\n")
-    (tmp_path / "site.toml").write_text('[site]\nrole = "party"\nparty = "a"\ndataset = "people\\u202e"\n')
-    site = read_site(tmp_path)
+    (tmp_path / "site.toml").write_text(
+        '[site]\nrole = "party"\nparty = "a"\ndata = "d.csv"\ndataset = "people\\u202e"\n'
+    )
     with pytest.raises(StudyError, match=r"dataset must be a text .* visible"):
-        site.data_set(tmp_path / "d.csv")
+        read_site(tmp_path).source.data_set("a")
     (tmp_path / "site.toml").write_text('[site]\nrole = "party"\nparty = "a\\u001b[8m"\n')
     with pytest.raises(StudyError, match="visible"):
         read_site(tmp_path)
