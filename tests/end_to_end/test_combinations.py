@@ -59,18 +59,18 @@ def test_a_number_in_the_place_of_its_bins_is_refused_with_traces_before_anythin
     assert terms["release"] == "trace" and columns["b2"]["model"] == "number"
     says = 'column b2 has bins and model = "number", which needs counts of the bins, and release = "trace" has none'
     with pytest.raises(StudyError, match=says):
-        study_from(content, tmp_path)
+        study_from(content, tmp_path).session(400)
     (tmp_path / "study.toml").write_text(to_toml(content))
     told = run("plan", tmp_path / "study.toml")
     assert told.code == 1 and says in " ".join(told.err.split())
     # The paper's calibration has none either, and took the bins in silence.
     del terms["release"]
-    study_from(content, tmp_path)
+    study_from(content, tmp_path).session(400)
     terms["calibration"] = "paper"
     with pytest.raises(StudyError, match='calibration = "paper" has none'):
-        study_from(content, tmp_path)
+        study_from(content, tmp_path).session(400)
     del columns["b2"]["model"]
-    study_from(content, tmp_path)
+    study_from(content, tmp_path).session(400)
 
 
 # One digest: rows in the file, --rows, Python's rows, rehearsals and the studio.

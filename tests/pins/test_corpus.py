@@ -45,7 +45,7 @@ def test_agreements_come_back_byte_for_byte() -> None:
     assert len(lines) == 500
     for place, line in enumerate(lines):
         assert read_back(line) == refused.get(str(place), line)
-    assert len(refused) <= 55
+    assert len(refused) <= 10
 
 
 def test_agreements_are_planned_as_they_were() -> None:

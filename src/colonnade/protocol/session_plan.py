@@ -413,6 +413,7 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
 
 def draft_plan(agreement: Agreement, rows: int) -> tuple[str, PrivacyPlan]:
     """What is released, and the scales of its noise before rounding and the product's own error are paid for."""
+    agreement.require_counted_bins()
     declared = agreement.schema, agreement.label, agreement.task, agreement.calibration
     counted = agreement.evaluates is not None
     if agreement.declared is not None:
