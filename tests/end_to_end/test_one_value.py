@@ -35,9 +35,12 @@ def numbers_of(page: str, *kinds: str) -> Numbers:
     return {(kind, unescape(name), float(value)) for kind, name, value in found if kind in kinds}
 
 
-def studio_page(folder: Path, path: str) -> str:
+def studio_page(folder: Path, path: str, study: str = "") -> str:
     """A page of the studio, asked for without a network."""
-    app, parts = Studio(Workspace(folder), TOKEN).app, []
+    workspace = Workspace(folder)
+    if study:
+        workspace.open(study)
+    app, parts = Studio(workspace, TOKEN).app, []
     scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b""}
     scope |= {"headers": [], "root_path": "", "scheme": "http", "server": ("x", 1), "client": ("y", 2)}
 
@@ -63,6 +66,8 @@ def test_every_medium_says_the_same_numbers(name: str, tmp_path: Path, run: Run)
     assert fitted.code == 0, fitted.err
     told = run("report", place, "--html", page, "--json").json
     assert fitted.json["params"] == told["params"] and fitted.json["conf_int"] == told["conf_int"]
+    # Before the spend the study has a page, also where nothing foretells a model.
+    assert 'id="epsilon"' in studio_page(tmp_path, "/", study.name)
     release = cn.Release.read(place)
     model = release.solve()
 
