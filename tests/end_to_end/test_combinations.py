@@ -190,6 +190,12 @@ def same_study(content: dict[str, Any]) -> bool:
     return told(content) == told(sent_back(content))
 
 
+def test_the_form_keeps_who_may_audit() -> None:
+    content, _ = draw(0)
+    content["audit"] = {"auditors": ["ab" * 32]}
+    assert same_study(content) and sent_back(content)["audit"] == content["audit"]
+
+
 def studies_of_the_repository() -> Iterator[dict[str, Any]]:
     texts = [path.read_text() for path in ROOT.glob("*demo*/**/*.toml")]
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:

@@ -51,6 +51,8 @@ LOOPBACK = "127.0.0.1"
 def deployed(folder: Path, port: int) -> Path:
     folder.mkdir()
     write_study(folder)
+    with (folder / "study.toml").open("a") as file:
+        file.write(f'\n[audit]\nauditors = ["{"ab" * 32}"]\n')
     deploy_new(folder / "study.toml", folder / "sites", Address("localhost", port))
     return folder / "sites"
 
@@ -114,6 +116,7 @@ def test_nothing_of_one_organisation_lies_in_another_folder(ours: Path) -> None:
 
 def test_study_is_the_same_without_paths(ours: Path) -> None:
     original = read_study(ours.parent / "study.toml")
+    assert original.agreement.auditors == ("ab" * 32,)
     for name in ("server", *PARTIES):
         study = read_study(ours / name / "study.toml")
         assert study.agreement == original.agreement and study.alignment == original.alignment

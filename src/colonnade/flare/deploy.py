@@ -154,4 +154,6 @@ def public_study(content: Mapping[str, Any]) -> str:
         terms = {k: v for k, v in party.items() if k not in (*SITE_LOCAL, "columns")}
         parts.append(toml_section(f"party.{name}", terms))
         parts.append(toml_section(f"party.{name}.columns", party.get("columns", {})))
+    # Who may audit is agreed on like all else.
+    parts += [toml_section("audit", content["audit"])] if "audit" in content else []
     return "\n".join(parts)

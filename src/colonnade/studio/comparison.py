@@ -56,8 +56,8 @@ def _numbers(sides: list[dict[str, Any]]) -> dict[str, Callable[[Mapping[str, An
         "epsilon of a record": lambda side: epsilon_text(side["plan"]["epsilon"]),
         "odds change by at most": lambda side: odds_text(side["plan"]["epsilon"]),
         **{f"epsilon of {name}'s part": part(name) for name in parties},
-        "noise against signal": lambda side: _told("{:.4g}".format, side["plan"]["forecast"]["noise_to_signal"]),
-        "survives the noise, bounds filled evenly": lambda side: _told(
+        "noise against signal": lambda side: _figure("{:.4g}".format, side["plan"]["forecast"]["noise_to_signal"]),
+        "survives the noise, bounds filled evenly": lambda side: _figure(
             share_text, side["plan"]["forecast"]["explained"]
         ),
         "survives, a tenth of the bounds filled": lambda side: _tenth(side["plan"]["forecast"]),
@@ -69,10 +69,10 @@ def _numbers(sides: list[dict[str, Any]]) -> dict[str, Callable[[Mapping[str, An
 
 
 def _tenth(forecast: Mapping[str, Any]) -> str:
-    return _told(share_text, forecast.get("if_a_tenth", forecast)["explained"])
+    return _figure(share_text, forecast.get("if_a_tenth", forecast)["explained"])
 
 
-def _told(write: Callable[[float], str], figure: float | None) -> str:
+def _figure(write: Callable[[float], str], figure: float | None) -> str:
     """Margins alone foretell no model."""
     return "–" if figure is None else write(figure)
 

@@ -61,7 +61,8 @@ def from_fields(fields: Mapping[str, str]) -> Content:
         columns = (_column(fields, f"{at}.c{j}") for j in range(_count(fields, at + ".c{}.name")))
         party["columns"] = {name: column for name, column in columns if name.strip()}
         parties[_free(named if named.strip() else "party", parties)] = party
-    return {"study": study, "party": parties}
+    audit = _was(fields, "audit")
+    return {"study": study, "party": parties} | ({"audit": audit} if audit else {})
 
 
 def _column(fields: Mapping[str, str], at: str) -> tuple[str, Content]:
@@ -157,6 +158,7 @@ def to_form(content: Mapping[str, Any]) -> Content:
         "label_square": bool(study.get("label_square")),
         "by_party": "epsilon" not in study and any("epsilon" in party for party in parties.values()),
         "rest": _dump(study),
+        "audit": _dump(table(content.get("audit"))),
         "parties": [_party_form(name, party) for name, party in parties.items()],
         "labels": [f"{name}.{c}" for name, party in parties.items() for c in table(party.get("columns"))],
     }
@@ -224,4 +226,5 @@ def to_toml(content: Mapping[str, Any]) -> str:
         head, declared = f"party.{toml_key(name)}", table(party)
         columns = table(declared.pop("columns", None))
         parts += ["\n", toml_section(head, declared), toml_section(f"{head}.columns", columns)]
+    parts += ["\n", toml_section("audit", table(content["audit"]))] if content.get("audit") else []
     return "".join(parts)
