@@ -60,7 +60,11 @@ def flat(told: list[dict[str, Any]], *kinds: str) -> Numbers:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_medium_says_the_same_numbers(name: str, tmp_path: Path, run: Run) -> None:
+def test_every_medium_says_the_same_numbers(
+    name: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No cell is broken.
+    monkeypatch.setenv("COLUMNS", "200")
     study, place, page = write_six(tmp_path, name, 400), tmp_path / "r.json", tmp_path / "p.html"
     fitted = run("fit", study, "--seed", SEED, "--out", place, "--json")
     assert fitted.code == 0, fitted.err
