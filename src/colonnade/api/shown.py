@@ -22,10 +22,10 @@ WIDTH = 100
 class Shown:
     """An object that prints as text, and shows itself as HTML where a notebook asks for it."""
 
-    @property
-    def answer(self) -> Answer:
-        """What it shows: tables, figures and notes."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
+        # A study, a party, a plan and a release have none yet: they say how they are shown by themselves.
+        @property
+        def answer(self) -> Answer: ...
 
     def __rich__(self) -> RenderableType:
         from colonnade.report.render.terminal import whole
