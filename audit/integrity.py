@@ -31,7 +31,7 @@ from colonnade.mechanism.moments import Attribute, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
 from colonnade.mechanism.release import ReleaseRecord
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.runs import run_unguarded
 
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from colonnade.audit.views import ROUNDING, Finding, Stage
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Calibration
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 
 EVERYONE = ("p0", "p1")
 ASKED = 16

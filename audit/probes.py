@@ -13,7 +13,7 @@ from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Law
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.protocol.messages import ParcelBody, body_of
 
 SCALE = Fraction(50)

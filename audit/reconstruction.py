@@ -16,8 +16,8 @@ from colonnade.audit.transcript import collect, listen
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 
 Floats = NDArray[np.float64]
 

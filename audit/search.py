@@ -27,8 +27,8 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import Offer
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 
 Floats = NDArray[np.float64]
 LITTLE = 0.002

@@ -7,7 +7,7 @@ from typing import Any
 
 from colonnade.foundation.schema import Column, Numeric, Schema, derive_columns
 from colonnade.mechanism.objective import Calibration, Task
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 
 EPSILON = 2.0
 DELTA = 0.05

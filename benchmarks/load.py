@@ -31,7 +31,7 @@ from audit.integrity import Study, farthest_value
 from colonnade.data.table import Table
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.runs import run_unguarded
 
 

@@ -33,7 +33,7 @@ def study(rows: int, columns: int) -> Any:
     """The public terms."""
     from colonnade.foundation.schema import Numeric, Schema
     from colonnade.mechanism.objective import Task
-    from colonnade.protocol.agreement import Agreement
+    from colonnade.planning.agreement import Agreement
 
     half = columns // 2
     schema = Schema({name: {f"{name}{i}": Numeric(-1.0, 1.0) for i in range(half)} for name in NAMES})

@@ -16,9 +16,9 @@ from colonnade.foundation.schema import Schema
 from colonnade.mechanism.composition import Cap
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.cheating import KEY_BITS, TOLD_BITS, Exposure
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.leakage import KEY_BITS, TOLD_BITS, Exposure
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.study import read_study
 
 ROOT = Path(__file__).resolve().parents[1]

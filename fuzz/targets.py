@@ -41,7 +41,8 @@ from colonnade.mechanism.composition import Cap, Charge
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import read_release, write_release, write_sealed
 from colonnade.model import publish, read_model, write_model
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import (
@@ -59,7 +60,6 @@ from colonnade.protocol.messages import (
 )
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.session_plan import plan_session
 from colonnade.runs import run_unguarded
 from colonnade.study import read_study, study_from
 from colonnade.transport.in_process import InProcess

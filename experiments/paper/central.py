@@ -16,9 +16,9 @@ from colonnade.foundation.schema import Column, Schema, column_from
 from colonnade.mechanism.moments import Encoding, Law, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.fit import released
-from colonnade.protocol.session_plan import SessionPlan, plan_session
 from experiments.data import Dataset, partition
 
 Array = NDArray[np.float64]

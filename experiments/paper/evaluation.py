@@ -18,7 +18,7 @@ from colonnade.foundation.schema import Schema, column_from
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.model import PublicModel, partial_scores, predict, publish
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.runs import run_unguarded
 from colonnade.study import StudySpec
 from experiments.data import Dataset, cps_wages, partition

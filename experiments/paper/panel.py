@@ -29,9 +29,9 @@ from colonnade.mechanism.cuts import choose_cuts
 from colonnade.mechanism.moments import Layout, Moments
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.weights import EXPLAINED
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.fit import released
-from colonnade.protocol.session_plan import SessionPlan, plan_session
 from experiments.baselines import adassp, diffprivlib_models, nonprivate, private_gd, private_sgd
 from experiments.data import Dataset, adult_41, adult_77, dutch_36, partition, split
 from experiments.data.panel import PACKAGED, PANEL, UNREAD

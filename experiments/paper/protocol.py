@@ -20,7 +20,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Schema, column_from
 from colonnade.mechanism.cuts import choose_cuts
 from colonnade.mechanism.objective import Calibration, Purpose, Task
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.runs import Outcome, run_unguarded
 from experiments.baselines.scores import with_intercept
 from experiments.data import Dataset, attribute_of, encode, partition, split

@@ -18,7 +18,7 @@ from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema, column_from
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.rehearsal import Expectation, Range, foretell, measure, rehearse
 from colonnade.runs import run_unguarded
 from experiments.data import Dataset, adult_41, adult_77, adult_hours, cps_wages, partition

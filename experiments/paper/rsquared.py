@@ -19,7 +19,7 @@ from colonnade.data.table import table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema, column_from
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.runs import run_unguarded
 from experiments.data import Dataset, adult_hours, cps_wages, encode, partition
 from experiments.data.dataset import categorical, numeric

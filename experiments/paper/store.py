@@ -30,9 +30,9 @@ _OURS = (
     "src/colonnade/foundation/schema.py",
     "src/colonnade/data/gate.py",
     "src/colonnade/data/storage.py",
-    "src/colonnade/protocol/precision.py",
-    "src/colonnade/protocol/session_plan.py",
-    "src/colonnade/protocol/crosses.py",
+    "src/colonnade/planning/precision.py",
+    "src/colonnade/planning/session_plan.py",
+    "src/colonnade/planning/crosses.py",
     "src/colonnade/data/table.py",
 )
 

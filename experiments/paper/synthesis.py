@@ -23,7 +23,7 @@ from colonnade.analysis.tables import Tables
 from colonnade.data.table import table_from
 from colonnade.mechanism.objective import Purpose, Task
 from colonnade.mechanism.release import ReleaseRecord
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.session_plan import plan_session
 from experiments.data import Dataset, adult_77, dutch_36
 from experiments.data.acs import nist_acs
 from experiments.data.dataset import binned

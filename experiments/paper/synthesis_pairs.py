@@ -11,7 +11,7 @@ from colonnade.analysis.released import Released
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Purpose
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.session_plan import plan_session
 from colonnade.runs import run_unguarded
 from experiments.paper.protocol import Replicate, Terms
 from experiments.paper.synthesis import Truth, distance, replicate

@@ -16,14 +16,14 @@ from math import sqrt
 import numpy as np
 from scipy.integrate import quad
 
-from colonnade.analysis.separate import log_likelihood
+from colonnade.analysis.marginal_fit import log_likelihood
 from colonnade.analysis.solve import solve
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.forecast import best_columns
 from colonnade.mechanism.moments import Encoding, Law, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 from experiments.data.synthetic import NOISE_SHARE
 from experiments.paper.listing import read
 from experiments.paper.panel import template

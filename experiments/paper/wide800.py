@@ -17,8 +17,8 @@ import numpy as np
 from colonnade.analysis.solve import solve
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from experiments.data import split
 from experiments.data.synthetic import NORM_MARGIN, synthetic_arrays
 from experiments.paper.catalogue import SPARSITIES

@@ -32,9 +32,9 @@ from colonnade.mechanism.moments import Floats, Layout, Moments, Role
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.release import ReleaseRecord, digest
 from colonnade.model import PublicModel, partial_scores, write_model
-from colonnade.protocol.agreement import Agreement, Evaluated
-from colonnade.protocol.cautions import refusing_columns
-from colonnade.protocol.session_plan import SessionPlan
+from colonnade.planning.agreement import Agreement, Evaluated
+from colonnade.planning.session_plan import SessionPlan
+from colonnade.planning.warnings import refusing_columns
 from colonnade.study import StudySpec
 
 DROWNED = 0.25

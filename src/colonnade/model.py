@@ -26,8 +26,8 @@ from colonnade.foundation.schema import Column, Schema, column_to
 from colonnade.mechanism.moments import Floats, Layout
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord, digest, read_sealed, write_sealed
+from colonnade.planning.prediction import Prediction
 from colonnade.protocol.predict import OpenedScores
-from colonnade.protocol.prediction import Prediction
 
 if TYPE_CHECKING:
     from colonnade.analysis.intervals import Intervals

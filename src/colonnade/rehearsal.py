@@ -15,9 +15,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from colonnade.analysis.draws import seeded, uniform
-from colonnade.analysis.lines import cut_numbers
+from colonnade.analysis.slopes import cut_numbers
 from colonnade.analysis.solve import FittedModel, solve
-from colonnade.data.invented import Signal, invent_tables
+from colonnade.data.made_up import Signal, invent_tables
 from colonnade.data.sources import Source, by_party
 from colonnade.data.store import read_rows
 from colonnade.data.table import Look, Table
@@ -27,10 +27,10 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
+from colonnade.planning.variants import Choices, vary
 from colonnade.protocol.simulated import simulate_release
-from colonnade.protocol.variants import Choices, vary
 from colonnade.study import StudySpec
 
 DRAWS, SPLITS = 20, 4

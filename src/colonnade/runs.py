@@ -26,16 +26,16 @@ from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.model import PublicModel, Scores, parts_to_open, prediction_of, receivers_scores
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.prediction import Prediction
+from colonnade.planning.session_plan import SessionPlan, plan_once
 from colonnade.protocol.account import SessionAccount
-from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.guard import Guard, Unguarded
 from colonnade.protocol.kinds import PartyTask, ServerTask, matches_ids
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
-from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.session_plan import SessionPlan, plan_once
 from colonnade.study import StudySpec
 from colonnade.transport.evidence import EvidenceFolder, read_key
 from colonnade.transport.in_process import InProcess

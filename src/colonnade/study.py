@@ -24,8 +24,8 @@ from colonnade.mechanism.declared import declared_layout
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions, with_sums
 from colonnade.mechanism.plan import Offer, Terms
-from colonnade.protocol.agreement import RELEASES, Agreement, Organisation, reason_of
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import RELEASES, Agreement, Organisation, reason_of
+from colonnade.planning.session_plan import SessionPlan, plan_session
 
 ALIGNMENTS = (PSI, NONE)
 STUDY_KEYS = (

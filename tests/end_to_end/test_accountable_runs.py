@@ -10,7 +10,7 @@ import colonnade as cn
 from colonnade.audit.verdict import auditor_key, public_key
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.runs import fit
 from colonnade.study import StudySpec, read_study
 from tests.helpers.cli_study import Answer, Run, runner

@@ -22,8 +22,8 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord, write_release
-from colonnade.protocol.agreement import Agreement, Organisation
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement, Organisation
+from colonnade.planning.session_plan import plan_session
 from colonnade.report.answers.crosstables import crosstables
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import answer_page, plan_page, release_page

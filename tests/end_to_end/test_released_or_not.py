@@ -17,7 +17,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.mechanism.objective import Objective, exact_objective
-from colonnade.protocol import released_blocks
+from colonnade.planning import released_blocks
 from tests.helpers.cli_study import Run, runner
 
 UNIT = cn.Numeric(-1, 1)

@@ -24,7 +24,7 @@ from colonnade.foundation.workers import HERE
 from colonnade.protocol.fit import FitServer
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import End, Envelope, Step
-from colonnade.sites.readiness import get_ready
+from colonnade.sites.preflight import get_ready
 from colonnade.sites.recipes import FitRecipe
 from colonnade.sites.site import PARTY, read_site
 from colonnade.studio.runs import Run as StudioRun

@@ -16,8 +16,10 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.prediction import Floats, Prediction
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.account import SessionAccount
-from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.evidence import Evidence
 from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.guard import Unguarded
@@ -25,9 +27,7 @@ from colonnade.protocol.journal import JournalEvent
 from colonnade.protocol.messages import Envelope
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
-from colonnade.protocol.prediction import Floats, Prediction
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.session_plan import SessionPlan
 from colonnade.protocol.signatures import Signer
 
 NAMES = ("works", "bank", "town")

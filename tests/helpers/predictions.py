@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric
+from colonnade.planning.prediction import Prediction
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import End, Step, body_of
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
-from colonnade.protocol.prediction import Prediction
 from colonnade.protocol.server import ServerRole
 from tests.helpers.sessions import TappedSession
 

@@ -20,13 +20,13 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.fit import FitParty, FitServer, Planner
 from colonnade.protocol.guard import Guard, Unguarded
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.protocol.signatures import Signer
 from colonnade.transport.in_process import InProcess, Wire, pass_on
 from colonnade.transport.traffic import Traffic

@@ -19,9 +19,9 @@ from colonnade.mechanism.composition import Cap, charge_of
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
 from colonnade.mechanism.release import write_release
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 from colonnade.protocol.messages import Done, ParcelBody, Step, body_of
-from colonnade.protocol.session_plan import plan_session
 from colonnade.study import StudySpec
 from colonnade.transport.relay import Relay
 from tests.helpers.wires import PARTIES, Run, Wire, guard, message_in, run, write_study

@@ -40,7 +40,7 @@ from colonnade.flare.provision import (
     Address,
 )
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
-from colonnade.protocol.cheating import TOLD_BITS
+from colonnade.planning.leakage import TOLD_BITS
 from colonnade.sites.site import SEED, read_site
 from colonnade.study import read_study
 from tests.helpers.wires import PARTIES, write_study

@@ -26,8 +26,8 @@ from nvflare.fuel.f3.drivers.connector_info import ConnectorInfo, Mode
 
 from colonnade.flare import listener
 from colonnade.flare.certificates import probe, probe_own, server_address
-from colonnade.flare.checkup import examine
 from colonnade.flare.deploy import deploy_new
+from colonnade.flare.doctor import examine
 from colonnade.flare.listener import LARGEST_FRAME, UNPROVEN, BoundedDriver, use_driver
 from colonnade.flare.provision import Address
 from colonnade.flare.renewal import revoke_certificate
@@ -246,7 +246,7 @@ def other(request: pytest.FixtureRequest, sites: Path) -> Iterator[str]:
 def test_doctor_and_run_say_what_answers_in_the_servers_place(
     sites: Path, other: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("colonnade.flare.checkup.probe", functools.partial(probe, seconds=1.0))
+    monkeypatch.setattr("colonnade.flare.doctor.probe", functools.partial(probe, seconds=1.0))
     monkeypatch.setattr("colonnade.flare.coordinator.PROBE_SECONDS", 1.0)
     monkeypatch.setattr("colonnade.flare.coordinator.LEAST_TRY", 0.5)
     (told,) = (f for f in examine([sites / "coordinator"]) if f.about == "server")

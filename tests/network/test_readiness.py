@@ -34,7 +34,7 @@ from colonnade.protocol.messages import Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
 from colonnade.sites.evidence import open_evidence
-from colonnade.sites.readiness import get_ready, try_releases
+from colonnade.sites.preflight import get_ready, try_releases
 from colonnade.sites.site import PARTY, SERVER, Site, read_site
 from colonnade.study import read_study
 from colonnade.transport.client import Client

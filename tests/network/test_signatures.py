@@ -20,6 +20,7 @@ from colonnade.crypto.product import Words, centred
 from colonnade.data.table import read_table
 from colonnade.foundation.randomness import Randomness, Stream
 from colonnade.mechanism.release import write_release
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.fit import FitServer, study_digest
 from colonnade.protocol.journal import Unwritten
 from colonnade.protocol.kinds import ServerTask
@@ -38,7 +39,6 @@ from colonnade.protocol.messages import (
     masked_from,
 )
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.session_plan import SessionPlan
 from colonnade.protocol.signatures import LABEL, MASK_KEY, PASSED, SignedTraffic, Signer, statement
 from colonnade.study import StudySpec
 from colonnade.transport.relay import Relay

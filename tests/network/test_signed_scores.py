@@ -12,8 +12,8 @@ import pytest
 from colonnade.crypto.masks import MaskKeys
 from colonnade.foundation.randomness import Randomness, Stream
 from colonnade.model import partial_scores, prediction_of
+from colonnade.planning.prediction import scores_of
 from colonnade.protocol.messages import Envelope, Masked, Piece, Proposal, Step, body_of, encode_body, masked_from
-from colonnade.protocol.prediction import scores_of
 from colonnade.protocol.signatures import Signer
 from colonnade.study import StudySpec
 from colonnade.transport.relay import Relay

@@ -13,8 +13,8 @@ from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.release import read_release, write_release
 from colonnade.model import read_model, write_model
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 from colonnade.transport.evidence import RECORD, KeptEvidence
 from tests.pins.studies import read_lines, write_lines
 

@@ -18,7 +18,7 @@ from colonnade.consent.ledger import Ledger
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.runs import fit
 from colonnade.study import read_study
 from colonnade.transport.evidence import KeptEvidence

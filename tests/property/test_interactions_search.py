@@ -17,7 +17,7 @@ from colonnade.mechanism.monomials import monomial_sensitivity, rounded_parts
 from colonnade.mechanism.objective import Calibration, Objective, Task, exact_objective, layout_of, monomial
 from colonnade.mechanism.plan import Offer, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
-from colonnade.protocol.local_columns import LocalProducts
+from colonnade.planning.local_columns import LocalProducts
 from tests.helpers.adversary import Adversary, Floats
 
 NUMBER = {"kind": "numeric", "low": -1, "high": 1}

@@ -11,8 +11,8 @@ from colonnade.crypto.lattice.security import key_bits
 from colonnade.foundation.errors import ProductError
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 
 
 def numbers(rows: int, columns: int, epsilon: float, parties: int = 2, collusion: int = 0) -> SessionPlan:

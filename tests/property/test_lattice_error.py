@@ -18,8 +18,8 @@ from colonnade.mechanism.moments import Encoding, Law, Layout, Role
 from colonnade.mechanism.objective import Objective, Task, exact_objective, paper_objective
 from colonnade.mechanism.plan import Terms, plan_top_down
 from colonnade.mechanism.sensitivity import sensitivity
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 from tests.helpers.adversary import Adversary, Floats, layout_from, random_layout, signed_layout, weighted
 
 ROUNDING = 1 + 1e-12

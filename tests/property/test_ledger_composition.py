@@ -37,8 +37,8 @@ from colonnade.mechanism.composition import (
     total,
 )
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 
 INTERVAL = 1e-4
 TAIL = 1e-13

@@ -12,9 +12,9 @@ from colonnade.mechanism.dissection import dissect, traces
 from colonnade.mechanism.moments import Law, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of
 from colonnade.mechanism.sensitivity import sensitivity
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.precision import REPLANNED
-from colonnade.protocol.session_plan import draft_plan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.precision import REPLANNED
+from colonnade.planning.session_plan import draft_plan, plan_session
 
 NORMS = {"a": 1.5, "b": 0.8}
 WIDTHS = {"a": 6, "b": 4}

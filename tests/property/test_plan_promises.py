@@ -17,8 +17,8 @@ from colonnade.mechanism.moments import Law, Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task, by_size, exact_objective
 from colonnade.mechanism.plan import Offer, PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.sensitivity import sensitivity
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 from tests.helpers.adversary import Adversary, random_layout
 
 

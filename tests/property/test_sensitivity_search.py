@@ -34,7 +34,7 @@ from colonnade.mechanism.objective import (
 )
 from colonnade.mechanism.plan import Offer, Terms, _joint
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from tests.helpers.adversary import Adversary, Rows, layout_from, random_layout, signed_layout, weighted
 
 ROUNDING = 1 + 1e-12

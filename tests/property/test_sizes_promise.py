@@ -10,8 +10,8 @@ import pytest
 from colonnade.foundation.schema import Binary, Categorical, Schema
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 
 SIZES = {"a": {"s": 2, "t": 5}, "b": {"u": 9}}
 

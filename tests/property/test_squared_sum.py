@@ -15,7 +15,7 @@ from colonnade.mechanism.dissection import Block, parties_of, squared_sum, trace
 from colonnade.mechanism.moments import Law, Layout
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.sensitivity import sensitivity
-from colonnade.protocol.agreement import Agreement, Evaluated
+from colonnade.planning.agreement import Agreement, Evaluated
 from colonnade.runs import run_unguarded
 from tests.helpers.adversary import Adversary, signed_layout
 from tests.property.test_lattice_error import GAIN, ROUNDING, Mover, planned_factor, stretched
@@ -112,7 +112,7 @@ def test_opened_sums_are_the_sums_of_the_records(product: str, reaches: dict[str
 
 
 def test_a_product_that_opens_ciphertexts_is_refused() -> None:
-    from colonnade.protocol.session_plan import plan_session
+    from colonnade.planning.session_plan import plan_session
 
     with pytest.raises(StudyError, match='summed by product = "lattice", got product = "bgn"'):
         plan_session(agreement({"a": 1.0, "b": 1.0}, "bgn"), 1000, bytes(32))

@@ -21,7 +21,7 @@ from colonnade.data.table import table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.runs import run_unguarded
 
 SOURCE = Path(colonnade.__file__).parent

@@ -23,9 +23,9 @@ from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.composition import Cap
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.cheating import exposures, most_values, people_sentence, tellings, value_bits
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.leakage import exposures, most_values, people_sentence, tellings, value_bits
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.study import read_study
 
 

@@ -18,8 +18,8 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Purpose, Task, monomial
 from colonnade.mechanism.release import ReleaseRecord, read_release, write_release
 from colonnade.model import prediction_of, publish, read_model, score_files, write_model
-from colonnade.protocol.cheating import chain_exposures, value_bits
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.leakage import chain_exposures, value_bits
+from colonnade.planning.session_plan import plan_session
 from colonnade.report.choices import choices_text
 from colonnade.report.purposes import forecast_purposes
 from colonnade.runs import fit

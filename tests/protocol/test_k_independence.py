@@ -15,8 +15,8 @@ from colonnade.foundation.grid import LARGEST_BOUND
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 from colonnade.runs import Outcome, run_unguarded
 from tests.helpers.sessions import tapped_session
 

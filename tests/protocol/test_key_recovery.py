@@ -24,13 +24,13 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.composition import Cap
 from colonnade.mechanism.objective import Task
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.account import SessionAccount
-from colonnade.protocol.agreement import Agreement
 from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.transport.evidence import EvidenceFolder, KeptEvidence, new_key
 from colonnade.transport.in_process import InProcess
 from tests.helpers.accounts import SharedSigner

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from colonnade.foundation.errors import ProductError, StudyError
-from colonnade.protocol.precision import MOST_ROWS, SHARES, rounding_share
-from colonnade.protocol.session_plan import SessionPlan
+from colonnade.planning.precision import MOST_ROWS, SHARES, rounding_share
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.study import study_from
 
 

@@ -11,7 +11,7 @@ import pytest
 from colonnade.data.table import Table
 from colonnade.foundation.schema import Categorical, Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.protocol.fit import FitServer
 from colonnade.protocol.messages import Envelope
 from tests.helpers.sessions import TappedSession, arrays_in, coins_of, secrets_in, tapped_session

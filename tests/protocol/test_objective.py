@@ -22,7 +22,7 @@ from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import Offer, View
 from colonnade.mechanism.release import read_release, write_release
 from colonnade.model import publish, read_model, write_model
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.runs import fit
 from colonnade.study import StudySpec, study_from
 from tests.helpers.wires import run

@@ -25,9 +25,9 @@ from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
-from colonnade.protocol import precision
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning import precision
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.runs import run_unguarded
 
 
@@ -81,7 +81,7 @@ def test_the_comparison_finds_words_that_are_too_short(monkeypatch: pytest.Monke
         study = wide_study(6000, 40, 10.0, release="trace", product="forgetful")
         with pytest.raises(ProductError, match=r"\(trace\) may reach .* bits cannot hold"):
             opened(study)
-        monkeypatch.setattr("colonnade.protocol.session_plan.require_room", lambda *given: None)
+        monkeypatch.setattr("colonnade.planning.session_plan.require_room", lambda *given: None)
         assert farthest_value(study, opened(study))[0] > 100
     finally:
         BACKENDS.remove("forgetful")

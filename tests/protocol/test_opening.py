@@ -14,6 +14,7 @@ import pytest
 from colonnade.foundation.errors import ColonnadeError, ReleaseError, SignatureError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import ReleaseRecord
+from colonnade.planning.session_plan import plan_session
 from colonnade.protocol import messages
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.codes import Code
@@ -34,7 +35,6 @@ from colonnade.protocol.messages import (
 from colonnade.protocol.opening import Submissions
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.session_plan import plan_session
 from colonnade.transport.evidence import TRAFFIC, EvidenceFolder
 from colonnade.transport.in_process import InProcess, Wire, pass_on
 from tests.helpers.accounts import Remembered, SharedSigner

@@ -12,9 +12,9 @@ from colonnade.crypto.product import Cross
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
 from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Role
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.crosses import crosses_of
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.crosses import crosses_of
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from tests.helpers.sessions import agreement_of, exact_moments, tables_of, tapped_session
 
 IDENTITY = bytes(range(32))

@@ -26,7 +26,8 @@ from colonnade.mechanism.blocks import ExactBlock, NoisyBlock
 from colonnade.mechanism.objective import Calibration
 from colonnade.mechanism.plan import Offer
 from colonnade.mechanism.release import ReleaseRecord, read_release, write_release
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.codes import Code
 from colonnade.protocol.conversation import PARTY, Event, PartyState, ServerState
 from colonnade.protocol.fit import FitServer
@@ -50,7 +51,6 @@ from colonnade.protocol.messages import (
     total_of,
 )
 from colonnade.protocol.party import PartyRole
-from colonnade.protocol.session_plan import SessionPlan, plan_session
 from tests.helpers.sessions import (
     Scripted,
     TappedSession,

@@ -14,6 +14,7 @@ from scipy.stats import chisquare
 
 from colonnade.crypto.masks import MaskKeys
 from colonnade.foundation.errors import MessageError, PolicyError, ProtocolError, StudyError
+from colonnade.planning.prediction import LARGEST_SCORE, STEPS, Prediction, words_of
 from colonnade.protocol.codes import Code
 from colonnade.protocol.conversation import PartyState, ServerState
 from colonnade.protocol.messages import (
@@ -34,7 +35,6 @@ from colonnade.protocol.messages import (
     masked_from,
 )
 from colonnade.protocol.party import PartyRole
-from colonnade.protocol.prediction import LARGEST_SCORE, STEPS, Prediction, words_of
 from colonnade.protocol.server import ServerRole
 from tests.helpers.predictions import PredictedSession, columns_of, predicted
 from tests.helpers.sessions import Scripted, altered

@@ -15,8 +15,8 @@ from colonnade.mechanism.accounting import epsilon_of_gaussian
 from colonnade.mechanism.forecast import forecast_tables
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import Offer
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from tests.helpers.sessions import agreement_of, exact_moments, tables_of, tapped_session
 
 IDENTITY = bytes(range(32))

@@ -25,13 +25,13 @@ from colonnade.data.table import table_from
 from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.composition import Cap
-from colonnade.protocol.cheating import people_sentence
+from colonnade.planning.leakage import people_sentence
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.session_plan import SessionPlan
-from colonnade.report.cheating import cheating_notes
+from colonnade.report.malicious import cheating_notes
 from colonnade.transport.in_process import InProcess
 from tests.protocol.test_cheating import levels_session
 

@@ -13,7 +13,7 @@ from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.moments import Encoding, Law
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, View
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.session_plan import plan_session
 from tests.helpers.sessions import agreement_of
 
 IDENTITY = bytes(range(32))

@@ -29,9 +29,9 @@ from colonnade.foundation.schema import Numeric, Schema, column_from
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.composition import Cap, Charge
 from colonnade.mechanism.release import read_release, write_sealed
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 from colonnade.protocol.messages import Envelope, Join, Step, body_of
-from colonnade.protocol.session_plan import plan_session
 from colonnade.study import read_study, study_from
 from fuzz.__main__ import run
 from fuzz.targets import TARGETS, Target, _release, tried

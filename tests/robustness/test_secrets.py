@@ -19,8 +19,8 @@ from colonnade.foundation.errors import ColonnadeError, PolicyError
 from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
+from colonnade.planning.prediction import words_of
 from colonnade.protocol.messages import SUBMIT, Envelope, Go, Step, body_of
-from colonnade.protocol.prediction import words_of
 from tests.helpers.canaries import Needles, noted
 from tests.helpers.predictions import predicted
 from tests.helpers.sessions import Drop, Scripted, TappedSession, agreement_of, people_of, tables_of, tapped_session

@@ -21,8 +21,8 @@ from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.noise import discrete_laplace
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import View
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 
 pytestmark = pytest.mark.statistical
 

@@ -11,9 +11,9 @@ from audit.integrity import Study, record_matrix
 from colonnade.data.table import table_from
 from colonnade.foundation.schema import Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.precision import SHARES, rounding_share
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.precision import SHARES, rounding_share
+from colonnade.planning.session_plan import SessionPlan, plan_session
 
 PARTIES: dict[str, dict[str, Column]] = {
     "a": {"likert": Numeric(1, 5), "age": Numeric(17, 90), "y": Numeric(0, 20)},

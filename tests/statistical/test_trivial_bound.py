@@ -12,7 +12,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.runs import run_unguarded
 
 pytestmark = pytest.mark.statistical

@@ -22,8 +22,8 @@ from colonnade.foundation.errors import DataError, SchemaError, StudyError
 from colonnade.foundation.schema import Binary, Boolean, Categorical, Date, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 
 quiet = pytest.mark.filterwarnings("ignore::UserWarning")
 WAYS = np.array(["bus", "car", "walk"])

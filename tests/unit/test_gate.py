@@ -39,8 +39,8 @@ from colonnade.foundation.sums import Sums
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.objective import Calibration, Task, layout_of
+from colonnade.planning.local_columns import LocalProducts
 from colonnade.protocol.codes import Code, code_of
-from colonnade.protocol.local_columns import LocalProducts
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "colonnade"
 COINS = bytes(32)
@@ -233,7 +233,7 @@ def test_columns_are_minted_in_two_places() -> None:
     }
     assert found == {
         "data/table.py": ["of_blocks"],
-        "protocol/local_columns.py": ["with_made"],
+        "planning/local_columns.py": ["with_made"],
         "foundation/integers.py": ["IntegerColumns"],
     }
     assert calls_in(PACKAGE / "data" / "table.py").count("of_blocks") == 1

@@ -16,9 +16,9 @@ from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.composition import Cap
 from colonnade.mechanism.objective import Task
+from colonnade.planning.prediction import Prediction
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.guard import Guard, Unguarded
-from colonnade.protocol.prediction import Prediction
-from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.runs import predict_guarded, run_guarded
 from tests.helpers.sessions import agreement_of, people_of, tables_of
 

@@ -16,7 +16,7 @@ from colonnade.data.sources import FileSource, Source
 from colonnade.foundation.errors import ColonnadeError, DataError, StudyError
 from colonnade.foundation.matching import FORMS, IdTerms
 from colonnade.foundation.schema import Numeric
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.sites.site import read_site
 from colonnade.study import read_study
 from tests.helpers.cli_study import Run, runner

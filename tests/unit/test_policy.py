@@ -15,8 +15,8 @@ from colonnade.foundation.schema import Binary, Numeric, Schema
 from colonnade.mechanism.composition import Cap, Rule, charge_of
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import View
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 
 AGREEMENT = Agreement(
     name="income",

@@ -16,10 +16,10 @@ from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
+from colonnade.planning.variants import compare, read_choices, vary
 from colonnade.protocol.simulated import simulate_release
-from colonnade.protocol.variants import compare, read_choices, vary
 from colonnade.rehearsal import _Stage, corner_notes, declared_anew, foretell, measure, rehearse
 from colonnade.runs import run_unguarded
 from tests.helpers.cli_study import Run, runner, write_study

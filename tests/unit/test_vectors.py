@@ -61,9 +61,9 @@ from colonnade.mechanism.plan import Terms, _square_slack
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
 from colonnade.mechanism.sensitivity import sensitivity
 from colonnade.mechanism.shares import narrow_shares
-from colonnade.protocol.precision import farthest
-from colonnade.protocol.precision import require_room as require_room_in_words
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.precision import farthest
+from colonnade.planning.precision import require_room as require_room_in_words
+from colonnade.planning.session_plan import plan_session
 from tests.helpers.adversary import layout_from, signed_layout
 from tests.helpers.product_sessions import Session, run
 from tests.helpers.sessions import agreement_of

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import colonnade as cn
 from colonnade.cli import app
 from colonnade.mechanism.forecast import mean_noise
-from colonnade.protocol.cautions import LOUD_MEAN
-from colonnade.protocol.session_plan import SessionPlan
+from colonnade.planning.session_plan import SessionPlan
+from colonnade.planning.warnings import LOUD_MEAN
 
 N = 2000
 

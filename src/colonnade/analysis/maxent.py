@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.analysis.draws import uniform32
-from colonnade.analysis.walk import Levels, Walk
+from colonnade.analysis.gibbs import Levels, Walk
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.threads import one_thread
 from colonnade.mechanism.moments import Floats

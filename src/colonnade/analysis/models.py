@@ -18,6 +18,7 @@ from colonnade.analysis.conditions import held_coordinates, held_sums
 from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.draws import seeded
 from colonnade.analysis.equations import Target, coordinates_of, equations
+from colonnade.analysis.from_bins import encode_levels, fill_numbers
 from colonnade.analysis.glm import (
     BERNOULLI,
     CATEGORIES,
@@ -32,7 +33,6 @@ from colonnade.analysis.glm import (
     fit_moments,
 )
 from colonnade.analysis.logistic import LARGEST_SHARE, SHAPES, feature_law
-from colonnade.analysis.numbers import encode_levels, fill_numbers
 from colonnade.analysis.plausible import fill_products, plausible_records, with_target
 from colonnade.analysis.posterior import Fit, NoisyEquations, followed_noise, posterior, prior_shapes
 from colonnade.analysis.released import Released

@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from colonnade.analysis.separate import Separate, separate_weights
+from colonnade.analysis.marginal_fit import Separate, separate_weights
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.moments import Floats, Law
 from colonnade.numerics.fitting import bisect

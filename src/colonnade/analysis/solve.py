@@ -23,7 +23,6 @@ from colonnade.analysis.equations import (
 )
 from colonnade.analysis.explained import Refit, explained
 from colonnade.analysis.glm import GAUSSIAN
-from colonnade.analysis.lines import Sample, line_through
 from colonnade.analysis.logistic import SHAPES, LogOdds, cautious, discriminant, log_odds
 from colonnade.analysis.plausible import plausible_records, with_target
 from colonnade.analysis.posterior import (
@@ -37,6 +36,7 @@ from colonnade.analysis.posterior import (
 )
 from colonnade.analysis.quartic import quartic_fit
 from colonnade.analysis.shrinkage import bounded_mean
+from colonnade.analysis.slopes import Sample, line_through
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column
 from colonnade.foundation.threads import small_on_one_thread

@@ -15,12 +15,12 @@ from scipy.special import expit
 
 from colonnade.analysis.bins import NARROWEST, is_whole, says_whole, within_bins
 from colonnade.analysis.draws import seeded, uniform
-from colonnade.analysis.label_law import LabelLaw, label_law, with_label
+from colonnade.analysis.from_bins import Drawn, as_written, derive_drawn, draw_numbers
+from colonnade.analysis.gibbs import Levels, Walk
+from colonnade.analysis.label_distribution import LabelLaw, label_law, with_label
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
-from colonnade.analysis.numbers import Drawn, as_written, derive_drawn, draw_numbers
 from colonnade.analysis.released import Cell, Released
 from colonnade.analysis.tables import FITTING_STEPS, Tables, margin_variance
-from colonnade.analysis.walk import Levels, Walk
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.threads import one_thread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colonnade.api.shown import Framed
+from colonnade.api.display import Framed
 
 if TYPE_CHECKING:
     from colonnade.evaluation import Evaluation, Measured

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from colonnade.analysis.intervals import Intervals
 from colonnade.analysis.models import ClassModel
-from colonnade.api.shown import Shown, warn_of
+from colonnade.api.display import Shown, warn_of
 from colonnade.data.sources import Source
 from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.files import places, read_whole

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from colonnade.api.shown import Shown
+from colonnade.api.display import Shown
 from colonnade.data.sources import Source, is_frame
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.schema import Column, column_from, column_to

@@ -7,16 +7,16 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from colonnade.api.display import Framed, Shown
 from colonnade.api.model import PathLike
-from colonnade.api.shown import Framed, Shown
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.shown import shown
 from colonnade.mechanism.cuts import Cut, describe_cuts
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
-from colonnade.protocol.variants import Variant, compare
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
+from colonnade.planning.variants import Variant, compare
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,7 +36,7 @@ class Plan(Shown):
 
     Attributes
     ----------
-    session : colonnade.protocol.session_plan.SessionPlan
+    session : colonnade.planning.session_plan.SessionPlan
         The plan itself.
     rows : int
         The number of common records that it is for.
@@ -135,7 +135,7 @@ class Plan(Shown):
     def __rich__(self) -> RenderableType:
         from rich.console import Group
 
-        from colonnade.report.cheating import cheating_table
+        from colonnade.report.malicious import cheating_table
         from colonnade.report.text import caution, cost_text, digest_note, plan_report
 
         cost = self._cost
@@ -182,7 +182,7 @@ class PlanComparison(Framed):
 
     Attributes
     ----------
-    variants : list of colonnade.protocol.variants.Variant
+    variants : list of colonnade.planning.variants.Variant
         What each plan chooses, and its session or the reason why there is none.
     frame : polars.DataFrame
         One line for each plan.

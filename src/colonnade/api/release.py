@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from colonnade.api.display import Shown, warn_user
 from colonnade.api.model import Model, PathLike
-from colonnade.api.shown import Shown, warn_user
 from colonnade.api.views import PrincipalComponents, ReleasedTables, SyntheticRows
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import Place, places, read_whole

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from colonnade.api.display import Shown, warn_of, warn_user
 from colonnade.api.evaluation import ModelEvaluation
 from colonnade.api.model import Model, PathLike
 from colonnade.api.party import Party
 from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
 from colonnade.api.release import Release, place_of
-from colonnade.api.shown import Shown, warn_of, warn_user
 from colonnade.data.sources import FrameSource, Source
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.files import places
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from colonnade.check import Checked
     from colonnade.foundation.randomness import Randomness
     from colonnade.mechanism.release import ReleaseRecord
-    from colonnade.protocol.session_plan import SessionPlan
+    from colonnade.planning.session_plan import SessionPlan
     from colonnade.runs import FittedStudy
 
 NAME = "study"
@@ -141,7 +141,7 @@ class Study(Shown):
             are taken row by row; else a typical one is assumed, and the plan says so. What is given here is as if the
             study stated it; give it to `fit`, too.
         """
-        from colonnade.protocol.session_plan import TYPICAL_ROWS
+        from colonnade.planning.session_plan import TYPICAL_ROWS
 
         study = self.study.with_rows(plain(rows))
         known = study.rows
@@ -202,7 +202,7 @@ class Study(Shown):
         -------
         StudyRehearsal, or ExpectedRange without public rows
         """
-        from colonnade.protocol.session_plan import TYPICAL_ROWS
+        from colonnade.planning.session_plan import TYPICAL_ROWS
         from colonnade.rehearsal import foretell, match_tables, rehearse_each
 
         study = self.study.with_rows(plain(rows))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from colonnade.api.shown import Shown
+from colonnade.api.display import Shown
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places
 from colonnade.foundation.parts import local_path

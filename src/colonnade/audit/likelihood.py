@@ -18,7 +18,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.accounting import epsilon_of_gaussian
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Law
-from colonnade.protocol.session_plan import SessionPlan
+from colonnade.planning.session_plan import SessionPlan
 
 Floats = NDArray[np.float64]
 

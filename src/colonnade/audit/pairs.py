@@ -21,7 +21,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Storage
 from colonnade.mechanism.blocks import exact_block, own_square
 from colonnade.mechanism.moments import Law
-from colonnade.protocol.session_plan import SessionPlan
+from colonnade.planning.session_plan import SessionPlan
 
 Floats = NDArray[np.float64]
 Record = dict[str, dict[str, Any]]

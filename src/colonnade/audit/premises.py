@@ -21,7 +21,7 @@ from colonnade.foundation.sections import Section
 from colonnade.foundation.workers import HERE
 from colonnade.mechanism.release import read_release
 from colonnade.model import read_model
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.protocol.fit import FIT, FitParty
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.kinds import PartyTask, matches_ids

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from colonnade.audit.transcript import Sample
 from colonnade.audit.views import Finding, Stage
 from colonnade.foundation.randomness import Randomness
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 
 CHUNK = 20
 """Sessions on one data set before the next has its turn."""

@@ -16,8 +16,8 @@ from colonnade.audit.transcript import Sample, collect
 from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.plan import View
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 
 Floats = NDArray[np.float64]
 ASKS = 4

@@ -128,7 +128,7 @@ def party_start(
     """Take part in sessions of the folder's study until stopped with Ctrl-C; policy and ledger judge each."""
     require_engine()
     from colonnade.flare.launch import take_part
-    from colonnade.sites.readiness import get_ready
+    from colonnade.sites.preflight import get_ready
     from colonnade.sites.site import APPROVED, PARTY, read_sites
 
     # Whatever would refuse a session later is said now, of every study in the folder.

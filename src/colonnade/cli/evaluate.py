@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from colonnade.data.table import Table
     from colonnade.evaluation import Evaluation
     from colonnade.mechanism.release import ReleaseRecord
-    from colonnade.protocol.session_plan import SessionPlan
+    from colonnade.planning.session_plan import SessionPlan
 
 DEFAULT_OUT = Path("evaluation.json")
 

@@ -30,7 +30,7 @@ def add_operations(app: typer.Typer) -> None:
 def doctor(folders: Folders, json: Json = False) -> None:
     """Look for all that keeps sites from taking part; changes and spends nothing. Exit code 1 if a fault is found."""
     require_engine()
-    from colonnade.flare.checkup import examine
+    from colonnade.flare.doctor import examine
     from colonnade.report.answers.upkeep import checked
 
     findings = [vars(finding) for finding in examine(folders)]
@@ -47,7 +47,7 @@ def status(
 ) -> None:
     """Show how sites are doing, by their own folders: the process, the session under way or the last, the budget."""
     require_engine()
-    from colonnade.flare.checkup import find_folders, standing
+    from colonnade.flare.doctor import find_folders, standing
     from colonnade.report.answers.upkeep import standings
 
     found = [standing(folder).describe() for folder in find_folders(folders)]

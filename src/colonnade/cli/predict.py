@@ -17,7 +17,7 @@ from colonnade.foundation.parts import local_path
 if TYPE_CHECKING:
     from colonnade.data.table import Table
     from colonnade.model import PublicModel, Scores
-    from colonnade.protocol.prediction import Prediction
+    from colonnade.planning.prediction import Prediction
 
 
 def predict(
@@ -117,7 +117,7 @@ def _score_across(
     from colonnade import runs
     from colonnade.data.sources import sources_at
     from colonnade.model import prediction_of
-    from colonnade.protocol.cautions import refusing_columns
+    from colonnade.planning.warnings import refusing_columns
     from colonnade.report.progress import Steps
     from colonnade.report.text import caution
     from colonnade.study import read_study

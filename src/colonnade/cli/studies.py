@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from colonnade.data.table import Table
     from colonnade.foundation.randomness import Randomness
-    from colonnade.protocol.session_plan import SessionPlan
+    from colonnade.planning.session_plan import SessionPlan
     from colonnade.report.progress import Steps
     from colonnade.runs import FittedStudy
     from colonnade.study import StudySpec
@@ -51,13 +51,13 @@ def plan(
     """Show what a study would release, to whom, with how much noise. No data is touched and nothing is spent."""
     from colonnade.foundation.files import places
     from colonnade.mechanism.cuts import describe_cuts
-    from colonnade.protocol.session_plan import TYPICAL_ROWS
-    from colonnade.protocol.variants import compare as variants
-    from colonnade.protocol.variants import read_choices
+    from colonnade.planning.session_plan import TYPICAL_ROWS
+    from colonnade.planning.variants import compare as variants
+    from colonnade.planning.variants import read_choices
     from colonnade.report.answers.compared import compared
-    from colonnade.report.cheating import cheating_table
     from colonnade.report.choices import choices_text, describe_choices
     from colonnade.report.cost import expected_cost, plan_json
+    from colonnade.report.malicious import cheating_table
     from colonnade.report.pages import answer_html, plan_html
     from colonnade.report.purposes import forecast_purposes, purposes_table
     from colonnade.report.spending import planned_spending, spending_json
@@ -134,8 +134,8 @@ def rehearse(
     On public rows that you name; without any, a range from the schema alone, over stated strengths of signal.
     """
     from colonnade.foundation.files import places
-    from colonnade.protocol.session_plan import TYPICAL_ROWS
-    from colonnade.protocol.variants import read_choices
+    from colonnade.planning.session_plan import TYPICAL_ROWS
+    from colonnade.planning.variants import read_choices
     from colonnade.rehearsal import foretell, read_public_rows, rehearse_each
     from colonnade.report.answers.rehearsed import expected_range, rehearsed
     from colonnade.report.pages import answer_html
@@ -272,7 +272,7 @@ class _Terminal:
 
     def show_plan(self, party: str, session: SessionPlan) -> None:
         """Show the plan once, for the first party that is asked: nothing is spent yet."""
-        from colonnade.report.cheating import cheating_table
+        from colonnade.report.malicious import cheating_table
         from colonnade.report.text import caution, plan_report
 
         if not self._shown:

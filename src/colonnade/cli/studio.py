@@ -27,7 +27,7 @@ def studio(
     from colonnade.report.pages import require
 
     require("jinja2", "starlette", "uvicorn")
-    from colonnade.studio.doorway import doorway
+    from colonnade.studio.browser import doorway
     from colonnade.studio.serve import serve
     from colonnade.studio.workspace import Workspace
 

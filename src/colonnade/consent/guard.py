@@ -13,10 +13,10 @@ from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import Policy, bits_told
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.mechanism.composition import Charge, Spent, charge_of, record_epsilon
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.cheating import people_told
-from colonnade.protocol.prediction import Prediction
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.leakage import people_told
+from colonnade.planning.prediction import Prediction
+from colonnade.planning.session_plan import SessionPlan, plan_session
 
 SLACK = 0.01
 """A share of the charge that an n between those that were tried might take off; the search found less than 0.001."""

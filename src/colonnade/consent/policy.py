@@ -17,7 +17,7 @@ from colonnade.foundation.sections import Section, read_toml
 from colonnade.mechanism.composition import Cap, Rule, charge_of, record_epsilon
 from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import PrivacyPlan, View
-from colonnade.protocol.cheating import KEY_BITS, TOLD_BITS, Exposure, Telling
+from colonnade.planning.leakage import KEY_BITS, TOLD_BITS, Exposure, Telling
 from colonnade.protocol.evidence import EVIDENCE_DAYS
 
 ANYONE = "*"

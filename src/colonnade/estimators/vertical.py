@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 
 from colonnade.analysis.cautions import constant_columns, faint_means
 from colonnade.analysis.intervals import Intervals, intervals
-from colonnade.analysis.lines import cut_numbers
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.request import ModelRequest
+from colonnade.analysis.slopes import cut_numbers
 from colonnade.analysis.solve import METHODS, FittedModel, solve
 from colonnade.analysis.units import Units
 from colonnade.data.table import Table, table_from
@@ -42,8 +42,8 @@ from colonnade.foundation.schema import Column, Numeric, Schema, Storage, column
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
 from colonnade.model import as_taken, partial_scores
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.runs import run_guarded
 from colonnade.study import find_homonym, offer_of
 

@@ -13,9 +13,9 @@ from colonnade.foundation.shown import OPEN
 from colonnade.foundation.toml import toml_section, toml_value
 from colonnade.mechanism.composition import charge_of
 from colonnade.mechanism.plan import View
-from colonnade.protocol.cheating import people_sentence
+from colonnade.planning.leakage import people_sentence
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.evidence import EVIDENCE_DAYS, auditors_named
-from colonnade.protocol.session_plan import SessionPlan
 from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STUDY
 from colonnade.study import StudySpec
 

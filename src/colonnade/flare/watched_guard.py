@@ -10,7 +10,7 @@ from colonnade.flare.process import ParentWatch
 from colonnade.flare.status import Spend, StatusFile
 from colonnade.foundation.errors import LedgerError
 from colonnade.mechanism.composition import charge_of
-from colonnade.protocol.session_plan import SessionPlan
+from colonnade.planning.session_plan import SessionPlan
 
 
 @dataclass(kw_only=True)

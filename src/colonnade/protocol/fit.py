@@ -28,7 +28,9 @@ from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.blocks import NoisyBlock, exact_block, own_square, perturb
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord, read_release
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.products import columns_digest, party_product, server_product
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.codes import BOOKED_COUNTS, Code, sentence_of
 from colonnade.protocol.coins import hashed
 from colonnade.protocol.guard import Guard
@@ -54,8 +56,6 @@ from colonnade.protocol.messages import (
     total_of,
 )
 from colonnade.protocol.own_release import largest_release, require_blocks, require_own, require_sum
-from colonnade.protocol.products import columns_digest, party_product, server_product
-from colonnade.protocol.session_plan import SessionPlan, plan_session
 from colonnade.protocol.session_products import SessionProducts
 
 FIT = SessionKind(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.prediction import Prediction
-from colonnade.protocol.session_plan import SessionPlan
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.prediction import Prediction
+from colonnade.planning.session_plan import SessionPlan
 
 
 class Guard(Protocol):

@@ -14,7 +14,7 @@ from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.shown import shown
 from colonnade.mechanism.blocks import NoisyBlock
 from colonnade.mechanism.release import ReleaseRecord
-from colonnade.protocol.session_plan import SessionPlan
+from colonnade.planning.session_plan import SessionPlan
 
 ALIKE = 1e-6
 """Floats of a plan that decide nothing may differ by the machine that computed them."""

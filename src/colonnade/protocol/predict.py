@@ -17,6 +17,7 @@ from colonnade.crypto.product import Words
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.schema import Column
+from colonnade.planning.prediction import MODULUS_BITS, Floats, Prediction, scores_of, words_of
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.coins import hashed
 from colonnade.protocol.guard import Guard
@@ -42,7 +43,6 @@ from colonnade.protocol.messages import (
     submission_bytes,
     total_of,
 )
-from colonnade.protocol.prediction import MODULUS_BITS, Floats, Prediction, scores_of, words_of
 
 PREDICT = SessionKind(
     name="scores",

@@ -20,7 +20,7 @@ from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import Workers
-from colonnade.protocol.session_plan import SessionPlan
+from colonnade.planning.session_plan import SessionPlan
 
 NOTHING = Contribution(np.zeros(0, dtype=np.uint64))
 

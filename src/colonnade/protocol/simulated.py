@@ -10,8 +10,8 @@ import numpy as np
 from colonnade.crypto.product import Integers
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats, Moments
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.fit import released
-from colonnade.protocol.session_plan import SessionPlan
 
 
 def simulate_release(session: SessionPlan, gram: Floats, randomness: Randomness) -> Moments:

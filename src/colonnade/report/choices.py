@@ -12,8 +12,8 @@ from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.mechanism.weights import explained_left, release_risks
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, draft_plan
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, draft_plan
 from colonnade.report.text import share_text
 
 TINY_DELTA = 1e-12

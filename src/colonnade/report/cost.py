@@ -12,7 +12,8 @@ from colonnade.crypto.product import SERVER
 from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.schema import column_to
 from colonnade.mechanism.cuts import Cut
-from colonnade.protocol.cheating import people_sentence
+from colonnade.planning.leakage import people_sentence
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.kinds import matches_ids
 from colonnade.protocol.messages import (
     VERSION,
@@ -30,7 +31,6 @@ from colonnade.protocol.messages import (
     encode_body,
     versions,
 )
-from colonnade.protocol.session_plan import SessionPlan
 from colonnade.report.text import digest_note
 
 # docs/results/alignment.md: base transfers of a partner, and the rest for each id of it and the hub's.

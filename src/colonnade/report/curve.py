@@ -8,8 +8,8 @@ from math import erf, sqrt
 
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.plan import Offer
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 
 FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STRENGTHS = (0.1, 0.3, 0.5)

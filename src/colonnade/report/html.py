@@ -26,14 +26,14 @@ from colonnade.mechanism.cuts import Cut
 from colonnade.mechanism.defects import defects_of
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.model import PublicModel, own_model
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.report.answers.coefficients import fitted
 from colonnade.report.answers.crosstables import strongest
 from colonnade.report.charts import Bar, bars, curve, noise_picture
-from colonnade.report.cheating import cheating_notes
 from colonnade.report.cost import Cost
 from colonnade.report.curve import forecast_curve
+from colonnade.report.malicious import cheating_notes
 from colonnade.report.render.markup import FOLD_FROM, part_html
 from colonnade.report.results import Answer, Part
 from colonnade.report.sheet import Sentence, broken, budget, outlook, promise, reliance, sheet_context, worst_epsilon

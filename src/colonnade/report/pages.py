@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from colonnade.mechanism.cuts import Cut
     from colonnade.mechanism.release import ReleaseRecord
     from colonnade.model import PublicModel
-    from colonnade.protocol.session_plan import SessionPlan
+    from colonnade.planning.session_plan import SessionPlan
     from colonnade.report.cost import Cost
     from colonnade.report.results import Answer
     from colonnade.report.spending import Spending

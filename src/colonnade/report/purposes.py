@@ -11,7 +11,7 @@ from rich.text import Text
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.objective import Purpose
 from colonnade.mechanism.table_error import TableForecast
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.report.text import share_text, tidy_table, titled
 
 TOLD = {

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from colonnade.mechanism.forecast import weakly_explained
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.report.charts import epsilon_scale
 from colonnade.report.spending import Spending
 from colonnade.report.text import epsilon_text, sentence, share_text

@@ -14,7 +14,7 @@ from colonnade.mechanism.composition import charge_of
 
 if TYPE_CHECKING:
     from colonnade.mechanism.release import ReleaseRecord
-    from colonnade.protocol.session_plan import SessionPlan
+    from colonnade.planning.session_plan import SessionPlan
     from colonnade.study import StudySpec
 
 

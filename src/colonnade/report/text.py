@@ -15,7 +15,7 @@ from colonnade.report.tidy import tidy_table as tidy_table
 
 if TYPE_CHECKING:
     from colonnade.mechanism.cuts import Cut
-    from colonnade.protocol.prediction import Prediction
+    from colonnade.planning.prediction import Prediction
 
 VIEWS = {"outsider": "outsider", "server": "server", "party": "another party", "coalition": "coalition"}
 SHOWN = 16

@@ -10,8 +10,8 @@ from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.files import read_whole
 from colonnade.mechanism.moments import Floats
 from colonnade.model import PublicModel, parts_to_open, prediction_of, read_model, receivers_scores, scores_csv
+from colonnade.planning.prediction import Prediction
 from colonnade.protocol.predict import OpenedScores, prediction_digest
-from colonnade.protocol.prediction import Prediction
 from colonnade.sites.site import PARTY, SITE, Site
 
 SCORED = " scores "

@@ -20,15 +20,15 @@ from colonnade.foundation.errors import SiteError, StudyError
 from colonnade.foundation.files import Place, keep_release, places
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.release import ReleaseRecord, write_release
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.fit import FIT, FitParty, FitServer
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import PartyTask, ServerTask, SessionKind
 from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.session_plan import SessionPlan
 from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluation_request
 from colonnade.sites.prediction_request import SCORED, PredictionRequest, read_prediction_request
-from colonnade.sites.readiness import try_folder, try_releases
+from colonnade.sites.preflight import try_folder, try_releases
 from colonnade.sites.site import RELEASE, SCORES, Site, find_site, read_sites
 from colonnade.study import StudySpec
 

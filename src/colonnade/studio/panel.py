@@ -9,12 +9,12 @@ from colonnade.foundation.sections import parse_toml
 from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import offered
-from colonnade.protocol.session_plan import TYPICAL_ROWS, SessionPlan
+from colonnade.planning.session_plan import TYPICAL_ROWS, SessionPlan
 from colonnade.report.charts import curves
-from colonnade.report.cheating import cheating_notes
 from colonnade.report.cost import expected_cost
 from colonnade.report.curve import forecast_curve, quality_curves
 from colonnade.report.html import plan_context
+from colonnade.report.malicious import cheating_notes
 from colonnade.report.spending import planned_spending
 from colonnade.report.text import epsilon_text
 from colonnade.studio.form import Content, table, to_toml

@@ -24,7 +24,7 @@ from colonnade.foundation.errors import ColonnadeError, ReleaseError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.objective import Calibration, Purpose, Task
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.runs import run_unguarded
 
 N = 6000

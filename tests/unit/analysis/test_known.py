@@ -19,7 +19,7 @@ from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.report.answers.crosstables import crosstables, dependence_line, tables_csv
 from colonnade.report.render.markup import fragment
 from colonnade.report.render.terminal import shown

@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 
 import colonnade as cn
-from colonnade.analysis import models, walk
+from colonnade.analysis import gibbs, models
 from colonnade.analysis.draws import seeded
 from colonnade.foundation.errors import StudyError
 
 
-def _walk() -> walk.Walk:
+def _walk() -> gibbs.Walk:
     rng = np.random.default_rng(0)
     sizes = (150, 3, 4)
     starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -24,13 +24,13 @@ def _walk() -> walk.Walk:
     for span in spans:
         coupling[span, span] = 0.0
     levels = np.column_stack([rng.integers(0, size, 3000) for size in sizes])
-    return walk.Walk(spans, [(0,), (1, 2)], levels, rng.normal(0, 0.5, starts[-1]), coupling)
+    return gibbs.Walk(spans, [(0,), (1, 2)], levels, rng.normal(0, 0.5, starts[-1]), coupling)
 
 
 def test_a_wide_column_is_drawn_as_by_all_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for widest in (128, 10_000):
-        monkeypatch.setattr(walk, "WIDE", widest)
+        monkeypatch.setattr(gibbs, "WIDE", widest)
         own = _walk()
         tables = own.sweep(seeded(0, "many classes"))
         own.move(own.field * 1.1, own.coupling * 1.1, seeded(0, "move"))

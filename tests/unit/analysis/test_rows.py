@@ -25,7 +25,7 @@ from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Boolean, Column, Date, Derived, Numeric, Schema
 from colonnade.mechanism.objective import Task
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 from colonnade.runs import run_unguarded
 
 N = 4000

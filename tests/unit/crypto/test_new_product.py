@@ -23,9 +23,9 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import read_release, write_release
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.products import party_product
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.products import party_product
+from colonnade.planning.session_plan import plan_session
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import views_of
 from colonnade.report.text import flaws

@@ -14,11 +14,11 @@ from colonnade.consent.policy import policy_from
 from colonnade.foundation.schema import Categorical, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import digest, write_sealed
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.prediction import Prediction
+from colonnade.planning.session_plan import plan_session
 from colonnade.protocol.fit import study_digest
 from colonnade.protocol.predict import prediction_digest
-from colonnade.protocol.prediction import Prediction
-from colonnade.protocol.session_plan import plan_session
 
 CONTENT = {"zwölf": [1, 2.5, 1e-300, None, True], "a": {"ß": "“x” \x7f\n", "b": -0.0}}
 SCHEMA = Schema(

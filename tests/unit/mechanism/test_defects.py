@@ -16,7 +16,7 @@ from colonnade.foundation.schema import Schema
 from colonnade.mechanism.defects import defects_of
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 
 NUMBER = {"kind": "numeric", "low": -1, "high": 1}
 ROWS = 30

@@ -23,8 +23,8 @@ from colonnade.mechanism.plan import (
     plan_top_down,
 )
 from colonnade.mechanism.sensitivity import paper_sensitivity
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import plan_session
 from tests.helpers.adversary import layout_from, signed_layout
 
 LAYOUT = signed_layout([3, 2, 2])

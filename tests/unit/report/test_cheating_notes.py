@@ -8,10 +8,10 @@ import re
 import pytest
 from rich.console import Console
 
-from colonnade.protocol.session_plan import SessionPlan, plan_session
-from colonnade.report.cheating import SHOWN_PAIRS, cheating_notes, cheating_table
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import plan_page
+from colonnade.report.malicious import SHOWN_PAIRS, cheating_notes, cheating_table
 from tests.helpers.sessions import agreement_of
 from tests.protocol.test_cheating import levels_session
 

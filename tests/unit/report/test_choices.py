@@ -8,8 +8,8 @@ import pytest
 
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.objective import Calibration, Task
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.report.choices import alternatives, choices, choices_text, describe_choices
 
 LEVELS = tuple("abcdef")

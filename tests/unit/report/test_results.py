@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("markupsafe")
 
-from colonnade.api.shown import Framed
+from colonnade.api.display import Framed
 from colonnade.cli.screen import show
 from colonnade.report.html import answer_page
 from colonnade.report.results import Answer, Heading, Listing, Passage, Words

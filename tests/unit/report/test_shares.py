@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from colonnade.protocol.session_plan import plan_session
+from colonnade.planning.session_plan import plan_session
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import plan_page
 from colonnade.report.text import shares_text

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from colonnade.foundation.schema import Binary, Categorical, Numeric
-from colonnade.protocol.prediction import Prediction
+from colonnade.planning.prediction import Prediction
 from colonnade.report.answers.fit import traffic
 from colonnade.report.render.terminal import shown as rendered
 from colonnade.report.results import Answer

@@ -11,7 +11,7 @@ from colonnade.report.text import share_text
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from colonnade.protocol.variants import Variant
+    from colonnade.planning.variants import Variant
 
 FIELDS = {"refused": str, "epsilon": float, "released": str, "noise_to_signal": float, "explained": float}
 FIELDS |= {"explained_if_a_tenth": float, "rows_needed": int}

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from colonnade.evaluation import Evaluation, Measured
-from colonnade.protocol.session_plan import SessionPlan
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.report.answers.planned import blocks_of, epsilons_of
 from colonnade.report.results import Answer, Heading, Listing, Part, Passage, Words
 from colonnade.report.text import epsilon_text

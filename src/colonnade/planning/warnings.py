@@ -12,8 +12,8 @@ from colonnade.mechanism.moments import Law
 from colonnade.mechanism.objective import Calibration, Purpose
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.mechanism.table_error import TableForecast
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.precision import SHARES, rounding_share
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.precision import SHARES, rounding_share
 
 LOUD_MEAN = 0.01
 """Noise on the label's mean, as a share of the label's bounds, above which a plan warns."""

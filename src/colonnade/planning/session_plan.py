@@ -38,9 +38,9 @@ from colonnade.mechanism.objective import (
 from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.table_error import TableForecast
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.cautions import label_noise_text, warnings_of
-from colonnade.protocol.cheating import (
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.crosses import CrossPlaces, crosses_of, span_of
+from colonnade.planning.leakage import (
     Exposure,
     Telling,
     chain_exposures,
@@ -50,9 +50,8 @@ from colonnade.protocol.cheating import (
     value_bits,
     worst_of,
 )
-from colonnade.protocol.crosses import CrossPlaces, crosses_of, span_of
-from colonnade.protocol.local_columns import LocalPlan, encoded_blocks
-from colonnade.protocol.precision import (
+from colonnade.planning.local_columns import LocalPlan, encoded_blocks
+from colonnade.planning.precision import (
     check_rows,
     check_squares,
     cross_reach,
@@ -60,8 +59,9 @@ from colonnade.protocol.precision import (
     grid_bound,
     require_room,
 )
-from colonnade.protocol.products import party_product
-from colonnade.protocol.released_blocks import choose_released, named_pairs, released_blocks, spreads_by_size
+from colonnade.planning.products import party_product
+from colonnade.planning.released_blocks import choose_released, named_pairs, released_blocks, spreads_by_size
+from colonnade.planning.warnings import label_noise_text, warnings_of
 
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""

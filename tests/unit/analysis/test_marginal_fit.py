@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade.analysis import separate
+from colonnade.analysis import marginal_fit
+from colonnade.analysis.marginal_fit import Separate, separate_weights
 from colonnade.analysis.posterior import NoisyEquations, posterior
-from colonnade.analysis.separate import Separate, separate_weights
 from colonnade.mechanism.moments import Floats, Law
 
 SQUARE = 0.3
@@ -30,8 +30,8 @@ def drawn(random: np.random.Generator, law: Law, std: float, width: int) -> Floa
 def test_one_spread_and_share_give_the_posterior_mean(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against sums over a fine grid of weights, prior times likelihood."""
     part, spread, std, sampling = 0.3, 0.8, 0.1, 0.01
-    monkeypatch.setattr(separate, "PARTS", (part,))
-    monkeypatch.setattr(separate, "SPREADS", np.array([spread]))
+    monkeypatch.setattr(marginal_fit, "PARTS", (part,))
+    monkeypatch.setattr(marginal_fit, "SPREADS", np.array([spread]))
     right = np.array([0.02, -0.15, 0.4, 1.2])
     found, _, _ = separate_weights(Separate(np.full(4, SQUARE), right, np.full(4, std**2), sampling, float("inf"), law))
     errors = np.linspace(-3, 3, 12001)

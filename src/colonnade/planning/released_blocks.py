@@ -18,7 +18,7 @@ from colonnade.mechanism.objective import (
     paper_objective,
 )
 from colonnade.mechanism.weights import TableTerms, choose_release, choose_tables, has_sizes
-from colonnade.protocol.agreement import Agreement
+from colonnade.planning.agreement import Agreement
 
 
 def choose_released(agreement: Agreement, layout: Layout, rows: int) -> str:

@@ -18,7 +18,7 @@ from colonnade.mechanism.moments import Encoding, Law, Role
 from colonnade.mechanism.monomials import parts_of, rounded_parts
 from colonnade.mechanism.objective import Task, monomial
 from colonnade.mechanism.plan import BlockPlan, PrivacyPlan
-from colonnade.protocol.local_columns import LocalPlan
+from colonnade.planning.local_columns import LocalPlan
 
 SHARES = ((Fraction(1, 50), Fraction(1, 100)), (Fraction(1, 10), Fraction(1, 10)), (Fraction(1, 2), Fraction(1, 4)))
 """Of the noise's standard deviation, what rounding and the product's own error should move a sum by, and may."""

@@ -13,10 +13,10 @@ import numpy as np
 from scipy.special import expit
 
 from colonnade.analysis.draws import uniform
+from colonnade.analysis.gibbs import Levels
 from colonnade.analysis.maxent import PairModel, TargetTables
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import solve
-from colonnade.analysis.walk import Levels
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.objective import Task

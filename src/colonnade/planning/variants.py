@@ -12,8 +12,8 @@ from colonnade.foundation.schema import Column, Numeric
 from colonnade.foundation.shown import number_of, shown
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.forecast import Forecast, forecast
-from colonnade.protocol.agreement import Agreement
-from colonnade.protocol.session_plan import SessionPlan, plan_session
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan, plan_session
 
 MOST_VARIANTS = 64
 Value = float | int | str

@@ -8,9 +8,9 @@ import numpy as np
 
 from colonnade.analysis.bins import is_whole
 from colonnade.analysis.draws import uniform
+from colonnade.analysis.gibbs import Levels
 from colonnade.analysis.plausible import draw_signed
 from colonnade.analysis.tables import Tables
-from colonnade.analysis.walk import Levels
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Schema, Storage
 from colonnade.mechanism.moments import Floats

@@ -32,7 +32,7 @@ from colonnade.foundation.errors import ColonnadeError, SiteError, StudyError
 from colonnade.foundation.locks import require_locks
 from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.protocol.messages import versions
-from colonnade.sites.readiness import try_releases
+from colonnade.sites.preflight import try_releases
 from colonnade.sites.site import COORDINATOR, PARTY, SERVER, SITE, STARTUP, STATUS, Site, read_site
 
 FLARE = (2, 9)

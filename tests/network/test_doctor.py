@@ -22,9 +22,9 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from colonnade.consent.entries import Booking, DataSet
 from colonnade.consent.ledger import Ledger
-from colonnade.flare import checkup
-from colonnade.flare.checkup import Diagnosis, examine, standing
+from colonnade.flare import doctor
 from colonnade.flare.deploy import deploy_new
+from colonnade.flare.doctor import Diagnosis, examine, standing
 from colonnade.flare.provision import Address
 from colonnade.mechanism.composition import Cap, Charge, rho_of_pure
 from tests.helpers.authority import DAY, Authority
@@ -56,7 +56,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sites(deployed: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """A copy that a test may spoil, with a server that answers."""
     shutil.copytree(deployed, tmp_path / "sites")
-    monkeypatch.setattr(checkup, "probe", lambda *given: "")
+    monkeypatch.setattr(doctor, "probe", lambda *given: "")
     return tmp_path / "sites"
 
 
@@ -156,7 +156,7 @@ def broken_ledger(bank: Path, patch: Patch) -> None:
 
 
 def server_away(bank: Path, patch: Patch) -> None:
-    patch.setattr(checkup, "probe", lambda *given: "the server cannot be reached at localhost:1")
+    patch.setattr(doctor, "probe", lambda *given: "the server cannot be reached at localhost:1")
 
 
 def old_classes(bank: Path, patch: Patch) -> None:
@@ -164,7 +164,7 @@ def old_classes(bank: Path, patch: Patch) -> None:
 
 
 def old_engine(bank: Path, patch: Patch) -> None:
-    patch.setattr(checkup, "version", lambda name: "2.7.1")
+    patch.setattr(doctor, "version", lambda name: "2.7.1")
 
 
 class Planted(NamedTuple):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 from rich.text import Text
 
-from colonnade.protocol.cheating import KEY_BITS, TOLD_BITS, Exposure, people_sentence
+from colonnade.planning.leakage import KEY_BITS, TOLD_BITS, Exposure, people_sentence
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.evidence import EVIDENCE_DAYS, auditors_named
-from colonnade.protocol.session_plan import SessionPlan
 from colonnade.report.text import titled
 from colonnade.report.tidy import tidy_table
 

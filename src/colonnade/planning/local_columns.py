@@ -22,7 +22,7 @@ from colonnade.foundation.randomness import Stream, derive
 from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.monomials import is_made, parts_of
-from colonnade.protocol.crosses import span_of
+from colonnade.planning.crosses import span_of
 
 Part = tuple[int, ...]
 """Coordinates of one owner, whose product is a factor of a term."""
