@@ -24,7 +24,7 @@ from colonnade.crypto.lattice.security import key_bits
 from colonnade.crypto.product import ProductSpec
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
@@ -54,7 +54,7 @@ def hinted(session: SessionPlan) -> Hinted | None:
     noise = session.cross_noise(part)
     deviations = np.zeros(noise.size)
     for spread, where in noise.spreads:
-        deviations[where] = sqrt(2) * float(spread) if noise.law is Law.LAPLACE else sqrt(float(spread))
+        deviations[where] = sqrt(2) * float(spread) if noise.law is Distribution.LAPLACE else sqrt(float(spread))
     split = session.chain_start - session.cross_start
     if session.spec.crosses:
         found += list(_columns(session, session.spec, deviations[:split], 1, chain=False))

@@ -12,7 +12,7 @@ from colonnade.audit.transcript import listen
 from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.planning.agreement import Agreement
 from colonnade.protocol.messages import ParcelBody, body_of
 
@@ -64,7 +64,7 @@ def noise_gaps(scale: Fraction, count: int, randomness: Randomness) -> tuple[flo
     Integers give nothing away as long as noise leaves none out: the second figure is then the share of those within one
     scale of 0 that never came.
     """
-    law = IntegerNoise(Law.LAPLACE, ((scale, np.arange(count)),), count)
+    law = IntegerNoise(Distribution.LAPLACE, ((scale, np.arange(count)),), count)
     noise = np.asarray(_drawn(law, randomness))
     if noise.dtype.kind == "i":
         near = np.arange(-int(scale), int(scale) + 1)

@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.audit.likelihood import Ratio
-from colonnade.audit.pairs import Climber, Record, exact_vector, middle
+from colonnade.audit.pairs import PairSearch, Record, exact_vector, middle
 from colonnade.audit.views import attacks, scopes_of
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import ColonnadeError
@@ -163,7 +163,7 @@ class Table0:
         return out
 
 
-def neighbours(table: Table0, climber: Climber, scope: tuple[str, ...]) -> Iterator[tuple[Record, Record]]:
+def neighbours(table: Table0, climber: PairSearch, scope: tuple[str, ...]) -> Iterator[tuple[Record, Record]]:
     """The pair that moves most on the grid, and pairs between and beside its steps."""
     pair = climber.climb(scope)
     yield pair.before, pair.after
@@ -178,7 +178,7 @@ def neighbours(table: Table0, climber: Climber, scope: tuple[str, ...]) -> Itera
 def ratios(agreement: Agreement, rows: int, draw: np.random.Generator) -> dict[str, float]:
     """By view the largest epsilon of any pair that was tried, over the one that the plan claims."""
     session = plan_session(agreement, rows, bytes(32))
-    table, climber = Table0(session, draw), Climber(session, Randomness(draw.bytes(16)))
+    table, climber = Table0(session, draw), PairSearch(session, Randomness(draw.bytes(16)))
     summed = max((len(i.block.factors) for i in session.plan.blocks if i.block.summed), default=1)
     # Every number's own excess just below a half; or that of a whole sum.
     targets = {0.5 - LITTLE / 2, (summed // 2 + 0.5 - LITTLE / 2 * summed) / summed}

@@ -14,10 +14,10 @@ from colonnade.consent.policy import Policy
 from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.composition import Cap
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
-from colonnade.planning.leakage import KEY_BITS, TOLD_BITS, Exposure
+from colonnade.planning.leakage import KEY_BITS, TOLD_BITS, Leakage
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.study import read_study
 
@@ -122,10 +122,10 @@ def studies() -> list[tuple[str, SessionPlan]]:
     return [*table2, ("41 columns, K = 2", numeric_study(45_000, 40, 2)), ("the demo", demo), *levels, *less]
 
 
-def by_fives(session: SessionPlan, exposure: Exposure) -> int:
+def by_fives(session: SessionPlan, exposure: Leakage) -> int:
     """Coefficients that the plain attack reads of the column that is told most of."""
     word = exposure.information / exposure.values
-    word += log2(euler * sqrt(2)) if session.plan.law is Law.LAPLACE else log2(2 * pi * euler) / 2
+    word += log2(euler * sqrt(2)) if session.plan.law is Distribution.LAPLACE else log2(2 * pi * euler) / 2
     choices = 5 if exposure.sealed else 31
     digits = 0
     while choices ** (digits + 1) * APART <= 2**word:

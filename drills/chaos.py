@@ -34,11 +34,11 @@ from colonnade.study import StudySpec
 from colonnade.transport.client import Client
 from colonnade.transport.journal import OPENED, FileJournal
 from colonnade.transport.relay import Relay
-from colonnade.transport.wire import Patience, Pull, Push, Unreachable, decode_request
+from colonnade.transport.wire import Poll, Send, Timeouts, Unreachable, decode_request
 from tests.helpers.wires import PARTIES, guard, message_in, party_task, sends, write_study
 
-PATIENCE = Patience(join=15.0, silence=1.0, beat=0.1, poll=0.2, farewell=2.0)
-CALM = Patience(join=60.0, silence=30.0, beat=0.1, poll=0.2, farewell=5.0)
+PATIENCE = Timeouts(join=15.0, silence=1.0, beat=0.1, poll=0.2, farewell=2.0)
+CALM = Timeouts(join=60.0, silence=30.0, beat=0.1, poll=0.2, farewell=5.0)
 """Of the clean session: a busy machine must not look like a dead one."""
 PEOPLE = 24
 SERVER = "server"
@@ -58,7 +58,7 @@ class Fuse:
 
     def pass_by(self, data: bytes, moment: str) -> None:
         request = decode_request(data)
-        if self.number is None or not isinstance(request, (Push, Pull)):
+        if self.number is None or not isinstance(request, (Send, Poll)):
             return
         if self.step is not None and not sends(data, self.step):
             return

@@ -64,13 +64,13 @@ from colonnade.runs import run_unguarded
 from colonnade.study import read_study, study_from
 from colonnade.transport.in_process import InProcess
 from colonnade.transport.wire import (
-    Barred,
-    Barring,
-    Beat,
-    Fine,
-    Mail,
-    Pull,
-    Push,
+    Ack,
+    Delivery,
+    Heartbeat,
+    Poll,
+    Rejected,
+    Rejection,
+    Send,
     Wait,
     decode_reply,
     decode_request,
@@ -322,8 +322,8 @@ def _meddled(envelope: Envelope, choices: Choices) -> tuple[Envelope, ...]:
 
 
 def _frames() -> list[bytes]:
-    frames = (Push(bytes(16), 1, bytes(64)), Pull(bytes(16), 3), Beat(bytes(16), "align", 0.5), Fine(), Wait())
-    return [encode(f) for f in (*frames, Mail(2, bytes(64)), Barred(Barring.TWICE))]
+    frames = (Send(bytes(16), 1, bytes(64)), Poll(bytes(16), 3), Heartbeat(bytes(16), "align", 0.5), Ack(), Wait())
+    return [encode(f) for f in (*frames, Delivery(2, bytes(64)), Rejected(Rejection.TWICE))]
 
 
 def _frame(data: bytes) -> None:

@@ -2,6 +2,7 @@
 
     python proofs/pin.py                shows every pin whose code changed, and what pinned code calls and no proof pins
     python proofs/pin.py renew PROOF    writes one proof's pins as the code is now, after it was read against the code
+    python proofs/pin.py rename OLD=NEW ...   carries pins over a change of names, where the old names give the old hash
 
 A proof's head lists functions, classes and constants of the package, each with a hash of its source, and the commit at
 which somebody last read the proof against them. Comments, docstrings, formatting, annotations and the texts of errors
@@ -19,7 +20,7 @@ import hashlib
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -66,9 +67,12 @@ def digests_of(name: str) -> list[str]:
     return [digest(place.node) for place in definitions().get(name, [])]
 
 
-def digest(node: ast.AST) -> str:
-    """The hash of a piece of source, by its meaning."""
-    return hashlib.sha256("\n".join(_spell(node)).encode()).hexdigest()[:DIGITS]
+def digest(node: ast.AST, before: Mapping[str, str] | None = None) -> str:
+    """The hash of a piece of source, by its meaning; with `before` as if each name were still the one it maps to."""
+    words = list(_spell(node))
+    if before:
+        words = [repr(before.get(word[1:-1], word[1:-1])) if word[:1] == "'" else word for word in words]
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:DIGITS]
 
 
 @cache
@@ -278,6 +282,24 @@ def renew(path: Path, claimed: Sequence[str], commit: str) -> list[str]:
     return []
 
 
+def rename(path: Path, names: Mapping[str, str]) -> bool:
+    """Write a proof's pins for code that differs from what was read in names alone; whether any pin changed.
+
+    The code with the old names in place of the new ones has the old hash, and holds no old name itself: so it is the
+    code that was read, and the commit in the head stays.
+    """
+    before = {new: old for old, new in names.items()}
+    text = whole = path.read_text(encoding="utf-8")
+    for pin in pins_of(whole):
+        name = ".".join(names.get(part, part) for part in pin.name.split("."))
+        for place in definitions().get(name, ()):
+            kept = not {repr(old) for old in names} & set(_spell(place.node))
+            if kept and digest(place.node, before) == pin.digest:
+                text = text.replace(f"{pin.name} {pin.digest}\n", f"{name} {digest(place.node)}\n")
+    path.write_text(text, encoding="utf-8")
+    return text != whole
+
+
 def _read_at() -> str:
     """The last commit of main under the change that carries the pin: a rebase does not rename it."""
     for asked in (["merge-base", "HEAD", "main"], ["rev-parse", "HEAD"]):
@@ -289,6 +311,11 @@ def _read_at() -> str:
 
 def main(words: Sequence[str]) -> int:
     claimed = proven()
+    if words[:1] == ["rename"] and all(word.count("=") == 1 for word in words[1:]):
+        names = dict(word.split("=") for word in words[1:])
+        told = [f"{path.name}: renamed" for path in sorted(PROOFS.glob("*.md")) if rename(path, names)]
+        print("\n".join(told))
+        return 0
     if words:
         if len(words) != 2 or words[0] != "renew" or not (path := PROOFS / f"{words[1]}.md").exists():
             print("python proofs/pin.py [renew PROOF]; one proof at a time, after reading it")

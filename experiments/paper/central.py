@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from colonnade.data.table import table_from
 from colonnade.foundation.schema import Column, Schema, column_from
-from colonnade.mechanism.moments import Encoding, Law, Layout, Moments, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.planning.agreement import Agreement
@@ -30,7 +30,7 @@ class Central:
 
     n: int
     layout: Layout
-    law: Law
+    law: Distribution
     task: Task
     std: Array
     shares: Array
@@ -39,7 +39,7 @@ class Central:
     def release(self, exact: Array, rng: np.random.Generator) -> Moments:
         """One release of records with the given sums of products."""
         known = np.isfinite(self.std)
-        if self.law is Law.GAUSSIAN:
+        if self.law is Distribution.GAUSSIAN:
             noise = rng.standard_normal(self.std.shape)
         else:
             # A discrete Laplace share is a difference of negative binomials; its limit is a difference of gammas.

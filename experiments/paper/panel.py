@@ -25,7 +25,7 @@ from scipy.special import logit
 
 from colonnade.analysis.solve import solve
 from colonnade.foundation.schema import Column, Numeric, Schema, column_from
-from colonnade.mechanism.cuts import choose_cuts
+from colonnade.mechanism.cuts import choose_bins
 from colonnade.mechanism.moments import Layout, Moments
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.weights import EXPLAINED
@@ -95,7 +95,7 @@ class Panelled:
 
     def cut(self, n: int, epsilon: float, delta: float) -> Cuts:
         """The numbers that a plan of these terms cuts at bins."""
-        _, cuts = choose_cuts(self.schema, self.label, Task.LOGISTIC, n, epsilon, delta)
+        _, cuts = choose_bins(self.schema, self.label, Task.LOGISTIC, n, epsilon, delta)
         return tuple((c.column.partition(".")[2], c.bins) for c in cuts if c.chosen)
 
     def session(self, n: int, epsilon: float, delta: float = 0.0, release: str = "auto") -> SessionPlan:

@@ -18,7 +18,7 @@ from colonnade.analysis.solve import FittedModel, solve
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Schema, column_from
-from colonnade.mechanism.cuts import choose_cuts
+from colonnade.mechanism.cuts import choose_bins
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.planning.agreement import Agreement
 from colonnade.runs import Outcome, run_unguarded
@@ -106,7 +106,7 @@ class Replicate:
         if terms.numeric != "auto":
             return self
         plain = self.agreement(replace(terms, numeric="declared"))
-        schema, cuts = choose_cuts(plain.schema, plain.label, plain.task, self.n, terms.epsilon, terms.delta)
+        schema, cuts = choose_bins(plain.schema, plain.label, plain.task, self.n, terms.epsilon, terms.delta)
         if not any(c.chosen for c in cuts):
             return self
         other = Replicate(self.encoded, self.number)

@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from colonnade.analysis.denoise import denoise
 from colonnade.analysis.equations import target_of
 from colonnade.analysis.solve import released_share, solve
-from colonnade.mechanism.moments import Encoding, Law, Layout, Moments, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 
 Array = NDArray[np.float64]
@@ -46,7 +46,11 @@ def noisy(plan: Moments, exact: Array, n: int, rng: np.random.Generator) -> Mome
     """The release of n records whose sums of products are `exact`."""
 
     def noise(shape: tuple[int, ...]) -> Array:
-        return rng.laplace(scale=np.sqrt(0.5), size=shape) if plan.law is Law.LAPLACE else rng.standard_normal(shape)
+        return (
+            rng.laplace(scale=np.sqrt(0.5), size=shape)
+            if plan.law is Distribution.LAPLACE
+            else rng.standard_normal(shape)
+        )
 
     drawn = noise(plan.std.shape)
     drawn = np.triu(drawn) + np.triu(drawn, 1).T

@@ -20,7 +20,7 @@ from colonnade.analysis.marginal_fit import log_likelihood
 from colonnade.analysis.solve import solve
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.forecast import best_columns
-from colonnade.mechanism.moments import Encoding, Law, Layout, Moments, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import plan_session
@@ -183,7 +183,7 @@ def oracle(plan: Moments, d: int, n: int, columns: int) -> float:
     std = float(np.sqrt((halves**2).sum())) / n
     signal = (LABEL - UNEXPLAINED) * SQUARE / d
     sampling = (LABEL - (LABEL - UNEXPLAINED) * columns / d) * SQUARE / n
-    if plan.law is Law.GAUSSIAN or len(halves) > 1:
+    if plan.law is Distribution.GAUSSIAN or len(halves) > 1:
         left = (std**2 + sampling) / (std**2 + sampling + signal)
     else:
         left = _laplace_left(signal / (std**2 / 2), sampling / (std**2 / 2))
@@ -196,7 +196,7 @@ def _laplace_left(signal: float, sampling: float) -> float:
     two = np.array([2.0])
 
     def information(x: float) -> float:
-        log_density, slope = log_likelihood(np.array([x]), np.array([signal + sampling]), two, Law.LAPLACE)
+        log_density, slope = log_likelihood(np.array([x]), np.array([signal + sampling]), two, Distribution.LAPLACE)
         return float(np.exp(log_density[0]) / 2 * slope[0] ** 2)
 
     # The posterior mean is the signal times the slope of the log-density; its mean square is signal^2 J.

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from colonnade.analysis.draws import seeded, uniform
-from colonnade.analysis.slopes import cut_numbers
+from colonnade.analysis.slopes import bin_numeric_columns
 from colonnade.analysis.solve import FittedModel, solve
 from colonnade.data.made_up import Signal, invent_tables
 from colonnade.data.sources import Source, by_party
@@ -278,7 +278,7 @@ class _Stage:
         out = []
         for _ in range(releases):
             moments = simulate_release(session, gram, randomness)
-            model = solve(moments, self._task, numbers=cut_numbers(moments.layout, self._schema))
+            model = solve(moments, self._task, numbers=bin_numeric_columns(moments.layout, self._schema))
             out.append(self.measures(model))
         return out
 

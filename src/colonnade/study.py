@@ -19,7 +19,7 @@ from colonnade.foundation.schema import Column, Schema, column_from, derive_colu
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.accounting import check_epsilon
-from colonnade.mechanism.cuts import Cut, choose_cuts
+from colonnade.mechanism.cuts import Binning, choose_bins
 from colonnade.mechanism.declared import declared_layout
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions, with_sums
@@ -77,7 +77,7 @@ class StudySpec:
     """How ids are matched: "psi", HYBRID where post_quantum is set, or "none"."""
     rows: int | None = None
     """The number of common records, where it is known before the run."""
-    cuts: Sequence[Cut] | None = None
+    cuts: Sequence[Binning] | None = None
     """What was decided for numbers without bins, where the study leaves it to the plan."""
     content: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """The parsed form that it was read from, and where its paths begin."""
@@ -400,7 +400,7 @@ def _may_cut(agreement: Agreement, rows: int | None) -> bool:
     return rows is not None and plain and exact and agreement.task is Task.LOGISTIC and agreement.evaluates is None
 
 
-def _cut(agreement: Agreement, rows: int | None) -> tuple[Agreement, Sequence[Cut]]:
+def _cut(agreement: Agreement, rows: int | None) -> tuple[Agreement, Sequence[Binning]]:
     """The agreement with bins where a plan expects them to pay."""
     if rows is None:
         raise StudyError('numeric = "auto" needs rows in [study]: whether bins pay depends on the number of records')
@@ -408,7 +408,7 @@ def _cut(agreement: Agreement, rows: int | None) -> tuple[Agreement, Sequence[Cu
         told = 'calibration = "exact", order = 2 and a release with tables'
         raise StudyError(f'numeric = "auto" chooses bins, and goes with {told} alone')
     epsilon = agreement.epsilon or min(offer.total for offer in agreement.offers.values())
-    schema, cuts = choose_cuts(agreement.schema, agreement.label, agreement.task, rows, epsilon, agreement.delta)
+    schema, cuts = choose_bins(agreement.schema, agreement.label, agreement.task, rows, epsilon, agreement.delta)
     return replace(agreement, schema=schema), cuts
 
 

@@ -184,7 +184,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What the insurer is told at the end of each session."""
     found: list[str] = []
 
-    class Listening(InProcess):
+    class CuriousServer(InProcess):
         def __init__(self, server: Any, parties: Any, wire: Any = None) -> None:
             super().__init__(server, parties, self.listen)
 
@@ -194,7 +194,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
                 found.append("a release" if end.code is None else f"{end.code.value} of {end.party}")
             return (envelope,)
 
-    monkeypatch.setattr(runs, "InProcess", Listening)
+    monkeypatch.setattr(runs, "InProcess", CuriousServer)
     yield found
 
 

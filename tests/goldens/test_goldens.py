@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from colonnade.protocol.session_plan import plan_session
 
 from colonnade import runs
 from colonnade.analysis.solve import solve
@@ -29,6 +28,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord, digest, read_release, write_release
 from colonnade.model import Scores, publish, read_model, write_model
+from colonnade.planning.session_plan import plan_session
 from colonnade.study import StudySpec, read_study
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Categorical, Column, Numeric
 from colonnade.mechanism.blocks import exact_block
 from colonnade.mechanism.dissection import Block, dissect, traces
-from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
+from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Role
 from colonnade.mechanism.objective import exact_objective
 
 Floats = NDArray[np.float64]
@@ -46,7 +46,7 @@ class Adversary:
         self,
         layout: Layout,
         blocks: Sequence[tuple[Block, float]],
-        law: Law,
+        law: Distribution,
         owner: str | None,
         generator: np.random.Generator,
     ) -> None:
@@ -73,7 +73,7 @@ class Adversary:
         """How far the release moves between the records in the rows of z and of w."""
         terms = np.prod(z[:, self.factors], axis=2) - np.prod(w[:, self.factors], axis=2)
         moved = np.abs(terms @ self.collect)
-        if self.law is Law.LAPLACE:
+        if self.law is Distribution.LAPLACE:
             return moved @ self.rate_of
         return np.sqrt((moved**2) @ self.rate_of**2)
 
@@ -161,7 +161,7 @@ class Rows:
 
     def _moved(self, z: Floats, w: Floats) -> float:
         change = np.abs(self._released(z) - self._released(w)) / self.grid.unit * self.adversary.rate_of
-        return float(change.sum() if self.adversary.law is Law.LAPLACE else np.linalg.norm(change))
+        return float(change.sum() if self.adversary.law is Distribution.LAPLACE else np.linalg.norm(change))
 
     def _released(self, record: Floats) -> Floats:
         parts, ints = {}, np.zeros((self.OTHERS + 1, self.layout.width))

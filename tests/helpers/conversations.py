@@ -112,7 +112,7 @@ class Notes:
         return {}
 
 
-Cut = Callable[["Conversation"], None]
+Binning = Callable[["Conversation"], None]
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Conversation:
     """Roles that hear and say nothing any more."""
     passed: int = 0
 
-    def run(self, cut: Cut | None = None, after: int = -1) -> int:
+    def run(self, cut: Binning | None = None, after: int = -1) -> int:
         """Carry all messages; `cut` happens after so many of them. How many passed."""
         for role in self.parties.values():
             self.send(SERVER, role.start())

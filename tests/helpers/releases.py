@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Moments, Role, Trace
+from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Moments, Role, Trace
 
 Floats = NDArray[np.float64]
 
@@ -82,11 +82,15 @@ def stds(layout: Layout, feature: float, label: float, *, indicators: bool, squa
 
 
 def release(
-    exact: Floats, n: int, layout: Layout, std: Floats, law: Law, seed: int, traces: tuple[Trace, ...] = ()
+    exact: Floats, n: int, layout: Layout, std: Floats, law: Distribution, seed: int, traces: tuple[Trace, ...] = ()
 ) -> Moments:
     """The exact sums with symmetric noise where something was released."""
     rng = np.random.default_rng(seed)
-    draw = rng.laplace(scale=np.sqrt(0.5), size=std.shape) if law is Law.LAPLACE else rng.standard_normal(std.shape)
+    draw = (
+        rng.laplace(scale=np.sqrt(0.5), size=std.shape)
+        if law is Distribution.LAPLACE
+        else rng.standard_normal(std.shape)
+    )
     draw = np.triu(draw) + np.triu(draw, 1).T
     released = np.isfinite(std)
     value = np.where(released, exact + np.where(released, std, 0.0) * draw, 0.0)
@@ -100,7 +104,7 @@ def release_of(
     seed: int,
     *,
     indicators: bool,
-    law: Law = Law.LAPLACE,
+    law: Distribution = Distribution.LAPLACE,
     square: bool = False,
 ) -> Moments:
     exact = records.encoded.T @ records.encoded

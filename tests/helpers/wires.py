@@ -30,11 +30,11 @@ from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
 from colonnade.transport.wire import (
     URGENT,
-    Mail,
-    Patience,
-    Pull,
-    Push,
+    Delivery,
+    Poll,
     Reply,
+    Send,
+    Timeouts,
     Unreachable,
     decode_reply,
     decode_request,
@@ -71,7 +71,7 @@ id = "person"
 owner = { kind = "binary", levels = ["no", "yes"] }
 """
 PARTIES = ("works", "bank", "town")
-QUICK = Patience(join=10.0, silence=2.0, beat=0.1, poll=0.2, farewell=2.0)
+QUICK = Timeouts(join=10.0, silence=2.0, beat=0.1, poll=0.2, farewell=2.0)
 
 
 def write_study(folder: Path, people: int = 60) -> StudySpec:
@@ -127,7 +127,7 @@ def honest(relay: Relay) -> Wire:
 def message_in(data: bytes) -> Envelope | None:
     """The message that a request brings, if it brings one."""
     request = decode_request(data)
-    return Envelope.decode(request.item) if isinstance(request, Push) else None
+    return Envelope.decode(request.item) if isinstance(request, Send) else None
 
 
 def sends(data: bytes, *steps: Step) -> bool:
@@ -139,7 +139,7 @@ def sends(data: bytes, *steps: Step) -> bool:
 def brings(answer: bytes, *steps: Step) -> bool:
     """Whether a reply brings a message of one of these steps."""
     reply = decode_reply(answer)
-    return isinstance(reply, Mail) and Envelope.decode(reply.item).step in steps
+    return isinstance(reply, Delivery) and Envelope.decode(reply.item).step in steps
 
 
 class _Renumbered:
@@ -150,17 +150,17 @@ class _Renumbered:
         self._queue: deque[bytes] = deque()
         self._taken = self._arrived = 0
 
-    def pull(self, request: Pull) -> Reply:
+    def pull(self, request: Poll) -> Reply:
         if self._queue and request.taken == self._arrived + 1:
             self._queue.popleft()
             self._arrived += 1
         while not self._queue:
-            reply = decode_reply(self._ask(self._name, encode(Pull(request.instance, self._taken))))
-            if not isinstance(reply, Mail) or reply.number == URGENT:
+            reply = decode_reply(self._ask(self._name, encode(Poll(request.instance, self._taken))))
+            if not isinstance(reply, Delivery) or reply.number == URGENT:
                 return reply
             self._taken = reply.number
             self._queue.extend(m.encode() for m in self._meddle(self._name, Envelope.decode(reply.item)))
-        return Mail(self._arrived + 1, self._queue[0])
+        return Delivery(self._arrived + 1, self._queue[0])
 
 
 def deviating(meddle: Meddle) -> Callable[[Relay], Wire]:
@@ -171,7 +171,7 @@ def deviating(meddle: Meddle) -> Callable[[Relay], Wire]:
 
         def carry(name: str, data: bytes) -> bytes:
             request = decode_request(data)
-            if not isinstance(request, Pull):
+            if not isinstance(request, Poll):
                 return relay.handle(name, data)
             return encode(ends.setdefault(name, _Renumbered(name, relay.handle, meddle)).pull(request))
 
@@ -209,7 +209,7 @@ def converse(
     server: ServerRole,
     parties: Mapping[str, Callable[[], PartyRole]],
     wire: Callable[[Relay], Wire] = honest,
-    patience: Patience | None = None,
+    patience: Timeouts | None = None,
     stop: Callable[[], bool] = lambda: False,
     ends: bool = False,
 ) -> Talk:
@@ -282,7 +282,7 @@ def run(
     seed: bytes | None = None,
     guards: Mapping[str, Guard] | Callable[[str], Guard] | None = None,
     wire: Callable[[Relay], Wire] = honest,
-    patience: Patience = QUICK,
+    patience: Timeouts = QUICK,
     studies: Mapping[str, StudySpec] | None = None,
     served: FitServer | None = None,
     signers: Mapping[str, Signer] | None = None,

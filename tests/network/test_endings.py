@@ -37,10 +37,10 @@ from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
 from colonnade.transport.wire import (
     URGENT,
-    Mail,
-    Pull,
-    Push,
+    Delivery,
+    Poll,
     Reply,
+    Send,
     Unreachable,
     Wait,
     decode_reply,
@@ -127,7 +127,7 @@ def test_a_party_that_only_refuses_has_not_come(study: StudySpec, tmp_path: Path
                 if sends(data, Step.HELLO):
                     for event in ready.values():
                         assert event.wait(10)
-                    relay.handle(name, encode(Push(bytes(16), URGENT, refuse("town", Code.SITE, "wait").encode())))
+                    relay.handle(name, encode(Send(bytes(16), URGENT, refuse("town", Code.SITE, "wait").encode())))
                 raise Unreachable
             answer = relay.handle(name, data)
             message = message_in(data)
@@ -151,7 +151,7 @@ def relay_of(study: StudySpec, tmp_path: Path) -> Relay:
 def test_a_step_that_nobody_knows_is_not_passed_on(study: StudySpec, tmp_path: Path) -> None:
     relay = relay_of(study, tmp_path)
     told = refuse("town", Code.DATA, "patients.csv has 17 rows")
-    relay.handle("town", encode(Push(bytes(16), URGENT, told.encode())))
+    relay.handle("town", encode(Send(bytes(16), URGENT, told.encode())))
     relay.run()
     end = relay.role.end
     assert end is not None and (end.party, end.phase) == ("town", "wait")
@@ -179,7 +179,7 @@ def test_what_a_party_that_cannot_begin_tells(error: Exception, code: Code) -> N
     send_refusal(call, refusal("town", error))
     (data,) = heard
     push, message = decode_request(data), message_in(data)
-    assert isinstance(push, Push) and push.number == URGENT
+    assert isinstance(push, Send) and push.number == URGENT
     assert message is not None and (message.sender, message.step) == ("town", Step.REFUSE)
     assert body_of(message, Refuse) == Refuse(code, "wait")
 
@@ -195,14 +195,14 @@ class Puppet:
     def say(self, step: Step, body: Body, urgent: bool = False) -> Reply:
         self._pushed += not urgent
         message = Envelope(self.session, "", self._name, SERVER, step, encode_body(body))
-        return self._ask(Push(self._instance, URGENT if urgent else self._pushed, message.encode()))
+        return self._ask(Send(self._instance, URGENT if urgent else self._pushed, message.encode()))
 
     def pull(self) -> Reply:
-        reply = self._ask(Pull(self._instance, self._taken))
-        self._taken += isinstance(reply, Mail) and reply.number != URGENT
+        reply = self._ask(Poll(self._instance, self._taken))
+        self._taken += isinstance(reply, Delivery) and reply.number != URGENT
         return reply
 
-    def _ask(self, request: Push | Pull) -> Reply:
+    def _ask(self, request: Send | Poll) -> Reply:
         return decode_reply(self._relay.handle(self._name, encode(request)))
 
     def enter(self, terms: str) -> None:
@@ -211,7 +211,7 @@ class Puppet:
 
 
 def mail_in(reply: Reply) -> Envelope:
-    assert isinstance(reply, Mail), reply
+    assert isinstance(reply, Delivery), reply
     return Envelope.decode(reply.item)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
-from colonnade.audit.premises import Premises
+from colonnade.audit.premises import AuditedSite
 from colonnade.audit.session import audit_session
 from colonnade.consent.guard import PolicyGuard
 from colonnade.consent.policy import Policy, policy_from
@@ -114,7 +114,7 @@ def test_an_evaluation_is_audited_by_the_files_that_asked_for_it(sites: Path, tm
         tasks[name].keep = None
     carry_in_process(server, tasks, Randomness(), evidence={name: sites / name for name in PARTIES})
     (place,) = (sites / "bank" / "evidence").iterdir()
-    premises = Premises.open(place, site=None, study=None, data=None, key=None)
+    premises = AuditedSite.open(place, site=None, study=None, data=None, key=None)
     found = audit_session(premises.kept, premises.kept.opening(read_key(premises.key)), premises.task)
     assert found.passed and found.replayed > 10
     # Across machines it would have been signed: without a signature nothing is believed.

@@ -31,7 +31,7 @@ from colonnade.study import StudySpec
 from colonnade.transport.in_process import InProcess
 from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
-from colonnade.transport.wire import Patience, Pull, Unreachable, decode_reply, decode_request, encode
+from colonnade.transport.wire import Poll, Timeouts, Unreachable, decode_reply, decode_request, encode
 from tests.helpers.wires import (
     PARTIES,
     QUICK,
@@ -49,7 +49,7 @@ from tests.helpers.wires import (
 )
 
 SEED = b"a seed of tests"
-BRISK = Patience(join=10.0, silence=1.0, beat=0.1, poll=0.1, farewell=1.0)
+BRISK = Timeouts(join=10.0, silence=1.0, beat=0.1, poll=0.1, farewell=1.0)
 SHORT = ("works", "bank")
 """The parties of a model without a weight for the town."""
 
@@ -123,7 +123,7 @@ def run(
     seed: bytes | None = None,
     guards: Mapping[str, Guard] | None = None,
     wire: Callable[[Relay], Wire] = honest,
-    patience: Patience = QUICK,
+    patience: Timeouts = QUICK,
     models: Mapping[str, PublicModel] | None = None,
     receivers: Mapping[str, str] | None = None,
     to: str = "bank",
@@ -276,7 +276,7 @@ def test_lost_answers_are_asked_for_again_and_done_once(study: StudySpec, tmp_pa
         return carry
 
     public = model_of(study)
-    patience = Patience(10.0, 10.0, 0.05, 0.05, 2.0)
+    patience = Timeouts(10.0, 10.0, 0.05, 0.05, 2.0)
     same(run(study, tmp_path, public, SEED, wire=lossy, patience=patience), embedded(study, public))
 
 
@@ -570,7 +570,7 @@ def test_pulls_of_a_stranger_process_get_nothing(plain: StudySpec, tmp_path: Pat
     def wire(relay: Relay) -> Wire:
         def carry(name: str, data: bytes) -> bytes:
             request = decode_request(data)
-            if name == "bank" and isinstance(request, Pull):
+            if name == "bank" and isinstance(request, Poll):
                 twin = encode(msgspec.structs.replace(request, instance=bytes(16)))
                 answers.append(type(decode_reply(relay.handle("bank", twin))).__name__)
             return relay.handle(name, data)
@@ -579,4 +579,4 @@ def test_pulls_of_a_stranger_process_get_nothing(plain: StudySpec, tmp_path: Pat
 
     public = model_of(plain)
     same(run(plain, tmp_path, public, SEED, wire=wire), embedded(plain, public))
-    assert set(answers) == {"Barred"}
+    assert set(answers) == {"Rejected"}

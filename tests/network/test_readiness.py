@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from cryptography.fernet import Fernet
 
-from colonnade.audit.premises import Premises
+from colonnade.audit.premises import AuditedSite
 from colonnade.consent.entries import Booking, EntryKind
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
@@ -206,7 +206,7 @@ def test_a_job_leaves_evidence_by_which_its_session_is_made_again(bank: Path, jo
     assert (bank / "evidence.key").stat().st_mode & 0o777 == 0o600
     kept = KeptEvidence.read(place)
     study = read_study(bank.parent / "study.toml")
-    found = Premises.open(place, site=None, study=None, data=None, key=None).audit([], [], None)
+    found = AuditedSite.open(place, site=None, study=None, data=None, key=None).audit([], [], None)
     assert found.passed and len(found.authority) == 64
     assert (found.quotes, found.left_out) == ((), ()) and found.replayed == len(kept.of("sent")) > 10
     site, later = read_site(bank), time.time() + 91 * DAY

@@ -22,11 +22,11 @@ from colonnade.runs import run_unguarded
 from colonnade.study import StudySpec, read_study
 from colonnade.transport.relay import Relay
 from colonnade.transport.wire import (
-    Barred,
-    Barring,
-    Patience,
-    Pull,
-    Push,
+    Poll,
+    Rejected,
+    Rejection,
+    Send,
+    Timeouts,
     Unreachable,
     decode_reply,
     decode_request,
@@ -115,7 +115,7 @@ def test_lost_answers_are_asked_for_again_and_done_once(study: StudySpec, tmp_pa
 
         return carry
 
-    patience = Patience(10.0, 10.0, 0.05, 0.05, 2.0)
+    patience = Timeouts(10.0, 10.0, 0.05, 0.05, 2.0)
     assert opened(run(study, tmp_path, SEED, wire=lossy, patience=patience)) == {embedded(study, SEED)}
 
 
@@ -232,16 +232,16 @@ def test_party_name_used_twice(plain: StudySpec, tmp_path: Path) -> None:
         def carry(name: str, data: bytes) -> bytes:
             answer = relay.handle(name, data)
             request = decode_request(data)
-            if name == "bank" and isinstance(request, Pull) and not seen:
+            if name == "bank" and isinstance(request, Poll) and not seen:
                 stranger = bytes(16)
-                for meddled in (msgspec.structs.replace(request, instance=stranger), Push(stranger, 1, b"")):
+                for meddled in (msgspec.structs.replace(request, instance=stranger), Send(stranger, 1, b"")):
                     seen.append(relay.handle("bank", encode(meddled)))
             return answer
 
         return carry
 
     assert opened(run(plain, tmp_path, SEED, wire=wire)) == {embedded(plain, SEED)}
-    assert [decode_reply(answer) for answer in seen] == [Barred(Barring.TWICE)] * 2
+    assert [decode_reply(answer) for answer in seen] == [Rejected(Rejection.TWICE)] * 2
 
 
 def test_second_process_of_a_party_hears_its_sentence(
@@ -327,7 +327,7 @@ def dying(victim: str, calls: int) -> Callable[[Relay], Wire]:
 
         def carry(name: str, data: bytes) -> bytes:
             if name == victim:
-                count[0] += isinstance(decode_request(data), (Push, Pull))
+                count[0] += isinstance(decode_request(data), (Send, Poll))
                 if count[0] > calls:
                     raise Gone
             return relay.handle(name, data)
@@ -339,7 +339,7 @@ def dying(victim: str, calls: int) -> Callable[[Relay], Wire]:
 
 @pytest.mark.parametrize("calls", [1, 5, 20])
 def test_party_dies(study: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard], calls: int) -> None:
-    patience = Patience(join=10.0, silence=0.6, beat=0.1, poll=0.1, farewell=1.0)
+    patience = Timeouts(join=10.0, silence=0.6, beat=0.1, poll=0.1, farewell=1.0)
     out = run(study, tmp_path, guards=guards, wire=dying("town", calls), patience=patience)
     assert isinstance(out.errors["town"], Gone)
     for other in ("works", "bank"):

@@ -22,7 +22,7 @@ from colonnade.foundation.randomness import Randomness, Stream
 from colonnade.mechanism.release import write_release
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.fit import FitServer, study_digest
-from colonnade.protocol.journal import Unwritten
+from colonnade.protocol.journal import NullJournal
 from colonnade.protocol.kinds import ServerTask
 from colonnade.protocol.messages import (
     JOINING,
@@ -533,7 +533,7 @@ def test_an_id_that_was_used_before_gets_no_second_noise(
         identity = used  # type: ignore[assignment]
 
     def serve(task: ServerTask, randomness: Randomness, _: object) -> ServerRole:
-        return Repeating(task, randomness, Unwritten())
+        return Repeating(task, randomness, NullJournal())
 
     released(run(study, tmp_path, guards=guards, serve=serve, signers=signers))
     before = {name: guards[name].spent().epsilon for name in PARTIES}

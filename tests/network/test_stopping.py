@@ -20,7 +20,7 @@ from colonnade.protocol.server import ServerRole
 from colonnade.study import StudySpec
 from colonnade.transport.journal import OPENED, VOID, FileJournal
 from colonnade.transport.relay import Relay
-from colonnade.transport.wire import Beat, Patience, Unreachable, decode_request
+from colonnade.transport.wire import Heartbeat, Timeouts, Unreachable, decode_request
 from tests.helpers.wires import PARTIES, QUICK, Serve, Wire, brings, guard, run, sends, unmatched, write_study
 from tests.network.test_predictions import model_of
 from tests.network.test_predictions import run as run_prediction
@@ -192,7 +192,7 @@ def test_a_party_that_never_takes_its_release_is_not_waited_for_long(
     def wire(relay: Relay) -> Wire:
         def carry(name: str, data: bytes) -> bytes:
             answer = relay.handle(name, data)
-            if name == "town" and relay.role.opened and not isinstance(decode_request(data), Beat):
+            if name == "town" and relay.role.opened and not isinstance(decode_request(data), Heartbeat):
                 opened.set()
                 time.sleep(0.05)
                 raise Unreachable
@@ -208,7 +208,7 @@ def test_a_party_that_never_takes_its_release_is_not_waited_for_long(
 
 def test_the_receiver_of_scores_is_waited_for_as_long_as_any_party(plain: StudySpec, tmp_path: Path) -> None:
     """Its word decides what others are told: a few seconds of silence, while it writes, are not its end."""
-    patience, silent = Patience(join=10.0, silence=12.0, beat=0.1, poll=0.1, farewell=2.0), threading.Event()
+    patience, silent = Timeouts(join=10.0, silence=12.0, beat=0.1, poll=0.1, farewell=2.0), threading.Event()
 
     def write() -> None:
         silent.set()

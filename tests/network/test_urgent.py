@@ -6,7 +6,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.fit import FitServer
 from colonnade.protocol.server import ServerRole
 from colonnade.transport.relay import Relay
-from colonnade.transport.wire import URGENT, Fine, Push, decode_reply, encode
+from colonnade.transport.wire import URGENT, Ack, Send, decode_reply, encode
 from tests.helpers.conversations import AGREEMENT, NAMES, PLANS
 
 
@@ -19,8 +19,8 @@ def test_urgent_messages_are_first_in_first_out() -> None:
     relay = Relay(ServerRole(AnyCarrier(AGREEMENT, "none", PLANS), Randomness()))
 
     def push(name: str, number: int, item: bytes) -> None:
-        request = Push(name.encode().ljust(16, b"."), number, item)
-        assert isinstance(decode_reply(relay.handle(name, encode(request))), Fine)
+        request = Send(name.encode().ljust(16, b"."), number, item)
+        assert isinstance(decode_reply(relay.handle(name, encode(request))), Ack)
 
     first, second, third = NAMES
     push(first, 1, b"one")

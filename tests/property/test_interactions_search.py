@@ -12,7 +12,7 @@ from colonnade.crypto.lattice.parameters import TAU, chain_move
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.declared import DeclaredObjective, declared_layout, declared_terms
 from colonnade.mechanism.dissection import Block, dissect
-from colonnade.mechanism.moments import Encoding, Law, Layout, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Layout, Role
 from colonnade.mechanism.monomials import monomial_sensitivity, rounded_parts
 from colonnade.mechanism.objective import Calibration, Objective, Task, exact_objective, layout_of, monomial
 from colonnade.mechanism.plan import Offer, Terms, View, plan_bottom_up, plan_top_down
@@ -69,9 +69,9 @@ def rated(found: Layout) -> list[tuple[Block, float]]:
     return [(b, 1.0 + 0.5 * (i % 2)) for i, b in enumerate(dissect(exact_objective(found)))]
 
 
-@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize("law", list(Distribution))
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_search_never_exceeds_and_comes_close(name: str, law: Law) -> None:
+def test_search_never_exceeds_and_comes_close(name: str, law: Distribution) -> None:
     found = LAYOUTS[name]
     every = rated(found)
     widest = max(every, key=lambda item: len(item[0].owners))
@@ -84,8 +84,8 @@ def test_search_never_exceeds_and_comes_close(name: str, law: Law) -> None:
         assert reached <= monomial_sensitivity(found, blocks, law, owner) * ROUNDING
 
 
-@pytest.mark.parametrize("law", list(Law))
-def test_single_sums_of_any_degree(law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_single_sums_of_any_degree(law: Distribution) -> None:
     """Sums of x^3, x^2 u, x u v and x^4: terms of a declared polynomial, each an interaction times the constant."""
     degrees = (["x", "x", "x"], ["x", "x", "u"], ["x", "u", "v"], ["x", "x", "x", "x"], ["u", "v"])
     columns = {"a": {"x": NUMBER, "y": NUMBER}, "b": {"u": NUMBER}, "c": {"v": NUMBER}}
@@ -99,7 +99,7 @@ def test_single_sums_of_any_degree(law: Law) -> None:
         mine = [(b, r) for b, r in blocks if owner is None or owner in b.owners]
         reached, *_ = Multiplier(found, mine, law, owner, np.random.default_rng(2)).climb(4)
         assert reached <= claimed * ROUNDING and claimed <= 1.05 * reached
-        assert law is Law.GAUSSIAN or reached <= float(paper_sensitivity([b for b, _ in mine])) * ROUNDING
+        assert law is Distribution.GAUSSIAN or reached <= float(paper_sensitivity([b for b, _ in mine])) * ROUNDING
 
 
 OBJECTIVES = {
@@ -116,9 +116,9 @@ OBJECTIVES = {
 }
 
 
-@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize("law", list(Distribution))
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_declared_objectives_are_searched_in_all_scopes(name: str, law: Law) -> None:
+def test_declared_objectives_are_searched_in_all_scopes(name: str, law: Distribution) -> None:
     columns, text = OBJECTIVES[name]
     declared = DeclaredObjective(text, ("w", "v"), 1.5)
     found = declared_layout(Schema.of(columns), "y", declared)
@@ -131,22 +131,24 @@ def test_declared_objectives_are_searched_in_all_scopes(name: str, law: Law) -> 
         assert reached <= claimed * ROUNDING
         assert claimed <= 1.5 * reached, (name, owner, claimed / reached)
     paper = dissect(declared_terms(found, declared, None))
-    reached, *_ = Multiplier(found, [(b, 1.0) for b in paper], Law.LAPLACE, None, np.random.default_rng(5)).climb(2)
+    reached, *_ = Multiplier(
+        found, [(b, 1.0) for b in paper], Distribution.LAPLACE, None, np.random.default_rng(5)
+    ).climb(2)
     assert reached <= float(paper_sensitivity(paper)) * ROUNDING
 
 
-@pytest.mark.parametrize("law", list(Law))
-def test_plans_keep_their_promise_both_ways(law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_plans_keep_their_promise_both_ways(law: Distribution) -> None:
     found = LAYOUTS["three owners"]
     blocks = dissect(exact_objective(found))
-    terms = Terms(Task.LINEAR, delta=0.0 if law is Law.LAPLACE else 1e-6, bound=127, errors={2: 1e-4, 3: 1e-3})
+    terms = Terms(Task.LINEAR, delta=0.0 if law is Distribution.LAPLACE else 1e-6, bound=127, errors={2: 1e-4, 3: 1e-3})
     down = plan_top_down(found, blocks, 1.0, terms)
     offers = {name: Offer(0.5 + 0.1 * i) for i, name in enumerate(found.owners)}
     up = plan_bottom_up(found, blocks, offers, terms)
     assert down.epsilon <= 1.0 and any(len(i.block.owners) == 3 for i in down.blocks)
     for party, offer in offers.items():
         assert (up.parties[party][View.COALITION] or 9.0) <= offer.total * (1 + 1e-9)
-    if law is Law.LAPLACE:
+    if law is Distribution.LAPLACE:
         every = [(i.block, 1 / float(i.scale)) for i in down.blocks]
         reached, *_ = Multiplier(found, every, law, None, np.random.default_rng(3)).climb(3)
         assert 1 / 1.5 <= reached <= 1.0

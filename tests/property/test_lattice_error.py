@@ -14,7 +14,7 @@ from colonnade.crypto.lattice.parameters import TAU, Parameters, error_factor
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
-from colonnade.mechanism.moments import Encoding, Law, Layout, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Layout, Role
 from colonnade.mechanism.objective import Objective, Task, exact_objective, paper_objective
 from colonnade.mechanism.plan import Terms, plan_top_down
 from colonnade.mechanism.sensitivity import sensitivity
@@ -49,7 +49,7 @@ class Mover(Adversary):
         terms = np.prod(z[:, self.factors], axis=2) - np.prod(w[:, self.factors], axis=2)
         terms = terms + self.crossed * self.errors[self.sealed] * (z - w)[:, self.other]
         moved = np.abs(terms @ self.collect)
-        if self.law is Law.LAPLACE:
+        if self.law is Distribution.LAPLACE:
             return moved @ self.rate_of
         return np.sqrt((moved**2) @ self.rate_of**2)
 
@@ -82,8 +82,8 @@ def planned_factor(layout: Layout) -> float:
 
 
 @pytest.mark.parametrize("seed", range(16))
-@pytest.mark.parametrize("law", list(Law))
-def test_no_error_moves_more_than_the_stretched_sensitivity(seed: int, law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_no_error_moves_more_than_the_stretched_sensitivity(seed: int, law: Distribution) -> None:
     generator = np.random.default_rng(seed)
     layout = random_layout(generator)
     blocks, _ = weighted(layout, generator)
@@ -95,9 +95,9 @@ def test_no_error_moves_more_than_the_stretched_sensitivity(seed: int, law: Law)
         assert Mover(layout, blocks, law, owner, generator).look(TAU / GAIN, 2) <= bound * ROUNDING
 
 
-@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize("law", list(Distribution))
 @pytest.mark.parametrize("label", [0, 1])
-def test_sums_of_a_numeric_label_are_covered(law: Law, label: int) -> None:
+def test_sums_of_a_numeric_label_are_covered(law: Distribution, label: int) -> None:
     """A trace release holds the sum of a signed label: one party's single sum does no harm."""
     generator = np.random.default_rng(7)
     layout = signed_layout([2, 2], label=label)
@@ -116,15 +116,15 @@ def test_half_of_the_factor_is_too_little_for_two_parties() -> None:
     factor = planned_factor(layout)
     assert factor == pytest.approx(1 + 14 / GAIN)
     z, w = np.array([[1.0, 1.0, 1.0]]), np.array([[1.0, 0.0, -0.05]])
-    mover = Mover(layout, blocks, Law.LAPLACE, None, np.random.default_rng(1))
+    mover = Mover(layout, blocks, Distribution.LAPLACE, None, np.random.default_rng(1))
     found = 0.0
     for errors in ([0.0, 0.1, 0.1], [0.0, -0.1, -0.1]):
         mover.errors = np.array(errors)
         for swap in (slice(None), [0, 2, 1]):
             found = max(found, float(mover.change(z[:, swap], w[:, swap])[0]))
     assert found == pytest.approx(3.1025)
-    assert found > sensitivity(layout, stretched(blocks, 1.1), Law.LAPLACE)
-    assert found <= sensitivity(layout, stretched(blocks, factor), Law.LAPLACE)
+    assert found > sensitivity(layout, stretched(blocks, 1.1), Distribution.LAPLACE)
+    assert found <= sensitivity(layout, stretched(blocks, factor), Distribution.LAPLACE)
 
 
 def test_single_sums_of_two_parties_are_refused() -> None:
@@ -132,8 +132,8 @@ def test_single_sums_of_two_parties_are_refused() -> None:
     layout = layout_from([("A", Encoding.SIGNED, 1, Role.FEATURE), ("B", Encoding.SIGNED, 1, Role.FEATURE)])
     released = dissect(Objective(layout, np.array([[0, 1], [0, 2], [1, 2]]), np.ones(3)))
     blocks = [(b, 3.0 if b.single else 1.0) for b in released]
-    found = Mover(layout, blocks, Law.LAPLACE, None, np.random.default_rng(0)).look(TAU / GAIN, 2)
-    assert found > 1.01 * sensitivity(layout, stretched(blocks, planned_factor(layout)), Law.LAPLACE)
+    found = Mover(layout, blocks, Distribution.LAPLACE, None, np.random.default_rng(0)).look(TAU / GAIN, 2)
+    assert found > 1.01 * sensitivity(layout, stretched(blocks, planned_factor(layout)), Distribution.LAPLACE)
     plan_top_down(layout, released, 1.0, Terms(Task.LINEAR))
     with pytest.raises(PrivacyError, match="at most one party's numbers"):
         plan_top_down(layout, released, 1.0, Terms(Task.LINEAR, error_factor=Fraction(101, 100)))
@@ -152,7 +152,7 @@ def test_a_declared_norm_covers_the_errors_of_a_sealed_label_only() -> None:
     norm, error = 0.1, TAU / GAIN
     layout = replace(signed_layout([1, 2], label=1), norms=(("A", norm),))
     blocks = [(b, 1.0) for b in dissect(exact_objective(layout, products=False)) if not b.single]
-    bound = sensitivity(layout, stretched(blocks, planned_factor(layout)), Law.GAUSSIAN)
+    bound = sensitivity(layout, stretched(blocks, planned_factor(layout)), Distribution.GAUSSIAN)
     assert (1 + error) * 2 * norm <= bound < 2 * (norm + error)
     column = Numeric(-1, 1)
     for first in ("A", "B"):

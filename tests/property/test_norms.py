@@ -9,7 +9,7 @@ from colonnade.data.table import Table
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.schema import Column, Numeric, Schema
 from colonnade.mechanism.dissection import dissect, traces
-from colonnade.mechanism.moments import Law, Layout, Role
+from colonnade.mechanism.moments import Distribution, Layout, Role
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, layout_of
 from colonnade.mechanism.sensitivity import sensitivity
 from colonnade.planning.agreement import Agreement
@@ -38,11 +38,11 @@ def _released(layout: Layout, record: np.ndarray, weight: dict[str, float]) -> n
     return np.concatenate(parts)
 
 
-def _moved(difference: np.ndarray, law: Law) -> float:
-    return float(np.linalg.norm(difference, 1 if law is Law.LAPLACE else 2))
+def _moved(difference: np.ndarray, law: Distribution) -> float:
+    return float(np.linalg.norm(difference, 1 if law is Distribution.LAPLACE else 2))
 
 
-def _bound(layout: Layout, weight: dict[str, float], owner: str | None, law: Law) -> float:
+def _bound(layout: Layout, weight: dict[str, float], owner: str | None, law: Distribution) -> float:
     products = dissect(exact_objective(layout, products=False))
     weighted = [(b, weight["label"]) for b in products]
     weighted += [(b, weight["square" if b.role is Role.LABEL else "trace"]) for b in traces(layout)]
@@ -70,8 +70,10 @@ def _draw(layout: Layout, generator: np.random.Generator) -> np.ndarray:
     ],
 )
 @pytest.mark.parametrize("owner", [None, "a", "b"])
-@pytest.mark.parametrize("law", list(Law))
-def test_no_pair_of_records_moves_more_than_the_bound(weight: dict[str, float], owner: str | None, law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_no_pair_of_records_moves_more_than_the_bound(
+    weight: dict[str, float], owner: str | None, law: Distribution
+) -> None:
     layout = _layout(NORMS)
     bound = _bound(layout, weight, owner, law)
     generator = np.random.default_rng(3)
@@ -93,8 +95,8 @@ def test_no_pair_of_records_moves_more_than_the_bound(weight: dict[str, float], 
     assert most >= 0.6 * bound
 
 
-@pytest.mark.parametrize("law", list(Law))
-def test_the_label_products_alone_reach_the_bound(law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_the_label_products_alone_reach_the_bound(law: Distribution) -> None:
     layout = _layout(NORMS)
     products = [(b, 1.0) for b in dissect(exact_objective(layout, products=False))]
     bound = sensitivity(layout, products, law)
@@ -114,7 +116,7 @@ def test_the_label_products_alone_reach_the_bound(law: Law) -> None:
 def test_a_norm_changes_nothing_where_feature_pairs_are_released() -> None:
     layout = _layout(NORMS)
     blocks = [(b, 1.0) for b in dissect(exact_objective(layout))]
-    assert sensitivity(layout, blocks, Law.GAUSSIAN) == sensitivity(_layout({}), blocks, Law.GAUSSIAN)
+    assert sensitivity(layout, blocks, Distribution.GAUSSIAN) == sensitivity(_layout({}), blocks, Distribution.GAUSSIAN)
 
 
 def test_encoded_records_are_within_the_norm_on_the_grid() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.dissection import Block, dissect, parties_of
-from colonnade.mechanism.moments import Law, Layout
+from colonnade.mechanism.moments import Distribution, Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task, by_size, exact_objective
 from colonnade.mechanism.plan import Offer, PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.sensitivity import sensitivity
@@ -57,7 +57,7 @@ def test_top_down_laplace(seed: int, epsilon: float, stretch: int) -> None:
 def test_top_down_gaussian(seed: int, epsilon: float, delta: float) -> None:
     layout, blocks, _ = case(seed)
     plan = plan_top_down(layout, blocks, epsilon, terms_for(layout, delta))
-    assert plan.law is Law.GAUSSIAN
+    assert plan.law is Distribution.GAUSSIAN
     assert epsilon * 0.95 <= plan.epsilon <= epsilon
     assert all((plan.parties[p][View.OUTSIDER] or 0) <= plan.epsilon * (1 + 1e-6) for p in parties_of(layout))
 
@@ -106,14 +106,14 @@ def test_bottom_up_laplace(seed: int, data: st.DataObject) -> None:
     plan = plan_bottom_up(layout, blocks, offers, terms_for(layout))
     summed = 0.0
     for item in plan.blocks:
-        alone = sensitivity(layout, [(item.block, 1.0)], Law.LAPLACE) / float(item.scale)
+        alone = sensitivity(layout, [(item.block, 1.0)], Distribution.LAPLACE) / float(item.scale)
         summed += alone
         assert all(alone <= offers[p].total * (1 + 1e-9) for p in item.block.owners)
     for party in parties:
         mine = plan.parties[party][View.OUTSIDER]
         assert mine is not None and 0 < mine <= offers[party].total
         assert spent(plan, party, generator) <= mine * (1 + 1e-9)
-    joint = sensitivity(layout, [(i.block, 1 / float(i.scale)) for i in plan.blocks], Law.LAPLACE)
+    joint = sensitivity(layout, [(i.block, 1 / float(i.scale)) for i in plan.blocks], Distribution.LAPLACE)
     assert plan.epsilon == pytest.approx(min(joint, summed), rel=1e-6)
 
 
@@ -168,7 +168,7 @@ def test_noise_spread_for_all_columns_keeps_both_promises(seed: int, epsilon: fl
     gaussian = plan_top_down(layout, blocks, epsilon, replace(terms, delta=1e-6))
     # An outsider sees all shares; where they are narrower than the scale, only together do they make the noise.
     together = float(np.linalg.norm([float(part) for part in gaussian.narrowed.values()])) if gaussian.narrowed else 1.0
-    budget = sensitivity(layout, rates_against(gaussian, together), Law.GAUSSIAN) ** 2 / 2
+    budget = sensitivity(layout, rates_against(gaussian, together), Distribution.GAUSSIAN) ** 2 / 2
     assert budget <= float(gaussian_rho(epsilon, 1e-6)) * (1 + 1e-9)
 
 

@@ -13,7 +13,7 @@ from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.mechanism.blocks import exact_block
 from colonnade.mechanism.dissection import Block, dissect, traces
-from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
+from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Role
 from colonnade.mechanism.objective import Task, exact_objective, polynomial
 from colonnade.mechanism.plan import Terms, _joint, _square_slack
 
@@ -51,15 +51,15 @@ def released(layout: Layout, blocks: tuple[Block, ...], bound: int, rows: np.nda
     return np.concatenate([exact_block(block, columns.sums, 1).values for block in blocks]) / bound**2
 
 
-@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize("law", list(Distribution))
 @pytest.mark.parametrize(("split", "release"), [(True, "full"), (False, "trace")])
 @pytest.mark.parametrize("bound", [7, 31])
 def test_no_pair_of_rounded_records_moves_more_than_the_plan_counts(
-    bound: int, split: bool, release: str, law: Law
+    bound: int, split: bool, release: str, law: Distribution
 ) -> None:
     layout = layout_of(split)
     blocks = blocks_of(layout, release)
-    terms = Terms(Task.LINEAR, delta=0.0 if law is Law.LAPLACE else 1e-6, bound=bound)
+    terms = Terms(Task.LINEAR, delta=0.0 if law is Distribution.LAPLACE else 1e-6, bound=bound)
     counted = _joint(layout, blocks, [1.0] * len(blocks), terms)
     draw = np.random.default_rng(bound)
     others = background(bound, split, draw)
@@ -73,7 +73,7 @@ def test_no_pair_of_rounded_records_moves_more_than_the_plan_counts(
         tables = (np.concatenate([[record], others]) for record in two)
         one, other = (released(layout, blocks, bound, rows, bytes([trial] * 32)) for rows in tables)
         change = np.abs(one - other)
-        best = max(best, float(change.sum() if law is Law.LAPLACE else np.linalg.norm(change)))
+        best = max(best, float(change.sum() if law is Distribution.LAPLACE else np.linalg.norm(change)))
     assert best <= counted
     assert best > 0.6 * counted
 

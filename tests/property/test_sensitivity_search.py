@@ -21,7 +21,7 @@ from audit.search import ratios
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.dissection import Block, dissect, parties_of, squares
-from colonnade.mechanism.moments import Encoding, Law, Layout, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Layout, Role
 from colonnade.mechanism.objective import (
     Objective,
     Purpose,
@@ -41,13 +41,13 @@ ROUNDING = 1 + 1e-12
 CLOSE = 1e-7
 GRID = 31
 TIGHT = 1 / 1.5
-SLACK = {Law.LAPLACE: 0.97, Law.GAUSSIAN: 0.85}
+SLACK = {Distribution.LAPLACE: 0.97, Distribution.GAUSSIAN: 0.85}
 
 
 def searched(
     layout: Layout,
     blocks: list[tuple[Block, float]],
-    law: Law,
+    law: Distribution,
     owner: str | None,
     generator: np.random.Generator,
     *,
@@ -59,7 +59,7 @@ def searched(
     adversary = Adversary(layout, blocks, law, owner, generator)
     found, z, w = adversary.climb(starts)
     assert found <= bound * ROUNDING, (law, owner, z, w)
-    terms = Terms(Task.LINEAR, delta=0.0 if law is Law.LAPLACE else 1e-6, bound=GRID)
+    terms = Terms(Task.LINEAR, delta=0.0 if law is Distribution.LAPLACE else 1e-6, bound=GRID)
     counted = _joint(layout, [b for b, _ in blocks], [rate for _, rate in blocks], terms, owner)
     if found > 0:
         assert tight * counted <= Rows(adversary, GRID).moved(z, w) <= counted * ROUNDING, (law, owner, z, w)
@@ -67,14 +67,14 @@ def searched(
 
 
 @pytest.mark.parametrize("seed", range(24))
-@pytest.mark.parametrize("law", list(Law))
-def test_search_never_exceeds_and_comes_close(seed: int, law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_search_never_exceeds_and_comes_close(seed: int, law: Distribution) -> None:
     generator = np.random.default_rng(seed)
     layout = random_layout(generator)
     blocks, inner = weighted(layout, generator)
     for owner in (None, *parties_of(layout)):
         bound, found = searched(layout, blocks, law, owner, generator)
-        if law is Law.LAPLACE:
+        if law is Distribution.LAPLACE:
             assert found >= SLACK[law] * (bound - inner / 4)
         else:
             assert found >= SLACK[law] * np.sqrt(max(0.0, bound**2 - inner**2 / 16))
@@ -87,8 +87,8 @@ def some_pairs(layout: Layout, generator: np.random.Generator) -> frozenset[tupl
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("law", list(Law))
-def test_a_part_of_the_pairs_is_counted_and_no_more(seed: int, law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_a_part_of_the_pairs_is_counted_and_no_more(seed: int, law: Distribution) -> None:
     """Pairs that are left out move nothing: the bound of the rest is never exceeded, and nearly reached."""
     generator = np.random.default_rng(3000 + seed)
     layout = random_layout(generator)
@@ -103,8 +103,8 @@ def test_a_part_of_the_pairs_is_counted_and_no_more(seed: int, law: Law) -> None
         assert bound <= undivided * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("law", list(Law))
-def test_any_classes_give_a_bound(law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_any_classes_give_a_bound(law: Distribution) -> None:
     """Which attributes count as alike decides how tight the bound is, and never whether it holds."""
     generator = np.random.default_rng(7)
     for _ in range(10):
@@ -118,8 +118,8 @@ def test_any_classes_give_a_bound(law: Law) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("law", list(Law))
-def test_tables_may_be_weighted_by_their_size(seed: int, law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_tables_may_be_weighted_by_their_size(seed: int, law: Distribution) -> None:
     """Blocks by cells at any rates: never exceeded, nearly reached, and no looser than blocks that are not divided."""
     generator = np.random.default_rng(4000 + seed)
     layout = by_size(random_layout(generator))
@@ -139,21 +139,21 @@ def test_weighted_tables_of_many_sizes_move_as_their_weights_say() -> None:
     blocks = [(b, float(b.cells or 0)) for b in dissect(exact_objective(layout), by_cells=True)]
     cells = [a * b for i, a in enumerate(sizes) for b in sizes[i + 1 :]]
     weights = np.array([4.0 ** np.ceil(np.log(c) / np.log(4) - 1e-9) for c in cells])
-    assert sensitivity(layout, blocks, Law.LAPLACE) == pytest.approx(2 * weights.sum(), rel=CLOSE)
-    assert sensitivity(layout, blocks, Law.GAUSSIAN) ** 2 == pytest.approx(2 * (weights**2).sum(), rel=CLOSE)
+    assert sensitivity(layout, blocks, Distribution.LAPLACE) == pytest.approx(2 * weights.sum(), rel=CLOSE)
+    assert sensitivity(layout, blocks, Distribution.GAUSSIAN) ** 2 == pytest.approx(2 * (weights**2).sum(), rel=CLOSE)
 
 
 def test_one_pair_of_many_columns_costs_one_pair() -> None:
     layout = layout_from([("A", Encoding.SIMPLEX, 3, Role.FEATURE)] * 6 + [("B", Encoding.SIMPLEX, 2, Role.LABEL)])
     pairs = frozenset({(1, 4)})
     blocks = [(b, 1.0) for b in dissect(exact_objective(layout, pairs=pairs))]
-    assert sensitivity(divided(layout, pairs), blocks, Law.LAPLACE) == pytest.approx(2.0 * 7, rel=CLOSE)
-    assert sensitivity(divided(layout, pairs), blocks, Law.GAUSSIAN) ** 2 == pytest.approx(2.0 * 7, rel=CLOSE)
+    assert sensitivity(divided(layout, pairs), blocks, Distribution.LAPLACE) == pytest.approx(2.0 * 7, rel=CLOSE)
+    assert sensitivity(divided(layout, pairs), blocks, Distribution.GAUSSIAN) ** 2 == pytest.approx(2.0 * 7, rel=CLOSE)
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("law", list(Law))
-def test_block_scope(seed: int, law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_block_scope(seed: int, law: Distribution) -> None:
     generator = np.random.default_rng(1000 + seed)
     layout = random_layout(generator)
     for block in dissect(exact_objective(layout)):
@@ -162,8 +162,8 @@ def test_block_scope(seed: int, law: Law) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("law", list(Law))
-def test_any_polynomial_of_degree_two(seed: int, law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_any_polynomial_of_degree_two(seed: int, law: Distribution) -> None:
     """Terms in any order, named twice, with the constant on either side, squares of indicators: never exceeded."""
     generator = np.random.default_rng(2000 + seed)
     layout = random_layout(generator)
@@ -185,8 +185,8 @@ def test_a_product_named_twice_counts_twice() -> None:
     a, b, _ = layout.names[1:]
     once = dissect(polynomial(layout, [(1.0, (a, b))]))
     twice = dissect(polynomial(layout, [(1.0, (a, b)), (1.0, (b, a))]))
-    assert sensitivity(layout, [(twice[0], 1.0)], Law.LAPLACE) == pytest.approx(
-        2 * sensitivity(layout, [(once[0], 1.0)], Law.LAPLACE), rel=CLOSE
+    assert sensitivity(layout, [(twice[0], 1.0)], Distribution.LAPLACE) == pytest.approx(
+        2 * sensitivity(layout, [(once[0], 1.0)], Distribution.LAPLACE), rel=CLOSE
     )
 
 
@@ -194,15 +194,15 @@ def test_a_constant_may_stand_on_either_side() -> None:
     layout = signed_layout([2])
     y = layout.names[-1]
     left, right = (dissect(polynomial(layout, [(1.0, factors)])) for factors in (("1", y), (y, "1")))
-    assert sensitivity(layout, [(left[0], 1.0)], Law.LAPLACE) == pytest.approx(2.0, rel=CLOSE)
-    assert sensitivity(layout, [(right[0], 1.0)], Law.LAPLACE) == pytest.approx(2.0, rel=CLOSE)
+    assert sensitivity(layout, [(left[0], 1.0)], Distribution.LAPLACE) == pytest.approx(2.0, rel=CLOSE)
+    assert sensitivity(layout, [(right[0], 1.0)], Distribution.LAPLACE) == pytest.approx(2.0, rel=CLOSE)
 
 
 def test_degree_three_has_no_sensitivity_here() -> None:
     layout = signed_layout([3])
     blocks = dissect(polynomial(layout, [(1.0, layout.names[1:])]))
     with pytest.raises(PrivacyError, match="degree 3"):
-        sensitivity(layout, [(b, 1.0) for b in blocks], Law.LAPLACE)
+        sensitivity(layout, [(b, 1.0) for b in blocks], Distribution.LAPLACE)
 
 
 def distinct(layout: Layout, *, label_square: bool) -> list[tuple[Block, float]]:
@@ -220,8 +220,8 @@ def paper(layout: Layout, task: Task) -> list[tuple[Block, float]]:
 
 def attains(layout: Layout, blocks: list[tuple[Block, float]], owner: str | None, value: float) -> None:
     """The bound is this value, and some pair of records reaches it."""
-    assert sensitivity(layout, blocks, Law.LAPLACE, owner) == pytest.approx(value, rel=CLOSE)
-    found, _, _ = Adversary(layout, blocks, Law.LAPLACE, owner, np.random.default_rng(5)).climb(6)
+    assert sensitivity(layout, blocks, Distribution.LAPLACE, owner) == pytest.approx(value, rel=CLOSE)
+    found, _, _ = Adversary(layout, blocks, Distribution.LAPLACE, owner, np.random.default_rng(5)).climb(6)
     assert found == pytest.approx(value, rel=2e-3)
     assert found <= value * (1 + 1e-9)
 
@@ -247,7 +247,7 @@ def test_closed_forms_of_large_records(d: int) -> None:
         (distinct(layout, label_square=False), d * (d + 2) ** 2 / (2 * (d + 1))),
         (paper(layout, Task.LOGISTIC), (d + 2) ** 2 / 8),
     ):
-        assert sensitivity(layout, blocks, Law.LAPLACE) == pytest.approx(value, rel=CLOSE)
+        assert sensitivity(layout, blocks, Distribution.LAPLACE) == pytest.approx(value, rel=CLOSE)
 
 
 @pytest.mark.parametrize("counts", [(1, 3), (2, 2), (3, 2, 2), (4, 1, 1), (2, 3, 2, 1)])
@@ -263,10 +263,14 @@ def test_closed_form_of_a_party(counts: tuple[int, ...]) -> None:
 def test_l2_of_ordered_and_distinct_pairs(m: int) -> None:
     """||zz' - ww'||_F^2 <= 2 m^2, reached at orthogonal sign vectors; half of it for distinct pairs."""
     layout = signed_layout([m])
-    assert sensitivity(layout, distinct(layout, label_square=True), Law.GAUSSIAN) == pytest.approx(m, rel=CLOSE)
+    assert sensitivity(layout, distinct(layout, label_square=True), Distribution.GAUSSIAN) == pytest.approx(
+        m, rel=CLOSE
+    )
     z, w = np.ones((1, m + 1)), np.ones((1, m + 1))
     w[0, 1 : 1 + m // 2] = -1
-    adversary = Adversary(layout, distinct(layout, label_square=True), Law.GAUSSIAN, None, np.random.default_rng(1))
+    adversary = Adversary(
+        layout, distinct(layout, label_square=True), Distribution.GAUSSIAN, None, np.random.default_rng(1)
+    )
     assert adversary.change(z, w)[0] == pytest.approx(m)
 
 
@@ -276,8 +280,8 @@ def test_contingency_tables_move_two_however_many_cells() -> None:
             [("A", Encoding.SIMPLEX, levels, Role.FEATURE), ("B", Encoding.SIMPLEX, levels, Role.LABEL)],
         )
         table = [(b, 1.0) for b in dissect(exact_objective(layout)) if not b.single]
-        assert sensitivity(layout, table, Law.LAPLACE) == pytest.approx(2.0, rel=CLOSE)
-        assert sensitivity(layout, table, Law.GAUSSIAN) == pytest.approx(np.sqrt(2.0), rel=CLOSE)
+        assert sensitivity(layout, table, Distribution.LAPLACE) == pytest.approx(2.0, rel=CLOSE)
+        assert sensitivity(layout, table, Distribution.GAUSSIAN) == pytest.approx(np.sqrt(2.0), rel=CLOSE)
 
 
 def test_the_trap_between_the_corners() -> None:
@@ -286,7 +290,7 @@ def test_the_trap_between_the_corners() -> None:
     objective = exact_objective(layout)
     keep = objective.factors[:, 0] > 0
     blocks = [(b, 1.0) for b in dissect(Objective(layout, objective.factors[keep], objective.weights[keep]))]
-    adversary = Adversary(layout, blocks, Law.LAPLACE, None, np.random.default_rng(0))
+    adversary = Adversary(layout, blocks, Distribution.LAPLACE, None, np.random.default_rng(0))
     corners = np.array(np.meshgrid(*[[-1.0, 0.0, 1.0]] * 6)).reshape(6, -1).T
     ones, zeros = np.ones((len(corners), 1)), np.zeros((len(corners), 1))
     z = np.concatenate([ones, corners[:, :3], ones, zeros], axis=1)
@@ -295,7 +299,7 @@ def test_the_trap_between_the_corners() -> None:
     told = adversary.change(np.array([[1, 1, 1, -1, 1, 0.0]]), np.array([[1, 0.65, -1, -0.65, 0, 1.0]]))[0]
     assert told >= 10.33
     found, _, _ = adversary.climb(6)
-    bound = sensitivity(layout, blocks, Law.LAPLACE)
+    bound = sensitivity(layout, blocks, Distribution.LAPLACE)
     assert 10.33 <= found <= bound <= 10.5 * (1 + CLOSE)
 
 
@@ -324,8 +328,8 @@ def test_paper_sensitivity_is_never_exceeded(seed: int) -> None:
         blocks = paper(layout, task)
         for owner in (None, *parties_of(layout)):
             whole = float(paper_sensitivity([b for b, _ in blocks], owner))
-            found, _, _ = Adversary(layout, blocks, Law.LAPLACE, owner, generator).climb(2)
-            assert found <= sensitivity(layout, blocks, Law.LAPLACE, owner) * ROUNDING <= whole * (1 + 1e-9)
+            found, _, _ = Adversary(layout, blocks, Distribution.LAPLACE, owner, generator).climb(2)
+            assert found <= sensitivity(layout, blocks, Distribution.LAPLACE, owner) * ROUNDING <= whole * (1 + 1e-9)
 
 
 def test_a_bound_that_is_too_small_would_be_caught() -> None:
@@ -335,15 +339,15 @@ def test_a_bound_that_is_too_small_would_be_caught() -> None:
         generator = np.random.default_rng(seed)
         layout = signed_layout([int(c) for c in generator.integers(2, 4, size=2)])
         blocks = distinct(layout, label_square=bool(seed % 2))
-        found, _, _ = Adversary(layout, blocks, Law.LAPLACE, None, generator).climb(4)
-        caught += found > 0.97 * sensitivity(layout, blocks, Law.LAPLACE)
+        found, _, _ = Adversary(layout, blocks, Distribution.LAPLACE, None, generator).climb(4)
+        caught += found > 0.97 * sensitivity(layout, blocks, Distribution.LAPLACE)
     assert caught == 8
 
 
 def test_rates_scale_the_bound() -> None:
     layout = signed_layout([2, 2])
     blocks = dissect(exact_objective(layout))
-    values = [sensitivity(layout, [(b, rate) for b in blocks], Law.LAPLACE) for rate in (0.5, 1.0, 2.0)]
+    values = [sensitivity(layout, [(b, rate) for b in blocks], Distribution.LAPLACE) for rate in (0.5, 1.0, 2.0)]
     assert all(b == pytest.approx(2 * a, rel=CLOSE) for a, b in pairwise(values))
 
 
@@ -351,12 +355,12 @@ RELEASES = ("trace", "norm", "full", "label", "pairs", "margins")
 CASES = [
     (parties, law, bottom_up, RELEASES[(5 * parties + 3 * i + j) % len(RELEASES)])
     for parties in (1, 2, 3, 4)
-    for i, law in enumerate(Law)
+    for i, law in enumerate(Distribution)
     for j, bottom_up in enumerate((False, True))
 ]
 
 
-def small_study(parties: int, law: Law, bottom_up: bool, release: str) -> Agreement:
+def small_study(parties: int, law: Distribution, bottom_up: bool, release: str) -> Agreement:
     """Two columns a party, numbers or levels as the release has them."""
     levels, one = release == "margins", Numeric(-3, 5)
     two: Column = one if release in ("trace", "norm") else Categorical(("a", "b", "c"))
@@ -372,7 +376,7 @@ def small_study(parties: int, law: Law, bottom_up: bool, release: str) -> Agreem
         Schema(columns, {f"p{parties - 1}": 0.3} if release == "norm" else {}),
         "p0.y",
         Task.LOGISTIC if levels else Task.LINEAR,
-        delta=0.0 if law is Law.LAPLACE else 1e-6,
+        delta=0.0 if law is Distribution.LAPLACE else 1e-6,
         collusion=min(1, parties - 1),
         release="trace" if release == "norm" else release,
         purpose=Purpose.ALL if levels else Purpose.LABEL,
@@ -385,7 +389,7 @@ def test_every_release_and_way_is_among_the_cases() -> None:
 
 
 @pytest.mark.parametrize(("parties", "law", "bottom_up", "release"), CASES)
-def test_no_plan_is_exceeded_by_raw_rows(parties: int, law: Law, bottom_up: bool, release: str) -> None:
+def test_no_plan_is_exceeded_by_raw_rows(parties: int, law: Distribution, bottom_up: bool, release: str) -> None:
     """By view, what the hardest neighbours beside a chosen table move, over the epsilon that is promised."""
     found = ratios(small_study(parties, law, bottom_up, release), 12, np.random.default_rng(parties))
     assert TIGHT <= max(found.values()) <= 1 + 1e-9, found

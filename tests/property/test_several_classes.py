@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from colonnade.mechanism.dissection import dissect, parties_of
-from colonnade.mechanism.moments import Encoding, Law, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Role
 from colonnade.mechanism.objective import exact_objective
 from colonnade.mechanism.sensitivity import sensitivity
 from tests.helpers.adversary import Adversary, layout_from
 
 
 @pytest.mark.parametrize("levels", [3, 5])
-@pytest.mark.parametrize("law", list(Law))
-def test_no_search_exceeds_the_sensitivity_of_several_classes(levels: int, law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_no_search_exceeds_the_sensitivity_of_several_classes(levels: int, law: Distribution) -> None:
     generator = np.random.default_rng(levels)
     signed, simplex = Encoding.SIGNED, Encoding.SIMPLEX
     layout = layout_from(
@@ -32,8 +32,8 @@ def test_no_search_exceeds_the_sensitivity_of_several_classes(levels: int, law: 
         assert 0.85 * bound <= found <= bound * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("law", list(Law))
-def test_counts_of_several_classes_beside_numbers_alone_are_covered(law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_counts_of_several_classes_beside_numbers_alone_are_covered(law: Distribution) -> None:
     signed, generator = Encoding.SIGNED, np.random.default_rng(4)
     layout = layout_from(
         [("A", signed, 1, Role.FEATURE), ("A", Encoding.SIMPLEX, 4, Role.LABEL), ("B", signed, 1, Role.FEATURE)]

@@ -12,7 +12,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.dissection import Block, parties_of, squared_sum, traces
-from colonnade.mechanism.moments import Law, Layout
+from colonnade.mechanism.moments import Distribution, Layout
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.sensitivity import sensitivity
 from colonnade.planning.agreement import Agreement, Evaluated
@@ -33,8 +33,8 @@ def release(layout: Layout, reaches: list[float]) -> tuple[Block, ...]:
 
 
 @pytest.mark.parametrize("reaches", [[1.0, 1.0], [1.0, 0.25], [2.0, 0.7, 1.1], [1.0, 1.0, 0.5, 0.3]])
-@pytest.mark.parametrize("law", list(Law))
-def test_no_pair_of_records_moves_it_farther(reaches: list[float], law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_no_pair_of_records_moves_it_farther(reaches: list[float], law: Distribution) -> None:
     generator = np.random.default_rng(len(reaches))
     layout = signed_layout([2, *[1] * (len(reaches) - 1)])
     blocks = [(block, float(generator.choice([1.0, 0.3, 2.0]))) for block in release(layout, reaches)]
@@ -48,16 +48,16 @@ def test_the_bound_is_reached() -> None:
     layout = signed_layout([1, 1])
     for reach in (1.0, 0.25):
         blocks = [(block, 1.0) for block in squared_sum(layout, places(layout, [1.0, reach]))]
-        claimed = sensitivity(layout, blocks, Law.LAPLACE)
+        claimed = sensitivity(layout, blocks, Distribution.LAPLACE)
         assert claimed == pytest.approx((1 + reach) ** 2 / (2 * reach), rel=1e-6)
-        found, _, _ = Adversary(layout, blocks, Law.LAPLACE, None, np.random.default_rng(0)).climb(3)
+        found, _, _ = Adversary(layout, blocks, Distribution.LAPLACE, None, np.random.default_rng(0)).climb(3)
         assert found == pytest.approx(claimed, rel=1e-6)
-        assert sensitivity(layout, blocks, Law.GAUSSIAN) < 1.5 * claimed
+        assert sensitivity(layout, blocks, Distribution.GAUSSIAN) < 1.5 * claimed
 
 
-@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize("law", list(Distribution))
 @pytest.mark.parametrize("reaches", [[1.0, 0.5], [1.0, 0.8, 0.3]])
-def test_no_error_of_the_product_moves_it_farther(law: Law, reaches: list[float]) -> None:
+def test_no_error_of_the_product_moves_it_farther(law: Distribution, reaches: list[float]) -> None:
     generator = np.random.default_rng(5)
     layout = signed_layout([2, *[1] * (len(reaches) - 1)])
     blocks = [(block, 1.0) for block in release(layout, reaches)]

@@ -14,14 +14,14 @@ import pytest
 from colonnade.consent.guard import PolicyGuard
 from colonnade.consent.policy import Policy
 from colonnade.crypto.lattice.backend import key_left
-from colonnade.crypto.lattice.parameters import SECRET_LAW, WIDE_LAW, N
+from colonnade.crypto.lattice.parameters import SECRET_DISTRIBUTION, WIDE_DISTRIBUTION, N
 from colonnade.crypto.lattice.security import entropy, key_bits, readable_coefficients
 from colonnade.crypto.product import Chain, ChainSpec, Cross, ProductSpec
 from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.composition import Cap
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.leakage import exposures, most_values, people_sentence, tellings, value_bits
@@ -45,7 +45,7 @@ def levels_session(levels: int, rows: int = 60_000, **changes: object) -> Sessio
 
 
 def laplace(spread: float, size: int) -> IntegerNoise:
-    return IntegerNoise(Law.LAPLACE, ((Fraction(spread), np.arange(size)),), size)
+    return IntegerNoise(Distribution.LAPLACE, ((Fraction(spread), np.arange(size)),), size)
 
 
 # By malb/lattice-estimator 27a581b (docs/security.md): bits of a whole key, or of the rest of one, by dimension, log2 q
@@ -75,30 +75,30 @@ def test_less_of_a_key_is_less_secure() -> None:
 
 def test_a_coefficient_has_the_entropy_of_its_law() -> None:
     assert entropy((1, 1, 1, 1)) == 2
-    assert entropy(SECRET_LAW) == pytest.approx(2.0306, abs=1e-3)
-    assert entropy(WIDE_LAW) == pytest.approx(4.716, abs=1e-3)
+    assert entropy(SECRET_DISTRIBUTION) == pytest.approx(2.0306, abs=1e-3)
+    assert entropy(WIDE_DISTRIBUTION) == pytest.approx(4.716, abs=1e-3)
     bits = np.unpackbits(np.arange(16, dtype=np.uint8)[:, None], axis=1)[:, 4:].astype(int)
     drawn = bits[:, 0] + bits[:, 1] - bits[:, 2] - bits[:, 3]
-    assert tuple(np.unique(drawn, return_counts=True)[1]) == SECRET_LAW
+    assert tuple(np.unique(drawn, return_counts=True)[1]) == SECRET_DISTRIBUTION
     apart = np.subtract.outer(np.arange(16), np.arange(16))
-    assert tuple(np.unique(apart, return_counts=True)[1]) == WIDE_LAW
+    assert tuple(np.unique(apart, return_counts=True)[1]) == WIDE_DISTRIBUTION
 
 
 @pytest.mark.parametrize("spread", [0.7, 3.0, 50.0])
 def test_the_noise_has_the_entropy_that_is_counted(spread: float) -> None:
     values = np.arange(-4000, 4001)
     for law, weights in (
-        (Law.LAPLACE, np.exp(-np.abs(values) / spread)),
-        (Law.GAUSSIAN, np.exp(-(values**2) / (2 * (spread**2 + 10)))),
+        (Distribution.LAPLACE, np.exp(-np.abs(values) / spread)),
+        (Distribution.GAUSSIAN, np.exp(-(values**2) / (2 * (spread**2 + 10)))),
     ):
         held = weights[weights > 1e-300] / weights.sum()
-        counted = Fraction(spread) if law is Law.LAPLACE else Fraction(spread**2 + 10)
+        counted = Fraction(spread) if law is Distribution.LAPLACE else Fraction(spread**2 + 10)
         noise = IntegerNoise(law, ((counted, np.arange(1)),), 1)
         assert 20 - value_bits(noise, 20, alone=False)[0] == pytest.approx(-(held * np.log2(held)).sum(), abs=1e-6)
-    wide = IntegerNoise(Law.LAPLACE, ((Fraction(1 << 30), np.arange(1)),), 1)
+    wide = IntegerNoise(Distribution.LAPLACE, ((Fraction(1 << 30), np.arange(1)),), 1)
     assert 46 - value_bits(wide, 46, alone=False)[0] == pytest.approx(log2(2 * e) + 30, abs=1e-6)
     assert 46 - value_bits(wide, 46, alone=True)[0] == pytest.approx(1.737 + 30, abs=1e-2)
-    narrow = IntegerNoise(Law.GAUSSIAN, ((Fraction(1 << 20), np.arange(1)),), 1)
+    narrow = IntegerNoise(Distribution.GAUSSIAN, ((Fraction(1 << 20), np.arange(1)),), 1)
     assert 46 - value_bits(narrow, 46, alone=True)[0] == pytest.approx(log2(2 * pi * e * 2**19) / 2)
     assert value_bits(laplace(2.0**40, 2), 32, alone=False).tolist() == [0, 0]
 
@@ -107,8 +107,10 @@ def test_no_reading_beats_the_bound() -> None:
     """Multiples of powers of five, at several distances from the noise, read fewer than the bound, but over half."""
     rng = np.random.default_rng(1)
     modulus_bits, spread, values = 40, 2.0**24, 400
-    bound = readable_coefficients(values * value_bits(laplace(spread, 1), modulus_bits, alone=False)[0], SECRET_LAW)
-    secret = rng.choice([-2, -1, 0, 1, 2], p=np.array(SECRET_LAW) / 16, size=N)
+    bound = readable_coefficients(
+        values * value_bits(laplace(spread, 1), modulus_bits, alone=False)[0], SECRET_DISTRIBUTION
+    )
+    secret = rng.choice([-2, -1, 0, 1, 2], p=np.array(SECRET_DISTRIBUTION) / 16, size=N)
     best = 0
     for digits, margin in product(range(2, 7), (6, 14, 20)):
         weight = margin * sqrt(2) * spread

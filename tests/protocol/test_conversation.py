@@ -31,10 +31,10 @@ from colonnade.protocol.messages import (
 )
 from colonnade.transport.in_process import InProcess
 from tests.helpers.accounts import Remembered, SharedSigner
-from tests.helpers.conversations import NAMES, ROWS, Conversation, Cut, fit_conversation, predict_conversation
+from tests.helpers.conversations import NAMES, ROWS, Binning, Conversation, fit_conversation, predict_conversation
 from tests.helpers.signers import signers_of
 
-CUTS: dict[str, Cut] = {
+CUTS: dict[str, Binning] = {
     "the first is lost": lambda c: c.lose(NAMES[0]),
     "the last is lost": lambda c: c.lose(NAMES[-1]),
     "one hears nothing": lambda c: c.lose_server(NAMES[1]),

@@ -32,23 +32,23 @@ from colonnade.protocol.server import ServerRole
 from colonnade.transport.client import Client
 from colonnade.transport.evidence import RECORD, SECRETS, TRAFFIC, EvidenceFolder, KeptEvidence, read_key
 from colonnade.transport.relay import Relay
-from colonnade.transport.wire import Patience, Push, decode_request
+from colonnade.transport.wire import Send, Timeouts, decode_request
 from tests.helpers.accounts import Remembered, SharedSigner
 from tests.helpers.conversations import AGREEMENT, NAMES, PLANS
 from tests.helpers.party_process import task_of
 from tests.protocol.test_session_audit import KEY, fit_session
 
 VICTIM = NAMES[0]
-PATIENT = Patience(join=90.0, silence=30.0, beat=0.2, poll=0.2, farewell=0.5)
-Heard = list[Envelope]
-When = Callable[[Path, Heard], bool]
+PATIENT = Timeouts(join=90.0, silence=30.0, beat=0.2, poll=0.2, farewell=0.5)
+RoundLog = list[Envelope]
+When = Callable[[Path, RoundLog], bool]
 
 
 def lines(folder: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in (folder / "evidence").glob(f"*/{RECORD}"))
 
 
-def steps(heard: Heard) -> set[str]:
+def steps(heard: RoundLog) -> set[str]:
     return {f"parcel {body_of(e, ParcelBody).round}" if e.step is Step.PARCEL else e.step.value for e in heard}
 
 
@@ -62,11 +62,11 @@ INSTANTS: dict[str, When] = {
 }
 
 
-def kill_when(when: When, folder: Path) -> Heard:
+def kill_when(when: When, folder: Path) -> RoundLog:
     """A session of three, one of them a process that is killed; what was heard of it."""
     agreement = replace(AGREEMENT, product="lattice")
     relay = Relay(ServerRole(FitServer(agreement, "none", PLANS), Randomness(), accountable=True), PATIENT)
-    heard: Heard = []
+    heard: RoundLog = []
     key = secrets.token_bytes(16)
     with Listener(("127.0.0.1", 0), authkey=key) as listener:
         host, port = listener.address
@@ -85,7 +85,7 @@ def kill_when(when: When, folder: Path) -> Heard:
                 while True:
                     data = line.recv_bytes()
                     request: Any = decode_request(data)
-                    if isinstance(request, Push):
+                    if isinstance(request, Send):
                         heard.append(Envelope.decode(request.item))
                         # What is heard is what has left; who is to die now gets no answer.
                         while when(folder, heard) and process.poll() is None:

@@ -18,7 +18,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.foundation.sections import Section
 from colonnade.foundation.workers import HERE
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol.fit import FitParty, FitServer, study_digest
 from colonnade.protocol.messages import SMALL, Envelope, Join, Proposal, Step, body_of, encode_body, opened
@@ -66,7 +66,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "other terms": (lambda r: provenance(agreement={**AGREEMENT.to(), "epsilon": 0.001})(r), "agreement"),
     "not seeded": (provenance(seeded=False), "seeded mark"),
     "no simulation": (provenance(simulation=False), "simulation mark"),
-    "another law": (lambda r: replace(r, law=Law.GAUSSIAN), "law"),
+    "another law": (lambda r: replace(r, law=Distribution.GAUSSIAN), "law"),
     "another order": (
         lambda r: replace(r, layout=replace(r.layout, attributes=r.layout.attributes[::-1])),
         "other columns",

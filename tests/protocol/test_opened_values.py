@@ -22,7 +22,7 @@ from colonnade.foundation.errors import ProductError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.planning import precision
@@ -116,7 +116,7 @@ def test_no_block_of_any_plan_can_wrap(seed: int, rows: int) -> None:
         shares = 1 if item.block.single else len(session.parties) / session.plan.shares
         noise = IntegerNoise.of(item.block, item.scale, session.plan.law, session.unit(item.block)).stds().max()
         # A sum of Laplace shares is wider in the middle and has the same tail as one whole noise.
-        far = 20 + 2 * shares**0.5 if session.plan.law is Law.LAPLACE else 7.7 * shares**0.5
+        far = 20 + 2 * shares**0.5 if session.plan.law is Distribution.LAPLACE else 7.7 * shares**0.5
         most = gain * terms * rows * session.grid.bound**2 + far * noise
         assert most < half, item.block.name
 

@@ -10,7 +10,7 @@ import pytest
 from colonnade.foundation.errors import ColonnadeError, PrivacyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
-from colonnade.mechanism.moments import Encoding, Law
+from colonnade.mechanism.moments import Distribution, Encoding
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, View
 from colonnade.planning.session_plan import plan_session
@@ -145,7 +145,7 @@ def test_bottom_up_session() -> None:
     for party, offer in offers.items():
         assert (session.plan.parties[party][View.SERVER] or 9) <= offer.total
     gaussian = plan_session(agreement_of(2, epsilon=None, offers=offers, delta=1e-6), 100, IDENTITY)
-    assert gaussian.plan.law is Law.GAUSSIAN
+    assert gaussian.plan.law is Distribution.GAUSSIAN
 
 
 @pytest.mark.parametrize(

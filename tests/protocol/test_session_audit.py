@@ -50,7 +50,7 @@ from colonnade.transport.client import Client
 from colonnade.transport.evidence import DAY, RECORD, SECRETS, TRAFFIC, EvidenceFolder, KeptEvidence, destroy_expired
 from colonnade.transport.in_process import InProcess, Wire, pass_on
 from colonnade.transport.relay import Relay
-from colonnade.transport.wire import Patience
+from colonnade.transport.wire import Timeouts
 from tests.helpers.accounts import SharedSigner
 from tests.helpers.conversations import AGREEMENT, COLUMNS, NAMES, PLANS, PREDICTION, ROWS, table
 
@@ -410,12 +410,12 @@ def test_either_nothing_has_left_or_seed_and_evidence_are_readable(tmp_path: Pat
     class Killed(BaseException):
         pass
 
-    class Cut(EvidenceFolder):
+    class Binning(EvidenceFolder):
         left = 0
 
         def _tick(self) -> None:
-            Cut.left -= 1
-            if Cut.left < 0:
+            Binning.left -= 1
+            if Binning.left < 0:
                 raise Killed
 
         def begin(self, *args: Any) -> None:
@@ -427,12 +427,12 @@ def test_either_nothing_has_left_or_seed_and_evidence_are_readable(tmp_path: Pat
             super()._write(content, sync)
 
     for after in range(0, 40, 3):
-        Cut.left = after
+        Binning.left = after
         place = tmp_path / str(after)
         task = fit_task(CHEAT, False)
         others = {name: fit_task(name, False) for name in NAMES if name != CHEAT}
         facts = {"party": CHEAT, "terms": task.terms}
-        roles = {CHEAT: PartyRole(task, Randomness(), account=SessionAccount(Cut(place, KEY, facts)))}
+        roles = {CHEAT: PartyRole(task, Randomness(), account=SessionAccount(Binning(place, KEY, facts)))}
         for name, other in others.items():
             folder = EvidenceFolder(tmp_path / f"{after} {name}", KEY, {"party": name})
             roles[name] = PartyRole(other, Randomness(), account=SessionAccount(folder))
@@ -470,13 +470,13 @@ def test_secrets_open_with_the_key_alone_and_are_destroyed_after_the_retention(t
 
 def test_over_the_relay_every_party_hears_the_end_and_can_be_audited(tmp_path: Path) -> None:
     server = ServerRole(FitServer(LATTICE, "none", PLANS), Randomness(), accountable=True)
-    relay = Relay(server, Patience(silence=20.0, beat=0.2, poll=0.2, farewell=5.0))
+    relay = Relay(server, Timeouts(silence=20.0, beat=0.2, poll=0.2, farewell=5.0))
     folders, clients = {}, []
     for name in NAMES:
         task = fit_task(name, False)
         folders[name] = EvidenceFolder(tmp_path / name, KEY, {"party": name, "terms": task.terms})
         role = PartyRole(task, Randomness(), SharedSigner(name), account=SessionAccount(folders[name]))
-        clients.append(Client(role, lambda data, n=name: relay.handle(n, data), Patience(beat=0.2)))
+        clients.append(Client(role, lambda data, n=name: relay.handle(n, data), Timeouts(beat=0.2)))
     threads = [threading.Thread(target=client.run) for client in clients]
     for thread in threads:
         thread.start()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from colonnade.analysis.solve import solve
-from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Moments, Role
+from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 
 pytestmark = pytest.mark.statistical
@@ -33,21 +33,23 @@ def records(signal: float) -> tuple[Layout, np.ndarray]:
     return layout, np.column_stack([np.ones(ROWS), x, (1 - y) / 2, (1 + y) / 2])
 
 
-def released(layout: Layout, z: np.ndarray, std: float, law: Law, seed: int) -> Moments:
+def released(layout: Layout, z: np.ndarray, std: float, law: Distribution, seed: int) -> Moments:
     rng = np.random.default_rng(seed)
     stds = np.full((layout.width, layout.width), std)
     stds[0, :-1] = stds[:-1, 0] = np.inf
     stds[0, 0] = 0.0
     stds[-2:, -2:] = [[np.inf, std], [std, np.inf]]
-    noise = rng.laplace(scale=np.sqrt(0.5), size=stds.shape) if law is Law.LAPLACE else rng.normal(size=stds.shape)
+    noise = (
+        rng.laplace(scale=np.sqrt(0.5), size=stds.shape) if law is Distribution.LAPLACE else rng.normal(size=stds.shape)
+    )
     known = np.isfinite(stds)
     value = np.where(known, z.T @ z + np.where(known, stds, 0.0) * (np.triu(noise) + np.triu(noise, 1).T), 0.0)
     return Moments(ROWS, layout, value, stds, law)
 
 
-@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize("law", list(Distribution))
 @pytest.mark.parametrize(("signal", "std"), [(0.0, 5.0), (0.0, 100.0), (0.4, 3.0), (0.4, 200.0)])
-def test_stated_is_true_or_nothing_is_stated(signal: float, std: float, law: Law) -> None:
+def test_stated_is_true_or_nothing_is_stated(signal: float, std: float, law: Distribution) -> None:
     layout, z = records(signal)
     y = 2 * z[:, -1] - 1
     stated, truth, covered = [], [], []

@@ -10,7 +10,7 @@ from colonnade.analysis.solve import solve
 from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
 from colonnade.runs import run_unguarded
@@ -42,7 +42,7 @@ def test_noise_alone_costs_at_most_a_quarter(law: str, width: int, loudness: flo
             1e-9,
             tuple(range(width)),
             explainable=variance,
-            law=Law(law) if known else None,
+            law=Distribution(law) if known else None,
         )
         weights = posterior(system).weights
         excess.append(square * float(weights @ weights))

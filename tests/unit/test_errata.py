@@ -17,7 +17,7 @@ from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.dissection import dissect
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.noise import discrete_laplace, laplace_share
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, paper_objective, polynomial
 from colonnade.mechanism.plan import Offer, Terms, plan_bottom_up, plan_top_down
@@ -47,14 +47,14 @@ def test_a() -> None:
     assert float(stated) == pytest.approx(0.213, abs=5e-4)
     assert float(corrected) == pytest.approx(0.360, abs=5e-4)
     rates = [(b, 1 / float(whole)) for b in blocks]
-    assert sensitivity(layout, rates, Law.LAPLACE, "B") == pytest.approx(0.320, abs=5e-4)
+    assert sensitivity(layout, rates, Distribution.LAPLACE, "B") == pytest.approx(0.320, abs=5e-4)
     # A pair of records that breaks the printed promise.
-    found, _, _ = Adversary(layout, rates, Law.LAPLACE, "B", np.random.default_rng(0)).climb(2)
+    found, _, _ = Adversary(layout, rates, Distribution.LAPLACE, "B", np.random.default_rng(0)).climb(2)
     assert found > 1.4 * float(stated)
     # Fairness: with every pair of features released once the printed promise holds.
     objective = paper_objective(layout, Task.LINEAR)
     once = replace(objective, weights=np.where(objective.weights == 2, 1.0, objective.weights))
-    moved = sensitivity(layout, [(b, 1.0) for b in dissect(once)], Law.LAPLACE, "B")
+    moved = sensitivity(layout, [(b, 1.0) for b in dissect(once)], Distribution.LAPLACE, "B")
     assert moved == pytest.approx(78, rel=1e-6) and whole == 450
     assert pytest.approx(0.173, abs=5e-4) == 78 / 450 and moved < float(stated * whole)
 
@@ -159,7 +159,7 @@ def test_h() -> None:
     for d in (3, 14, 41):
         layout = signed_layout([d + 1])
         blocks = dissect(paper_objective(layout, Task.LINEAR))
-        exact = sensitivity(layout, [(b, 1.0) for b in blocks], Law.LAPLACE)
+        exact = sensitivity(layout, [(b, 1.0) for b in blocks], Distribution.LAPLACE)
         assert exact == pytest.approx(float(paper_sensitivity(blocks)) / 2, rel=1e-6)
         assert exact == pytest.approx((1 + d) ** 2, rel=1e-6)
 
@@ -271,7 +271,7 @@ def test_q() -> None:
         layout = signed_layout([m - own, own])
         rates = [(b, 1.0) for b in dissect(paper_objective(layout, Task.LINEAR))]
         q = min(own, m / 2)
-        moved = sensitivity(layout, rates, Law.LAPLACE, "B")
+        moved = sensitivity(layout, rates, Distribution.LAPLACE, "B")
         assert moved == pytest.approx(4 * q * (m - q), rel=1e-6)
         if 2 * own >= m:
-            assert moved == pytest.approx(sensitivity(layout, rates, Law.LAPLACE), rel=1e-6)
+            assert moved == pytest.approx(sensitivity(layout, rates, Distribution.LAPLACE), rel=1e-6)

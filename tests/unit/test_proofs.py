@@ -201,6 +201,33 @@ def test_a_changed_callee_is_found(small_package: Path) -> None:
     assert len(told) == 1 and told[0].startswith("bound.md: reach ")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "carried"),
+    [
+        ("def reach(n):\n    return 2 * n", "def extent(n):\n    return 2 * n", True),
+        ("def reach(n):\n    return 2 * n", "def extent(n):\n    return 3 * n", False),
+        ("def reach(n):\n    return 2 * n", "def extent(n):\n    return 2 * n + reach", False),
+    ],
+)
+def test_a_rename_carries_pins_of_code_that_only_changed_names(
+    small_package: Path, old: str, new: str, carried: bool
+) -> None:
+    proof = small_package / "proofs" / "bound.md"
+    head = proof.read_text().splitlines()[2]
+    for name in ("first", "second"):
+        path = small_package / "src" / f"{name}.py"
+        path.write_text(
+            path.read_text()
+            .replace(old, new)
+            .replace("import reach", "import extent")
+            .replace("reach(n) +", "extent(n) +")
+        )
+    read_again()
+    assert pinning.main(["rename", "reach=extent"]) == 0
+    assert bool(changed(proof)) is not carried
+    assert proof.read_text().splitlines()[2] == head, "the commit that was read stays"
+
+
 def test_what_pinned_code_uses_is_pinned_or_named_beside_it(small_package: Path) -> None:
     proof = small_package / "proofs" / "bound.md"
     lines = proof.read_text().splitlines()

@@ -53,7 +53,7 @@ from colonnade.mechanism.blocks import IntegerNoise, exact_block
 from colonnade.mechanism.composition import Cap, Charge, Rule, require_room, rho_of_pure, total
 from colonnade.mechanism.defects import epsilon_in_spite
 from colonnade.mechanism.dissection import Block, dissect, traces
-from colonnade.mechanism.moments import Encoding, Law, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Role
 from colonnade.mechanism.monomials import product_slack
 from colonnade.mechanism.noise import gaussian_sum_slack, laplace_share, quantile_reach
 from colonnade.mechanism.objective import Calibration, Objective, Task, paper_objective
@@ -137,7 +137,7 @@ def test_sensitivity() -> None:
     }
     assert set(asked) == set(known)
     for what, (layout, blocks, owner) in asked.items():
-        assert known[what] <= sensitivity(layout, blocks, Law.LAPLACE, owner) <= known[what] * (1 + 1e-7), what
+        assert known[what] <= sensitivity(layout, blocks, Distribution.LAPLACE, owner) <= known[what] * (1 + 1e-7), what
 
 
 def test_slack_of_rounded_products() -> None:
@@ -152,9 +152,11 @@ def test_slack_of_rounded_products() -> None:
     moved = [1.5 * (2 / 7 + 1 / 8), 6 / 8]
     for block, known in ((crossed, moved), (single, [3 * 2 / 7])):
         ask = [layout, [(block, 3.0)], Task.LINEAR]
-        assert product_slack(*ask, Law.LAPLACE, 7, {2: 0.125}) == pytest.approx(sum(known), rel=1e-9)
-        assert product_slack(*ask, Law.GAUSSIAN, 7, {2: 0.125}) == pytest.approx(sqrt(np.square(known).sum()), rel=1e-9)
-    assert product_slack(signed_layout([2, 1]), [(crossed, 3.0)], Task.LINEAR, Law.LAPLACE, 7, {2: 0.125}) == 0
+        assert product_slack(*ask, Distribution.LAPLACE, 7, {2: 0.125}) == pytest.approx(sum(known), rel=1e-9)
+        assert product_slack(*ask, Distribution.GAUSSIAN, 7, {2: 0.125}) == pytest.approx(
+            sqrt(np.square(known).sum()), rel=1e-9
+        )
+    assert product_slack(signed_layout([2, 1]), [(crossed, 3.0)], Task.LINEAR, Distribution.LAPLACE, 7, {2: 0.125}) == 0
 
 
 SIGNED, SIMPLEX = ("A", Encoding.SIGNED, 1, Role.FEATURE), ("B", Encoding.SIMPLEX, 3, Role.FEATURE)
@@ -181,7 +183,7 @@ def test_sensitivity_by_all_pairs_of_records(parts: Any, tight: bool, rate: floa
     choices = [[(-1.0,), (0.0,), (1.0,)] if p[1] is Encoding.SIGNED else np.eye(p[2]).tolist() for p in parts]
     records = np.array([[1.0, *(v for part in record for v in part)] for record in product(*choices)])
     mine = np.repeat(["", *(p[0] for p in parts)], [1, *(p[2] for p in parts)])
-    for task, law, owner in product((Task.LOGISTIC, Task.LINEAR), Law, (None, "A", "B")):
+    for task, law, owner in product((Task.LOGISTIC, Task.LINEAR), Distribution, (None, "A", "B")):
         blocks = [(b, 1.0 if b.single else rate) for b in dissect(paper_objective(layout, task))]
         sums = []
         for block, own_rate in blocks:
@@ -191,10 +193,10 @@ def test_sensitivity_by_all_pairs_of_records(parts: Any, tight: bool, rate: floa
         fixed = records[:, (mine != owner) & (owner is not None)]
         alike = (fixed[:, None] == fixed[None]).all(axis=2)[..., None]
         moved = np.where(alike, np.abs(moments[:, None] - moments[None]), 0.0)
-        most = moved.sum(axis=2).max() if law is Law.LAPLACE else sqrt(np.square(moved).sum(axis=2).max())
+        most = moved.sum(axis=2).max() if law is Distribution.LAPLACE else sqrt(np.square(moved).sum(axis=2).max())
         found = sensitivity(layout, blocks, law, owner)
         assert most * (1 - 1e-12) <= found <= most * 5 / 3 * (1 + 1e-7)
-        if tight and owner == "A" and (law is Law.LAPLACE or parts[1] is not SIMPLEX):
+        if tight and owner == "A" and (law is Distribution.LAPLACE or parts[1] is not SIMPLEX):
             assert found <= most * (1 + 1e-7)
 
 
@@ -209,10 +211,10 @@ def test_share_of_noise() -> None:
     assert float(drawn.var()) == pytest.approx(told["variance"], rel=0.06)
     reach = told["reach"]
     ask: Callable[..., int] = quantile_reach
-    assert ask(Law.LAPLACE, Fraction(10), 1, 48) == reach["laplace 10, 1 value"]
+    assert ask(Distribution.LAPLACE, Fraction(10), 1, 48) == reach["laplace 10, 1 value"]
     shared = {"parties": 3, "parts": 2}
-    assert ask(Law.LAPLACE, Fraction(1000), 5, 48, **shared) == reach["laplace 1000, 5 values, 3 of 2 shares"]
-    assert ask(Law.GAUSSIAN, Fraction(900), 5, 48, **shared) == reach["gaussian 900, 5 values, 3 of 2 shares"]
+    assert ask(Distribution.LAPLACE, Fraction(1000), 5, 48, **shared) == reach["laplace 1000, 5 values, 3 of 2 shares"]
+    assert ask(Distribution.GAUSSIAN, Fraction(900), 5, 48, **shared) == reach["gaussian 900, 5 values, 3 of 2 shares"]
     slack = told["slack of 3 shares of variance 12"]
     assert float(gaussian_sum_slack(Fraction(12), 3)) == pytest.approx(slack, rel=1e-12)
     assert float(gaussian_sum_slack(Fraction(12), 3, 7)) == pytest.approx(7 * slack, rel=1e-12)
@@ -221,7 +223,7 @@ def test_share_of_noise() -> None:
 def test_noise_in_integers() -> None:
     told = KNOWN["share of noise"]["integer noise"]
     block = Block(("A",), Role.FEATURE, np.array([[1, 2]]), np.array([-0.5]))
-    for law, key in ((Law.LAPLACE, "laplace"), (Law.GAUSSIAN, "gaussian")):
+    for law, key in ((Distribution.LAPLACE, "laplace"), (Distribution.GAUSSIAN, "gaussian")):
         ((spread, where),) = IntegerNoise.of(block, Fraction(5, 3), law, 49).spreads
         assert (spread, where.tolist()) == (Fraction(*told[key]), [0])
 
@@ -236,16 +238,16 @@ def test_shares_of_two_parties() -> None:
     layout = signed_layout([1, 1])
     blocks = dissect(paper_objective(layout, Task.LOGISTIC))
 
-    def narrowed(law: Law, a: float, b: float, collusion: int = 1) -> Any:
+    def narrowed(law: Distribution, a: float, b: float, collusion: int = 1) -> Any:
         moved = {None: 1.0, "A": a, "B": b}
         return narrow_shares(layout, blocks, law, collusion, lambda party, factor: moved[party] * factor)
 
-    assert narrowed(Law.LAPLACE, 0.49, 0.8) == (1, {"A": Fraction(32, 64), "B": 1})
-    assert narrowed(Law.LAPLACE, 0.8, 0.1) == (1, {"A": 1, "B": Fraction(16, 64)})
-    assert narrowed(Law.GAUSSIAN, 0.5, 0.79) == (0.79, {"A": Fraction(50, 64), "B": 1})
-    needed, shares = narrowed(Law.GAUSSIAN, 0.3, 0.4)
+    assert narrowed(Distribution.LAPLACE, 0.49, 0.8) == (1, {"A": Fraction(32, 64), "B": 1})
+    assert narrowed(Distribution.LAPLACE, 0.8, 0.1) == (1, {"A": 1, "B": Fraction(16, 64)})
+    assert narrowed(Distribution.GAUSSIAN, 0.5, 0.79) == (0.79, {"A": Fraction(50, 64), "B": 1})
+    needed, shares = narrowed(Distribution.GAUSSIAN, 0.3, 0.4)
     assert needed == pytest.approx(sqrt(0.5), rel=1e-15) and set(shares.values()) == {1}
-    assert narrowed(Law.LAPLACE, 0.49, 0.8, collusion=0) == (1, {})
+    assert narrowed(Distribution.LAPLACE, 0.49, 0.8, collusion=0) == (1, {})
 
 
 def test_words_of_a_session() -> None:
@@ -462,7 +464,7 @@ def test_a_trace_that_was_rounded_too_often() -> None:
     trace = ReleasedBlock(("A",), Role.FEATURE, True, 50, factors, np.array([7]), np.array([0.2]))
     for collusion in (0, 1):
         plan = {"delta": 1e-6, "collusion": collusion, "parties": ["A", "B"]}
-        release = ReleaseRecord(100, signed_layout([9]), Law.GAUSSIAN, (trace,), plan, {})
+        release = ReleaseRecord(100, signed_layout([9]), Distribution.GAUSSIAN, (trace,), plan, {})
         if collusion:
             mu = derive.solved(lambda m: derive.gaussian_delta(m, 1.0) > 1e-6, 1e-9, 9.0) + 5 / sqrt(96)
             known = derive.solved(lambda e, mu=mu: derive.gaussian_delta(mu, e) <= 1e-6, 0.0, 99.0)

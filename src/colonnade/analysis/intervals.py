@@ -20,10 +20,10 @@ from colonnade.analysis.contrasts import Contrast, NoisyCovariance, noisy_covari
 from colonnade.analysis.denoise import Estimate, complete, holds_indicators
 from colonnade.analysis.equations import Target, chosen_attributes, coordinates_of, known_means, target_of
 from colonnade.analysis.inversion import Ends, Equations, all_ends, linear_ends
-from colonnade.analysis.reduction import MOST, choose_columns, drowned_directions, whole_columns
+from colonnade.analysis.reduction import MOST, choose_columns, unidentified_directions, whole_columns
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.threads import small_on_one_thread
-from colonnade.mechanism.moments import Encoding, Floats, Law, Layout, Moments
+from colonnade.mechanism.moments import Distribution, Encoding, Floats, Layout, Moments
 from colonnade.mechanism.objective import Task
 
 LIMITS = (4.5, 11.5)
@@ -260,10 +260,10 @@ def _sampling_stds(covariance: NoisyCovariance, task: Task, variance: float, n: 
     return result
 
 
-def _quantile(level: float, law: Law) -> float:
+def _quantile(level: float, law: Distribution) -> float:
     """In standard deviations; a single Laplace number has heavier tails than a sum of many."""
     normal = float(ndtri(0.5 + 0.5 * level))
-    return max(normal, float(-np.log1p(-level) / np.sqrt(2.0))) if law is Law.LAPLACE else normal
+    return max(normal, float(-np.log1p(-level) / np.sqrt(2.0))) if law is Distribution.LAPLACE else normal
 
 
 def _intervals(layout: Layout, fitted: _Fitted, limit: float, scale: float) -> tuple[Interval, ...]:
@@ -326,7 +326,7 @@ def _caution(moments: Moments, raw: Estimate, target: Target) -> str:
 def _reason(found: Sequence[Interval], full: bool, covariance: NoisyCovariance) -> str:
     parts = []
     if not full:
-        size, hidden = len(covariance.matrix), drowned_directions(covariance)
+        size, hidden = len(covariance.matrix), unidentified_directions(covariance)
         parts.append(
             f"the noise is as large as the features' covariance in {hidden} of {size} directions"
             if hidden

@@ -27,7 +27,7 @@ STEEPEST = 30.0
 
 
 @dataclass(frozen=True)
-class LabelLaw:
+class LabelDistribution:
     """Log-odds of a label of two levels, linear in the levels of all other columns."""
 
     column: int
@@ -51,7 +51,7 @@ class LabelLaw:
         return out
 
 
-def label_law(released: Released, target: TargetTables, model: PairModel) -> LabelLaw | None:
+def label_distribution(released: Released, target: TargetTables, model: PairModel) -> LabelDistribution | None:
     """The law by the release's own model; None where it has none of the label from levels alone."""
     label, columns = released.layout.label, released.tabular
     features = [i for i in range(len(released.layout.attributes)) if i != label]
@@ -65,7 +65,7 @@ def label_law(released: Released, target: TargetTables, model: PairModel) -> Lab
     place = {name: k for k, name in enumerate(released.layout.names[1:])}
     weights = np.zeros(len(target.pairs))
     weights[[place[name] for name in found.features]] = found.coefficients
-    law = LabelLaw(columns.index(label), tuple(s.start for s in target.spans), weights, found.intercept)
+    law = LabelDistribution(columns.index(label), tuple(s.start for s in target.spans), weights, found.intercept)
     return replace(law, intercept=found.intercept + _shift(law.odds(model.chains), model, target.margin[own][1]))
 
 
@@ -75,7 +75,7 @@ def _shift(odds: Floats, model: PairModel, share: float) -> float:
     return 0.5 * sum(ends)
 
 
-def with_label(model: PairModel, law: LabelLaw) -> PairModel:
+def with_label(model: PairModel, law: LabelDistribution) -> PairModel:
     """The model whose tables with the label are the law's."""
     own, tables = model.spans[law.column], model.tables.copy()
     chance = model.weights * expit(law.odds(model.chains))

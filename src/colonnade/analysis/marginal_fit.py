@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from colonnade.foundation.proof import proven
-from colonnade.mechanism.moments import Floats, Law
+from colonnade.mechanism.moments import Distribution, Floats
 
 PARTS = (1.0, 0.8, 0.6, 0.45, 0.33, 0.25, 0.18, 0.13, 0.1, 0.07, 0.05, 0.035, 0.025, 0.015, 0.01, 0.005)
 """Shares of weights that are not zero; each is as likely as any other beforehand."""
@@ -35,7 +35,7 @@ class Separate:
     sampling: float
     """Variance of the sampling error of c_j over C_j."""
     explainable: float
-    law: Law
+    law: Distribution
 
 
 @proven("trivial_bound")
@@ -99,9 +99,9 @@ def _cases(equations: Separate) -> Iterator[_Case]:
         )
 
 
-def log_likelihood(x: Floats, variance: Floats, noise: Floats, law: Law) -> tuple[Floats, Floats]:
+def log_likelihood(x: Floats, variance: Floats, noise: Floats, law: Distribution) -> tuple[Floats, Floats]:
     """Log-density of a normal number of that variance plus noise, and minus its slope."""
-    if law is Law.GAUSSIAN:
+    if law is Distribution.GAUSSIAN:
         total = variance + noise
         return -0.5 * (np.log(total) + x**2 / total), x / total
     scale = np.sqrt(noise / 2)

@@ -25,7 +25,7 @@ import numpy as np
 
 from colonnade.analysis.marginal_fit import Separate, separate_weights
 from colonnade.foundation.proof import proven
-from colonnade.mechanism.moments import Floats, Law
+from colonnade.mechanism.moments import Distribution, Floats
 from colonnade.numerics.fitting import bisect
 from colonnade.numerics.spectra import eigenvalues, joint_eigen, positive_part, solve_usable, usable_power
 
@@ -66,7 +66,7 @@ class NoisyEquations:
     """Attributes whose levels have an order."""
     explainable: float = float("inf")
     """The largest variance of the target that the release leaves possible."""
-    law: Law | None = None
+    law: Distribution | None = None
     """That of the noise on c, where it is known."""
     unsure: Floats | None = None
     """Standard deviations of the noise on levels' counts, per record."""

@@ -79,7 +79,7 @@ def loudness(covariance: NoisyCovariance) -> float:
     return float(worst)
 
 
-def drowned_directions(covariance: NoisyCovariance) -> int:
+def unidentified_directions(covariance: NoisyCovariance) -> int:
     """How many directions of a covariance do not stand above its noise."""
     scale = np.sqrt(np.diag(covariance.overlap))
     cells = covariance.table[np.ix_(covariance.member, covariance.member)] + np.diag(covariance.square)

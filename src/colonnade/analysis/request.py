@@ -12,7 +12,7 @@ from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.models import Question, answer, check_question, held_features
 from colonnade.analysis.objectives import declared_model
 from colonnade.analysis.released import Known, Released
-from colonnade.analysis.slopes import cut_numbers
+from colonnade.analysis.slopes import bin_numeric_columns
 from colonnade.analysis.solve import FittedModel, ridge_path, solve
 from colonnade.analysis.synthesis import FittedRelease, fit_release
 from colonnade.analysis.tables import Tables
@@ -154,7 +154,7 @@ class ModelRequest:
     @cached_property
     def _cut_numbers(self) -> dict[int, Column]:
         """The attributes that the model takes as numbers, though their bins were released."""
-        return cut_numbers(self.release.layout, self.release.schema, self.numbers)
+        return bin_numeric_columns(self.release.layout, self.release.schema, self.numbers)
 
     def intervals(self, level: float = 0.95) -> Intervals | None:
         """How sure the coefficients are; None for models that have no intervals."""

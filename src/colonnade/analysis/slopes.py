@@ -30,7 +30,7 @@ SHORTEST = 1e-6
 NEGLIGIBLE = 1e-9
 
 
-def cut_numbers(layout: Layout, schema: Schema, names: Sequence[str] | None = None) -> dict[int, Column]:
+def bin_numeric_columns(layout: Layout, schema: Schema, names: Sequence[str] | None = None) -> dict[int, Column]:
     """Attributes that a model shall take as numbers, with their columns; None: those that the schema says so of."""
     columns = {f"{party}.{name}": column for party, own in schema.parties.items() for name, column in own.items()}
     if names is not None:

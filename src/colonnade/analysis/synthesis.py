@@ -17,7 +17,7 @@ from colonnade.analysis.bins import NARROWEST, is_whole, says_whole, within_bins
 from colonnade.analysis.draws import seeded, uniform
 from colonnade.analysis.from_bins import Drawn, as_written, derive_drawn, draw_numbers
 from colonnade.analysis.gibbs import Levels, Walk
-from colonnade.analysis.label_distribution import LabelLaw, label_law, with_label
+from colonnade.analysis.label_distribution import LabelDistribution, label_distribution, with_label
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
 from colonnade.analysis.released import Cell, Released
 from colonnade.analysis.tables import FITTING_STEPS, Tables, margin_variance
@@ -65,7 +65,7 @@ class FittedRelease:
     certificate: Certificate
     columns: tuple[int, ...]
     """The attribute that each column of the model stands for."""
-    label: LabelLaw | None = None
+    label: LabelDistribution | None = None
     """By which rows get their label, where the release has a model of it."""
 
     @property
@@ -150,7 +150,7 @@ def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, 
     released.require_pairs("rows of it would have independent columns")
     target = _target(tables, impossible)
     model = fit_maxent(target, seeded(seed, "maxent"))
-    law = label_law(released, target, model)
+    law = label_distribution(released, target, model)
     model = model if law is None else with_label(model, law)
     return FittedRelease(tables, target, model, _certificate(tables, target, model), released.tabular, law)
 
@@ -370,7 +370,7 @@ def _require_possible(fitted: FittedRelease, fixed: Mapping[int, int]) -> None:
                 raise ReleaseError(f"no record has {both}, by this release: the condition has probability 0")
 
 
-def _relative(law: LabelLaw, model: PairModel, levels: Levels, fixed: Mapping[int, int]) -> Floats:
+def _relative(law: LabelDistribution, model: PairModel, levels: Levels, fixed: Mapping[int, int]) -> Floats:
     """Weights of records drawn with a given label by the model, where the label has a law of its own."""
     if law.column not in fixed:
         return np.ones(len(levels))
@@ -381,7 +381,7 @@ def _relative(law: LabelLaw, model: PairModel, levels: Levels, fixed: Mapping[in
     return result
 
 
-def _raked(target: TargetTables, levels: Levels, law: LabelLaw | None) -> Floats:
+def _raked(target: TargetTables, levels: Levels, law: LabelDistribution | None) -> Floats:
     """Weights of drawn records under which they have the target's tables, as far as moderate weights can.
 
     A label that has a law of its own keeps it: of its tables the margins alone are met.

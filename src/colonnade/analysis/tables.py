@@ -15,7 +15,7 @@ from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.released import Released
 from colonnade.analysis.shrinkage import Deviations, shrink
 from colonnade.foundation.errors import ReleaseError
-from colonnade.mechanism.moments import Floats, Law
+from colonnade.mechanism.moments import Distribution, Floats
 from colonnade.numerics.fitting import fit_margins
 
 FITTING_STEPS = 60
@@ -182,7 +182,7 @@ def _holding(count: Floats, low: Floats, high: Floats, n: int) -> tuple[Floats, 
 
 def reach_of(released: Released) -> float:
     """Standard deviations that hold 95 of 100 values of the release's noise."""
-    return GAUSSIAN_REACH if released.release.law is Law.GAUSSIAN else LAPLACE_REACH
+    return GAUSSIAN_REACH if released.release.law is Distribution.GAUSSIAN else LAPLACE_REACH
 
 
 def _bracket(value: float, std: float, low: float, high: float, released: Released) -> Bracketed | None:

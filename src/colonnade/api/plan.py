@@ -13,7 +13,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.shown import shown
-from colonnade.mechanism.cuts import Cut, describe_cuts
+from colonnade.mechanism.cuts import Binning, describe_binning
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.planning.variants import Variant, compare
@@ -51,7 +51,7 @@ class Plan(Shown):
     """
 
     def __init__(
-        self, session: SessionPlan, alignment: str, assumed: bool = False, cuts: Sequence[Cut] | None = None
+        self, session: SessionPlan, alignment: str, assumed: bool = False, cuts: Sequence[Binning] | None = None
     ) -> None:
         self.session, self.assumed = session, assumed
         self._alignment, self._cuts = alignment, cuts
@@ -147,7 +147,7 @@ class Plan(Shown):
             cheating_table(self.session),
             self.session.label_noise_text,
         )
-        cut = [] if self._cuts is None else [describe_cuts(self._cuts)]
+        cut = [] if self._cuts is None else [describe_binning(self._cuts)]
         note = digest_note(self.rows, self.assumed, self._cuts)
         return Group(
             told, *cut, f"Digest of these terms, for approve: {self.digest}", note, *map(caution, self.warnings)

@@ -17,7 +17,7 @@ from colonnade.crypto.product import Integers
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.accounting import epsilon_of_gaussian
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.planning.session_plan import SessionPlan
 
 Floats = NDArray[np.float64]
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 class Noise:
     """The law of what hides each opened integer from a view that knows some parties' shares."""
 
-    law: Law
+    law: Distribution
     spread: Floats
     """b of Laplace, sigma^2 of Gaussian, of the whole planned noise."""
     shape: Floats
@@ -35,7 +35,7 @@ class Noise:
 
     def log_density(self, x: Floats) -> Floats:
         """Up to a constant in x. Shares of Laplace noise add up to a variance-gamma law: a power times a Bessel K."""
-        if self.law is Law.GAUSSIAN:
+        if self.law is Distribution.GAUSSIAN:
             return np.asarray(-0.5 * x * x / (self.spread * self.shape))
         distance = np.abs(x) / self.spread
         out = -distance
@@ -127,7 +127,7 @@ class Ratio:
     def loss(self) -> float:
         """The epsilon of this very pair, by formula: what no plan may print less than."""
         moved = np.abs(self.before - self.after)
-        if self.noise.law is Law.GAUSSIAN:
+        if self.noise.law is Distribution.GAUSSIAN:
             rho = float((moved**2 / (2 * self.noise.spread * self.noise.shape)).sum())
             return epsilon_of_gaussian(Fraction(rho), self.session.plan.delta) if rho > 0 else 0.0
         # Less than one whole Laplace variable has a peak without bounds.

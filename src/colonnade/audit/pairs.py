@@ -20,7 +20,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Storage
 from colonnade.mechanism.blocks import exact_block, own_square
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.planning.session_plan import SessionPlan
 
 Floats = NDArray[np.float64]
@@ -70,7 +70,7 @@ def middle(column: Column, bound: int) -> Any:
     return column.write(value) if column.dated else value
 
 
-class Climber:
+class PairSearch:
     """Looks for the pair of records that the plan's noise hides least."""
 
     def __init__(self, session: SessionPlan, randomness: Randomness) -> None:
@@ -107,7 +107,7 @@ class Climber:
             np.add.at(summed, self.places, change.T)
             change = summed.T
         scaled = np.abs(change) * self.rates
-        if self.session.plan.law is Law.LAPLACE:
+        if self.session.plan.law is Distribution.LAPLACE:
             return np.asarray(scaled.sum(axis=1))
         return np.asarray(np.sqrt(np.square(scaled).sum(axis=1)))
 

@@ -39,7 +39,7 @@ class _Replayed(Unguarded):
 
 
 @dataclass(frozen=True)
-class Premises:
+class AuditedSite:
     """What an auditor finds at the audited party."""
 
     kept: KeptEvidence
@@ -62,7 +62,7 @@ class Premises:
         key: Path | None,
         model: Path | None = None,
         release: Path | None = None,
-    ) -> Premises:
+    ) -> AuditedSite:
         """By the party's folder, or by the study file of a run in one process, with the model that was evaluated."""
         kept = KeptEvidence.read(evidence)
         if study is not None and (key is None or site is not None):
@@ -76,7 +76,7 @@ class Premises:
             return cls(kept, None, key or evidence, None, None, str(error))
 
     @classmethod
-    def _at_site(cls, kept: KeptEvidence, folder: Path, data: Path | None, key: Path | None) -> Premises:
+    def _at_site(cls, kept: KeptEvidence, folder: Path, data: Path | None, key: Path | None) -> AuditedSite:
         site = read_site(folder, PARTY)
         asked = _recipe(kept, site if data is None else _with_data(site, data))
         task: Any = asked.party_task(_Replayed(), HERE)
@@ -92,7 +92,7 @@ class Premises:
         key: Path,
         model: Path | None,
         release: Path | None,
-    ) -> Premises:
+    ) -> AuditedSite:
         study, party = read_study(path), str(kept.facts["party"])
         evaluation = None if model is None else _evaluation(kept, study, model, release)
         study = study if evaluation is None else evaluation.study

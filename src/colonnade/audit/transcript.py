@@ -74,7 +74,7 @@ class Sample:
         return len(self.released)
 
 
-class Listening:
+class CuriousServer:
     """On the wire of a session: a curious server that asks for each submission several times, and keeps what passes."""
 
     def __init__(self, asks: int = 1) -> None:
@@ -121,12 +121,12 @@ class _Shares:
         kept = self.noise
         honest: Any = best_product(session, workers)
 
-        class Copying(honest):  # type: ignore[misc]
+        class RecordingLink(honest):  # type: ignore[misc]
             def __init__(self, spec: Any, me: int, columns: Any, noise: Mapping[Cross, Integers], source: Any) -> None:
                 kept[me] = {cross: values.copy() for cross, values in noise.items()}
                 super().__init__(spec, me, columns, noise, source)
 
-        return Copying
+        return RecordingLink
 
     def of(self, me: int, session: SessionPlan) -> Integers:
         """A party's own share of the noise, in the order of the submitted vector."""
@@ -148,7 +148,7 @@ def listen(
     identity: bytes | None = None,
 ) -> Transcript:
     """Run one session and hand back what was seen of it; a curious server may choose the session's `identity`."""
-    shares, wire = _Shares(), Listening(asks)
+    shares, wire = _Shares(), CuriousServer(asks)
     middle = FitServer(agreement, NONE, planner)
     server = ServerRole(middle, randomness)
     if identity is not None:

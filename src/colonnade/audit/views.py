@@ -11,7 +11,7 @@ from scipy.stats import ks_2samp
 
 from colonnade.audit.bounds import CONFIDENCE, lower_bound
 from colonnade.audit.likelihood import Known, Ratio, bare_noise
-from colonnade.audit.pairs import Climber, Pair, exact_vector, tables_with
+from colonnade.audit.pairs import Pair, PairSearch, exact_vector, tables_with
 from colonnade.audit.transcript import Sample, collect
 from colonnade.data.table import Table
 from colonnade.foundation.randomness import Randomness
@@ -71,7 +71,7 @@ class Stage:
         rows = len(wanted) + SPARE_ROWS if rows is None else max(rows, len(wanted) + 1)
         self.agreement = agreement
         self.session: SessionPlan = plan_session(agreement, rows, bytes(32))
-        climber = Climber(self.session, Randomness(b"hard pairs"))
+        climber = PairSearch(self.session, Randomness(b"hard pairs"))
         self.pairs: tuple[Pair, ...] = tuple(climber.climb(scope) for scope in wanted)
         before = [pair.before for pair in self.pairs]
         self.tables: list[dict[str, Table]] = [tables_with(self.session, before, rows)]

@@ -164,7 +164,7 @@ def audit_one(
     """
     from dataclasses import asdict
 
-    from colonnade.audit.premises import Premises
+    from colonnade.audit.premises import AuditedSite
     from colonnade.audit.verdict import (
         auditor_key,
         note_audit,
@@ -175,7 +175,7 @@ def audit_one(
     )
     from colonnade.foundation.files import Place, places, read_whole
 
-    place = Premises.open(evidence, site=site, study=study, data=data, key=key, model=model, release=release)
+    place = AuditedSite.open(evidence, site=site, study=study, data=data, key=key, model=model, release=release)
     if place.auditors and sign is not None:
         raise StudyError(
             "the parties agreed on auditors, whose keys never lie at an audited party: leave --sign out, and sign what "
@@ -244,10 +244,10 @@ def resend(
     """Make again what this party sent to a peer that keeps no traffic: the peer had it all in the session."""
     from io import BytesIO
 
-    from colonnade.audit.premises import Premises
+    from colonnade.audit.premises import AuditedSite
     from colonnade.foundation.files import Place, places
 
-    place = Premises.open(evidence, site=site, study=study, data=data, key=key)
+    place = AuditedSite.open(evidence, site=site, study=study, data=data, key=key)
     messages = BytesIO()
     with places(Place(out, new=True)) as (file,):
         made, lacks = place.resend(to, came or [], messages)

@@ -50,7 +50,7 @@ def plan(
 ) -> None:
     """Show what a study would release, to whom, with how much noise. No data is touched and nothing is spent."""
     from colonnade.foundation.files import places
-    from colonnade.mechanism.cuts import describe_cuts
+    from colonnade.mechanism.cuts import describe_binning
     from colonnade.planning.session_plan import TYPICAL_ROWS
     from colonnade.planning.variants import compare as variants
     from colonnade.planning.variants import read_choices
@@ -95,7 +95,7 @@ def plan(
         stdout().print(foretold, "")
     stdout().print(choices_text(session))
     if checked.cuts is not None:
-        stdout().print(describe_cuts(checked.cuts), highlight=False)
+        stdout().print(describe_binning(checked.cuts), highlight=False)
     stdout().print(_terms(session))
     stdout().print(digest_note(session.rows, assumed, checked.cuts))
     for note in session.warnings():

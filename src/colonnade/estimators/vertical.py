@@ -22,7 +22,7 @@ from colonnade.analysis.cautions import constant_columns, faint_means
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.request import ModelRequest
-from colonnade.analysis.slopes import cut_numbers
+from colonnade.analysis.slopes import bin_numeric_columns
 from colonnade.analysis.solve import METHODS, FittedModel, solve
 from colonnade.analysis.units import Units
 from colonnade.data.table import Table, table_from
@@ -141,7 +141,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
     def _solve(self) -> FittedModel:
         """The model of the release."""
         moments = self.release_.moments()
-        numbers = cut_numbers(moments.layout, self.schema_)
+        numbers = bin_numeric_columns(moments.layout, self.schema_)
         return solve(
             moments,
             self._task,
@@ -409,7 +409,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
 
     def _certainty(self) -> Intervals:
         """The intervals as encoded."""
-        if cut_numbers(self.release_.layout, self.schema_):
+        if bin_numeric_columns(self.release_.layout, self.schema_):
             return ModelRequest(self.release_).certainty()
         return intervals(self.release_.moments(), self._task, intercept=self.fit_intercept)
 

@@ -31,7 +31,7 @@ CLOSED = re.compile(r"^Connection \[(\S+) .*\] is closed")
 BREAKS = 5
 
 
-class TakenOver(logging.Handler):
+class TakeoverDetector(logging.Handler):
     """Listens to FLARE's own log: once is a line that broke and came back, again within two minutes is somebody."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -59,7 +59,7 @@ def watch_server(folder: Path, tell: Callable[[str], None]) -> None:
             told.add(name)
             tell(sentence(name))
 
-    logging.getLogger("nvflare.fuel.f3.sfm.sfm_endpoint").addHandler(TakenOver(note))
+    logging.getLogger("nvflare.fuel.f3.sfm.sfm_endpoint").addHandler(TakeoverDetector(note))
 
 
 def sentence(party: str) -> str:

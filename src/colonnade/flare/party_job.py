@@ -25,7 +25,7 @@ from colonnade.sites.evidence import open_evidence
 from colonnade.sites.recipes import Recipe
 from colonnade.sites.site import NOT_PRIVATE, PARTY, STATUS, read_site
 from colonnade.transport.client import Call, Client, send_refusal
-from colonnade.transport.wire import Patience, Unreachable
+from colonnade.transport.wire import Timeouts, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def answer_seconds(folder: Path) -> float:
     try:
         return read_site(folder).patience.silence
     except ColonnadeError:
-        return Patience().silence
+        return Timeouts().silence
 
 
 class PartyJob(Executor):  # type: ignore[misc]

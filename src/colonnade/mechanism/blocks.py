@@ -14,7 +14,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.sums import Sums
 from colonnade.mechanism.accounting import ROUNDING_VARIANCE
 from colonnade.mechanism.dissection import Block
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.noise import gaussian_share, laplace_share, quantile_reach
 
 Integers = NDArray[np.int64]
@@ -38,19 +38,19 @@ class NoisyBlock:
 class IntegerNoise:
     """The law of a block's noise in units of the integers that carry it."""
 
-    law: Law
+    law: Distribution
     spreads: tuple[tuple[Fraction, NDArray[np.int64]], ...]
     """Each distinct spread (b of Laplace, sigma^2 of Gaussian) with the positions of the terms that get it."""
     size: int
 
     @classmethod
-    def of(cls, block: Block, scale: Fraction, law: Law, unit: int) -> IntegerNoise:
+    def of(cls, block: Block, scale: Fraction, law: Distribution, unit: int) -> IntegerNoise:
         """Noise of `scale` on a coefficient weight * P / unit is noise of scale * unit / |weight| on the integer P."""
         weights = np.ones(1) if block.summed else np.abs(block.weights)
         groups = []
         for weight in np.unique(weights):
             spread = scale * unit / Fraction(float(weight))
-            if law is Law.GAUSSIAN:
+            if law is Distribution.GAUSSIAN:
                 # The plan accounts for a continuous Gaussian; rounding it to integers costs this much variance.
                 spread = spread * spread + ROUNDING_VARIANCE
             groups.append((spread, np.flatnonzero(weights == weight)))
@@ -64,7 +64,7 @@ class IntegerNoise:
 
     def draw(self, parts: int, randomness: Randomness) -> Integers:
         """One share; any `parts` of them add up to the whole noise."""
-        share = laplace_share if self.law is Law.LAPLACE else gaussian_share
+        share = laplace_share if self.law is Distribution.LAPLACE else gaussian_share
         out = np.zeros(self.size, dtype=np.int64)
         for spread, where in self.spreads:
             out[where] = share(spread, parts, where.size, randomness)
@@ -74,7 +74,7 @@ class IntegerNoise:
         """The standard deviation of the whole noise on each integer."""
         out = np.zeros(self.size)
         for spread, where in self.spreads:
-            out[where] = sqrt(2) * float(spread) if self.law is Law.LAPLACE else sqrt(float(spread))
+            out[where] = sqrt(2) * float(spread) if self.law is Distribution.LAPLACE else sqrt(float(spread))
         return out
 
     def reach(self, parties: int, parts: int) -> int:

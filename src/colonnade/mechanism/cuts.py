@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from colonnade.foundation.schema import Numeric, Schema
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Calibration, Task, layout_of
 from colonnade.mechanism.weights import EXPLAINED, LABEL_VARIANCE, release_risks
 
@@ -31,7 +31,7 @@ panel, where Adult gains with it at every epsilon and visits would lose at pure 
 
 
 @dataclass(frozen=True)
-class Cut:
+class Binning:
     """What was decided for one number that could be cut."""
 
     column: str
@@ -41,7 +41,7 @@ class Cut:
     """Of the noise on its bins, as a share of what a weak model explains."""
 
 
-def log_cuts(low: float, high: float) -> tuple[float, ...]:
+def log_edges(low: float, high: float) -> tuple[float, ...]:
     """Cuts at 1, 2 and 5 in the uppermost decades of a number from 0 to a huge bound, and 0 by itself; else none."""
     if low != 0 or high < HUGE:
         return ()
@@ -50,18 +50,18 @@ def log_cuts(low: float, high: float) -> tuple[float, ...]:
     return tuple(sorted({1.0, *(cut for cut in cuts if cut < high)}))
 
 
-def value_cuts(column: Numeric) -> tuple[float, ...]:
+def value_edges(column: Numeric) -> tuple[float, ...]:
     """Cuts between all values of an integer that has few; else none."""
     if not column.integer or not 2 <= column.high - column.low < MOST_VALUES:
         return ()
     return tuple(value + 0.5 for value in range(int(column.low), int(column.high)))
 
 
-def choose_cuts(
+def choose_bins(
     schema: Schema, label: str, task: Task, n: int, epsilon: float, delta: float
-) -> tuple[Schema, Sequence[Cut]]:
+) -> tuple[Schema, Sequence[Binning]]:
     """The schema with bins where their predicted price is below their guessed worth, and every decision."""
-    found: list[Cut] = []
+    found: list[Binning] = []
     target = schema.find(label)
     numbers = [
         (party, name, column)
@@ -74,20 +74,22 @@ def choose_cuts(
         return _risk(tried, label, task, n, epsilon, delta) - _risk(known, label, task, n, epsilon, delta)
 
     for party, name, column in numbers:
-        if not value_cuts(column) and (bins := log_cuts(column.low, column.high)):
+        if not value_edges(column) and (bins := log_edges(column.low, column.high)):
             tried = _with(schema, party, name, bins)
             cost = price(tried, schema)
-            found.append(Cut(f"{party}.{name}", bins, cost < SPANNED, cost))
+            found.append(Binning(f"{party}.{name}", bins, cost < SPANNED, cost))
             schema = tried if cost < SPANNED else schema
     # Many integers are worth no more than one, and half of them cut is worse than none: all are, or none is.
-    few = [(party, name, value_cuts(column)) for party, name, column in numbers if value_cuts(column)]
+    few = [(party, name, value_edges(column)) for party, name, column in numbers if value_edges(column)]
     known, costs = schema, []
     for party, name, bins in few:
         tried = _with(schema, party, name, bins)
         costs.append(price(tried, schema))
         schema = tried
     chosen = sum(costs) < SPANNED
-    found += [Cut(f"{party}.{name}", bins, chosen, cost) for (party, name, bins), cost in zip(few, costs, strict=True)]
+    found += [
+        Binning(f"{party}.{name}", bins, chosen, cost) for (party, name, bins), cost in zip(few, costs, strict=True)
+    ]
     schema = schema if chosen else known
     return schema, found
 
@@ -103,11 +105,11 @@ def _with(schema: Schema, party: str, name: str, bins: tuple[float, ...]) -> Sch
 def _risk(schema: Schema, label: str, task: Task, n: int, epsilon: float, delta: float) -> float:
     """The predicted risk of the better release, as a share of what a weak model explains."""
     layout = layout_of(schema, label, task, Calibration.EXACT)
-    law = Law.GAUSSIAN if delta > 0 else Law.LAPLACE
+    law = Distribution.GAUSSIAN if delta > 0 else Distribution.LAPLACE
     return min(release_risks(layout, n, law, epsilon, delta).values()) / (EXPLAINED * LABEL_VARIANCE)
 
 
-def describe_cuts(cuts: Sequence[Cut]) -> str:
+def describe_binning(cuts: Sequence[Binning]) -> str:
     """What was chosen and why, in one line."""
     if not cuts:
         none = "no number from 0 to 1,000 or more and no integer of few values is without bins"

@@ -19,7 +19,7 @@ from colonnade.foundation.names import require_name
 from colonnade.foundation.polynomials import Names
 from colonnade.foundation.schema import Schema
 from colonnade.foundation.shown import shown
-from colonnade.mechanism.moments import Law, Layout
+from colonnade.mechanism.moments import Distribution, Layout
 from colonnade.mechanism.objective import MOST_SUMS, Objective, plain_layout, reduced, with_products
 
 Product = tuple[int, ...]
@@ -126,7 +126,7 @@ def declared_layout(schema: Schema, label: str, declared: DeclaredObjective) -> 
     return with_products(layout, [term for term in terms if len(term) > 2])
 
 
-def declared_terms(layout: Layout, declared: DeclaredObjective, law: Law | None) -> Objective:
+def declared_terms(layout: Layout, declared: DeclaredObjective, law: Distribution | None) -> Objective:
     """Each product of columns that the objective sums, once; `law` None is the paper's calibration.
 
     The paper gives all coefficients noise of one scale: a term's weight is its coefficient's size. Noise of scale s on
@@ -141,6 +141,6 @@ def declared_terms(layout: Layout, declared: DeclaredObjective, law: Law | None)
         rows.append((0, made[term]) if term in made else (0, *term) if len(term) == 1 else term)
         share = size / top
         if law is not None:
-            share = max(1, round(FINEST * share ** (2 / 3 if law is Law.LAPLACE else 1 / 2))) / FINEST
+            share = max(1, round(FINEST * share ** (2 / 3 if law is Distribution.LAPLACE else 1 / 2))) / FINEST
         weights.append(share)
     return Objective(layout, np.array(rows, dtype=np.int64), np.array(weights))

@@ -10,7 +10,7 @@ from typing import Any
 
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho, zcdp_rho
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
 
 DEFECTIVE = "0.1.0"
@@ -80,7 +80,7 @@ def epsilon_in_spite(release: ReleaseRecord, traces: list[ReleasedBlock], stated
     Guarantee: the release is (epsilon, delta)-private in spite of the defect. Proof: rounding.
     """
     moved = [_uncounted(block) / block.unit / float(block.std[0]) for block in traces]
-    if release.law is Law.LAPLACE:
+    if release.law is Distribution.LAPLACE:
         return (stated + sqrt(2) * sum(moved)) * (1 + 2.0**-40)
     delta = float(release.plan["delta"])
     # A view that knows part of the noise was stated by zCDP. Rounding takes 4 of the variance, on the integers.

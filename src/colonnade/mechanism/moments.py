@@ -37,7 +37,7 @@ class Role(Enum):
     LABEL = "label"
 
 
-class Law(Enum):
+class Distribution(Enum):
     """The law of the noise."""
 
     LAPLACE = "laplace"
@@ -267,7 +267,7 @@ class Moments:
     layout: Layout
     value: Floats
     std: Floats
-    law: Law
+    law: Distribution
     traces: tuple[Trace, ...] = field(default=())
     sums: tuple[ReleasedSum, ...] = field(default=())
     """Products of three and more coordinates, where the objective has a higher order."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.dissection import Block
-from colonnade.mechanism.moments import Encoding, Floats, Law, Layout, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Floats, Layout, Role
 from colonnade.mechanism.objective import Task, monomial
 
 Powers = NDArray[np.int64]
@@ -67,7 +67,7 @@ def product_slack(
     layout: Layout,
     rated: Sequence[tuple[Block, float]],
     task: Task,
-    law: Law,
+    law: Distribution,
     bound: int,
     errors: Mapping[int, float],
 ) -> float:
@@ -84,8 +84,8 @@ def product_slack(
         error = 0.0 if block.single else errors.get(len(block.owners), 0.0)
         for term, weight in zip(block.factors, block.weights, strict=True):
             each = rate * abs(float(weight)) * (2.0 * rounded_parts(layout, term, task) / bound + error)
-            total += each if law is Law.LAPLACE else each**2
-    return (total if law is Law.LAPLACE else sqrt(total)) * (1 + 2.0**-40)
+            total += each if law is Distribution.LAPLACE else each**2
+    return (total if law is Distribution.LAPLACE else sqrt(total)) * (1 + 2.0**-40)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class _Groups:
 
 @proven("monomial_sensitivity")
 def monomial_sensitivity(
-    layout: Layout, blocks: Sequence[tuple[Block, float]], law: Law, owner: str | None = None
+    layout: Layout, blocks: Sequence[tuple[Block, float]], law: Distribution, owner: str | None = None
 ) -> float:
     """A bound like `sensitivity`'s that knows interactions as products; infinite where it does not hold.
 
@@ -110,7 +110,7 @@ def monomial_sensitivity(
     Unit: rate times moment.
     Guarantee: no two records that differ in scope move the blocks farther. Proof: monomial_sensitivity.
     """
-    groups = _groups(layout, blocks, 1 if law is Law.LAPLACE else 2, owner)
+    groups = _groups(layout, blocks, 1 if law is Distribution.LAPLACE else 2, owner)
     if groups is None:
         return inf
     largest = float((groups.weights * _ceiling(groups, law)).sum())
@@ -119,14 +119,14 @@ def monomial_sensitivity(
     if layout.any_terms:
         largest = min(largest, _by_levels(layout, blocks, law, owner))
     largest *= 1 + SAFETY
-    return largest if law is Law.LAPLACE else float(np.sqrt(largest))
+    return largest if law is Distribution.LAPLACE else float(np.sqrt(largest))
 
 
-def _ceiling(groups: _Groups, law: Law) -> Floats:
+def _ceiling(groups: _Groups, law: Distribution) -> Floats:
     """The largest of each group by itself: an even product is never negative, and then moves by 1 at most."""
     even = (groups.powers % 2 == 0).all(axis=1)
     still = ~groups.powers.any(axis=1) & ~groups.tabled
-    top = np.where(even, np.where(groups.tabled, 2.0, 1.0), 2.0 if law is Law.LAPLACE else 4.0)
+    top = np.where(even, np.where(groups.tabled, 2.0, 1.0), 2.0 if law is Distribution.LAPLACE else 4.0)
     return np.where(still, 0.0, top)
 
 
@@ -190,9 +190,9 @@ class _Leveled:
         return [(frozenset(a for a, _ in p), frozenset(b for _, b in p)) for p in product(*own)]
 
 
-def _by_levels(layout: Layout, blocks: Sequence[tuple[Block, float]], law: Law, owner: str | None) -> float:
+def _by_levels(layout: Layout, blocks: Sequence[tuple[Block, float]], law: Distribution, owner: str | None) -> float:
     """The largest sum over all levels that the two records can have: a term without its levels is 0."""
-    terms = _leveled(layout, blocks, 1 if law is Law.LAPLACE else 2, owner)
+    terms = _leveled(layout, blocks, 1 if law is Distribution.LAPLACE else 2, owner)
     if not terms.states or prod(len(s) ** 2 for s, _ in terms.states) > MOST_STATES:
         return inf
     variables = sorted({c for numbers in terms.numbers for c in numbers})
@@ -231,16 +231,16 @@ def _leveled(layout: Layout, blocks: Sequence[tuple[Block, float]], power: int, 
     return _Leveled(needs, numbers, np.array(weights), states)
 
 
-def _value(groups: _Groups, products: Floats, law: Law) -> Floats:
+def _value(groups: _Groups, products: Floats, law: Distribution) -> Floats:
     """The change of each group, one in each row, where its signed factors multiply to this."""
     tabled = groups.tabled[:, None]
-    if law is Law.LAPLACE:
+    if law is Distribution.LAPLACE:
         return np.where(tabled, 1 + np.abs(products), 1 - products)
     apart = (1 - products) ** 2
     return np.where(tabled, np.maximum(1 + products**2, apart), apart) if tabled.any() else apart
 
 
-def _largest(groups: _Groups, law: Law) -> float:
+def _largest(groups: _Groups, law: Distribution) -> float:
     """An upper bound of the sum over groups on [-1, 1]^d, by halving boxes that may hold more than a value reached."""
     d = groups.powers.shape[1]
     low, high = -np.ones((1, d)), np.ones((1, d))
@@ -260,14 +260,14 @@ def _largest(groups: _Groups, law: Law) -> float:
         low, high = np.concatenate([low, right_low]), np.concatenate([left_high, high])
 
 
-def _reached(groups: _Groups, law: Law) -> float:
+def _reached(groups: _Groups, law: Distribution) -> float:
     """The largest value at points whose coordinates are -1, 0 or 1."""
     d = groups.powers.shape[1]
     points = np.array(list(product((-1.0, 0.0, 1.0), repeat=d)), dtype=np.float64).reshape(3**d, d)
     return float(_at(groups, points, law).max(initial=0.0))
 
 
-def _at(groups: _Groups, points: Floats, law: Law) -> Floats:
+def _at(groups: _Groups, points: Floats, law: Distribution) -> Floats:
     products = np.ones((len(groups.powers), len(points)))
     for power, values in zip(groups.powers.T, points.T, strict=True):
         moved = np.flatnonzero(power)
@@ -275,7 +275,7 @@ def _at(groups: _Groups, points: Floats, law: Law) -> Floats:
     return np.asarray(groups.weights @ _value(groups, products, law))
 
 
-def _upper(groups: _Groups, low: Floats, high: Floats, law: Law) -> Floats:
+def _upper(groups: _Groups, low: Floats, high: Floats, law: Distribution) -> Floats:
     """Of each box: every group at the largest that the range of its product allows."""
     below, above = np.ones((2, len(groups.powers), len(low)))
     for power, left, right in zip(groups.powers.T, low.T, high.T, strict=True):

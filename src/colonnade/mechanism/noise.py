@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Randomness
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.sampling import (
     CHUNK,
     LARGEST_SCALE,
@@ -149,7 +149,7 @@ def gaussian_share(sigma2: Fraction, parts: int, count: int, randomness: Randomn
 @lru_cache(maxsize=4096)
 @proven("noise_shares")
 def quantile_reach(
-    law: Law, scale: Fraction, count: int, log2_probability: int = 40, *, parties: int = 1, parts: int = 1
+    law: Distribution, scale: Fraction, count: int, log2_probability: int = 40, *, parties: int = 1, parts: int = 1
 ) -> int:
     """An R that `count` sums of `parties` shares all stay within, but for probability 2^-log2_probability.
 
@@ -159,12 +159,12 @@ def quantile_reach(
     Unit: integers of the submitted vector.
     Guarantee: as the first line says. Proof: noise_shares, claim 3.
     """
-    largest = LARGEST_SCALE if law is Law.LAPLACE else LARGEST_SIGMA2
+    largest = LARGEST_SCALE if law is Distribution.LAPLACE else LARGEST_SIGMA2
     scale = check_rational("scale", scale, SMALLEST_SCALE, largest)
     count = check_count("count", count, 1)
     shape = Fraction(check_count("parties", parties, 1), check_count("parts", parts, 1))
     odds = _above(log(2 * count) + check_count("log2_probability", log2_probability) * log(2))
-    if law is Law.GAUSSIAN:
+    if law is Distribution.GAUSSIAN:
         square = 2 * scale * shape * odds
         return isqrt(square.numerator // square.denominator)
     if shape == 1:

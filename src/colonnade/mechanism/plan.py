@@ -29,7 +29,7 @@ from colonnade.mechanism.accounting import (
     short_number,
 )
 from colonnade.mechanism.dissection import Block, allocate, parties_of, require_one_owner_of_sums, require_pairs
-from colonnade.mechanism.moments import Encoding, Law, Layout, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Layout, Role
 from colonnade.mechanism.monomials import product_slack
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivities, sensitivity
@@ -86,7 +86,7 @@ class PrivacyPlan:
     layout: Layout
     task: Task
     calibration: Calibration
-    law: Law
+    law: Distribution
     delta: float
     collusion: int
     blocks: tuple[BlockPlan, ...]
@@ -130,7 +130,7 @@ class PrivacyPlan:
 
     def noise_std(self, item: BlockPlan) -> float:
         """The standard deviation of the released noise on a coefficient of the block."""
-        std = float(item.scale) * (sqrt(2) if self.law is Law.LAPLACE else 1.0)
+        std = float(item.scale) * (sqrt(2) if self.law is Distribution.LAPLACE else 1.0)
         return std if item.block.single else std * sqrt(self.crossed)
 
 
@@ -155,8 +155,8 @@ class Terms:
     """What noise is spread for; whatever it is, any weights keep the promise."""
 
     @property
-    def law(self) -> Law:
-        return Law.GAUSSIAN if self.delta > 0 else Law.LAPLACE
+    def law(self) -> Distribution:
+        return Distribution.GAUSSIAN if self.delta > 0 else Distribution.LAPLACE
 
     def check(self, layout: Layout, blocks: tuple[Block, ...]) -> Terms:
         """These terms with the collusion capped at what K parties can do; refuses what cannot be promised."""
@@ -194,7 +194,7 @@ def plan_top_down(layout: Layout, blocks: tuple[Block, ...], epsilon: float, ter
         weights = _weights(layout, blocks, budget, terms)
         joint = partial(_joint, layout, blocks, [float(w) for w in weights], terms)  # Alg. 1, line 3
         total, narrowed = narrow_shares(layout, blocks, terms.law, terms.collusion, joint)
-        allowed = budget if terms.law is Law.LAPLACE else _root_below(2 * budget)
+        allowed = budget if terms.law is Distribution.LAPLACE else _root_below(2 * budget)
         scales = [_coarse(Fraction(total) / (allowed * w)) for w in weights]
     return _finish(layout, blocks, scales, terms, dict.fromkeys((None, *parties_of(layout)), epsilon), narrowed)
 
@@ -220,7 +220,7 @@ def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[st
         if terms.calibration is Calibration.PAPER:
             scales.append(_paper_alone(block, terms) / budget)
             continue
-        whole = budget if terms.law is Law.LAPLACE else _root_below(2 * budget)
+        whole = budget if terms.law is Distribution.LAPLACE else _root_below(2 * budget)
         scales.append(_coarse(Fraction(moved) / whole))
     if terms.calibration is Calibration.EXACT and not any(o.own is not None or o.pairs for o in offers.values()):
         scales = _spend_rest(layout, blocks, scales, terms, offers)
@@ -255,13 +255,13 @@ def _slack(
 ) -> Fraction:
     """By how much all noise could shrink before a party's part gets what it offered: blocks move less together."""
     budget = _budget(offer.total, terms)
-    allowed = budget if terms.law is Law.LAPLACE else _root_below(2 * budget)
+    allowed = budget if terms.law is Distribution.LAPLACE else _root_below(2 * budget)
     joint = _joint(layout, blocks, [1 / float(scale) for scale in scales], terms, party)
     return allowed / Fraction(joint) * (1 - Fraction(1, 2**40))
 
 
 def _budget(epsilon: float, terms: Terms) -> Fraction:
-    return Fraction(epsilon) if terms.law is Law.LAPLACE else gaussian_rho(epsilon, terms.delta)
+    return Fraction(epsilon) if terms.law is Distribution.LAPLACE else gaussian_rho(epsilon, terms.delta)
 
 
 def _weights(layout: Layout, blocks: tuple[Block, ...], budget: Fraction, terms: Terms) -> list[Fraction]:
@@ -286,12 +286,12 @@ class _Split:
         alone = zip(mine, _alone(layout, mine, terms), strict=True)
         if terms.purpose is Purpose.ALL:
             # Distances of tables go with deviations, not variances: size * moved / budget (its root for rho) is summed.
-            power = 1 / 2 if terms.law is Law.LAPLACE else 2 / 3
+            power = 1 / 2 if terms.law is Distribution.LAPLACE else 2 / 3
             self.wish = {id(b): (moved * b.size) ** power for b, moved in alone}
         else:
             heavier = label_weight(layout, terms.law, terms.rows, self.total, pair_count(layout, blocks))
             # sum of cost / budget^2 (1 / budget for rho) is least where budgets go with the cube (square) root of cost.
-            power = 1 / 3 if terms.law is Law.LAPLACE else 1 / 2
+            power = 1 / 3 if terms.law is Distribution.LAPLACE else 1 / 2
             weight = {Role.LABEL: heavier, Role.FEATURE: 1.0}
             self.wish = {id(b): (moved**2 * b.size * weight[b.role]) ** power for b, moved in alone}
         self.budgets = [self._of(b, mine) for b in blocks]
@@ -299,7 +299,7 @@ class _Split:
         if spent > self.total:
             raise PrivacyError(
                 f"party {party}: the parts of its offer must add up to at most epsilon={offer.total}, "
-                f"got {float(spent):.6g}" + ("" if terms.law is Law.LAPLACE else " as rho")
+                f"got {float(spent):.6g}" + ("" if terms.law is Distribution.LAPLACE else " as rho")
             )
 
     def _named(self, block: Block) -> float | None:
@@ -397,11 +397,15 @@ def _square_slack(layout: Layout, rated: Sequence[tuple[Block, float]], terms: T
             # Two owners add squares of their own, each rounded once more to the products' integers.
             own = block.weights[block.factors[:, -2] == block.factors[:, -1]]
             moved = 1.25 * float(np.abs(own).sum()) + len(own)
-            total += rate * moved if terms.law is Law.LAPLACE else (rate * moved) ** 2
+            total += rate * moved if terms.law is Distribution.LAPLACE else (rate * moved) ** 2
         elif block.single and (squares := _rounded_squares(layout, block, terms.task)):
-            moved = squares / 4 + 1 if block.summed else 1.25 * (squares if terms.law is Law.LAPLACE else sqrt(squares))
-            total += rate * moved if terms.law is Law.LAPLACE else (rate * moved) ** 2
-    corrected = (total if terms.law is Law.LAPLACE else sqrt(total)) / terms.bound**2 * (1 + 2.0**-40)
+            moved = (
+                squares / 4 + 1
+                if block.summed
+                else 1.25 * (squares if terms.law is Distribution.LAPLACE else sqrt(squares))
+            )
+            total += rate * moved if terms.law is Distribution.LAPLACE else (rate * moved) ** 2
+    corrected = (total if terms.law is Distribution.LAPLACE else sqrt(total)) / terms.bound**2 * (1 + 2.0**-40)
     return corrected + product_slack(layout, rated, terms.task, terms.law, terms.bound, terms.errors)
 
 
@@ -478,7 +482,7 @@ def _views(
     parties = len(parties_of(layout))
     if narrowed:
         # The other party knows all noise but one share; everybody else sees both, of Laplace no more than one of them.
-        seen = sqrt(sum(float(f) ** 2 for f in narrowed.values())) if terms.law is Law.GAUSSIAN else 1.0
+        seen = sqrt(sum(float(f) ** 2 for f in narrowed.values())) if terms.law is Distribution.GAUSSIAN else 1.0
         seers: list[tuple[str | None, float]] = [] if owner else [(None, 1 / seen)]
         seers += [(p, 1 / float(f)) for p, f in narrowed.items() if owner in (None, p)]
         whole = max((_guarantee(layout, items, terms, *seer) for seer in seers), key=lambda found: found.epsilon)
@@ -490,7 +494,7 @@ def _views(
     if parties > 1:
         if terms.collusion > 0:
             party = whole
-        elif terms.law is Law.GAUSSIAN:
+        elif terms.law is Distribution.GAUSSIAN:
             party = _guarantee(layout, items, terms, owner, sqrt(parties / (parties - 1)), rounded=False)
         elif all(i.block.single for i in items):
             party = whole
@@ -509,7 +513,7 @@ def _guarantee(
     touched = [i for i in items if owner is None or owner in i.block.owners]
     if not touched:
         # A declared objective may use no column of a party: its part moves nothing.
-        return Guarantee(0.0, terms.delta, Fraction(0) if terms.law is Law.GAUSSIAN else None)
+        return Guarantee(0.0, terms.delta, Fraction(0) if terms.law is Distribution.GAUSSIAN else None)
     if terms.calibration is Calibration.PAPER:
         # Theorems 1 and 2: every block has its own scale in the bottom-up case, so the sum is taken block by block.
         total = float(sum((paper_sensitivity([i.block], owner) / i.scale for i in touched), Fraction(0)))
@@ -522,7 +526,7 @@ def _guarantee(
         summed = float(sum((_paper_alone(i.block, terms) / i.scale for i in touched), Fraction(0)))
         return Guarantee(max(total, min(joint, summed)), 0.0)
     moved = [i.sensitivity / i.scale * (1 if i.block.single else Fraction(crossed)) for i in touched]
-    if terms.law is Law.LAPLACE:
+    if terms.law is Distribution.LAPLACE:
         return Guarantee(min(joint, float(sum(moved, Fraction(0)))), 0.0)
     composed = sum(float(m) ** 2 for m in moved)
     rho = Fraction(min(joint**2, composed) / 2)

@@ -21,7 +21,17 @@ from colonnade.foundation.names import require_texts
 from colonnade.foundation.proof import proven
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.blocks import Integers
-from colonnade.mechanism.moments import Attribute, Encoding, Floats, Law, Layout, Moments, ReleasedSum, Role, Trace
+from colonnade.mechanism.moments import (
+    Attribute,
+    Distribution,
+    Encoding,
+    Floats,
+    Layout,
+    Moments,
+    ReleasedSum,
+    Role,
+    Trace,
+)
 from colonnade.mechanism.objective import monomial
 
 FORMAT = RELEASE_FORMAT
@@ -47,7 +57,7 @@ class ReleaseRecord:
 
     n: int
     layout: Layout
-    law: Law
+    law: Distribution
     blocks: tuple[ReleasedBlock, ...]
     plan: Mapping[str, Any]
     """The plan as printed: task, epsilon per party and view, scales, agreement."""
@@ -225,7 +235,7 @@ def _parse(content: Mapping[str, Any]) -> ReleaseRecord:
     plain = [not a.products for a in layout.attributes for _ in range(a.size)]
     _require(all(c < layout.width and plain[c - 1] for a in layout.attributes for p in a.products for c in p))
     blocks = tuple(_block(b, layout.width) for b in content["blocks"])
-    return ReleaseRecord(n, layout, Law(content["law"]), blocks, plan, provenance)
+    return ReleaseRecord(n, layout, Distribution(content["law"]), blocks, plan, provenance)
 
 
 def _attribute(content: Mapping[str, Any]) -> Attribute:

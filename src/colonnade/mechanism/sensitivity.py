@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.boxbound import Floats, box_bound
 from colonnade.mechanism.dissection import Block, require_pairs
-from colonnade.mechanism.moments import Encoding, Law, Layout, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Layout, Role
 from colonnade.mechanism.monomials import monomial_sensitivity
 
 Mask = NDArray[np.bool_]
@@ -46,7 +46,7 @@ def paper_sensitivity(blocks: Iterable[Block], owner: str | None = None) -> Frac
 
 
 @proven("exact_sensitivity")
-def sensitivity(layout: Layout, blocks: Sequence[Weighted], law: Law, owner: str | None = None) -> float:
+def sensitivity(layout: Layout, blocks: Sequence[Weighted], law: Distribution, owner: str | None = None) -> float:
     """max over neighbours of sum_B rate_B ||L_B(t) - L_B(t')||, L1 for Laplace.
 
     For Gaussian it is the root of the sum of squared rates times squared L2 norms. With `owner` only that party's part
@@ -64,14 +64,14 @@ def sensitivity(layout: Layout, blocks: Sequence[Weighted], law: Law, owner: str
         families.forget_owners()
     holders = layout.holders
     scope = np.array([owner is None or owner in holders[f[0]] for f in families.keys], dtype=bool)
-    found = families.l1(scope) if law is Law.LAPLACE else float(np.sqrt(families.l2_squared(scope)))
+    found = families.l1(scope) if law is Distribution.LAPLACE else float(np.sqrt(families.l2_squared(scope)))
     # An interaction is never more than a column of its own, and often less.
     return min(found, monomial_sensitivity(layout, blocks, law, owner)) if layout.has_interactions else found
 
 
-def sensitivities(layout: Layout, blocks: Sequence[Weighted], law: Law) -> list[float]:
+def sensitivities(layout: Layout, blocks: Sequence[Weighted], law: Distribution) -> list[float]:
     """The sensitivity of each block by itself; K parties make K^2 blocks, most of them alike, and those are one."""
-    power = 1 if law is Law.LAPLACE else 2
+    power = 1 if law is Distribution.LAPLACE else 2
     norms = dict(layout.norms)
     known: dict[tuple[object, ...], float] = {}
     out = []
@@ -180,8 +180,8 @@ def _largest(index: Indices, weight: Floats) -> tuple[Indices, Floats]:
 class _Families:
     """Attributes of one family are alike; a family pair's weight is the largest of its terms' weights."""
 
-    def __init__(self, layout: Layout, blocks: Sequence[Weighted], law: Law) -> None:
-        power = 1 if law is Law.LAPLACE else 2
+    def __init__(self, layout: Layout, blocks: Sequence[Weighted], law: Distribution) -> None:
+        power = 1 if law is Distribution.LAPLACE else 2
         keys, family = layout.families
         parts = [_part(layout, block, power) for block, _ in blocks]
         rates = np.array([float(rate) ** power for _, rate in blocks])
@@ -201,7 +201,7 @@ class _Families:
             self.unsummed[place[part.unsummed]] = True
         self._apply_norms(dict(layout.norms), law)
 
-    def _apply_norms(self, norms: Mapping[str, float], law: Law) -> None:
+    def _apply_norms(self, norms: Mapping[str, float], law: Distribution) -> None:
         """Signed features within L2 norm R count as fewer, where only products with the label are released.
 
         ||xy - x'y'|| <= 2R, which is what R^2 coordinates may move; in L1 d features count as sqrt(d) R. A sum of
@@ -219,9 +219,9 @@ class _Families:
             ):
                 square, count = norms[owner] ** 2, self.count[i]
                 # A summed block's squared weights carry the number of its terms; its change is at most R^2.
-                self.touch[i] += self.square[i] * (square**2 / count if law is Law.GAUSSIAN else square)
+                self.touch[i] += self.square[i] * (square**2 / count if law is Distribution.GAUSSIAN else square)
                 self.square[i] = 0.0
-                self.count[i] = square if law is Law.GAUSSIAN else np.sqrt(count * square)
+                self.count[i] = square if law is Distribution.GAUSSIAN else np.sqrt(count * square)
 
     def forget_owners(self) -> None:
         """Join families that differ in their owner only, where they are weighted alike: then K does not matter."""

@@ -12,7 +12,7 @@ from math import sqrt
 
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.dissection import Block, parties_of
-from colonnade.mechanism.moments import Law, Layout
+from colonnade.mechanism.moments import Distribution, Layout
 
 Joint = Callable[[str | None, float], float]
 """How far replacing a party's part of a record (None: all of it) moves a release, cross-party rates times a factor."""
@@ -26,7 +26,7 @@ MOST_VALUES = 1 << 24
 
 @proven("views")
 def narrow_shares(
-    layout: Layout, blocks: Sequence[Block], law: Law, collusion: int, joint: Joint
+    layout: Layout, blocks: Sequence[Block], law: Distribution, collusion: int, joint: Joint
 ) -> tuple[float, Mapping[str, Fraction]]:
     """What all scales are in proportion to, and which part of its scale each party's share has, where not all of it.
 
@@ -40,7 +40,7 @@ def narrow_shares(
     if len(parties) != 2 or collusion != 1 or not 0 < crossed <= MOST_VALUES:
         return total, {}
     first, second = sorted(parties, key=lambda party: joint(party, 1.0))
-    if law is Law.LAPLACE:
+    if law is Distribution.LAPLACE:
         # A sum of two Laplace shares hides no more than the wider one does.
         return total, {first: _narrowest(total, lambda f: joint(first, 1 / f)), second: Fraction(1)}
     needed = min(total, max(joint(second, 1.0), joint(None, 1 / sqrt(2))))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.dissection import Block
-from colonnade.mechanism.moments import Encoding, Floats, Law, Layout, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Floats, Layout, Role
 from colonnade.mechanism.table_error import TableForecast, forecast_distance
 
 Mask = NDArray[np.bool_]
@@ -43,7 +43,7 @@ one that fills a tenth of them."""
 
 def label_weight(
     layout: Layout,
-    law: Law,
+    law: Distribution,
     rows: int | None = None,
     budget: Fraction | float | None = None,
     pairs: int | None = None,
@@ -60,7 +60,11 @@ def label_weight(
     if members.size == 0 or len(np.unique(members)) < 2:
         return 1.0
     small = rows is None or budget is None
-    scale = 1e-6 if small else 1.0 / (float(rows or 1) * float(budget or 1.0) ** (1.0 if law is Law.LAPLACE else 0.5))
+    scale = (
+        1e-6
+        if small
+        else 1.0 / (float(rows or 1) * float(budget or 1.0) ** (1.0 if law is Distribution.LAPLACE else 0.5))
+    )
     risks = [_risk(variances, members, law, float(ratio), scale, pairs) for ratio in RATIOS]
     return float(RATIOS[int(np.argmin(risks))])
 
@@ -102,7 +106,12 @@ def has_sizes(layout: Layout) -> bool:
 
 
 def size_powers(
-    layout: Layout, blocks: Sequence[Block], law: Law, ratio: float, rows: int | None, budget: Fraction | float | None
+    layout: Layout,
+    blocks: Sequence[Block],
+    law: Distribution,
+    ratio: float,
+    rows: int | None,
+    budget: Fraction | float | None,
 ) -> tuple[float, float]:
     """The powers of its cells that the weight of a label table and of a pair's table go with, of least predicted risk.
 
@@ -112,7 +121,11 @@ def size_powers(
     if not any(b.cells for b in blocks) or not has_sizes(layout):
         return 0.0, 0.0
     small = rows is None or budget is None
-    scale = 1e-6 if small else 1.0 / (float(rows or 1) * float(budget or 1.0) ** (1.0 if law is Law.LAPLACE else 0.5))
+    scale = (
+        1e-6
+        if small
+        else 1.0 / (float(rows or 1) * float(budget or 1.0) ** (1.0 if law is Distribution.LAPLACE else 0.5))
+    )
     paired = any(b.role is Role.FEATURE and not b.squares and not b.summed for b in blocks)
     kinds = _Kinds.of(layout) if paired else replace(_Kinds.of(layout), paired=False)
     return min(product(POWERS, POWERS), key=lambda powers: kinds.risk(law, ratio, scale, powers))
@@ -157,11 +170,11 @@ class _Kinds:
         pair = float((np.log(self.pair_cells) * self.pairs).sum()) / max(float(self.pairs.sum()), 1.0)
         return float(np.exp(label)), float(np.exp(pair))
 
-    def risk(self, law: Law, ratio: float, scale: float, powers: tuple[float, float]) -> float:
+    def risk(self, law: Distribution, ratio: float, scale: float, powers: tuple[float, float]) -> float:
         """Predicted risk, in units of explained variance, with tables weighted by powers of their cells."""
         middle = self.middle
         label, pair = ratio * (self.label_cells / middle[0]) ** powers[0], (self.pair_cells / middle[1]) ** powers[1]
-        if law is Law.LAPLACE:
+        if law is Distribution.LAPLACE:
             std = np.sqrt(2.0) * scale * (2.0 * float(self.counts @ label) + float((self.pairs * pair).sum()))
         else:
             std = scale * np.sqrt(0.5 * (2.0 * float(self.counts @ label**2) + float((self.pairs * pair**2).sum())))
@@ -230,11 +243,13 @@ def square_weight(layout: Layout) -> float:
     return float(min(1.0, (4.0 * square) ** (1 / 3)))
 
 
-def _risk(variances: Floats, members: Floats, law: Law, ratio: float, scale: float, pairs: int | None = None) -> float:
+def _risk(
+    variances: Floats, members: Floats, law: Distribution, ratio: float, scale: float, pairs: int | None = None
+) -> float:
     """Predicted risk, in units of explained variance, where every attribute pair moves by at most 2 (L1) or sqrt 2."""
     p = len(np.unique(members))
     tables = p * (p - 1.0) if pairs is None else 2.0 * pairs
-    if law is Law.LAPLACE:
+    if law is Distribution.LAPLACE:
         std = np.sqrt(2.0) * scale * (2.0 * p * ratio + tables)
     else:
         std = scale * np.sqrt(0.5 * (2.0 * p * ratio**2 + tables))
@@ -265,11 +280,11 @@ def _pair_risk(variances: Floats, members: Floats, std: float) -> Floats:
     return risk
 
 
-def release_risks(layout: Layout, n: int, law: Law, epsilon: float, delta: float) -> dict[str, float]:
+def release_risks(layout: Layout, n: int, law: Distribution, epsilon: float, delta: float) -> dict[str, float]:
     """The predicted risk of a "full" release, and of one of the "label" tables and squares alone."""
     variances, members = _typical(layout)
-    budget = epsilon if law is Law.LAPLACE else float(gaussian_rho(epsilon, delta))
-    scale = 1.0 / (n * budget ** (1.0 if law is Law.LAPLACE else 0.5))
+    budget = epsilon if law is Distribution.LAPLACE else float(gaussian_rho(epsilon, delta))
+    scale = 1.0 / (n * budget ** (1.0 if law is Distribution.LAPLACE else 0.5))
     full = min(_risk(variances, members, law, float(ratio), scale) for ratio in RATIOS)
     std = _label_std(layout, law, scale)
     label = _label_risk(variances, std) + _pair_risk(variances, members, np.inf)
@@ -281,11 +296,11 @@ def explained_left(risk: float) -> float:
     return 1.0 / (1.0 + risk / (EXPLAINED * LABEL_VARIANCE))
 
 
-def _label_std(layout: Layout, law: Law, scale: float) -> float:
+def _label_std(layout: Layout, law: Distribution, scale: float) -> float:
     """Standard deviation, per record, of label-split sums that are released with nothing but squares beside them."""
     features = [a for a in layout.attributes if a.role is Role.FEATURE]
     squares = square_weight(layout) * sum(a.kind is Encoding.SIGNED for a in features)
-    if law is Law.LAPLACE:
+    if law is Distribution.LAPLACE:
         return float(np.sqrt(2.0) * scale * (2.0 * len(features) + squares))
     return float(scale * np.sqrt(0.5 * (2.0 * len(features) + square_weight(layout) * squares)))
 
@@ -300,7 +315,7 @@ EXPONENTS = (0.0, 1 / 6, 1 / 3, 1 / 2)
 class TableTerms:
     """What the noise of tables follows from, besides which of them are released."""
 
-    law: Law
+    law: Distribution
     rows: int | None
     budget: float
     """Epsilon for Laplace, rho for Gaussian."""
@@ -350,7 +365,7 @@ def forecast_released(layout: Layout, released: Mask, terms: TableTerms, power: 
     weight = table_weight(np.outer(sizes, sizes), power)
     upper = np.triu(released, 1)
     # Every table moves by 2 in L1 and by sqrt 2 in L2.
-    if terms.law is Law.LAPLACE:
+    if terms.law is Distribution.LAPLACE:
         std = np.sqrt(2.0) * 2.0 * weight[upper].sum() / (terms.budget * weight)
     else:
         std = np.sqrt((weight[upper] ** 2).sum() / terms.budget) / weight
@@ -361,7 +376,7 @@ def forecast_released(layout: Layout, released: Mask, terms: TableTerms, power: 
 
 def margins_exponent(terms: TableTerms) -> float:
     """The same for margins by themselves: a sum of levels times noise is least there, whatever the noise."""
-    return 1 / 2 if terms.law is Law.LAPLACE else 1 / 3
+    return 1 / 2 if terms.law is Distribution.LAPLACE else 1 / 3
 
 
 def forecast_margins(layout: Layout, terms: TableTerms) -> TableForecast:
@@ -369,7 +384,7 @@ def forecast_margins(layout: Layout, terms: TableTerms) -> TableForecast:
     sizes = np.array([a.size for a in layout.attributes], dtype=np.int64)
     weight = table_weight(sizes, margins_exponent(terms))
     # Every margin moves by 2 in L1 and by sqrt 2 in L2.
-    if terms.law is Law.LAPLACE:
+    if terms.law is Distribution.LAPLACE:
         std = np.sqrt(2.0) * 2.0 * weight.sum() / (terms.budget * weight)
     else:
         std = np.sqrt((weight**2).sum() / terms.budget) / weight
@@ -405,7 +420,7 @@ def choose_tables(layout: Layout, terms: TableTerms, *, counted: bool = True) ->
     return min(found, key=lambda name: found[name])
 
 
-def choose_release(layout: Layout, n: int, law: Law, epsilon: float, delta: float) -> str:
+def choose_release(layout: Layout, n: int, law: Distribution, epsilon: float, delta: float) -> str:
     """Which release pays: "full" products, the "label" tables alone, or "trace" (X'y and a sum of squares).
 
     The noise of a full release has spectral norm about 2 std sqrt(d); where that is above the variance of a typical
@@ -418,15 +433,15 @@ def choose_release(layout: Layout, n: int, law: Law, epsilon: float, delta: floa
         return "full"
     if any(a.kind is Encoding.SIMPLEX for a in features):
         variances, _ = _typical(layout)
-        budget = epsilon if law is Law.LAPLACE else float(gaussian_rho(epsilon, delta))
-        std = _label_std(layout, law, 1.0 / (n * budget ** (1.0 if law is Law.LAPLACE else 0.5)))
+        budget = epsilon if law is Distribution.LAPLACE else float(gaussian_rho(epsilon, delta))
+        std = _label_std(layout, law, 1.0 / (n * budget ** (1.0 if law is Distribution.LAPLACE else 0.5)))
         if float((0.5 * std**2 / variances).sum()) >= LABEL_VARIANCE:
             return "full"
         risks = release_risks(layout, n, law, epsilon, delta)
         return "label" if risks["label"] < risks["full"] else "full"
     d = len(features)
     pairs = d * (d + 1) / 2
-    if law is Law.LAPLACE:
+    if law is Distribution.LAPLACE:
         std = np.sqrt(2.0) * pairs / epsilon
     else:
         std = np.sqrt(pairs / float(gaussian_rho(epsilon, delta)))

@@ -14,7 +14,7 @@ from colonnade.crypto.chains.last import LastStep
 from colonnade.crypto.product import ChainSpec, Cross, KeyLeft, KeyReading, ProductSpec
 from colonnade.foundation.proof import proven
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 
 KEY_BITS = 100
 """Bits of a partner's keys that a cheating party has to leave, unless a policy says otherwise."""
@@ -27,7 +27,7 @@ Bits = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Exposure:
+class Leakage:
     """What parties that cheat could read of one partner's columns in one session."""
 
     partner: str
@@ -102,9 +102,9 @@ def value_bits(noise: IntegerNoise, modulus_bits: float, alone: bool) -> Bits:
     return out
 
 
-def _noise_entropy(law: Law, spread: float, alone: bool) -> float:
+def _noise_entropy(law: Distribution, spread: float, alone: bool) -> float:
     """Bits, at least; `alone` leaves K - 1 of K shares, which are half of the noise or more."""
-    if law is Law.GAUSSIAN:
+    if law is Distribution.GAUSSIAN:
         return max(log2(2 * pi * e * spread * (0.5 if alone else 1.0)) / 2, 0.0)
     ratio = exp(-1 / spread)
     whole = log2((1 + ratio) / -expm1(-1 / spread)) - 2 * ratio / expm1(-2 / spread) / spread * log2(e)
@@ -112,7 +112,7 @@ def _noise_entropy(law: Law, spread: float, alone: bool) -> float:
 
 
 @proven("key_reading")
-def exposures(spec: ProductSpec, noise: IntegerNoise, collusion: int, left: KeyReading) -> tuple[Exposure, ...]:
+def exposures(spec: ProductSpec, noise: IntegerNoise, collusion: int, left: KeyReading) -> tuple[Leakage, ...]:
     """For each party and each partner that shares a product with it, what the partner could read of it.
 
     Domain: collusion: how many pool what they read; `left` estimates a key of which so much is read.
@@ -124,7 +124,7 @@ def exposures(spec: ProductSpec, noise: IntegerNoise, collusion: int, left: KeyR
 
 
 @proven("key_reading")
-def chain_exposures(chains: ChainSpec, noise: IntegerNoise, collusion: int, left: KeyReading) -> tuple[Exposure, ...]:
+def chain_exposures(chains: ChainSpec, noise: IntegerNoise, collusion: int, left: KeyReading) -> tuple[Leakage, ...]:
     """The same of the last products of chains, in which sealed shares stand for columns; `noise` is on their sums.
 
     Several holders' products add up to one opened value, which may tell all that it can of any of them.
@@ -187,9 +187,9 @@ def people_told(most: int) -> str:
     )
 
 
-def worst_of(found: Iterable[Exposure]) -> tuple[Exposure, ...]:
+def worst_of(found: Iterable[Leakage]) -> tuple[Leakage, ...]:
     """Of the same partner, cheaters and side the one that leaves the fewest bits: keys are not shared by products."""
-    worst: dict[tuple[str, tuple[str, ...], bool], Exposure] = {}
+    worst: dict[tuple[str, tuple[str, ...], bool], Leakage] = {}
     for one in found:
         key = one.partner, one.cheaters, one.sealed
         if key not in worst or one.key.bits < worst[key].key.bits:
@@ -197,7 +197,7 @@ def worst_of(found: Iterable[Exposure]) -> tuple[Exposure, ...]:
     return tuple(worst.values())
 
 
-def _exposures(spec: ProductSpec, bits: Bits, collusion: int, left: KeyReading) -> tuple[Exposure, ...]:
+def _exposures(spec: ProductSpec, bits: Bits, collusion: int, left: KeyReading) -> tuple[Leakage, ...]:
     told = _told(spec, bits)
     out = []
     for me in range(len(spec.parties)):
@@ -208,7 +208,7 @@ def _exposures(spec: ProductSpec, bits: Bits, collusion: int, left: KeyReading) 
                 cheaters = (first, *others[: max(1, collusion) - 1])
                 information = _summed([by[k] for k in cheaters], sealed)
                 out.append(
-                    Exposure(
+                    Leakage(
                         spec.parties[me],
                         tuple(spec.parties[k] for k in cheaters),
                         sealed,
@@ -277,7 +277,7 @@ def _summed(told: Sequence[_Told], sealed: bool) -> float:
     return float(total.max())
 
 
-def most_values(exposure: Exposure, modulus_bits: int, wanted: int, left: KeyReading) -> int:
+def most_values(exposure: Leakage, modulus_bits: int, wanted: int, left: KeyReading) -> int:
     """How many opened values of a column would leave that many bits of its key, if each told as much as now."""
     low, high = 0, exposure.values
     while low < high:

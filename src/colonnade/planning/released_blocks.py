@@ -7,7 +7,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.declared import declared_terms
 from colonnade.mechanism.dissection import Block, dissect, squared_sum, squares, traces
-from colonnade.mechanism.moments import Law, Layout
+from colonnade.mechanism.moments import Distribution, Layout
 from colonnade.mechanism.objective import (
     Calibration,
     Pairs,
@@ -32,10 +32,10 @@ def choose_released(agreement: Agreement, layout: Layout, rows: int) -> str:
         return agreement.release
     if agreement.task is Task.MULTINOMIAL or agreement.evaluates is not None:
         return "full"
-    law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
+    law = Distribution.GAUSSIAN if agreement.delta > 0 else Distribution.LAPLACE
     epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
     if agreement.purpose is Purpose.ALL:
-        budget = epsilon if law is Law.LAPLACE else float(gaussian_rho(epsilon, agreement.delta))
+        budget = epsilon if law is Distribution.LAPLACE else float(gaussian_rho(epsilon, agreement.delta))
         terms = TableTerms(law, rows, budget, agreement.collusion)
         return choose_tables(layout, terms, counted=agreement.task is Task.LOGISTIC)
     return choose_release(layout, rows, law, epsilon, agreement.delta)
@@ -53,7 +53,7 @@ def released_blocks(agreement: Agreement, layout: Layout, released: str) -> tupl
     """The blocks of what is released."""
     if agreement.declared is not None:
         paper = agreement.calibration is Calibration.PAPER
-        law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
+        law = Distribution.GAUSSIAN if agreement.delta > 0 else Distribution.LAPLACE
         return dissect(declared_terms(layout, agreement.declared, None if paper else law))
     if agreement.calibration is Calibration.PAPER:
         return dissect(paper_objective(layout, agreement.task))

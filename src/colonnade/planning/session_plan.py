@@ -41,7 +41,7 @@ from colonnade.mechanism.table_error import TableForecast
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.crosses import CrossPlaces, crosses_of, span_of
 from colonnade.planning.leakage import (
-    Exposure,
+    Leakage,
     Telling,
     chain_exposures,
     exposures,
@@ -233,7 +233,7 @@ class SessionPlan:
         return {view: None if self.in_the_clear and view is not View.OUTSIDER else planned[view] for view in View}
 
     @cached_property
-    def exposures(self) -> tuple[Exposure, ...]:
+    def exposures(self) -> tuple[Leakage, ...]:
         """What each party could read of each partner's keys if it did not follow the protocol."""
         left, collusion = self.backend.key_left, self.plan.collusion
         if left is None:
@@ -255,7 +255,7 @@ class SessionPlan:
         bits, at = value_bits(noise, word, self.plan.collusion == 0), self.chain_start - self.cross_start
         return tellings(self.spec, bits[:at], self.chains, bits[at:], self.plan.collusion)
 
-    def leave_bits(self, exposure: Exposure, bits: int) -> str:
+    def leave_bits(self, exposure: Leakage, bits: int) -> str:
         """What would leave that many bits of a partner's keys, in one sentence."""
         assert self.backend.key_left is not None
         most = most_values(exposure, self.spec.modulus_bits, bits, self.backend.key_left)

@@ -8,7 +8,7 @@ from typing import Protocol
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column
 from colonnade.mechanism.forecast import Forecast, heavy_columns, mean_noise_text, objective_note, order_warning
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Calibration, Purpose
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.mechanism.table_error import TableForecast
@@ -107,7 +107,7 @@ def warnings_of(session: Planned, lower: Callable[[], PrivacyPlan]) -> list[str]
     if session.in_the_clear:
         out.append(f'product "{session.agreement.product}" shows columns in the clear: it is for simulation only')
     shared = any(not i.block.single for i in session.plan.blocks)
-    if session.plan.collusion == 0 and session.plan.law is Law.LAPLACE and shared:
+    if session.plan.collusion == 0 and session.plan.law is Distribution.LAPLACE and shared:
         out.append("with collusion = 0 there is no guarantee against a party, which knows its share of the noise")
     if session.plan.calibration is Calibration.PAPER:
         out.append(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from colonnade.protocol.messages import Envelope
 
 
-class Heard:
+class RoundLog:
     """A running hash per sender: the digest does not depend on how senders interleave."""
 
     def __init__(self, parties: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ class Journal(Protocol):
         ...
 
 
-class Unwritten:
+class NullJournal:
     """The journal of a run in one process: whoever would ask ends with it."""
 
     def note(self, session: str, event: JournalEvent) -> None: ...

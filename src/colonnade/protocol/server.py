@@ -24,8 +24,8 @@ from colonnade.protocol.coins import BIND, COMMIT, REVEAL, Coins, hashed
 from colonnade.protocol.conversation import SERVER as TABLE
 from colonnade.protocol.conversation import Event, ServerState
 from colonnade.protocol.events import SERVER_EVENTS
-from colonnade.protocol.heard import Heard
-from colonnade.protocol.journal import Journal, JournalEvent, Unwritten
+from colonnade.protocol.heard import RoundLog
+from colonnade.protocol.journal import Journal, JournalEvent, NullJournal
 from colonnade.protocol.kinds import ServerTask, matches_ids
 from colonnade.protocol.messages import (
     DIGESTS,
@@ -113,14 +113,14 @@ class ServerRole:
         """What the server itself found wrong, for its own people."""
         self.counts = False
         """Whether all have handed in, so that the session counts as opened whatever happens from now on."""
-        self._randomness, self._journal, self._watch = randomness, journal or Unwritten(), watch
+        self._randomness, self._journal, self._watch = randomness, journal or NullJournal(), watch
         self._peers = {name: Peer() for name in task.declared}
         self._waiting = set(self._peers)
         self._digest = ""
         self._rounds: list[str] = []
         self._aligner: AlignmentServer | None = None
         self._coins: Coins | None = None
-        self._transcript = Heard(self.parties)
+        self._transcript = RoundLog(self.parties)
         self._unconfirmed: dict[str, Code] = {}
         self._signed: dict[str, dict[str, bytes]] = {}  # What each party signed, to each other one, of its submission.
         self._withdrawn: dict[str, dict[str, bytes]] = {}

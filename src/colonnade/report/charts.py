@@ -33,7 +33,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Whisker:
+class IntervalBar:
     """An interval with a mark in it, and where known a second mark."""
 
     name: str
@@ -94,7 +94,7 @@ def signed_bars(items: Sequence[Bar], title: str, description: str) -> Markup:
     return drawing(y + 4, title, description, parts)
 
 
-def whiskers(items: Sequence[Whisker], title: str, description: str) -> Markup:
+def whiskers(items: Sequence[IntervalBar], title: str, description: str) -> Markup:
     """Intervals on one axis with zero marked."""
     low = min(0.0, *(w.low for w in items))
     high = max(0.0, *(w.high for w in items))

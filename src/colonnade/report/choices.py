@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from colonnade.mechanism.forecast import best_columns, forecast
-from colonnade.mechanism.moments import Encoding, Law, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Role
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.mechanism.weights import explained_left, release_risks
@@ -85,7 +85,7 @@ def alternatives(session: SessionPlan) -> list[Alternative]:
     if session.plan.collusion > 0 and any(not i.block.single for i in session.plan.blocks):
         caution = (
             "there is then no guarantee against a party, which knows its share of the noise"
-            if session.plan.law is Law.LAPLACE
+            if session.plan.law is Distribution.LAPLACE
             else "a party, which knows its share of the noise, then sees more than this epsilon"
         )
         changed.append(("collusion = 0", replace(agreement, collusion=0), caution))
@@ -103,7 +103,7 @@ def alternatives(session: SessionPlan) -> list[Alternative]:
 def _fewer_columns(session: SessionPlan) -> list[Alternative]:
     """Laplace noise on X'y grows with the number of columns: half of them, chosen well, may tell more than all."""
     ratio, columns = session.forecast.noise_to_signal, len(session.plan.layout.features)
-    if session.released != "trace" or session.plan.law is not Law.LAPLACE or ratio is None:
+    if session.released != "trace" or session.plan.law is not Distribution.LAPLACE or ratio is None:
         return []
     chosen, explained = best_columns(columns, ratio)
     if chosen >= columns:
@@ -131,7 +131,7 @@ def _explained(release: str, plan: PrivacyPlan, agreement: Agreement, rows: int)
     if release not in ("full", "label") or not _chosen(agreement):
         return None
     epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
-    law = Law.GAUSSIAN if agreement.delta > 0 else Law.LAPLACE
+    law = Distribution.GAUSSIAN if agreement.delta > 0 else Distribution.LAPLACE
     return explained_left(release_risks(plan.layout, rows, law, epsilon, agreement.delta)[release])
 
 

@@ -11,7 +11,7 @@ from colonnade.crypto.alignment.sizes import Sizes
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.schema import column_to
-from colonnade.mechanism.cuts import Cut
+from colonnade.mechanism.cuts import Binning
 from colonnade.planning.leakage import people_sentence
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.kinds import matches_ids
@@ -108,7 +108,7 @@ def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
     return total
 
 
-def plan_json(session: SessionPlan, cost: Cost, assumed: bool, cuts: Sequence[Cut] | None = None) -> dict[str, Any]:
+def plan_json(session: SessionPlan, cost: Cost, assumed: bool, cuts: Sequence[Binning] | None = None) -> dict[str, Any]:
     """A plan with what it will take, and what it warns of; `assumed`: nobody stated the number of records."""
     return {
         **session.describe(),

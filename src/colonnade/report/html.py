@@ -22,7 +22,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.schema import Column
 from colonnade.foundation.shown import figure
-from colonnade.mechanism.cuts import Cut
+from colonnade.mechanism.cuts import Binning
 from colonnade.mechanism.defects import defects_of
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.model import PublicModel, own_model
@@ -96,7 +96,7 @@ def style() -> Markup:
 
 
 @dataclass(frozen=True)
-class Around:
+class PageContext:
     """What a page says besides what a plan or a release holds: ledgers, the day, and doors to other pages."""
 
     spending: Mapping[str, Spending] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Around:
     """Today if not given."""
     doors: Sequence[tuple[str, str]] = ()
     """Addresses and names of pages to go to, where the page is shown in the studio."""
-    cuts: Sequence[Cut] | None = None
+    cuts: Sequence[Binning] | None = None
     """Which numbers a plan cut at bins of its own."""
     answered: tuple[PublicModel, Intervals] | None = None
     """A release's own model with its intervals, where they are there; else they are made."""
@@ -120,9 +120,9 @@ def page_footer(what: str, digest: str) -> Markup:
     )
 
 
-def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False, around: Around | None = None) -> str:
+def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False, around: PageContext | None = None) -> str:
     """The page of a plan: nothing has been computed yet."""
-    around = around or Around()
+    around = around or PageContext()
     agreement, plan = session.agreement, session.describe()
     shown = plan_context(plan, agreement)
     verdict = outlook(session.warnings(), plan["forecast"], session.label_noise_text)
@@ -145,9 +145,9 @@ def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False, around: A
     return environment().get_template("plan.html").render(context)
 
 
-def release_page(release: ReleaseRecord, around: Around | None = None) -> str:
+def release_page(release: ReleaseRecord, around: PageContext | None = None) -> str:
     """The page of a release with its model."""
-    around = around or Around()
+    around = around or PageContext()
     agreement, plan = Agreement.of(release.agreement), release.plan
     public, sure = around.answered or own_model(release)
     shown = plan_context(plan, agreement)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 from rich.text import Text
 
-from colonnade.planning.leakage import KEY_BITS, TOLD_BITS, Exposure, people_sentence
+from colonnade.planning.leakage import KEY_BITS, TOLD_BITS, Leakage, people_sentence
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.evidence import EVIDENCE_DAYS, auditors_named
 from colonnade.report.text import titled
@@ -17,14 +17,14 @@ SHOWN_PAIRS = 30
 
 
 @dataclass(frozen=True)
-class CheatingNotes:
+class LeakageNotes:
     """The pairs of a plan that a reader is shown, the least secure first, and what to know of them."""
 
-    shown: tuple[Exposure, ...]
+    shown: tuple[Leakage, ...]
     notes: tuple[str, ...]
 
 
-def cheating_notes(session: SessionPlan) -> CheatingNotes:
+def cheating_notes(session: SessionPlan) -> LeakageNotes:
     """What one party could read of another, in people and in keys, and what would leave more."""
     ordered = sorted(session.exposures, key=lambda exposure: exposure.key.bits)
     shown, rest = ordered[:SHOWN_PAIRS], ordered[SHOWN_PAIRS:]
@@ -53,7 +53,7 @@ def cheating_notes(session: SessionPlan) -> CheatingNotes:
             f"A policy refuses what leaves under {KEY_BITS} bits (smallest_key_bits). Fewer columns or levels of the "
             "party that cheats, fewer records and a smaller epsilon leave more."
         )
-    return CheatingNotes(tuple(shown), tuple(notes))
+    return LeakageNotes(tuple(shown), tuple(notes))
 
 
 def cheating_table(session: SessionPlan) -> RenderableType | None:

@@ -10,7 +10,7 @@ from colonnade.foundation.errors import StudyError
 
 if TYPE_CHECKING:
     from colonnade.analysis.intervals import Intervals
-    from colonnade.mechanism.cuts import Cut
+    from colonnade.mechanism.cuts import Binning
     from colonnade.mechanism.release import ReleaseRecord
     from colonnade.model import PublicModel
     from colonnade.planning.session_plan import SessionPlan
@@ -31,13 +31,13 @@ def plan_html(
     cost: Cost,
     assumed: bool = False,
     spending: Mapping[str, Spending] | None = None,
-    cuts: Sequence[Cut] | None = None,
+    cuts: Sequence[Binning] | None = None,
 ) -> bytes:
     """The bytes of a plan's page, with what ledgers at hand have spent."""
     require("jinja2")
-    from colonnade.report.html import Around, plan_page
+    from colonnade.report.html import PageContext, plan_page
 
-    return plan_page(session, cost, assumed, Around(spending or {}, cuts=cuts)).encode()
+    return plan_page(session, cost, assumed, PageContext(spending or {}, cuts=cuts)).encode()
 
 
 def release_html(
@@ -47,9 +47,9 @@ def release_html(
 ) -> bytes:
     """The bytes of a release's page, with what ledgers at hand have booked of it, and its model where that is there."""
     require("jinja2")
-    from colonnade.report.html import Around, release_page
+    from colonnade.report.html import PageContext, release_page
 
-    return release_page(release, Around(spending or {}, answered=answered)).encode()
+    return release_page(release, PageContext(spending or {}, answered=answered)).encode()
 
 
 def answer_html(answer: Answer, title: str, lead: str) -> bytes:

@@ -25,7 +25,7 @@ SHOWN_COLUMNS = 6
 
 
 @dataclass(frozen=True)
-class Belief:
+class PosteriorRange:
     """What a chance that someone held a guess for can become at most and at least."""
 
     before: float
@@ -59,12 +59,12 @@ def tier_of(epsilon: float) -> str:
     return next(name for most, name in TIERS if epsilon <= most)
 
 
-def belief_after(before: float, epsilon: float) -> Belief:
+def belief_after(before: float, epsilon: float) -> PosteriorRange:
     """The odds of any guess change by at most the factor e^epsilon, up or down."""
     factor = exp(min(epsilon, 700.0))
     high = before * factor / (1 - before + before * factor)
     low = before / (before + (1 - before) * factor)
-    return Belief(before, low, high)
+    return PosteriorRange(before, low, high)
 
 
 def worst_epsilon(plan: Mapping[str, Any]) -> float:

@@ -14,7 +14,7 @@ from colonnade.mechanism.forecast import weakly_explained
 from colonnade.report.tidy import tidy_table as tidy_table
 
 if TYPE_CHECKING:
-    from colonnade.mechanism.cuts import Cut
+    from colonnade.mechanism.cuts import Binning
     from colonnade.planning.prediction import Prediction
 
 VIEWS = {"outsider": "outsider", "server": "server", "party": "another party", "coalition": "coalition"}
@@ -201,7 +201,7 @@ def plan_report(
     return Group(*parts, *([] if cost is None else [cost]), "")
 
 
-def digest_note(n: int, assumed: bool, cuts: Sequence[Cut] | None) -> str:
+def digest_note(n: int, assumed: bool, cuts: Sequence[Binning] | None) -> str:
     """Which runs have the digest of a plan's terms."""
     if assumed:
         return (

@@ -20,7 +20,7 @@ from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.study import StudySpec, id_column, id_parts, read_source, read_study, read_written
-from colonnade.transport.wire import Patience
+from colonnade.transport.wire import Timeouts
 from colonnade.workers import open_workers
 
 SITE, STUDY, POLICY, STATUS = "site.toml", "study.toml", "policy.toml", "status.json"
@@ -100,13 +100,13 @@ class Site:
         return self.folder / "sessions.jsonl"
 
     @property
-    def patience(self) -> Patience:
-        known = Patience()
+    def patience(self) -> Timeouts:
+        known = Timeouts()
         join, silence = self.content.number("join", known.join), self.content.number("silence", known.silence)
         if join <= 0 or silence <= 0:
             raise StudyError(f"join and silence must be positive, got join={join:g}, silence={silence:g}")
         beat = min(known.beat, silence / 5)
-        return Patience(join, silence, beat, min(known.poll, silence / 3), known.farewell)
+        return Timeouts(join, silence, beat, min(known.poll, silence / 3), known.farewell)
 
     @property
     def source(self) -> Source:

@@ -22,7 +22,7 @@ from colonnade.foundation.shown import number_of
 from colonnade.mechanism.release import digest
 from colonnade.planning.agreement import RELEASES
 from colonnade.report.cost import expected_cost
-from colonnade.report.html import TEMPLATES, Around, environment, page_footer, plan_page, release_page, style
+from colonnade.report.html import TEMPLATES, PageContext, environment, page_footer, plan_page, release_page, style
 from colonnade.report.spending import booked_spending, planned_spending
 from colonnade.studio.comparison import KEPT, PRESENT, choices, compared
 from colonnade.studio.explorer import MOST_ROWS, Explorer
@@ -184,7 +184,7 @@ class Studio:
     def _plan_html(self, request: Request, fields: Fields) -> Response:
         with self._workspace.lock:
             study, session, assumed = planned(self._workspace)
-            around = Around(planned_spending(study, session), doors=self._doors(), cuts=study.cuts)
+            around = PageContext(planned_spending(study, session), doors=self._doors(), cuts=study.cuts)
             page = plan_page(session, expected_cost(session, study.alignment), assumed, around)
             return _printable(page, page_footer("Terms", session.terms))
 
@@ -323,7 +323,7 @@ class Studio:
         name, explorer = self._explorer(request)
         ledgers = self._workspace.readable_ledgers()
         doors = [*self._doors(), (f"{self._base}/releases/{quote(name)}", f"Explore {name}")]
-        page = release_page(explorer.release, Around(booked_spending(explorer.release, ledgers), doors=doors))
+        page = release_page(explorer.release, PageContext(booked_spending(explorer.release, ledgers), doors=doors))
         return _printable(page, page_footer("Release", explorer.digest))
 
     def _ledgers(self, request: Request, fields: Fields) -> Response:

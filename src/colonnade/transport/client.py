@@ -15,15 +15,15 @@ from colonnade.protocol.party import ENTRY, PartyRole
 from colonnade.transport.wire import (
     INSTANCE_BYTES,
     URGENT,
-    Barred,
-    Barring,
-    Beat,
-    Mail,
-    Patience,
-    Pull,
-    Push,
+    Delivery,
+    Heartbeat,
+    Poll,
+    Rejected,
+    Rejection,
     Reply,
     Request,
+    Send,
+    Timeouts,
     Unreachable,
     Wait,
     decode_reply,
@@ -39,7 +39,7 @@ class _Over(Exception):
 
 
 class _Barred(Exception):
-    def __init__(self, why: Barring) -> None:
+    def __init__(self, why: Rejection) -> None:
         super().__init__(why.value)
         self.why = why
 
@@ -47,9 +47,9 @@ class _Barred(Exception):
 class Client:
     """One organisation's process in one session."""
 
-    def __init__(self, role: PartyRole, call: Call, patience: Patience | None = None) -> None:
+    def __init__(self, role: PartyRole, call: Call, patience: Timeouts | None = None) -> None:
         role.task.require_private()
-        self.role, self._call, self._patience = role, call, patience or Patience()
+        self.role, self._call, self._patience = role, call, patience or Timeouts()
         self.closing = ""
         """What an error that `run` raised leaves unsaid: what it means for the party's budget or scores."""
         # Says which process speaks, not who may: that is the certificate's matter.
@@ -65,9 +65,9 @@ class Client:
             self._send(role.start(), self._patience.join)
             pulse.start()
             while not role.over:
-                self._take(self._ask(Pull(self._instance, self._taken)))
+                self._take(self._ask(Poll(self._instance, self._taken)))
             # The last message has come: the server need not wait any longer.
-            self._ask_quietly(Pull(self._instance, self._taken))
+            self._ask_quietly(Poll(self._instance, self._taken))
         except _Over:
             pass
         except Unreachable:
@@ -77,7 +77,7 @@ class Client:
             raise self._not_let_in(barred.why) from None
         except BaseException as error:
             for envelope in role.fault(error):
-                self._ask_quietly(Push(self._instance, URGENT, envelope.encode()))
+                self._ask_quietly(Send(self._instance, URGENT, envelope.encode()))
             raise self._closed(error) from None
         finally:
             self._quiet.set()
@@ -87,13 +87,13 @@ class Client:
     def _send(self, envelopes: Iterable[Envelope], patience: float | None = None) -> None:
         for envelope in envelopes:
             self._pushed += 1
-            reply = self._ask(Push(self._instance, self._pushed, envelope.encode()), patience)
-            if isinstance(reply, Mail):
+            reply = self._ask(Send(self._instance, self._pushed, envelope.encode()), patience)
+            if isinstance(reply, Delivery):
                 self._take(reply)
                 raise _Over
 
     def _take(self, reply: Reply) -> None:
-        if not isinstance(reply, Mail) or reply.number not in (URGENT, self._taken + 1):
+        if not isinstance(reply, Delivery) or reply.number not in (URGENT, self._taken + 1):
             raise ProtocolError(f"the server must send message {self._taken + 1} next, got another")
         self._taken += reply.number != URGENT
         self._send(self.role.receive(Envelope.decode(reply.item)))
@@ -116,9 +116,9 @@ class Client:
             match reply:
                 case Wait():
                     deadline = time.monotonic() + limit
-                case Barred() if self._pushed > 1 or not isinstance(request, Push):
+                case Rejected() if self._pushed > 1 or not isinstance(request, Send):
                     raise Unreachable("the server knows nothing of this session")
-                case Barred():
+                case Rejected():
                     raise _Barred(reply.why)
                 case _:
                     return reply
@@ -129,7 +129,7 @@ class Client:
 
     def _beat(self) -> None:
         while not self._quiet.wait(self._patience.beat):
-            self._ask_quietly(Beat(self._instance, self.role.phase, self.role.share))
+            self._ask_quietly(Heartbeat(self._instance, self.role.phase, self.role.share))
 
     # How it ends.
 
@@ -146,9 +146,9 @@ class Client:
         self.closing = closing
         return error
 
-    def _not_let_in(self, why: Barring) -> ColonnadeError:
+    def _not_let_in(self, why: Rejection) -> ColonnadeError:
         kind = self.role.task.kind
-        meaning = kind.stranger if why is Barring.STRANGER else "a party of this name has entered the session already"
+        meaning = kind.stranger if why is Rejection.STRANGER else "a party of this name has entered the session already"
         return PolicyError(f"party {self.role.name} is not let in: {meaning}; {kind.unspent}")
 
     def _ended(self) -> ColonnadeError:
@@ -173,4 +173,4 @@ class Client:
 def send_refusal(call: Call, refusal: Envelope) -> None:
     """Tell the server that this party cannot even begin."""
     with suppress(Unreachable):
-        call(encode(Push(Randomness().bytes(INSTANCE_BYTES), URGENT, refusal.encode())))
+        call(encode(Send(Randomness().bytes(INSTANCE_BYTES), URGENT, refusal.encode())))

@@ -17,16 +17,16 @@ from colonnade.transport.traffic import Traffic
 from colonnade.transport.wire import (
     INSTANCE_BYTES,
     URGENT,
-    Barred,
-    Barring,
-    Beat,
-    Fine,
-    Mail,
-    Patience,
-    Pull,
-    Push,
+    Ack,
+    Delivery,
+    Heartbeat,
+    Poll,
+    Rejected,
+    Rejection,
     Reply,
     Request,
+    Send,
+    Timeouts,
     Wait,
     decode_request,
     encode,
@@ -56,13 +56,13 @@ class Link:
 class Relay:
     """`handle` may be called by many threads; the role is driven in the thread of whoever runs it."""
 
-    def __init__(self, role: ServerRole, patience: Patience | None = None, watch: Watch | None = None) -> None:
+    def __init__(self, role: ServerRole, patience: Timeouts | None = None, watch: Watch | None = None) -> None:
         role.task.require_private()
         self.role = role
         self.absent = ""
         """A party whose process the engine knows to be dead; `stop` may say so."""
         self.traffic = Traffic(dict.fromkeys(role.parties, 0), dict.fromkeys(role.parties, 0))
-        self._patience, self._watch = patience or Patience(), watch
+        self._patience, self._watch = patience or Timeouts(), watch
         self._changed = threading.Condition()
         self._links: dict[str, Link] = {}
         self._inbox: deque[tuple[str, bytes]] = deque()
@@ -85,41 +85,41 @@ class Relay:
 
     def _answer(self, sender: str, request: Request) -> Reply:
         link = self._links.get(sender)
-        if sender not in self.role.parties or (link is None and not isinstance(request, Push)):
-            return Barred(Barring.STRANGER)
+        if sender not in self.role.parties or (link is None and not isinstance(request, Send)):
+            return Rejected(Rejection.STRANGER)
         if link is None:
             if len(request.instance) != INSTANCE_BYTES:
-                return Barred(Barring.STRANGER)
+                return Rejected(Rejection.STRANGER)
             link = self._links[sender] = Link(request.instance, time.monotonic())
             self._changed.notify_all()
         if link.instance != request.instance:
-            return Barred(Barring.TWICE)
+            return Rejected(Rejection.TWICE)
         link.heard = time.monotonic()
         match request:
-            case Push():
+            case Send():
                 return self._take(sender, link, request)
-            case Pull():
+            case Poll():
                 return self._give(sender, link, request)
-            case Beat():
+            case Heartbeat():
                 link.share = min(1.0, max(0.0, request.share))
-                return Fine()
+                return Ack()
 
-    def _take(self, sender: str, link: Link, push: Push) -> Reply:
+    def _take(self, sender: str, link: Link, push: Send) -> Reply:
         if self.role.failed:
             return self._last_word(sender, link)
         if push.number == URGENT:
             if link.told:
                 # Repeated: it waits already, or nothing that it says matters any more.
-                return Fine()
+                return Ack()
             # Before all else that waits, but not before what came as urgently.
             self._inbox.insert(self._urgent, (sender, push.item))
             self._urgent += 1
             self._waiting += len(push.item)
             link.told = True
             self._changed.notify_all()
-            return Fine()
+            return Ack()
         if push.number <= link.pushed or self.role.over:
-            return Fine()
+            return Ack()
         if push.number != link.pushed + 1:
             return self._put_off(sender, f"message {link.pushed + 1} must come next, got {push.number}")
         deadline = time.monotonic() + self._patience.poll
@@ -129,20 +129,20 @@ class Relay:
         if self.role.failed:
             return self._last_word(sender, link)
         if push.number != link.pushed + 1:
-            return Fine()
+            return Ack()
         link.pushed = push.number
         self._inbox.append((sender, push.item))
         self._waiting += len(push.item)
         self.traffic.sent[sender] += len(push.item)
         self._changed.notify_all()
-        return Fine()
+        return Ack()
 
     def _put_off(self, sender: str, sentence: str) -> Reply:
         self._faults.append((sender, MessageError(sentence)))
         self._changed.notify_all()
         return Wait()
 
-    def _give(self, sender: str, link: Link, pull: Pull) -> Reply:
+    def _give(self, sender: str, link: Link, pull: Poll) -> Reply:
         deadline = time.monotonic() + self._patience.poll
         while True:
             if self.role.failed:
@@ -151,9 +151,9 @@ class Relay:
                 # It overtakes all that waits, above all the request to submit; an answer may be lost on its way.
                 if time.monotonic() - link.asked > 3 * self._patience.beat:
                     link.asked = time.monotonic()
-                    return Mail(URGENT, self.role.halt(sender).encode())
+                    return Delivery(URGENT, self.role.halt(sender).encode())
             elif (mail := link.outbox.take(pull.taken)) is not None:
-                return Mail(*mail)
+                return Delivery(*mail)
             self._changed.notify_all()
             # Behind the end nothing comes any more: whoever says that the last message arrived goes home.
             if self._ended or time.monotonic() >= deadline:
@@ -166,7 +166,7 @@ class Relay:
             return Wait()
         link.told = True
         self._changed.notify_all()
-        return Mail(URGENT, self.role.farewell(sender).encode())
+        return Delivery(URGENT, self.role.farewell(sender).encode())
 
     # The conversation, in the thread of whoever runs it.
 

@@ -21,14 +21,14 @@ URGENT = 0
 """The number of a message that overtakes others; it may be repeated."""
 
 
-class Barring(StrEnum):
+class Rejection(StrEnum):
     """Why a process is not let into a session."""
 
     TWICE = "name-twice"
     STRANGER = "unknown-party"
 
 
-class Push(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class Send(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """One message to the server; under number 0 it overtakes what waits there."""
 
     instance: bytes
@@ -36,14 +36,14 @@ class Push(msgspec.Struct, frozen=True, array_like=True, tag=2):
     item: bytes
 
 
-class Pull(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class Poll(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """The next message, please; all up to `taken` have come."""
 
     instance: bytes
     taken: int
 
 
-class Beat(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """The party is alive, and how far it is."""
 
     instance: bytes
@@ -51,7 +51,7 @@ class Beat(msgspec.Struct, frozen=True, array_like=True, tag=4):
     share: float
 
 
-class Fine(msgspec.Struct, frozen=True, array_like=True, tag=12):
+class Ack(msgspec.Struct, frozen=True, array_like=True, tag=12):
     """Done."""
 
 
@@ -59,21 +59,21 @@ class Wait(msgspec.Struct, frozen=True, array_like=True, tag=13):
     """Nothing yet, or no room yet: ask again."""
 
 
-class Mail(msgspec.Struct, frozen=True, array_like=True, tag=14):
+class Delivery(msgspec.Struct, frozen=True, array_like=True, tag=14):
     """One message to the party; under number 0 it overtakes what waits for it, and may answer a push."""
 
     number: int
     item: bytes
 
 
-class Barred(msgspec.Struct, frozen=True, array_like=True, tag=16):
+class Rejected(msgspec.Struct, frozen=True, array_like=True, tag=16):
     """The process is not let in."""
 
-    why: Barring
+    why: Rejection
 
 
-Request = Push | Pull | Beat
-Reply = Fine | Wait | Mail | Barred
+Request = Send | Poll | Heartbeat
+Reply = Ack | Wait | Delivery | Rejected
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
@@ -106,7 +106,7 @@ class Unreachable(Exception):
 
 
 @dataclass(frozen=True)
-class Patience:
+class Timeouts:
     """How long either side waits, in seconds."""
 
     join: float = 900.0

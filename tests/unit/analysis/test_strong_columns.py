@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from colonnade.analysis.denoise import denoise
-from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Moments, Role
+from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Moments, Role
 
 
 def test_a_guess_does_not_move_squares_that_were_released() -> None:
@@ -21,7 +21,7 @@ def test_a_guess_does_not_move_squares_that_were_released() -> None:
     std[:4, 4:] = std[4:, :4] = std[np.arange(1, 4), np.arange(1, 4)] = 0.01
     std[0, 0] = std[4, 5] = std[5, 4] = 0.0
     value = np.where(np.isfinite(std), records.T @ records, 0.0)
-    found = denoise(Moments(n, layout, value, std, Law.LAPLACE))
+    found = denoise(Moments(n, layout, value, std, Distribution.LAPLACE))
     # The label explains three quarters of each: 1 / BEHIND times that would be more than all there is.
     assert np.corrcoef(numbers[:, 0], y)[0, 1] ** 2 > 0.7
     assert np.diag(found.value)[1:4] == pytest.approx((numbers**2).sum(axis=0), rel=1e-4)

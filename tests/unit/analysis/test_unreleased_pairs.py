@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from colonnade.analysis import denoise as denoising
 from colonnade.analysis.solve import solve
-from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Moments, Role
+from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 
 ROWS, COPIES = 20_000, 6
@@ -36,7 +36,7 @@ def label_release() -> tuple[Moments, np.ndarray, np.ndarray]:
             std[own, label] = std[label, own] = 20.0
     exact = z.T @ z
     value = np.where(np.isfinite(std), exact, 0.0)
-    return Moments(ROWS, layout, value, std, Law.LAPLACE), copies.astype(np.float64), y.astype(np.float64)
+    return Moments(ROWS, layout, value, std, Distribution.LAPLACE), copies.astype(np.float64), y.astype(np.float64)
 
 
 def loss(moments: Moments, copies: np.ndarray, y: np.ndarray) -> float:

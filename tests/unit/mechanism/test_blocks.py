@@ -12,7 +12,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.sums import Sums
 from colonnade.mechanism.blocks import ExactBlock, IntegerNoise, exact_block, perturb
 from colonnade.mechanism.dissection import Block, dissect, traces
-from colonnade.mechanism.moments import Law, Role
+from colonnade.mechanism.moments import Distribution, Role
 from colonnade.mechanism.objective import Task, exact_objective, paper_objective
 from tests.helpers.adversary import signed_layout
 
@@ -35,7 +35,7 @@ def test_noise_scales_with_unit_and_weight() -> None:
     layout = signed_layout([3])
     blocks = dissect(paper_objective(layout, Task.LINEAR))
     block = next(b for b in blocks if set(np.abs(b.weights)) >= {1.0, 2.0})
-    noise = IntegerNoise.of(block, Fraction(5), Law.LAPLACE, 49)
+    noise = IntegerNoise.of(block, Fraction(5), Distribution.LAPLACE, 49)
     spread = dict.fromkeys(range(block.size), Fraction(0))
     for value, where in noise.spreads:
         for i in where:
@@ -46,19 +46,21 @@ def test_noise_scales_with_unit_and_weight() -> None:
 
 def test_gaussian_noise_leaves_room_for_rounding() -> None:
     block = Block(("A",), Role.FEATURE, np.array([[1, 1]]), np.ones(1))
-    noise = IntegerNoise.of(block, Fraction(3), Law.GAUSSIAN, 10)
+    noise = IntegerNoise.of(block, Fraction(3), Distribution.GAUSSIAN, 10)
     assert noise.spreads[0][0] > 900
     assert noise.stds()[0] == pytest.approx(30, rel=0.01)
 
 
 def test_a_summed_block_gets_one_draw() -> None:
     trace, _ = traces(signed_layout([5]))
-    noise = IntegerNoise.of(trace, Fraction(7), Law.LAPLACE, 9)
+    noise = IntegerNoise.of(trace, Fraction(7), Distribution.LAPLACE, 9)
     assert noise.size == 1 and noise.draw(1, Randomness(b"x")).shape == (1,)
 
 
-@pytest.mark.parametrize(("law", "std", "reach"), [(Law.LAPLACE, 452.548, 13_522), (Law.GAUSSIAN, 320.006, 2941)])
-def test_shares_add_up_to_the_stated_spread(law: Law, std: float, reach: int) -> None:
+@pytest.mark.parametrize(
+    ("law", "std", "reach"), [(Distribution.LAPLACE, 452.548, 13_522), (Distribution.GAUSSIAN, 320.006, 2941)]
+)
+def test_shares_add_up_to_the_stated_spread(law: Distribution, std: float, reach: int) -> None:
     """b = 20 16 has the standard deviation sqrt(2) b, sigma^2 = b^2 + 4; with L = ln 8000 + 48 ln 2 noise stays within
     b L, and the root of 2 sigma^2 L."""
     block = Block(("A", "B"), Role.FEATURE, np.ones((4000, 2), dtype=np.int64), np.ones(4000))

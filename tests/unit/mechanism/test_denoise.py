@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 
 from colonnade.analysis.denoise import complete, denoise
 from colonnade.analysis.shrinkage import Deviations, bounded_mean, shrink
-from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Moments, Role, Trace
+from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Moments, Role, Trace
 from tests.helpers.releases import make_records, release, release_of
 
 RECORDS = make_records(4000, 1, logistic=True)
 
 
-@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize("law", list(Distribution))
 @pytest.mark.parametrize("noise", [1.0, 100.0, 3000.0])
-def test_estimate_is_consistent(noise: float, law: Law) -> None:
+def test_estimate_is_consistent(noise: float, law: Distribution) -> None:
     estimate = denoise(release_of(RECORDS, noise, noise / 3, 2, indicators=True, law=law))
     layout, value = estimate.layout, estimate.value
     assert np.allclose(value, value.T)
@@ -71,7 +71,7 @@ def test_paper_layout_without_sums() -> None:
     std = np.full((5, 5), 5.0)
     std[0, :] = std[:, 0] = np.inf
     std[0, 0] = 0.0
-    estimate = denoise(release(z.T @ z, 500, layout, std, Law.LAPLACE, 1))
+    estimate = denoise(release(z.T @ z, 500, layout, std, Distribution.LAPLACE, 1))
     assert np.all(np.isinf(estimate.std[0, 1:]))
     assert np.linalg.norm(estimate.value[1:4, 1:4] - x.T @ x) < 60
 
@@ -91,7 +91,7 @@ def test_traces_stand_for_products() -> None:
     x, y = rng.uniform(-1, 1, (900, 6)), rng.uniform(-1, 1, 900)
     z = np.column_stack([np.ones(900), x, (1 - y) / 2, (1 + y) / 2])
     trace = Trace((1, 2, 3, 4, 5, 6), float((x**2).sum()), 5.0)
-    estimate = denoise(release(z.T @ z, 900, layout, std, Law.GAUSSIAN, 1, (trace,)))
+    estimate = denoise(release(z.T @ z, 900, layout, std, Distribution.GAUSSIAN, 1, (trace,)))
     assert np.diag(estimate.value)[1:7] == pytest.approx(np.full(6, (x**2).sum() / 6), rel=0.02)
     off = estimate.covariance[1:7, 1:7] - np.diag(np.diag(estimate.covariance)[1:7])
     assert np.abs(off).max() < 60
@@ -140,7 +140,7 @@ def nearly_equal_columns(noise: float) -> tuple[Moments, NDArray[np.float64]]:
     exact: NDArray[np.float64] = z.T @ z
     std = np.full(exact.shape, noise)
     std[4:] = std[:, 4:] = std[0] = std[:, 0] = 1e-3
-    return release(exact, 4000, layout, std, Law.GAUSSIAN, 7), exact
+    return release(exact, 4000, layout, std, Distribution.GAUSSIAN, 7), exact
 
 
 def test_a_direction_that_noise_hides_keeps_some_variance() -> None:

@@ -12,14 +12,14 @@ from colonnade.analysis.denoise import complete
 from colonnade.analysis.intervals import DISCRIMINANT, LEAST_SQUARES, intervals
 from colonnade.analysis.reduction import columns_of, groups_of, loudness, whole_columns
 from colonnade.foundation.errors import StudyError
-from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Moments, Role, Trace
+from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Moments, Role, Trace
 from colonnade.mechanism.objective import Task
 from tests.helpers.releases import make_records, release, release_of, stds
 
 QUIET, LOUD = 2.0, 60.0
 
 
-def reduced_release(seed: int = 1, law: Law = Law.LAPLACE) -> Moments:
+def reduced_release(seed: int = 1, law: Distribution = Distribution.LAPLACE) -> Moments:
     return release_of(make_records(3000, 1, logistic=True), LOUD, 20.0, seed, indicators=True, law=law)
 
 
@@ -104,7 +104,7 @@ def test_reasons_are_true() -> None:
     )
     known = np.full((3, 3), 1.0)
     known[0, :] = known[:, 0] = np.inf
-    plain = Moments(100, numbers, np.eye(3) * 30.0, known, Law.LAPLACE)
+    plain = Moments(100, numbers, np.eye(3) * 30.0, known, Distribution.LAPLACE)
     assert "does not hold the means" in intervals(plain, Task.LINEAR).reason
 
 
@@ -127,8 +127,8 @@ def test_intervals_widen_with_the_noise_and_the_level() -> None:
         intervals(release_of(records, 1.0, 1.0, 1, indicators=True), Task.LOGISTIC, level=1.0)
 
 
-@pytest.mark.parametrize("law", list(Law))
-def test_the_stated_covariance_of_the_noise_is_that_of_the_noise(law: Law) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_the_stated_covariance_of_the_noise_is_that_of_the_noise(law: Distribution) -> None:
     """Over many releases of the same records the noise in M v has the covariance that `noise` says."""
     records = make_records(2000, 1, logistic=True)
     exact, n = records.encoded.T @ records.encoded, 2000

@@ -16,7 +16,7 @@ from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.proof import PROVEN
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism import accounting, sampling
-from colonnade.mechanism.moments import Law
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.noise import (
     _above,
     _below,
@@ -209,12 +209,12 @@ def test_a_reach_is_above_the_true_logarithm() -> None:
 
 
 @pytest.mark.parametrize(("parties", "parts"), [(1, 1), (2, 2), (3, 2), (8, 7), (4, 1), (1, 8)])
-@pytest.mark.parametrize("law", list(Law))
-def test_quantile_reach_covers_the_tail_without_waste(law: Law, parties: int, parts: int) -> None:
+@pytest.mark.parametrize("law", list(Distribution))
+def test_quantile_reach_covers_the_tail_without_waste(law: Distribution, parties: int, parts: int) -> None:
     scale, shape = Fraction(12), parties / parts
     size = 1 << 12
     frequency = 2 * np.pi * np.arange(size) / size
-    if law is Law.LAPLACE:
+    if law is Distribution.LAPLACE:
         ratio = math.exp(-1 / float(scale))
         transform = ((1 - ratio) ** 2 / (1 - 2 * ratio * np.cos(frequency) + ratio**2)) ** shape
         pmf = np.abs(np.fft.ifft(transform))
@@ -249,7 +249,7 @@ def test_a_bad_scale_is_refused(bad: Fraction) -> None:
     with pytest.raises(PrivacyError, match="scale"):
         laplace_share(bad, 2, 1, randomness)
     with pytest.raises(PrivacyError, match="scale"):
-        quantile_reach(Law.LAPLACE, bad, 1)
+        quantile_reach(Distribution.LAPLACE, bad, 1)
     if not isinstance(bad, Fraction) or bad <= 0:
         with pytest.raises(PrivacyError, match="sigma2"):
             discrete_gaussian(bad, 1, randomness)

@@ -10,7 +10,7 @@ import pytest
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.dissection import dissect, traces
-from colonnade.mechanism.moments import Encoding, Law, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Role
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, paper_objective, polynomial
 from colonnade.mechanism.plan import (
     Neighbours,
@@ -165,7 +165,7 @@ def test_views_without_collusion_laplace_promise_nothing_against_a_party() -> No
 def test_views_without_collusion_gaussian_promise_more_epsilon() -> None:
     plan = plan_top_down(LAYOUT, BLOCKS, 1.0, Terms(Task.LINEAR, delta=1e-6, collusion=0))
     party = plan.record[View.PARTY]
-    assert plan.law is Law.GAUSSIAN
+    assert plan.law is Distribution.GAUSSIAN
     assert party is not None and 1.1 < party < 2.0
     single = layout_from([("A", Encoding.SIGNED, 1, Role.FEATURE), ("A", Encoding.SIGNED, 1, Role.LABEL)])
     alone = plan_top_down(single, dissect(exact_objective(single)), 1.0, Terms(Task.LINEAR, collusion=0))

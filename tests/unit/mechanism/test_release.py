@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from colonnade.foundation.errors import ReleaseError
-from colonnade.mechanism.moments import Encoding, Law, Layout, ReleasedSum, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Layout, ReleasedSum, Role
 from colonnade.mechanism.objective import with_products
 from colonnade.mechanism.release import (
     FORMAT,
@@ -47,14 +47,16 @@ def release(task: str = "logistic") -> ReleaseRecord:
         ),
         ReleasedBlock(("A",), Role.FEATURE, True, 49, np.array([[1, 1]]), np.array([490]), np.array([1.5])),
     )
-    return ReleaseRecord(100, layout(), Law.LAPLACE, blocks, {"task": task, "study": "größe"}, {"session": "ab"})
+    return ReleaseRecord(
+        100, layout(), Distribution.LAPLACE, blocks, {"task": task, "study": "größe"}, {"session": "ab"}
+    )
 
 
 def test_round_trip() -> None:
     data = write_release(release())
     back = read_release(data)
     assert write_release(back) == data
-    assert back.layout == release().layout and back.n == 100 and back.law is Law.LAPLACE
+    assert back.layout == release().layout and back.n == 100 and back.law is Distribution.LAPLACE
     for one, two in zip(back.blocks, release().blocks, strict=True):
         assert np.array_equal(one.values, two.values) and np.array_equal(one.std, two.std)
         assert np.array_equal(one.factors, two.factors) and one.owners == two.owners

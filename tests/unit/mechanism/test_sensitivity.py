@@ -7,7 +7,7 @@ import pytest
 
 from colonnade.mechanism.boxbound import SAFETY, box_bound
 from colonnade.mechanism.dissection import Block, dissect, traces
-from colonnade.mechanism.moments import Encoding, Law, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Role
 from colonnade.mechanism.objective import Task, exact_objective, paper_objective
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
 from tests.helpers.adversary import layout_from, signed_layout
@@ -94,7 +94,7 @@ def test_bounds_scale_with_their_weights() -> None:
         assert box_bound(*scaled) == pytest.approx(factor * box_bound(*parts), rel=1e-6)
 
 
-def release(kinds: list[tuple[str, Encoding, int, Role]], law: Law, owner: str | None = None) -> float:
+def release(kinds: list[tuple[str, Encoding, int, Role]], law: Distribution, owner: str | None = None) -> float:
     layout = layout_from(kinds)
     return sensitivity(layout, [(b, 1.0) for b in dissect(exact_objective(layout))], law, owner)
 
@@ -104,20 +104,20 @@ def test_tables_by_hand() -> None:
     levels = ("B", Encoding.SIMPLEX, 5, Role.FEATURE)
     label = ("B", Encoding.SIMPLEX, 2, Role.LABEL)
     # Label table: 2. With a second categorical: three tables of 2 each.
-    assert release([levels, label], Law.LAPLACE) == pytest.approx(2.0)
-    assert release([levels, levels, label], Law.LAPLACE) == pytest.approx(6.0)
-    assert release([levels, levels, label], Law.GAUSSIAN) == pytest.approx(6**0.5)
+    assert release([levels, label], Distribution.LAPLACE) == pytest.approx(2.0)
+    assert release([levels, levels, label], Distribution.LAPLACE) == pytest.approx(6.0)
+    assert release([levels, levels, label], Distribution.GAUSSIAN) == pytest.approx(6**0.5)
     # One numeric: 1 + |s| for its split sums, 1 - s^2 for its square, 1 for the label's own sum.
-    assert release([signed, label], Law.LAPLACE) == pytest.approx(3.25, rel=1e-6)
+    assert release([signed, label], Distribution.LAPLACE) == pytest.approx(3.25, rel=1e-6)
     # A's part alone: the label does not move, so 1 - s and 1 - s^2.
-    assert release([signed, label], Law.LAPLACE, "A") == pytest.approx(2.25, rel=1e-6)
+    assert release([signed, label], Distribution.LAPLACE, "A") == pytest.approx(2.25, rel=1e-6)
 
 
 def test_a_party_without_a_block_is_not_touched() -> None:
     layout = signed_layout([2, 2])
     blocks = [(b, 1.0) for b in dissect(exact_objective(layout)) if b.owners == ("A",)]
-    assert sensitivity(layout, blocks, Law.LAPLACE, "B") == 0.0
-    assert sensitivity(layout, blocks, Law.GAUSSIAN, "B") == 0.0
+    assert sensitivity(layout, blocks, Distribution.LAPLACE, "B") == 0.0
+    assert sensitivity(layout, blocks, Distribution.GAUSSIAN, "B") == 0.0
     assert paper_sensitivity([b for b, _ in blocks], "B") == 0
 
 
@@ -126,7 +126,7 @@ def test_owners_do_not_matter_for_the_record() -> None:
     for counts in ([8], [4, 4], [2, 2, 2, 2], [5, 1, 2]):
         layout = signed_layout(counts)
         blocks = [(b, 1.0) for b in dissect(paper_objective(layout, Task.LINEAR))]
-        values.add(round(sensitivity(layout, blocks, Law.LAPLACE), 4))
+        values.add(round(sensitivity(layout, blocks, Distribution.LAPLACE), 4))
     assert values == {64.0}
 
 
@@ -134,15 +134,15 @@ def test_trace_is_one_number_for_many_squares() -> None:
     layout = signed_layout([7])
     trace, square = traces(layout)
     assert trace.size == 1 and len(trace.weights) == 6
-    assert sensitivity(layout, [(square, 1.0)], Law.LAPLACE) == pytest.approx(1.0)
-    assert sensitivity(layout, [(square, 1.0)], Law.GAUSSIAN) == pytest.approx(1.0)
-    assert sensitivity(layout, [(trace, 1.0)], Law.LAPLACE) == pytest.approx(6.0)
-    assert sensitivity(layout, [(trace, 1.0)], Law.GAUSSIAN) == pytest.approx(6.0)
+    assert sensitivity(layout, [(square, 1.0)], Distribution.LAPLACE) == pytest.approx(1.0)
+    assert sensitivity(layout, [(square, 1.0)], Distribution.GAUSSIAN) == pytest.approx(1.0)
+    assert sensitivity(layout, [(trace, 1.0)], Distribution.LAPLACE) == pytest.approx(6.0)
+    assert sensitivity(layout, [(trace, 1.0)], Distribution.GAUSSIAN) == pytest.approx(6.0)
 
 
 def test_a_summed_block_of_other_products_is_bounded_too() -> None:
     layout = signed_layout([4])
     factors = np.array([[1, 2], [3, 4]])
     block = Block(("A",), Role.FEATURE, factors, np.ones(2), summed=True)
-    assert sensitivity(layout, [(block, 1.0)], Law.LAPLACE) >= 4.0
-    assert sensitivity(layout, [(block, 1.0)], Law.GAUSSIAN) >= 4.0
+    assert sensitivity(layout, [(block, 1.0)], Distribution.LAPLACE) >= 4.0
+    assert sensitivity(layout, [(block, 1.0)], Distribution.GAUSSIAN) >= 4.0

@@ -15,7 +15,7 @@ from colonnade.analysis.equations import chosen_attributes, coordinates_of, equa
 from colonnade.analysis.plausible import plausible_records
 from colonnade.analysis.solve import METHODS, FittedModel, ridge_path, solve
 from colonnade.foundation.errors import ReleaseError, StudyError
-from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
+from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Role
 from colonnade.mechanism.objective import Task
 from tests.helpers.releases import Records, make_records, release, release_of
 
@@ -163,7 +163,7 @@ def paper_release(noise: float, seed: int) -> tuple[np.ndarray, np.ndarray, Layo
     std = np.full((6, 6), noise)
     std[0, :] = std[:, 0] = np.inf
     std[0, 0] = 0.0
-    return x, positive, layout, release(z.T @ z, 3000, layout, std, Law.LAPLACE, seed)
+    return x, positive, layout, release(z.T @ z, 3000, layout, std, Distribution.LAPLACE, seed)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from colonnade.mechanism.dissection import dissect
-from colonnade.mechanism.moments import Attribute, Encoding, Law, Layout, Role
+from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Role
 from colonnade.mechanism.objective import by_size, exact_objective
 from colonnade.mechanism.weights import (
     RATIOS,
@@ -27,7 +27,7 @@ def signed(d: int) -> Layout:
 
 
 def test_label_weighs_more_when_the_noise_grows() -> None:
-    for law in Law:
+    for law in Distribution:
         weights = [label_weight(signed(12), law, 40_000, budget) for budget in (1e-5, 1e-3, 1e-1, 10.0)]
         assert weights == sorted(weights, reverse=True)
         assert weights[0] > weights[-1] >= RATIOS[0]
@@ -35,21 +35,23 @@ def test_label_weighs_more_when_the_noise_grows() -> None:
 
 def test_label_weight_without_rows_is_that_of_small_noise() -> None:
     layout = layout_with(("no", "yes"))
-    assert label_weight(layout, Law.LAPLACE) == label_weight(layout, Law.LAPLACE, 10**9, 10.0)
+    assert label_weight(layout, Distribution.LAPLACE) == label_weight(layout, Distribution.LAPLACE, 10**9, 10.0)
 
 
 def test_one_feature_needs_no_weight() -> None:
-    assert label_weight(signed(1), Law.LAPLACE, 1000, 1.0) == 1.0
+    assert label_weight(signed(1), Distribution.LAPLACE, 1000, 1.0) == 1.0
 
 
 def test_more_features_weigh_the_label_more() -> None:
-    assert label_weight(signed(40), Law.LAPLACE, 10**7, 1.0) > label_weight(signed(4), Law.LAPLACE, 10**7, 1.0)
+    assert label_weight(signed(40), Distribution.LAPLACE, 10**7, 1.0) > label_weight(
+        signed(4), Distribution.LAPLACE, 10**7, 1.0
+    )
 
 
 def test_traces_only_where_products_drown() -> None:
-    assert choose_release(signed(800), 64_000, Law.GAUSSIAN, 1.0, 1 / 64_000) == "trace"
-    assert choose_release(signed(14), 64_000, Law.GAUSSIAN, 1.0, 1 / 64_000) == "full"
-    assert choose_release(layout_with(("no", "yes")), 100, Law.LAPLACE, 0.01, 0.0) == "full"
+    assert choose_release(signed(800), 64_000, Distribution.GAUSSIAN, 1.0, 1 / 64_000) == "trace"
+    assert choose_release(signed(14), 64_000, Distribution.GAUSSIAN, 1.0, 1 / 64_000) == "full"
+    assert choose_release(layout_with(("no", "yes")), 100, Distribution.LAPLACE, 0.01, 0.0) == "full"
 
 
 def levels(*sizes: int) -> Layout:
@@ -65,7 +67,7 @@ def levels(*sizes: int) -> Layout:
 def test_tables_weigh_by_their_cells_and_the_label_as_any_other() -> None:
     layout = by_size(levels(2, 2, 8, 20, 2))
     blocks = dissect(exact_objective(layout), by_cells=True)
-    for law, power in ((Law.GAUSSIAN, 1 / 3), (Law.LAPLACE, 1 / 2)):
+    for law, power in ((Distribution.GAUSSIAN, 1 / 3), (Distribution.LAPLACE, 1 / 2)):
         weights = table_weights(layout, blocks, TableTerms(law, None, 1.0))
         for block, weight in zip(blocks, weights, strict=True):
             assert block.cells is not None
@@ -76,28 +78,31 @@ def test_tables_weigh_by_their_cells_and_the_label_as_any_other() -> None:
 def test_noise_that_drowns_large_tables_is_not_spent_on_them() -> None:
     layout = by_size(levels(2, 2, 8, 20, 2))
     blocks = dissect(exact_objective(layout), by_cells=True)
-    quiet, loud = (table_weights(layout, blocks, TableTerms(Law.GAUSSIAN, n, 0.01)) for n in (10**7, 500))
+    quiet, loud = (table_weights(layout, blocks, TableTerms(Distribution.GAUSSIAN, n, 0.01)) for n in (10**7, 500))
     assert max(quiet) / min(quiet) > max(loud) / min(loud) >= 1
 
 
 def test_all_tables_are_released_unless_they_drown_each_other() -> None:
     many, few = levels(*[12] * 40, 2), levels(4, 4, 4, 2)
-    assert choose_tables(many, TableTerms(Law.LAPLACE, 20_000, 1.0)) == "margins"
-    assert choose_tables(many, TableTerms(Law.LAPLACE, 20_000, 1.0), counted=False) == "label"
-    assert choose_tables(many, TableTerms(Law.LAPLACE, 100_000, 1.0)) == "label"
-    assert choose_tables(many, TableTerms(Law.LAPLACE, 10**8, 1.0)) == "full"
-    assert choose_tables(few, TableTerms(Law.LAPLACE, 20_000, 1.0)) == "full"
+    assert choose_tables(many, TableTerms(Distribution.LAPLACE, 20_000, 1.0)) == "margins"
+    assert choose_tables(many, TableTerms(Distribution.LAPLACE, 20_000, 1.0), counted=False) == "label"
+    assert choose_tables(many, TableTerms(Distribution.LAPLACE, 100_000, 1.0)) == "label"
+    assert choose_tables(many, TableTerms(Distribution.LAPLACE, 10**8, 1.0)) == "full"
+    assert choose_tables(few, TableTerms(Distribution.LAPLACE, 20_000, 1.0)) == "full"
 
 
 def test_large_tables_get_more_where_noise_is_small_and_less_where_they_drown() -> None:
     layout = by_size(levels(2, 6, 14, 40, 2))
     blocks = dissect(exact_objective(layout), by_cells=True)
     ratio = 4.0
-    label, pairs = size_powers(layout, blocks, Law.LAPLACE, ratio, 1_000_000, 1.0)
+    label, pairs = size_powers(layout, blocks, Distribution.LAPLACE, ratio, 1_000_000, 1.0)
     assert label > 0 and pairs > 0
-    drowned, _ = size_powers(layout, blocks, Law.LAPLACE, ratio, 2_000, 0.1)
+    drowned, _ = size_powers(layout, blocks, Distribution.LAPLACE, ratio, 2_000, 0.1)
     assert drowned < label
-    assert size_powers(layout, dissect(exact_objective(layout)), Law.LAPLACE, ratio, 1_000_000, 1.0) == (0.0, 0.0)
+    assert size_powers(layout, dissect(exact_objective(layout)), Distribution.LAPLACE, ratio, 1_000_000, 1.0) == (
+        0.0,
+        0.0,
+    )
 
 
 def test_numbers_and_tables_of_one_size_are_left_alone() -> None:

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("jinja2")
 
 from colonnade.foundation.schema import Binary, Categorical, Numeric
-from colonnade.report.charts import Bar, Whisker, bars, curve, signed_bars, whiskers
+from colonnade.report.charts import Bar, IntervalBar, bars, curve, signed_bars, whiskers
 from colonnade.report.html import LONGEST_LEVELS, environment, odds_text, views_of
 from colonnade.report.results import finite
 
@@ -81,7 +81,9 @@ def test_signed_bars_leave_zero_to_both_sides() -> None:
 
 
 def test_whiskers_hold_zero_and_round_ticks() -> None:
-    picture = whiskers([Whisker("a", 0.31, 0.92, 0.6, None, "a"), Whisker("b", 0.5, 1.8, 1.0, 1.2, "b")], "t", "d")
+    picture = whiskers(
+        [IntervalBar("a", 0.31, 0.92, 0.6, None, "a"), IntervalBar("b", 0.5, 1.8, 1.0, 1.2, "b")], "t", "d"
+    )
     assert re.findall(r'class="tick"[^>]*>([^<]*)<', picture) == ["0", "0.5", "1", "1.5", "2"]
     assert picture.count('class="other"') == 1
 
@@ -94,7 +96,7 @@ def test_a_curve_marks_the_present_epsilon_only_where_it_is_shown() -> None:
 
 def test_names_from_files_are_escaped_everywhere() -> None:
     bar = Bar(HOSTILE, 1.0, HOSTILE, HOSTILE)
-    whisker = Whisker(HOSTILE, -1.0, 1.0, 0.0, None, HOSTILE)
+    whisker = IntervalBar(HOSTILE, -1.0, 1.0, 0.0, None, HOSTILE)
     for picture in (
         bars([(HOSTILE, [bar])], HOSTILE, HOSTILE),
         signed_bars([bar], HOSTILE, HOSTILE),

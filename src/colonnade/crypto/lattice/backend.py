@@ -7,9 +7,9 @@ from math import floor, sqrt
 from colonnade.crypto.lattice.parameters import (
     ERROR_VARIANCE,
     MODULUS_BITS,
-    SECRET_LAW,
+    SECRET_DISTRIBUTION,
     SECRET_VARIANCE,
-    WIDE_LAW,
+    WIDE_DISTRIBUTION,
     WIDE_VARIANCE,
     N,
     chain_gain,
@@ -120,9 +120,9 @@ def _too_long(needs: ProductNeeds) -> ProductError:
 
 def key_left(modulus_bits: int, information: float, sealed: bool) -> KeyLeft:
     """Of s, which hides a sealed column, or of rho, which hides one that multiplies."""
-    law, secret, error = SECRET_LAW, SECRET_VARIANCE, ERROR_VARIANCE
+    law, secret, error = SECRET_DISTRIBUTION, SECRET_VARIANCE, ERROR_VARIANCE
     if not sealed:
-        law, secret, error = WIDE_LAW, WIDE_VARIANCE, WIDE_VARIANCE
+        law, secret, error = WIDE_DISTRIBUTION, WIDE_VARIANCE, WIDE_VARIANCE
     read = readable_coefficients(information, law)
     bits = key_bits(N - read, modulus_bits, sqrt(secret), sqrt(error))
     return KeyLeft(read, N - read, floor(bits))

@@ -25,10 +25,10 @@ TAU = 7
 """No error of a sealed word exceeds this; its variance is ERROR_VARIANCE."""
 ERROR_VARIANCE = 10.5
 SECRET_BOUND, SECRET_VARIANCE = 2, 1.0
-SECRET_LAW: tuple[int, ...] = (1, 4, 6, 4, 1)
+SECRET_DISTRIBUTION: tuple[int, ...] = (1, 4, 6, 4, 1)
 """Weights of -2 to 2."""
 WIDE_BOUND, WIDE_VARIANCE = 15, 42.5
-WIDE_LAW = tuple(16 - abs(k) for k in range(-15, 16))
+WIDE_DISTRIBUTION = tuple(16 - abs(k) for k in range(-15, 16))
 HINT_BOUND, HINT_VARIANCE = 2 * 4095, 4 * (4096**2 - 1) / 12
 FACTOR_SLACK = Fraction(1, 256)
 """The most that the lattice error may move an attribute by, relatively; `error_factor` is at most 1 + twice this."""

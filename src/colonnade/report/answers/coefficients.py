@@ -154,13 +154,13 @@ def _bars(records: Sequence[Record]) -> Markup:
 
 
 def _whiskers(found: Intervals) -> Markup:
-    from colonnade.report.charts import Whisker, whiskers
+    from colonnade.report.charts import IntervalBar, whiskers
 
     items = []
     for i in found.given[:SHOWN_BARS]:
         against = f" against {i.against}" if i.against else ""
         hint = f"{i.feature}{against}: {i.low:.3g} to {i.high:.3g}"
-        items.append(Whisker(i.feature, i.low, i.high, i.estimate, None, hint))
+        items.append(IntervalBar(i.feature, i.low, i.high, i.estimate, None, hint))
     return whiskers(items, "Intervals, as coded", "; ".join(w.hint for w in items))
 
 

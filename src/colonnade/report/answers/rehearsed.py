@@ -47,14 +47,14 @@ def rehearsed(found: Sequence[tuple[Mapping[str, object], Expectation]], study: 
 
 
 def _picture(found: Sequence[tuple[Mapping[str, object], Expectation]]) -> Markup:
-    from colonnade.report.charts import Whisker, whiskers
+    from colonnade.report.charts import IntervalBar, whiskers
 
     measure = next(iter(found[0][1].measures))
     items = []
     for chosen, expected in found:
         quality, name = expected.measures[measure], chosen_text(chosen) or "as it is"
         hint = f"{name}: {MEASURES[measure]} {quality.mean:.3f}, {quality.low:.3f} to {quality.high:.3f}"
-        items.append(Whisker(name, quality.low, quality.high, quality.mean, quality.trivial, hint))
+        items.append(IntervalBar(name, quality.low, quality.high, quality.mean, quality.trivial, hint))
     return whiskers(items, f"Expected {MEASURES[measure]}", "; ".join(w.hint for w in items))
 
 
