@@ -33,6 +33,7 @@ import tomllib
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -226,7 +227,7 @@ def function_of(nodeid: str) -> str:
     return nodeid.partition("[")[0]
 
 
-def make_map(places: Sequence[str]) -> None:
+def make_map(places: Sequence[str], jobs: int) -> None:
     """Run the quick tests once under coverage, with the test's name beside each line; `places` are added to the map."""
     KEPT.mkdir(parents=True, exist_ok=True)
     settings = KEPT / "coveragerc"
@@ -235,16 +236,51 @@ def make_map(places: Sequence[str]) -> None:
     settings.write_text(f"[run]\nbranch = false\ninclude ={traced}\n")
     program = (
         "import json, sys, pytest; from drills.mutants import Watch; w = Watch(); "
-        "code = pytest.main(sys.argv[1:], plugins=[w]); "
-        f"before = {seconds() if places else {}!r}; "
-        f"open({str(KEPT / 'seconds.json')!r}, 'w').write(json.dumps(before | w.taken)); sys.exit(code)"
+        "code = pytest.main(sys.argv[2:], plugins=[w]); "
+        "open(sys.argv[1], 'w').write(json.dumps(w.taken)); sys.exit(code)"
     )
     (KEPT / "traced").write_text(program)
-    ignored = [f"--ignore-glob=*{name}*" for name in NOT_OF_THE_PROGRAM]
-    command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", f"--data-file={KEPT / 'lines'}"]
-    command += ["--append"] * bool(places)
-    command += [str(KEPT / "traced"), "-q", "-p", "no:cacheprovider", "-m", "quick", *ignored, *(places or FOLDERS)]
-    subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": f"src{os.pathsep}."}, check=False)
+    files = sorted(
+        file.relative_to(ROOT).as_posix()
+        for place in places or FOLDERS
+        for file in ([ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("test_*.py"))
+        if not any(name in file.name for name in NOT_OF_THE_PROGRAM)
+    )
+    with ThreadPoolExecutor(jobs) as pool:
+        parts = [files[part::jobs] for part in range(jobs)]
+        list(pool.map(lambda part: trace(settings, *part), enumerate(parts)))
+    kept = [KEPT / f"lines.{part}" for part in range(jobs)]
+    before = [KEPT / "lines"] if places and (KEPT / "lines").exists() else []
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "coverage",
+            "combine",
+            f"--data-file={KEPT / 'lines'}",
+            *["--append"] * bool(before),
+            *kept,
+        ],
+        cwd=ROOT,
+        check=True,
+    )
+    taken = dict(seconds()) if places else {}
+    for part in range(jobs):
+        taken |= json.loads((KEPT / f"seconds.{part}").read_text())
+    (KEPT / "seconds.json").write_text(json.dumps(taken))
+
+
+def trace(settings: Path, part: int, files: Sequence[str]) -> None:
+    """Run one part of the tests under coverage, into files of its own."""
+    command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", f"--data-file={KEPT / f'lines.{part}'}"]
+    command += [str(KEPT / "traced"), str(KEPT / f"seconds.{part}"), "-q", "-p", "no:cacheprovider", "-m", "quick"]
+    subprocess.run([*command, *files], cwd=ROOT, env=os.environ | {"PYTHONPATH": path_of_tests()}, check=False)
+
+
+def path_of_tests() -> str:
+    """Return where a child finds the package and the tests, and what this process was given beside them."""
+    given = os.environ.get("PYTHONPATH", "")
+    return os.pathsep.join(["src", ".", *filter(None, [given])])
 
 
 @cache
@@ -689,7 +725,7 @@ def main() -> int:
     again.add_argument("--left", action="store_true", help="try again what no test killed before")
     given = parser.parse_args()
     if given.what == "map":
-        make_map(given.places)
+        make_map(given.places, given.jobs)
         return 0
     if given.what == "count":
         for path in modules():
