@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from fractions import Fraction
 from typing import ClassVar
 
@@ -48,6 +49,25 @@ class Cross:
         return self.left_stop - self.left_start, self.right_stop - self.right_start
 
 
+class GroupKind(Enum):
+    """What the integer columns of one attribute are, with B the bound of the entries."""
+
+    NUMBER = "number"
+    """One column within [-B, B]."""
+    LEVELS = "levels"
+    """B in one column of each record, 0 in all others."""
+    HALVES = "halves"
+    """Two columns within [0, B] that add up to B in each record."""
+
+
+@dataclass(frozen=True)
+class ColumnGroup:
+    """The columns of one attribute, next to each other."""
+
+    kind: GroupKind
+    size: int
+
+
 @dataclass(frozen=True)
 class ProductSpec:
     """What all sides of one session know of its products."""
@@ -64,6 +84,11 @@ class ProductSpec:
     """The factor by which exact products are multiplied before the noise is added."""
     reach: int
     """No opened value exceeds this in absolute value, but for a probability under 2^-40."""
+    groups: tuple[tuple[ColumnGroup, ...], ...] = field(default=(), repr=False)
+    """What each party's columns are, where every party proves that its own are so; empty: nothing is proved.
+
+    It stands in no digest of a frame, so that sessions without proofs keep their bytes; the agreement decides it.
+    """
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,20 @@ _RHO = 32
 _CIPHER = 1088
 _KEY_SEED = 64
 _SAMPLED = 1800  # bytes: 1,200 candidates, of which 975 +- 14 are below 3329
-KEM_CHOICE_BYTES = (2 * VECTOR + _RHO) * COUNT + VECTOR + _RHO
-KEM_REPLY_BYTES = 2 * _CIPHER * COUNT + _CIPHER
+
+
+def kem_choice_bytes(count: int) -> int:
+    """Bytes that ask for a secret of each transfer."""
+    return (2 * VECTOR + _RHO) * count + VECTOR + _RHO
+
+
+def kem_reply_bytes(count: int) -> int:
+    """Bytes of the answer."""
+    return 2 * _CIPHER * count + _CIPHER
+
+
+KEM_CHOICE_BYTES, KEM_REPLY_BYTES = kem_choice_bytes(COUNT), kem_reply_bytes(COUNT)
+"""Of a matching."""
 
 
 def require_post_quantum() -> None:
@@ -44,19 +56,20 @@ class KemSender:
 
     def __init__(self, context: bytes, choices: bytes, randomness: Randomness) -> None:
         cut = len(choices) - VECTOR - _RHO
-        parts = np.frombuffer(choices[:cut], np.uint8).reshape(COUNT, -1)
+        parts = np.frombuffer(choices[:cut], np.uint8).reshape(-1, 2 * VECTOR + _RHO)
+        count = len(parts)
         vectors = [np.ascontiguousarray(parts[:, i * VECTOR : (i + 1) * VECTOR]) for i in range(2)]
         last = np.frombuffer(choices[cut:-_RHO], np.uint8)[None]
         numbers = [unpacked(v) for v in (*vectors, last)]
         if max(int(n.max()) for n in numbers) >= Q:
             raise MessageError(f"numbers of a key of ML-KEM must be below {Q}, got one that is not")
         keys = []
-        for j in range(COUNT):
+        for j in range(count):
             rho = parts[j, 2 * VECTOR :].tobytes()
             for slot in range(2):
                 key = (numbers[slot][j] + _hash(context, j, slot, vectors[1 - slot][j].tobytes(), rho)) % Q
                 keys.append(_packed(key[None]) + rho)
-        drawn = randomness.bytes(MESSAGE * (2 * COUNT + 1))
+        drawn = randomness.bytes(MESSAGE * (2 * count + 1))
         messages = [drawn[i : i + MESSAGE] for i in range(0, len(drawn), MESSAGE)]
         secrets, ciphers = encapsulated([*keys, choices[cut:]], messages)
         self.keys = secrets[0:-1:2], secrets[1:-1:2]
@@ -69,25 +82,25 @@ class KemReceiver:
     def __init__(self, context: bytes, bits: Bits, randomness: Randomness) -> None:
         mlkem, self._bits = _library(), bits
         self._own = mlkem.MLKEM768PrivateKey.from_seed_bytes(randomness.bytes(_KEY_SEED))
-        seeds = randomness.bytes(_KEY_SEED * COUNT)
+        seeds = randomness.bytes(_KEY_SEED * len(bits))
         cut = (seeds[i : i + _KEY_SEED] for i in range(0, len(seeds), _KEY_SEED))
         self._keys = [mlkem.MLKEM768PrivateKey.from_seed_bytes(seed) for seed in cut]
         publics = [key.public_key().public_bytes_raw() for key in self._keys]
-        others = [_uniform(randomness.bytes(_KEY_SEED)) for _ in range(COUNT)]
+        others = [_uniform(randomness.bytes(_KEY_SEED)) for _ in bits]
         mine = []
         for j, (public, other) in enumerate(zip(publics, others, strict=True)):
             vector = unpacked(np.frombuffer(public[:VECTOR], np.uint8)[None])[0]
             hashed = _hash(context, j, int(bits[j]), _packed(other[None]), public[VECTOR:])
             mine.append(_packed(((vector - hashed) % Q)[None]))
         pairs = ordered(b"".join(mine), _packed(np.stack(others)), bits)
-        both = np.frombuffer(pairs, np.uint8).reshape(COUNT, -1)
-        rhos = np.frombuffer(b"".join(p[VECTOR:] for p in publics), np.uint8).reshape(COUNT, -1)
+        both = np.frombuffer(pairs, np.uint8).reshape(len(bits), -1)
+        rhos = np.frombuffer(b"".join(p[VECTOR:] for p in publics), np.uint8).reshape(len(bits), -1)
         public = self._own.public_key().public_bytes_raw()
         self.choices = np.concatenate([both, rhos], axis=1).tobytes() + public
 
     def keys(self, reply: bytes) -> list[bytes]:
         """The secrets that the bits ask for; the reply's two are chosen between by masks."""
-        both = np.frombuffer(reply[:-_CIPHER], np.uint8).reshape(COUNT, 2, _CIPHER)
+        both = np.frombuffer(reply[:-_CIPHER], np.uint8).reshape(-1, 2, _CIPHER)
         chosen = both[:, 0] ^ ((both[:, 0] ^ both[:, 1]) & (-self._bits)[:, None])
         return [key.decapsulate(chosen[j].tobytes()) for j, key in enumerate(self._keys)]
 

@@ -9,14 +9,14 @@ for that alone hide.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from colonnade.crypto.alignment.base_ot import PAIR_BYTES, BaseReceiver, BaseSender
+from colonnade.crypto.alignment.base_ot import PAIR_BYTES, BaseReceiver, BaseSender, Bits
 from colonnade.crypto.alignment.kernels import SUMS, AlignmentKernels
-from colonnade.crypto.alignment.transpose import rows_of
 from colonnade.crypto.product import Words
 from colonnade.foundation.errors import MessageError
 from colonnade.foundation.proof import proven
@@ -29,6 +29,9 @@ SPARE = 256
 """Transfers of bits that are drawn at random and used for nothing: they hide the sums of the others."""
 PROOF_BYTES = SUMS * (8 + COLUMNS // 8)
 
+SeedPairs = tuple[list[bytes], list[bytes]]
+"""Both seeds of each base transfer."""
+
 
 def padded(transfers: int) -> int:
     """Rows of a matrix for so many transfers and the spare ones."""
@@ -40,14 +43,15 @@ def matrix_bytes(transfers: int) -> int:
     return COLUMNS * padded(transfers) // 8 + PROOF_BYTES
 
 
-class BitSide:
-    """The receiver: it has a bit for each transfer."""
+class BitRows:
+    """Whoever has a bit for each transfer: it knows both seeds of each base transfer."""
 
-    def __init__(self, base: BaseSender, context: bytes, choices: bytes, randomness: Randomness) -> None:
-        zeros, ones = base.seeds(context, choices)
-        self._zeros, self._ones = ([Stream(seed) for seed in seeds] for seeds in (zeros, ones))
-        self._context, self._randomness, self._number = context, randomness, 0
-        self._kernels = AlignmentKernels()
+    def __init__(
+        self, seeds: SeedPairs, context: bytes, randomness: Randomness, kernels: AlignmentKernels | None = None
+    ) -> None:
+        self._seeds, self._context, self._randomness, self._number = seeds, context, randomness, 0
+        self._zeros, self._ones = ([Stream(seed) for seed in side] for side in seeds)
+        self._kernels = kernels or AlignmentKernels()
 
     def matrix(self, bits: Words) -> tuple[bytes, Words]:
         """What to send for these bits, one in each word, and the rows that hide what comes back."""
@@ -59,25 +63,37 @@ class BitSide:
         matrix = columns ^ packed
         for stream, column in zip(self._ones, matrix, strict=True):
             stream.add_to(column)
-        own = rows_of(columns)
+        own = self._kernels.rows_of(columns)
         challenge = _challenge(self._context, self._number, matrix)
         sums = self._kernels.combine(np.concatenate([own, chosen[:, None]], axis=1), challenge)
         self._number += 1
         return matrix.tobytes() + sums.tobytes(), own[: len(bits)]
 
+    def again(self, transfers: Sequence[int]) -> Iterator[Words]:
+        """The rows of all matrices once more, by the transfers of each."""
+        streams = [Stream(seed) for seed in self._seeds[0]]
+        for count in transfers:
+            yield self._kernels.rows_of(_drawn(streams, padded(count) // 64))[:count]
 
-class WordSide:
-    """The sender: it has words to multiply the other's bits by."""
 
-    def __init__(self, context: bytes, public: bytes, randomness: Randomness) -> None:
-        bits = np.unpackbits(np.frombuffer(randomness.bytes(COLUMNS // 8), np.uint8), bitorder="little")
-        base = BaseReceiver(context, public, bits, randomness)
-        self.choices = base.choices
-        self._streams = [Stream(seed) for seed in base.seeds]
-        self.secret: Words = np.packbits(bits, bitorder="little").view(np.uint64)
-        self._masks = (np.uint64(0) - bits.astype(np.uint64))[:, None]
+class BitSide(BitRows):
+    """The receiver: it has a bit for each transfer, and was asked for seeds."""
+
+    def __init__(self, base: BaseSender, context: bytes, choices: bytes, randomness: Randomness) -> None:
+        super().__init__(base.seeds(context, choices), context, randomness)
+
+
+class WordRows:
+    """Whoever has words to multiply the other's bits by: its secret bits say which seeds it knows."""
+
+    def __init__(
+        self, secret: Bits, seeds: list[bytes], context: bytes, kernels: AlignmentKernels | None = None
+    ) -> None:
+        self._streams = [Stream(seed) for seed in seeds]
+        self.secret: Words = np.packbits(secret, bitorder="little").view(np.uint64)
+        self._masks = (np.uint64(0) - secret.astype(np.uint64))[:, None]
         self._context, self._number = context, 0
-        self._kernels = AlignmentKernels()
+        self._kernels = kernels or AlignmentKernels()
 
     @proven("transfers")
     def rows(self, body: bytes, transfers: int) -> Words:
@@ -92,13 +108,23 @@ class WordSide:
         matrix = np.frombuffer(body[:size], np.uint64).reshape(COLUMNS, -1)
         columns = _drawn(self._streams, matrix.shape[1])
         columns ^= matrix & self._masks
-        own = rows_of(columns)
+        own = self._kernels.rows_of(columns)
         told = np.frombuffer(body[size:], np.uint64).reshape(SUMS, 3)
         found = self._kernels.combine(own, _challenge(self._context, self._number, matrix))
         self._number += 1
         if ((told[:, :2] ^ (self.secret * (told[:, 2:] & np.uint64(1)))) != found).any():
             raise MessageError("a matrix of transfers must repeat one bit in each row, got one that does not")
         return own[:transfers]
+
+
+class WordSide(WordRows):
+    """The sender: it has words to multiply the other's bits by, and asks for its seeds."""
+
+    def __init__(self, context: bytes, public: bytes, randomness: Randomness) -> None:
+        bits = np.unpackbits(np.frombuffer(randomness.bytes(COLUMNS // 8), np.uint8), bitorder="little")
+        base = BaseReceiver(context, public, bits, randomness)
+        super().__init__(bits, base.seeds, context)
+        self.choices = base.choices
 
 
 def hashed(key: bytes, first: int, rows: Words, words: int) -> Words:

@@ -35,6 +35,11 @@ FACTOR_SLACK = Fraction(1, 256)
 ERROR_SHARE = Fraction(1, 100)
 """The most that the lattice error's standard deviation should be of the noise's."""
 
+SPAN = 8 * N
+"""Rows whose errors are summed together where they are proved to be short (crypto/ranges)."""
+DEVIATIONS = 9
+"""Standard deviations within which a sum of errors is proved to be: an honest one leaves it with 2^-57."""
+
 NORM_SLACK = 1.25
 """Squared norms of random ring elements stay under this many times their mean (9 standard deviations), checked."""
 UNIT = 2.0**-53
@@ -97,6 +102,25 @@ def lattice_error(rows: int, bound: int) -> tuple[float, int]:
     variance = rows * bound**2 * ERROR_VARIANCE + HINT_VARIANCE
     variance += N * (ERROR_VARIANCE + SECRET_VARIANCE) * WIDE_VARIANCE
     return sqrt(variance), rows * bound * TAU + N * (TAU + SECRET_BOUND) * WIDE_BOUND + HINT_BOUND
+
+
+def error_sum(rows: int, variance: float) -> int:
+    """Return Z, which the sum of errors of a random half of so many rows stays within, but for 2^-50.
+
+    The half has at most rows / 2 + 4 sqrt(rows) of them, 8 standard deviations more than on average.
+    """
+    return ceil(DEVIATIONS * sqrt((rows / 2 + 4 * sqrt(rows)) * variance))
+
+
+@proven("proven_ranges")
+def proved_tau(rows: int) -> int:
+    """Return what no error of a sealed word exceeds once its sender has proved statement (S), in place of TAU.
+
+    Domain: rows: records of the session.
+    Unit: integers of sealed words.
+    Guarantee: words with a longer error pass with 2^-64 at most. Proof: proven_ranges, soundness.
+    """
+    return 2 * error_sum(min(rows, SPAN) + N, ERROR_VARIANCE)
 
 
 def choose_parameters(

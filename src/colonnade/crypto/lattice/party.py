@@ -90,6 +90,16 @@ def draw_hints(randomness: Randomness, count: int) -> Integers:
     return plus.view(np.int64) - minus.view(np.int64)
 
 
+def source_of(randomness: Randomness, spec: ProductSpec, round: str) -> Randomness:
+    """Return what keys and errors of a round are drawn from, keys first."""
+    return randomness.child(f"lattice {round} {spec.session.hex()}")
+
+
+def needed_columns(spec: ProductSpec, party: int, *, left: bool) -> NDArray[np.intp]:
+    """Return the columns of a party that some cross seals, or multiplies, in order."""
+    return _Needs(spec).of(party, left=left)
+
+
 class _Needs:
     """The columns of each party that some cross seals (left) or multiplies (right)."""
 
@@ -138,8 +148,7 @@ class LatticeParty(PartyProduct):
         check_party(spec, me, self._shape(columns), noise)
         self._spec, self._me, self._columns, self._name = spec, me, columns, spec.parties[me]
         self._noise = {cross: np.array(noise[cross], dtype=np.int64) for cross in spec.crosses}
-        session = spec.session.hex()
-        self._randomness = {name: randomness.child(f"lattice {name} {session}") for name in self.rounds}
+        self._randomness = {name: source_of(randomness, spec, name) for name in self.rounds}
         self._needs = _Needs(spec)
         self._left, self._right = self._needs.of(me, left=True), self._needs.of(me, left=False)
         self._seal_bits = seal_limbs(spec.modulus_bits)

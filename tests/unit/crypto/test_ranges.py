@@ -1,0 +1,425 @@
+"""Proven ranges by themselves: bits, numbers and relations; honest proofs pass, and each deviation is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from colonnade.crypto.alignment.base_ot import BaseSender
+from colonnade.crypto.alignment.kernels import AlignmentKernels
+from colonnade.crypto.chains.transfer import COLUMNS, padded
+from colonnade.crypto.lattice.kernels import NumpyKernels
+from colonnade.crypto.lattice.parameters import DEVIATIONS, TAU, N, error_sum, proved_tau
+from colonnade.crypto.product import Words
+from colonnade.crypto.ranges.coding import BitCoding, Bits, spell, weights_to
+from colonnade.crypto.ranges.commitments import BASE_BYTES, BitChecker, BitCommitter
+from colonnade.crypto.ranges.field import PRIMES, Field, LimbSums, Numbers
+from colonnade.crypto.ranges.proof import Witness
+from colonnade.crypto.ranges.statements import RandomMasks, RangeStatement, T
+from colonnade.foundation.errors import BrokenError, MessageError, ProtocolError
+from colonnade.foundation.randomness import Randomness, Stream
+from tests.helpers.ranges import GROUPS, HALVES, NUMBER, OneProof, draw_columns, levels, spec_of
+
+RUNS = 3
+FIELDS = [Field(size) for size in PRIMES]
+
+
+# Bits.
+
+
+@pytest.mark.parametrize("reach", [*range(1, 70), 254, 255, 256, 1022, 4094])
+def test_subsets_of_weights_have_all_sums_up_to_the_reach_and_no_others(reach: int) -> None:
+    sums = {0}
+    for weight in weights_to(reach):
+        sums |= {weight + s for s in sums}
+    assert sums == set(range(reach + 1))
+    values = np.arange(reach + 1)
+    assert (spell(values, weights_to(reach)).astype(np.int64) @ np.array(weights_to(reach)) == values).all()
+
+
+def test_any_bits_give_columns_within_their_bounds() -> None:
+    coding = BitCoding(5, (NUMBER, levels(2), HALVES))
+    for bits in product((0, 1), repeat=coding.width):
+        number, first, second, lower, upper = np.array(bits) @ coding.weights + coding.offset
+        assert -5 <= number <= 5
+        assert {int(first), int(second)} == {0, 5}
+        assert lower + upper == 5 and 0 <= upper <= 5
+
+
+@pytest.mark.parametrize("bound", [1, 3, 7, 127, 2047])
+def test_bits_spell_columns_and_levels_sum_to_one(bound: int) -> None:
+    groups = (HALVES, levels(3), NUMBER, levels(2), levels(7))
+    coding = BitCoding(bound, groups)
+    rows = draw_columns(groups, 200, bound, np.random.default_rng(bound))
+    bits = coding.bits(rows).astype(np.int64)
+    assert (bits @ coding.weights + coding.offset == rows).all()
+    assert (bits @ coding.sums == 1).all() and coding.sums.shape[1] == 2
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.size} bytes")
+def test_numbers_of_a_field_add_up_as_integers_modulo_its_prime(field: Field) -> None:
+    p = field.p
+    rows = np.random.default_rng(field.size).integers(0, 2**64, (500, 2), dtype=np.uint64)
+    integers = [(int(a) | int(b) << 64) % (1 << 8 * field.size) % p for a, b in rows]
+    numbers = field.uniform(rows)
+    assert _integers(numbers) == integers
+    assert _integers(field.negative(numbers)) == [-v % p for v in integers]
+    assert _integers(field.add(numbers, numbers[:, ::-1])) == [
+        (v + w) % p for v, w in zip(integers, integers[::-1], strict=True)
+    ]
+    edges = field.unpack(b"".join(v.to_bytes(16, "little")[:8] for v in (0, p - 1)) + _high(field, 0, p - 1), 2)
+    assert _integers(field.add(edges, edges)) == [0, p - 2]
+    assert _integers(field.negative(edges)) == [0, 1]
+    assert _integers(field.unpack(field.pack(numbers), 500)) == integers
+
+
+def _integers(numbers: Numbers) -> list[int]:
+    return [int(low) | int(high) << 64 for low, high in zip(*numbers, strict=True)]
+
+
+def _high(field: Field, *numbers: int) -> bytes:
+    return b"".join((number >> 64).to_bytes(8, "little")[: field.size - 8] for number in numbers)
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.size} bytes")
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_number_not_below_the_prime_is_refused(field: Field, beyond: int) -> None:
+    large = field.p + beyond
+    with pytest.raises(MessageError, match="below the prime"):
+        field.unpack(large.to_bytes(16, "little")[:8] + _high(field, large), 1)
+    with pytest.raises(MessageError, match="below the prime"):
+        field.whole(large)
+    with pytest.raises(MessageError, match="bytes"):
+        field.unpack(bytes(field.size), 2)
+
+
+def test_primes_are_prime_and_the_smallest_that_fits_is_taken() -> None:
+    for size, p in PRIMES.items():
+        assert p < 1 << 8 * size and all(pow(a, p - 1, p) == 1 for a in (2, 3, 5, 7, 11, 13))
+        assert Field.beyond((p - 1) // 2).size == size
+    with pytest.raises(BrokenError, match="below 2\\^87"):
+        Field.beyond(1 << 87)
+
+
+@pytest.mark.parametrize("bits", [1, 20, 32, 44, 51])
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.size} bytes")
+def test_sums_of_limbs_are_exact(bits: int, field: Field) -> None:
+    draw = np.random.default_rng(bits)
+    low = 0 if bits == 1 else -(1 << (bits - 1))
+    coefficients = draw.integers(low, max(1, -low) + (bits == 1), (3, 2500))
+    coefficients[:, :3] = (low, low + 1, max(1, -low) - (bits > 1))
+    numbers = field.uniform(draw.integers(0, 2**64, (5000, 2), dtype=np.uint64)).reshape(2, 2500, 2)
+    sums = LimbSums.of_numbers(bits, field)
+    for at in (slice(0, 700), slice(700, 2500)):
+        sums.add_numbers(coefficients[:, at], np.ascontiguousarray(numbers[:, at]))
+    whole = numbers[0].astype(object) + (numbers[1].astype(object) << 64)
+    assert (sums.value() == coefficients.astype(object) @ whole).all()
+
+
+# Bounds.
+
+
+@pytest.mark.parametrize(("rows", "tau"), [(1_000, 2_438), (14_146, 5_412), (16_384, 5_762), (10**6, 5_762)])
+def test_the_proved_bound_is_what_is_computed_by_hand(rows: int, tau: int) -> None:
+    # 2 ceil(9 sqrt((m/2 + 4 sqrt m) 10.5)), m = min(n, 16,384) + 2,048.
+    assert proved_tau(rows) == tau
+
+
+def test_honest_sums_of_errors_stay_far_within_what_is_proved() -> None:
+    draw = np.random.default_rng(3)
+    errors = draw.integers(0, 8, (N + 1000, 500)) - draw.integers(0, 8, (N + 1000, 500))
+    assert np.abs(errors).max() == TAU
+    sums = draw.integers(0, 2, (200, N + 1000)) @ errors
+    # 10^5 sums of standard deviation 128 or so: the largest is at about 4.4 of them, the bound at 9 of a larger one.
+    assert 0.3 < np.abs(sums).max() / error_sum(N + 1000, 10.5) < 0.6 and DEVIATIONS == 9
+
+
+# Proofs.
+
+
+@pytest.mark.parametrize("seals", [True, False], ids=["S", "M"])
+@pytest.mark.parametrize("rows", [2, 300, 2100])
+def test_honest_statements_are_proved(seals: bool, rows: int) -> None:
+    OneProof(seals, spec_of(rows), seed=rows).run()
+
+
+@pytest.mark.parametrize("seals", [True, False], ids=["S", "M"])
+def test_statements_of_several_spans_are_proved(seals: bool) -> None:
+    proof = OneProof(seals, spec_of(17_000, bound=3, bits=48))
+    assert len(proof.statement.spans) == (2 if seals else 1)
+    proof.run()
+
+
+def test_the_same_seeds_say_the_same() -> None:
+    def said() -> list[bytes]:
+        proof = OneProof(True)
+        committed, held = proof.begin()
+        corrections = list(held.corrections())
+        for each in corrections:
+            committed.take(each)
+        for words in proof.words():
+            held.hear(*words)
+        challenged = held.challenge()
+        promised = committed.promise(challenged.seed, proof.witness, proof.ring)
+        opened = challenged.take(promised.promise)
+        return [*corrections, challenged.seed, promised.promise, opened.opening, promised.answer(opened.opening)]
+
+    assert said() == said()
+
+
+def moved_by_half(words: Words) -> None:
+    words[0, 7] ^= np.uint64(1 << 43)
+
+
+@pytest.mark.parametrize("seals", [True, False], ids=["S", "M"])
+@pytest.mark.parametrize("run", range(RUNS))
+def test_a_word_moved_by_half_the_modulus_is_refused(seals: bool, run: int) -> None:
+    """Codes modulo q itself would let it pass wherever F is even."""
+    with pytest.raises(MessageError, match="made of numbers within their bounds"):
+        OneProof(seals, seed=run, words_changed=moved_by_half).run()
+
+
+@dataclass
+class Longer:
+    """A witness that owns up to one error that is longer, so that its prover spells what it can."""
+
+    inner: Witness
+    by: int
+
+    @property
+    def keys(self) -> NDArray[np.int8]:
+        return self.inner.keys
+
+    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
+        return self.inner.rows(start, stop)
+
+    def errors(self) -> Iterator[tuple[int, slice, NDArray[np.int8]]]:
+        for number, (start, columns, errors) in enumerate(self.inner.errors()):
+            changed = errors.astype(np.int64)
+            if number == 0:
+                changed[3, 0] += self.by
+            yield start, columns, changed  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("seals", [True, False], ids=["S", "M"])
+@pytest.mark.parametrize(("times", "refused"), [(Fraction(1, 4), False), (3, True)])
+def test_an_error_beyond_the_proved_bound_is_refused(seals: bool, times: Fraction, refused: bool) -> None:
+    """Within half of what a sum may be it goes through, as the proved bound says; three times the bound does not."""
+    by = int(times * 2 * OneProof(seals).statement.z)
+
+    def longer(words: Words) -> None:
+        words[0, 3] += np.uint64(by)
+
+    proof = OneProof(seals, words_changed=longer, witness_of=lambda inner: Longer(inner, by))
+    if refused:
+        with pytest.raises(MessageError, match="made of numbers within their bounds"):
+            proof.run()
+    else:
+        proof.run()
+
+
+class OtherBits(BitCommitter):
+    """In one row of the transfers the bit is another one in some columns."""
+
+    columns = 64
+
+    def commit(self, bits: Bits) -> bytes:
+        body = bytearray(super().commit(bits))
+        size = padded(len(bits)) // 8
+        for column in range(self.columns):
+            body[column * size] ^= 4
+        return bytes(body)
+
+
+def test_a_row_of_transfers_that_mixes_bits_is_refused() -> None:
+    with pytest.raises(MessageError, match="repeat one bit"):
+        OneProof(True, committer=OtherBits).run()
+
+
+class WrongCorrection(BitChecker):
+    """A verifier that would read one bit: with another correction the answer depends on it."""
+
+    def take(self, body: bytes, count: int) -> tuple[Numbers, bytes]:
+        keys, corrections = super().take(body, count)
+        wrong = self._field.unpack(corrections, count)
+        wrong[:, 5:6] = self._field.add(wrong[:, 5:6], self._field.whole(1))
+        return keys, self._field.pack(wrong)
+
+
+@pytest.mark.parametrize("seals", [True, False], ids=["S", "M"])
+@pytest.mark.parametrize("run", range(RUNS))
+def test_a_wrong_correction_is_refused_whatever_the_bits_are(seals: bool, run: int) -> None:
+    with pytest.raises(MessageError, match="corrections must all be made by the opened secret"):
+        OneProof(seals, seed=run, checker=WrongCorrection).run()
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_what_is_refused_does_not_depend_on_bits(value: int) -> None:
+    """Transcripts for x = 0 and x = 1: a wrong correction of a bit, and a right one, end alike for both."""
+    ends = []
+    for checker in (BitChecker, WrongCorrection):
+        field, kernels = Field(9), AlignmentKernels()
+        base = BaseSender(Randomness(bytes(32)))
+        side = checker(b"c" * 32, base.public, Randomness(b"v" * 32), field, kernels)
+        bits = BitCommitter(b"c" * 32, base, side.choices, Randomness(b"p" * 32), field, kernels)
+        side.take_reply(bits.reply)
+        _, corrections = side.take(bits.commit(np.full(100, value, np.uint8)), 100)
+        bits.take(corrections)
+        numbers = next(bits.numbers())
+        try:
+            bits.check(side.opening())
+            keys = field.add(numbers, field.negative(field.whole(side.offset)).repeat(100, 1)) if value else numbers
+            ends.append(_integers(keys)[:5])
+        except MessageError as error:
+            ends.append([str(error)])
+    assert len(ends[0]) == 5 and ends[1] == [
+        "corrections must all be made by the opened secret and offset, got some that are not"
+    ]
+
+
+class FalseOpening(BitChecker):
+    def opening(self) -> bytes:
+        return self.changed(super().opening())
+
+    @staticmethod
+    def changed(opening: bytes) -> bytes:
+        return opening
+
+
+def _flip(place: int) -> Callable[[bytes], bytes]:
+    return lambda opening: opening[:place] + bytes([opening[place] ^ 1]) + opening[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (_flip(0), "that of the base transfers"),
+        (_flip(20), "that of the base transfers"),
+        (_flip(48), "made by the opened secret"),
+        (lambda opening: opening[:-1], "bytes"),
+        (lambda opening: opening + b"\0", "bytes"),
+        (lambda opening: b"", "bytes"),
+    ],
+    ids=["secret", "seeds", "offset", "short", "long", "empty"],
+)
+def test_a_false_opening_is_refused(changed: Callable[[bytes], bytes], said: str) -> None:
+    kind = type("False", (FalseOpening,), {"changed": staticmethod(changed)})
+    with pytest.raises(MessageError, match=said):
+        OneProof(True, checker=kind).run()
+
+
+@pytest.mark.parametrize("size", PRIMES)
+def test_an_offset_beyond_the_prime_is_refused(size: int) -> None:
+    """With F = 2^(8 size) + p - t rows that chance picks have another offset, and the answer tells their bits."""
+    field, kernels = Field(size), AlignmentKernels()
+    base = BaseSender(Randomness(bytes(32)))
+    side = BitChecker(b"c" * 32, base.public, Randomness(b"v" * 32), field, kernels)
+    bits = BitCommitter(b"c" * 32, base, side.choices, Randomness(b"p" * 32), field, kernels)
+    side.take_reply(bits.reply)
+    side.offset = 0
+    drawn = np.random.default_rng(size).integers(0, 2, 2000).astype(np.uint8)
+    _, plain = side.take(bits.commit(drawn), 2000)
+    apart = sorted(_integers(field.unpack(plain, 2000)))
+    offset = (1 << 8 * size) + field.p - (apart[-12] + apart[-13]) // 2
+    with pytest.raises(MessageError, match="below the prime"):
+        bits.take(field.pack(np.tile(field.whole(field.p - 1), 2000) + np.array([[1], [0]], np.uint64)))
+    bits.take(plain)
+    opening = side.opening()[:48] + offset.to_bytes(size + 1, "little")
+    with pytest.raises(MessageError, match="bytes"):
+        bits.check(opening)
+    with pytest.raises(MessageError, match="below the prime"):
+        bits.check(side.opening()[:48] + (field.p + 1).to_bytes(size, "little"))
+
+
+def test_a_broken_base_transfer_of_one_kind_reads_no_bit() -> None:
+    """Whoever computes one discrete logarithm has both seeds over X25519: under these alone all bits would be read."""
+    field, kernels, count = Field(9), AlignmentKernels(), 20_000
+    drawn = np.random.default_rng(1).integers(0, 2, count).astype(np.uint8)
+    base = BaseSender(Randomness(bytes(32)))
+    side = BitChecker(b"c" * 32, base.public, Randomness(b"v" * 32), field, kernels)
+    bits = BitCommitter(b"c" * 32, base, side.choices, Randomness(b"p" * 32), field, kernels)
+    body = bits.commit(drawn)
+    recorded = np.frombuffer(body[: COLUMNS * padded(count) // 8], np.uint64).reshape(COLUMNS, -1)
+
+    def agreeing(seeds: tuple[list[bytes], list[bytes]]) -> int:
+        column = recorded[17].copy()
+        for slot in seeds:
+            Stream(slot[17]).add_to(column)
+        return int((np.unpackbits(column.view(np.uint8), bitorder="little")[:count] == drawn).sum())
+
+    assert agreeing(bits._seeds) == count  # the reading itself is right
+    assert abs(agreeing(base.seeds(b"c" * 32, side.choices[:BASE_BYTES])) - count / 2) < 5 * np.sqrt(count) / 2
+
+
+@pytest.mark.parametrize("seals", [True, False], ids=["S", "M"])
+def test_an_answer_other_than_promised_or_cut_is_refused(seals: bool) -> None:
+    for change in (_flip(0), _flip(40), lambda answer: answer[:-1]):
+        proof = OneProof(seals)
+        committed, held = proof.begin()
+        for corrections in held.corrections():
+            committed.take(corrections)
+        for words in proof.words():
+            held.hear(*words)
+        challenged = held.challenge()
+        promised = committed.promise(challenged.seed, proof.witness, proof.ring)
+        opened = challenged.take(promised.promise)
+        with pytest.raises(MessageError):
+            opened.verify(change(promised.answer(opened.opening)))
+
+
+def test_steps_are_taken_once_and_in_order() -> None:
+    proof = OneProof(True)
+    committed, held = proof.begin()
+    with pytest.raises(ProtocolError, match="corrections of all bits"):
+        committed.promise(bytes(32), proof.witness, proof.ring)
+    with pytest.raises(ProtocolError, match="takes the step Committed once"):
+        committed.promise(bytes(32), proof.witness, proof.ring)
+    with pytest.raises(MessageError, match="got more"):
+        held.take(b"")
+
+    proof = OneProof(True)
+    committed, held = proof.begin()
+    for corrections in held.corrections():
+        committed.take(corrections)
+    with pytest.raises(MessageError, match="got more"):
+        committed.take(corrections)
+    words = proof.words()
+    for each in words[:-1]:
+        held.hear(*each)
+    with pytest.raises(ProtocolError, match="once all words are heard"):
+        held.challenge()
+
+    proof = OneProof(False)
+    committed, held = proof.begin()
+    for corrections in held.corrections():
+        committed.take(corrections)
+    for each in proof.words():
+        held.hear(*each)
+    challenged = held.challenge()
+    promised = committed.promise(challenged.seed, proof.witness, proof.ring)
+    with pytest.raises(ProtocolError, match="Committed once"):
+        committed.promise(bytes(32), proof.witness, proof.ring)
+    opened = challenged.take(promised.promise)
+    with pytest.raises(ProtocolError, match="Challenged once"):
+        challenged.take(promised.promise)
+    with pytest.raises(MessageError, match="that of the base transfers"):
+        promised.answer(_flip(0)(opened.opening))
+    with pytest.raises(ProtocolError, match="Promised once"):
+        promised.answer(opened.opening)
+
+
+def test_masks_are_the_same_from_any_row_on_and_differ() -> None:
+    statement = RangeStatement(spec_of(), BitCoding(7, GROUPS[0]), True)
+    masks = RandomMasks(statement, bytes(32), NumpyKernels())
+    assert masks.rows(0, 300).shape == (T, 300) and set(np.unique(masks.key)) == {0, 1}
+    assert (masks.rows(2, 300) == masks.rows(0, 300)[:, 2:]).all()
+    assert len(np.unique(masks.rows(0, 300), axis=0)) == T
