@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.data.ids import TOLD, common_in_forms
+from colonnade.data.people import read_columns
 from colonnade.data.proposals import propose_written
 from colonnade.data.reading import file_schema, filed
 from colonnade.data.sources import FileSource, FrameSource, Source
@@ -134,10 +135,7 @@ def check_party(
         if not filed(present):
             return found, None
         # A column that refuses is looked at as any other here: all that is wrong shall be told.
-        lenient = {
-            name: replace(own, undeclared=None) if own.undeclared else own  # type: ignore[type-var]
-            for name, own in present.items()
-        }
+        lenient = {name: replace(own, undeclared=None) if own.undeclared else own for name, own in present.items()}
         table = source.read(party, lenient, matched=matched)
         proposed = _proposed(source, VALUE_KEYS)
         # What lies in a corner of its bounds, or is rare, is judged in the forms that the file seems to have.
@@ -165,7 +163,8 @@ def _opened(
     """What keeps the file from being read, the source in a form that can be, and the columns that it has."""
     found = list[CheckItem]()
     ids = source.ids.columns if source.ids is not None and matched else ()
-    wanted = {*filed(columns), *ids}
+    needed = filed(read_columns(party, columns))
+    wanted = {*needed, *ids}
     if isinstance(source.data, FileSource):
         seems = _proposed(source, FILE_KEYS)
         names, why = _header(source.data.path, source.written)
@@ -182,13 +181,14 @@ def _opened(
         names = source.data.frame.columns
     else:
         names = source.data.header() if source.data is not None else []
-    for name in (name for name in (*filed(columns), *ids) if name not in names):
+    for name in (name for name in (*needed, *ids) if name not in names):
         near = get_close_matches(name, names, 1)
         kind = "id column" if name in ids else "column"
         found.append(CheckItem(party, True, f"there is no {kind} {name!r}", f"{near[0]!r}?" if near else ""))
     if any(name not in names for name in ids):
         source = replace(source, id=None)
-    present = {name: own for name, own in columns.items() if not own.sources and name in names}
+    filled = {n: filed(read_columns(party, {n: own})) for n, own in columns.items() if not own.sources}
+    present = {name: columns[name] for name, read in filled.items() if set(read) <= set(names)}
     present |= {n: own for n, own in columns.items() if own.sources and all(s in present for s in own.sources)}
     return found, source, {name: present[name] for name in columns if name in present}
 
@@ -218,8 +218,9 @@ def _values(
         better = after.wrong < own.wrong or after.count < own.count
         if not own.unplaced and not better:
             continue
-        most = 0 if strict or declared[name].undeclared else rows / ONE_IN
-        told = f"{name}: " + _told(own, rows, undeclared.get(name, []))
+        refuses = name in declared and declared[name].undeclared
+        most = 0 if strict or refuses else (own.rows or rows) / ONE_IN
+        told = f"{name}: " + _told(own, own.rows or rows, undeclared.get(name, []))
         if better:
             column = own.column
             heads: tuple[str, ...] = KEYS["truth" if column.spelled else "date" if column.dated else "number"]
@@ -257,7 +258,7 @@ def _undeclared(party: str, source: Source, table: Table) -> dict[str, list[tupl
     levels = [name for name, own in wrong.items() if own.storage is Storage.LEVELS and not own.spelled]
     counts: dict[str, Counter[str]] = {name: Counter() for name in levels}
     if levels and source.data is not None:
-        for frame in source.data.frames(party, table.columns, source):
+        for frame in source.frames(party, table.columns):
             for name in levels:
                 texts = as_texts(frame.get_column(name)).drop_nulls().str.strip_chars()
                 counts[name].update(dict(texts.value_counts().iter_rows()))
@@ -284,6 +285,7 @@ def _little(party: str, table: Table) -> list[CheckItem]:
     found, seen = [CheckItem(party, False, note) for note in table.heavy_clipping()], dict[bytes, str]()
     for name, column in table.columns.items():
         values = np.asarray(read_rows(table.values[name], 0, table.rows))
+        values = values[~np.isnan(values)]
         if (twin := seen.setdefault(values.tobytes(), name)) != name:
             found.append(CheckItem(party, False, f"{name} holds the same as {twin}", "leave one out"))
         if values.size and values.min() == values.max():

@@ -10,12 +10,14 @@ from typing import Any
 from colonnade.crypto.backends import BACKENDS
 from colonnade.data.sources import DataSource, FileSource, Source, read_address
 from colonnade.data.written import PLAIN, Written, written_from
+from colonnade.foundation.columns import DROP
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
 from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.matching import HYBRID, NONE, PSI, IdTerms
 from colonnade.foundation.names import Names, require_name
 from colonnade.foundation.parts import local_path
-from colonnade.foundation.schema import Column, Schema, column_from, derive_columns
+from colonnade.foundation.people import Aggregate
+from colonnade.foundation.schema import Column, Schema, column_from, derive_columns, require_people
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.accounting import check_epsilon
@@ -57,7 +59,21 @@ STUDY_KEYS = (
 )
 NEEDED = ("name", "task", "label")
 PARTY_KEYS = (
-    *("data", "query", "dataset", "read", "id", "policy", "ledger", "epsilon", "split", "norm", "columns", "derived"),
+    *(
+        "data",
+        "query",
+        "dataset",
+        "read",
+        "id",
+        "policy",
+        "ledger",
+        "epsilon",
+        "split",
+        "norm",
+        "columns",
+        "derived",
+        "people",
+    ),
     *("organisation", "contact"),
 )
 AUDIT_KEYS = ("auditors",)
@@ -190,6 +206,9 @@ class _Reader:
                     raise StudyError(f'[party.{name}] needs an id column for alignment = "psi"')
         if note.found:
             return None
+        self._check_records(len(self._columns) > 1, alignment)
+        if note.found:
+            return None
         form = checked["ids"].form if "id_form" in terms else None
         self._sources = {name: replace(source, form=form) for name, source in self._sources.items()}
         with note.at("study"):
@@ -243,7 +262,11 @@ class _Reader:
                 owner = next((p for p, own in self._columns.items() if column in own), None)
                 if owner is not None:
                     raise SchemaError(f"column {column} is declared by two parties, {owner} and {name}")
+                if isinstance(declared, Mapping) and "people" in declared:
+                    raise StudyError(f"column {column}: what becomes of several rows stands in [party.{name}.people]")
                 self._columns[name][column] = column_from(column, declared)
+        with note.at(*at, "people"):
+            self._people(name, party)
         with note.at(*at, "derived"):
             derived = party.table("derived", f"[party.{name}.derived]")
             if derived.content and not note.among(*at):
@@ -261,6 +284,39 @@ class _Reader:
                 self._norms[name] = party.number("norm")
         with note.at(*at, "epsilon" if "epsilon" in party else "split"):
             self._offer(name, party, parties)
+
+    def _people(self, name: str, party: Section) -> None:
+        """Note of each column how a person's several rows make it."""
+        section, columns = party.table("people", f"[party.{name}.people]"), self._columns[name]
+        for column, how in section.content.items():
+            with self._mistakes.at("party", name, "people", column):
+                try:
+                    found = Aggregate.read(how, column)
+                    if column in columns:
+                        columns[column] = replace(columns[column], people=found)
+                except SchemaError as error:
+                    raise StudyError(f"{section.where} {column}: {error}") from None
+                if column not in _keys(party.content.get("columns")):
+                    raise StudyError(
+                        f"{section.where} {column} must be a column of [party.{name}.columns], and is none"
+                    )
+        if not self._mistakes.among("party", name):
+            require_people(name, columns)
+
+    def _check_records(self, several: bool, alignment: str) -> None:
+        """Refuse records that are made or dropped before ids are matched where no ids are."""
+        for name, columns in self._columns.items():
+            with self._mistakes.at("party", name, "people"):
+                if any(c.people for c in columns.values()):
+                    if alignment == NONE and several:
+                        raise StudyError(f'[party.{name}.people] needs matching of ids, got alignment = "none"')
+                    if self._sources[name].id is None:
+                        raise StudyError(f"[party.{name}.people] needs id, the column that names a person")
+            for column, own in columns.items():
+                with self._mistakes.at("party", name, "columns", column):
+                    if own.missing == DROP and (alignment == NONE or not several):
+                        told = "and this study matches none" if alignment == NONE else "and one party has none to match"
+                        raise StudyError(f'column {column}: missing = "{DROP}" acts before ids are matched, {told}')
 
     def _source(self, name: str, party: Section) -> None:
         note, at = self._mistakes, ("party", name)

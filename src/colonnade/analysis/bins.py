@@ -33,20 +33,21 @@ def is_whole(column: Column) -> bool:
 
 
 def within_bins(column: Column, shares: Floats, codes: Levels, draws: Floats) -> Floats:
-    """A number inside each record's bin, by a density that rises or falls towards the neighbouring bins."""
+    """A number inside each record's bin, by a density that rises or falls towards its neighbours; NaN in none."""
     edges = np.array(column.edges, dtype=np.float64)
     whole = is_whole(column)
     if whole:
         # The last bin holds its upper end, the others do not.
         edges = np.append(np.ceil(edges[:-1]), np.floor(edges[-1]) + 1.0)
     width = np.diff(edges)
-    height = shares / width
-    out = np.zeros(len(codes))
+    # A level of missing values stands after all bins.
+    height, inside = shares[: len(width)] / width, codes < len(width)
+    out = np.where(inside, 0.0, np.nan)
     for k in range(len(width)):
         at = codes == k
         out[at] = edges[k] + width[k] * _tilted(draws[at], _tilt(height, width, k))
     if whole:
-        out = np.floor(np.minimum(out, np.nextafter(edges[codes + 1], -np.inf)))
+        out = np.floor(np.minimum(out, np.nextafter(edges[np.minimum(codes, len(width) - 1) + 1], -np.inf)))
     numbers: Floats = np.clip(out, *column.require_bounds())
     return numbers
 

@@ -11,6 +11,7 @@ from colonnade.analysis.draws import uniform
 from colonnade.analysis.gibbs import Levels
 from colonnade.analysis.plausible import draw_signed
 from colonnade.analysis.tables import Tables
+from colonnade.foundation.kinds import TRUE, Missing
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Schema, Storage
 from colonnade.mechanism.moments import Floats
@@ -22,7 +23,9 @@ Drawn = Sequence[str] | Floats
 
 def as_written(column: Column, numbers: Floats) -> Drawn:
     """Stored numbers as a file has them: dates as texts."""
-    return [column.write(float(number)) for number in numbers] if column.dated else numbers
+    if not column.dated:
+        return numbers
+    return [column.write(float(number)) if number == number else "" for number in numbers]
 
 
 def encode_levels(tables: Tables, columns: Sequence[int], levels: Levels) -> Floats:
@@ -94,10 +97,19 @@ def derive_drawn(
 ) -> tuple[dict[str, Drawn], tuple[str, ...], tuple[str, ...]]:
     """Rows whose derived columns are computed from their sources: with their names, and those of columns left out.
 
+    A number that is said to be missing has no value, and what says so is left out.
+
     A column that a condition holds is left out, since its sources are drawn apart from it; so is one without sources.
     """
     values, computed, left_out = dict(drawn), [], []
     for columns in schema.parties.values():
+        for name in [name for name, column in columns.items() if isinstance(column, Missing) and name in values]:
+            source, gone = columns[name].sources[0], values.pop(name)
+            if source in values:
+                where = np.array(list(gone)) == TRUE
+                values[source] = as_written(
+                    columns[source], np.where(where, np.nan, _stored(columns[source], values[source]))
+                )
         for name in [name for name, column in columns.items() if column.sources and name in values]:
             if name in held or any(source not in drawn for source in columns[name].sources):
                 del values[name]

@@ -17,7 +17,7 @@ from colonnade.analysis.solve import FittedModel, ridge_path, solve
 from colonnade.analysis.synthesis import FittedRelease, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import ReleaseError, StudyError
-from colonnade.foundation.schema import Column
+from colonnade.foundation.schema import Column, estimated_notes
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
 
@@ -117,7 +117,7 @@ class ModelRequest:
             if held := held_features(released, self._questions(released, [None])[0]):
                 out.append(f"given {', '.join(self.given)}, {', '.join(held)}: left out of the model")
         asked = (self.release, self.label, self.usable)
-        return [*out, *faint_means(*asked), *constant_columns(*asked)]
+        return [*out, *estimated_notes(self.release.schema.parties), *faint_means(*asked), *constant_columns(*asked)]
 
     @property
     def fitting_task(self) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from colonnade.api.display import Shown
 from colonnade.data.sources import Source, is_frame
 from colonnade.foundation.errors import SchemaError
+from colonnade.foundation.people import Aggregate
 from colonnade.foundation.schema import Column, column_from, column_to
 from colonnade.foundation.shown import plain, shown
 
@@ -44,6 +46,8 @@ class Party(Shown):
         How it spreads that over its own block and those with other parties.
     norm : float, optional
         A public bound on the length of its numeric columns, each scaled to [-1, 1].
+    people : {name: {"how": ..., "of": ..., "by": ...}}, optional
+        How a person's several rows become one value of each column.
     **more
         Further keys of a party in a study file, such as query or derived.
     """
@@ -60,12 +64,17 @@ class Party(Shown):
         epsilon: float | None = None,
         split: Mapping[str, float] | None = None,
         norm: float | None = None,
+        people: Mapping[str, Mapping[str, str]] | None = None,
         **more: Any,
     ) -> None:
         if not isinstance(columns, Mapping):
             raise SchemaError(f"a party's columns must be a mapping of names to columns, got {shown(columns)}")
         declared = {plain(key): plain(column) for key, column in columns.items()}
         self.columns = {key: c if isinstance(c, Column) else column_from(key, c) for key, c in declared.items()}
+        for key, how in (plain(people) or {}).items():
+            if key not in self.columns:
+                raise SchemaError(f"people names columns of the party, got {shown(key)}")
+            self.columns[key] = replace(self.columns[key], people=Aggregate.read(how, key))
         self.data, self.id, self.name = data, plain(id), plain(name)
         self.policy, self.ledger = policy, ledger
         self.epsilon, self.split, self.norm = plain(epsilon), plain(split), plain(norm)
@@ -88,14 +97,17 @@ class Party(Shown):
         for key, number in (("epsilon", self.epsilon), ("norm", self.norm), ("split", self.split)):
             if number is not None:
                 out[key] = dict(number) if isinstance(number, Mapping) else number
-        return {**out, "columns": {key: column_to(column) for key, column in self.columns.items()}}
+        columns = {key: column_to(column) for key, column in self.columns.items()}
+        if people := {key: column.pop("people") for key, column in columns.items() if "people" in column}:
+            out["people"] = people
+        return {**out, "columns": columns}
 
     def _source(self, party: str, declared: Source) -> Source:
         """Where its records lie: what its section names, or its data frame."""
         return declared.given(party, self.data, self.columns, self.name) if is_frame(self.data) else declared
 
     def _lines(self) -> list[list[str]]:
-        return [[name, column.noun, column.describe(LEVELS)] for name, column in self.columns.items()]
+        return [[name, column.noun, column.facts(LEVELS)] for name, column in self.columns.items()]
 
     def _told(self) -> str:
         data = "no data" if self.data is None else "a data frame" if is_frame(self.data) else str(self.data)

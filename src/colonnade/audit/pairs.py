@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.product import Integers
 from colonnade.data.table import Table, table_from
+from colonnade.foundation.columns import INDICATOR, LEVEL
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.kinds import Missing, indicator_name
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Storage
 from colonnade.mechanism.blocks import exact_block, own_square
@@ -48,12 +50,13 @@ class Pair:
 
 def candidates(column: Column, bound: int) -> list[Any]:
     """Raw values that may be extreme: bounds, about the middle and quarters, one value in each bin, levels."""
+    gone = [None] if column.missing in (LEVEL, INDICATOR) else []
     if column.has_levels or column.storage is Storage.LEVELS:
-        return column.examples()[:MOST_LEVELS]
+        return column.examples()[: MOST_LEVELS - len(gone)] + gone
     low, high = column.require_bounds()
     inner = [_on_grid(low, high, share, bound) for share in (0.25, 0.5, 0.75)]
     found = [low - BEYOND * (high - low), *inner, high + BEYOND * (high - low)]
-    return [column.write(value) for value in found] if column.dated else found
+    return ([column.write(value) for value in found] if column.dated else found) + gone
 
 
 def _on_grid(low: float, high: float, share: float, bound: int) -> float:
@@ -82,6 +85,8 @@ class PairSearch:
         self.codes: dict[tuple[str, str], tuple[Integers, Floats]] = {}
         for party, columns in session.agreement.schema.parties.items():
             for name, column in columns.items():
+                if isinstance(column, Missing):
+                    continue
                 raw = candidates(column, session.grid.bound)
                 self.values[party, name] = raw
                 self.codes[party, name] = _coordinates(session, party, name, raw)
@@ -164,15 +169,17 @@ def _coordinates(session: SessionPlan, party: str, name: str, raw: list[Any]) ->
     """Where a column stands in the record's vector, and what each raw value is there."""
     columns = session.agreement.schema.parties[party]
     bound = session.grid.bound
-    frame = {other: raw if other == name else [middle(column, bound)] * len(raw) for other, column in columns.items()}
+    frame = {o: raw if o == name else [middle(column, bound)] * len(raw) for o, column in columns.items()}
+    # Whether a number is missing moves with it.
+    moved = {name, indicator_name(name)} if columns[name].missing == INDICATOR else {name}
     encoded = table_from(party, pl.DataFrame(frame), columns).encode(session.plan.layout, session.grid, COINS)
     rows = np.asarray(encoded.rows(0, len(raw)), dtype=np.float64) / session.grid.bound
     # An attribute is named after its column; in the paper's encoding after its column and a level's number.
     own = [
         i
         for i in session.plan.layout.attribute_of[session.columns_of(party)]
-        if (attribute := session.plan.layout.attributes[i].name) == f"{party}.{name}"
-        or (attribute.rpartition("=")[0] == f"{party}.{name}" and attribute.removeprefix(f"{party}.") not in columns)
+        if (attribute := session.plan.layout.attributes[i].name.removeprefix(f"{party}.")) in moved
+        or (attribute.rpartition("=")[0] in moved and attribute not in columns)
     ]
     here = np.isin(session.plan.layout.attribute_of[session.columns_of(party)], own)
     return session.columns_of(party).start + np.flatnonzero(here), rows[:, here]
@@ -183,7 +190,7 @@ def tables_with(session: SessionPlan, records: Sequence[Record], rows: int) -> d
     out = {}
     for party, columns in session.agreement.schema.parties.items():
         frame = {
-            name: [r[party][name] for r in records] + [middle(column, session.grid.bound)] * (rows - len(records))
+            name: [r[party].get(name) for r in records] + [middle(column, session.grid.bound)] * (rows - len(records))
             for name, column in columns.items()
         }
         out[party] = table_from(party, pl.DataFrame(frame), columns)

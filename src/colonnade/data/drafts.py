@@ -15,6 +15,7 @@ import polars as pl
 
 from colonnade.data.addresses import head_frames
 from colonnade.data.forms import plain_series, readable
+from colonnade.data.people import EXAMPLES
 from colonnade.data.proposals import propose_written
 from colonnade.data.reading import reason, scan
 from colonnade.data.sources import AddressSource, FileSource
@@ -22,7 +23,7 @@ from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.kinds import SPELLED
 from colonnade.foundation.parts import data_files
-from colonnade.foundation.schema import KINDS, Boolean, Column, Date, Numeric
+from colonnade.foundation.schema import KINDS
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.toml import toml_key, toml_value
 
@@ -32,12 +33,6 @@ MOST_CODES = 12
 """Whole numbers of so few different values may be codes and not quantities."""
 PEEK_ROWS = 1000
 _ID = re.compile(r"(^|_)(id|ids|uuid|guid|key)$|^(person|patient|customer|client|user|record|subject)$")
-EXAMPLES: Mapping[str, Column] = {
-    "numeric": Numeric(0, 1),
-    "date": Date("2000-01-01", "2000-01-02"),
-    "boolean": Boolean(),
-}
-"""What decides how a text of a kind is read; its bounds do not."""
 OPTIONS = {"bins": "[...]", "fill": "...", "other": "true", "drop": "..."}
 """What a declaration may have besides, as a draft's comment shows it."""
 

@@ -20,7 +20,9 @@ from colonnade.data.storage import STORED
 from colonnade.data.store import DiskTexts, Values
 from colonnade.data.unfit import LeftOut, Unfit
 from colonnade.data.written import PLAIN, SEPARATORS, Written
+from colonnade.foundation.columns import INDICATOR
 from colonnade.foundation.errors import AlignmentError, DataError
+from colonnade.foundation.kinds import Missing
 from colonnade.foundation.parts import data_files, is_feather, is_parquet
 from colonnade.foundation.schema import Column
 from colonnade.foundation.toml import toml_value
@@ -335,7 +337,14 @@ def check_block(
         if found.count:
             unfit[name] = found
     for name, column in columns.items():
-        if column.sources:
+        if isinstance(column, Missing):
+            values[name] = column.compute(values, columns)
+    for name, column in columns.items():
+        if column.missing == INDICATOR and name in values:
+            gone = np.isnan(values[name])
+            values[name] = np.where(gone, column.fallback(missing=False), values[name])
+    for name, column in columns.items():
+        if column.sources and name not in values:
             values[name] = column.compute(values, columns)
             clipped[name] = 0
     return values, clipped, unfit

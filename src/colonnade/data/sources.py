@@ -156,19 +156,27 @@ class Source:
             raise StudyError(f"[party.{party}] needs data, the path of its file, for a run in one process")
         return self.data
 
+    def frames(self, party: str, columns: Mapping[str, Column]) -> Iterator[pl.DataFrame]:
+        """The party's records in the house's own forms, block by block."""
+        from colonnade.data.people import RecordFrames
+
+        records = RecordFrames(party, columns, self.ids, matched=True)
+        return records.of(self.records(party).frames(party, records.read, self))
+
     def read(
         self, party: str, columns: Mapping[str, Column], workers: Workers = HERE, *, matched: bool = True
     ) -> Table:
         """The party's table with its ids, which are `matched` or names for people."""
+        from colonnade.data.people import RecordFrames
         from colonnade.data.table import gather_table
 
-        data = self.records(party)
-        frames = data.frames(party, columns, self)
-        return gather_table(party, frames, columns, f"{data.told} holds", self.ids, matched=matched, workers=workers)
+        data, records = self.records(party), RecordFrames(party, columns, self.ids, matched)
+        frames, told = records.of(data.frames(party, records.read, self)), f"{data.told} holds"
+        return records.noted(gather_table(party, frames, columns, told, self.ids, matched=matched, workers=workers))
 
     def open(self, party: str, columns: Mapping[str, Column], workers: Workers = HERE) -> Table:
         """The party's table in the order of its records; a file may be read when it is encoded."""
-        if not isinstance(data := self.records(party), FileSource):
+        if not isinstance(data := self.records(party), FileSource) or any(c.people for c in columns.values()):
             return self.read(party, columns, workers, matched=False)
         from colonnade.data.table import open_table
 
@@ -197,9 +205,10 @@ class Source:
             raise DataError(f"party {party}: data must be {told}")
         from colonnade.data.frames import chosen_from
         from colonnade.data.ids import id_names
+        from colonnade.data.people import read_columns
         from colonnade.data.reading import filed
 
-        wanted = dict.fromkeys([*filed(columns), *id_names(self.ids)])
+        wanted = dict.fromkeys([*filed(read_columns(party, columns)), *id_names(self.ids)])
         return replace(self, data=FrameSource(chosen_from(party, data, list(wanted)), known))
 
 

@@ -48,13 +48,11 @@ class NumberStorage(StorageType):
             least = float(numbers.min(initial=inf))
             if not isnan(least):
                 return numbers, _outside(numbers, least, column), Unfit(column)
-        series = _trimmed(series)
-        cast = _days(series) if column.dated else _floats(series)
-        wrong = cast.is_null() & series.is_not_null()
-        cast = cast.fill_nan(None)
-        unfit = _counted(column, cast.is_null() & ~wrong, wrong, before)
+        series = trimmed(series)
+        cast, wrong = numbers_in(series, column)
+        unfit = counted(column, cast.is_null() & ~wrong, wrong, before)
         if unfit.wrong:
-            held, text = _held(series, int(wrong.arg_max() or 0))
+            held, text = held_at(series, int(wrong.arg_max() or 0))
             unfit = replace(unfit, held=held, text=text)
             cast = cast.set(wrong, column.fallback(missing=False))
         numbers = cast.fill_null(column.fallback(missing=True)).to_numpy()
@@ -73,16 +71,14 @@ class LevelStorage(StorageType):
             plain = texts.cast(pl.Enum(levels), strict=False)
             if not plain.null_count():
                 return plain.to_physical().cast(pl.Int32).to_numpy(), 0, Unfit(column)
-        texts = texts.str.strip_chars() if "" in levels else _trimmed(texts)
-        if column.spelled:
-            texts = texts.str.to_lowercase().replace(column.spelled)
+        texts = level_texts(texts, column)
         missing = texts.is_null()
         codes = texts.replace_strict(list(levels), list(range(len(levels))), default=-1, return_dtype=pl.Int32)
         numbers: NDArray[np.int32] = codes.to_numpy()
         if not numbers.size or int(numbers.min()) >= 0:
             return numbers, 0, Unfit(column)
         wrong = (codes < 0) & ~missing
-        unfit = _counted(column, missing, wrong, before)
+        unfit = counted(column, missing, wrong, before)
         if unfit.wrong:
             unfit = replace(unfit, text=texts[int(wrong.arg_max() or 0)])
         codes = codes.set(wrong, int(column.fallback(missing=False)))
@@ -97,7 +93,27 @@ def none_clipped(columns: Mapping[str, Column]) -> dict[str, int]:
     return {name: 0 for name, column in columns.items() if STORED[column.storage].clips}
 
 
-def _counted(column: Column, missing: pl.Series, wrong: pl.Series, before: int) -> Unfit:
+def numbers_in(series: pl.Series, column: Column) -> tuple[pl.Series, pl.Series]:
+    """Numbers, or days, of trimmed values, none where there is no value or a wrong one, and which are wrong."""
+    cast = _days(series) if column.dated else _floats(series)
+    return cast.fill_nan(None), cast.is_null() & series.is_not_null()
+
+
+def level_texts(texts: pl.Series, column: Column) -> pl.Series:
+    """Texts as levels are compared: trimmed, and by the words that a kind takes; none where there is no value."""
+    texts = texts.str.strip_chars() if "" in column.all_levels else trimmed(texts)
+    return texts.str.to_lowercase().replace(column.spelled) if column.spelled else texts
+
+
+def values_in(series: pl.Series, column: Column) -> tuple[pl.Series, pl.Series]:
+    """A column's values as numbers, days or texts of levels, none where there is none, and which are wrong numbers."""
+    if column.storage is Storage.NUMBERS:
+        return numbers_in(trimmed(series), column)
+    texts = level_texts(as_texts(series), column)
+    return texts, texts.is_null() & False
+
+
+def counted(column: Column, missing: pl.Series, wrong: pl.Series, before: int) -> Unfit:
     """How many, and in which row the first."""
     row_of_missing, row_of_wrong = (
         before + int(found.arg_max() or 0) + 1 if found.any() else 0 for found in (missing, wrong)
@@ -128,7 +144,7 @@ def id_texts(series: pl.Series) -> pl.Series:
     return texts.set(texts == "", None)
 
 
-def _trimmed(series: pl.Series) -> pl.Series:
+def trimmed(series: pl.Series) -> pl.Series:
     """Texts without the spaces around them; an empty one is no value."""
     if series.dtype in (pl.Categorical, pl.Enum, pl.Binary):
         series = as_texts(series)
@@ -159,7 +175,7 @@ def _days(series: pl.Series) -> pl.Series:
     return series.cast(pl.Date).to_physical().cast(pl.Float64)
 
 
-def _held(series: pl.Series, first: int) -> tuple[str, str | None]:
+def held_at(series: pl.Series, first: int) -> tuple[str, str | None]:
     """What stands in the place of numbers or dates, by the type of a block and the first value that is none, and it."""
     if series.dtype.is_temporal():
         return 'dates or times, which kind = "date" takes', None

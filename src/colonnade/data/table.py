@@ -57,6 +57,8 @@ class Table:
     """Rows that had no id, or an earlier row's; for the party's own eyes."""
     id_forms: Mapping[str, int] = field(default_factory=dict)
     """How many ids have something about them that another party's may not have; for the party's own eyes."""
+    gathered: int = 0
+    """Rows that its records were made of, where a person has several."""
 
     @property
     def late(self) -> bool:
@@ -117,6 +119,7 @@ class Table:
             if count
         ]
         out += [note for note, _ in self._unfit_notes()]
+        out += [f"{self.gathered:,} rows are those of {self.rows:,} people"] * bool(self.gathered)
         return out + [f"{count:,} ids have {TOLD[name]}" for name, count in self.id_forms.items()]
 
     def _unfit_notes(self) -> list[tuple[str, bool]]:

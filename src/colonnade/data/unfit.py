@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from colonnade.data.written import hint
-from colonnade.foundation.columns import REFUSE
+from colonnade.foundation.columns import INDICATOR, LEVEL, REFUSE
 from colonnade.foundation.errors import DataError, MissingError
 from colonnade.foundation.schema import Column, Storage
 from colonnade.foundation.shown import shown
@@ -46,6 +46,8 @@ class Unfit:
     """The first that is not as declared, where it is a text."""
     held: str = ""
     """What the column holds in place of its values, where that is known."""
+    rows: int = 0
+    """Of how many rows, where several make a record."""
 
     def __add__(self, later: Unfit) -> Unfit:
         """With those of a later block."""
@@ -72,6 +74,7 @@ class Unfit:
 
     def notes(self, name: str, rows: int) -> list[tuple[str, bool]]:
         """What happened to them, for the party's own eyes, and whether its declaration says so."""
+        rows = self.rows or rows
         kinds = ((self.missing, True, self.missing_row), (self.wrong, False, self.wrong_row))
         return [
             (
@@ -121,6 +124,12 @@ class Unfit:
         return f"no {'date' if self.column.dated else 'number'}{'' if many == 1 else 's'}"
 
     def _taken(self, missing: bool) -> str:
+        if self.rows:
+            return "no value of that row"
+        if missing and self.column.missing == LEVEL:
+            return "a level of its own"
+        if missing and self.column.missing == INDICATOR:
+            return f"{self.column.write(self.column.fallback(missing=False))}, with a column that says so"
         column, code = self.column, self.column.fallback(missing=missing)
         if column.storage is Storage.LEVELS:
             declared = column.fill is not None or column.other_code is not None
@@ -142,6 +151,8 @@ class LeftOut:
     repeated_row: int = 0
     merged: tuple[tuple[int, int], ...] = ()
     """Rows of which the agreed form made one id of two."""
+    dropped: int = 0
+    """Rows without a value of a column whose declaration drops them."""
 
     @property
     def count(self) -> int:
@@ -156,7 +167,7 @@ class LeftOut:
             (f"{many:,} of {rows:,} rows {what}, the first in row {row}: left out", False)
             for many, what, row in kinds
             if many
-        ]
+        ] + [(f"{self.dropped:,} rows miss a value: left out before ids are matched", True)] * bool(self.dropped)
 
     def refusal(self, party: str) -> DataError:
         where = f"party {party}: the id column {self.column}"
@@ -168,7 +179,8 @@ class LeftOut:
             return DataError(f"{where} misses {_many(self.missing, 'value')}, the first in row {self.missing_row}")
         many = f"{self.repeated:,} rows repeat one, the first is row {self.repeated_row}"
         told = many if self.repeated > 1 else f"row {self.repeated_row} repeats one"
-        return DataError(f"{where} must hold ids that are unique, {told}")
+        several = f"where a person has several rows, [party.{party}.people] says what becomes of them"
+        return DataError(f"{where} must hold ids that are unique, {told}; {several}")
 
 
 def require_agreed(party: str, unfit: Mapping[str, Unfit], rows: int) -> None:
@@ -186,7 +198,7 @@ def require_fit(party: str, unfit: Mapping[str, Unfit], left: LeftOut, rows: int
     """
     why = STRICT if strict else MANY
     for name, own in unfit.items():
-        if own.unplaced and (strict or ONE_IN * own.unplaced > rows):
+        if own.unplaced and (strict or ONE_IN * own.unplaced > (own.rows or rows)):
             error = own.refusal(party, name, rows)
             raise type(error)(f"{error} ({why})")
     if left.merged:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.names import require_name
+from colonnade.foundation.people import Aggregate
 from colonnade.foundation.registry import Registry
 from colonnade.foundation.shown import OPEN, plain, shown
 
@@ -28,6 +29,13 @@ BINS, NUMBER = "bins", "number"
 """What a number that is released by its bins is in a model."""
 REFUSE = "refuse"
 """Of `undeclared`: a value that is not as declared ends the session, and partners hear of it."""
+LEVEL, INDICATOR, FILL, DROP = "level", "indicator", "fill", "drop"
+"""Of `missing`: a missing value is a level of its own; filled, with a column that says so; filled; no record's."""
+MISSING = "missing"
+"""The level of missing values, and at the end of the name of the column that says which are."""
+COMMON = ("missing", "undeclared", "unit", "description")
+"""What any kind of column takes besides its own keys."""
+LONGEST_DESCRIPTION = 500
 LARGEST_WHOLE = 2**53
 """Up to it a float holds every whole number."""
 Codes = NDArray[np.int32]
@@ -43,6 +51,7 @@ class Storage(Enum):
     """The place of each text among the column's `all_levels`."""
 
 
+@dataclass(frozen=True)
 class Column(ABC):
     """Public facts about one column; the record has either one number in [-1, 1] of it, or indicators of its levels."""
 
@@ -50,18 +59,66 @@ class Column(ABC):
     keys: ClassVar[Mapping[str, bool]]
     """What the declared form takes beside its kind, and whether it must."""
     storage: ClassVar[Storage]
-    fill: float | str | None
-    """Stands for a missing value."""
-    undeclared: str | None = None
+    missing: str | None = field(default=None, kw_only=True, repr=False)
+    """What becomes of a missing value; None: `fill`, or `fallback` where there is none."""
+    undeclared: str | None = field(default=None, kw_only=True, repr=False)
     """`REFUSE`, or None: what is not as declared is counted, and `fallback` stands for it."""
-    ordered: ClassVar[bool] = False
-    """Whether neighbouring levels are alike: the bins of a number."""
-    sources: tuple[str, ...] = ()
-    """Columns of the same party that it is computed from; without any it stands in the party's file."""
+    unit: str = field(default="", kw_only=True, repr=False)
+    description: str = field(default="", kw_only=True, repr=False)
+    people: Aggregate | None = field(default=None, kw_only=True, repr=False)
+    """How a person's several rows of the file become one value; None: a person has one row."""
     dated: ClassVar[bool] = False
     """Whether the stored numbers are days since 1970-01-01, and a file has dates."""
     spelled: ClassVar[Mapping[str, str]] = {}
     """Other texts that stand for a level, in lower case."""
+
+    def __post_init__(self) -> None:
+        require_name("unit", self.unit)
+        require_name("description", self.description, SchemaError, LONGEST_DESCRIPTION)
+        if self.undeclared not in (None, REFUSE):
+            raise SchemaError(f'undeclared must be "{REFUSE}" or left out, got undeclared={shown(self.undeclared)}')
+        if self.people is not None:
+            self.people.require_kind(self)
+        if self.missing is not None:
+            self._check_missing()
+
+    def _check_missing(self) -> None:
+        """Raise where `missing` is none of the known ways, or does not go with the rest of the declaration."""
+        if self.missing not in (LEVEL, INDICATOR, FILL, DROP):
+            told = f"{LEVEL}, {INDICATOR}, {FILL} or {DROP}"
+            raise SchemaError(f"missing must be {told}, got missing={shown(self.missing)}")
+        told = f'missing = "{self.missing}"'
+        if self.missing == LEVEL and not self.has_levels:
+            raise SchemaError(f'{told} needs bins; "{INDICATOR}" keeps the number')
+        if self.missing == INDICATOR and not self.stores_numbers:
+            raise SchemaError(f'{told} is for numbers and dates; "{LEVEL}" gives missing values a level')
+        if (self.fill is None) == (self.missing in (INDICATOR, FILL)):
+            raise SchemaError(f"{told} {'needs' if self.fill is None else 'takes no'} fill")
+        if self.missing == LEVEL and getattr(self, "model", BINS) == NUMBER:
+            raise SchemaError(f'{told} is a level of bins, and model = "{NUMBER}" takes the number in their place')
+
+    @property
+    def fill(self) -> float | str | None:
+        """Stands for a missing value."""
+        return None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Columns of the same party that it is computed from; without any it stands in the party's file."""
+        return ()
+
+    @property
+    def stores_numbers(self) -> bool:
+        return self.storage is Storage.NUMBERS
+
+    @property
+    def ordered(self) -> bool:
+        """Whether neighbouring levels are alike: the bins of a number."""
+        return self.edges is not None and self.missing != LEVEL
+
+    @property
+    def _missing_level(self) -> tuple[str, ...]:
+        return (MISSING,) if self.missing == LEVEL else ()
 
     @property
     @abstractmethod
@@ -134,18 +191,23 @@ class Column(ABC):
 
     def takes(self, *, missing: bool) -> bool:
         """Whether the declaration says what a missing value, or one that is not declared, is taken as."""
-        return self.fill is not None if missing else self.other_code is not None
+        return self.fill is not None or self.missing == LEVEL if missing else self.other_code is not None
 
     def fallback(self, *, missing: bool) -> float:
         """The stored value of a missing value, or of one that is not declared.
 
-        What the declaration says, by `fill` or `other`; else the reference level, or the middle of the bounds.
+        What the declaration says, by `fill`, `missing` or `other`; else the reference level, or the middle of the
+        bounds. A missing number that has a level, or a column that says so, is NaN.
         """
         if self.storage is Storage.NUMBERS:
+            if missing and self.missing in (LEVEL, INDICATOR):
+                return math.nan
             if self.fill is not None:
                 return self.read_number(self.fill) if isinstance(self.fill, str) else self.fill
             low, high = self.bounds or (0.0, 0.0)
             return low / 2 + high / 2
+        if missing and self.missing == LEVEL:
+            return self.all_levels.index(MISSING)
         fill = None if self.fill is None else self.all_levels.index(str(self.fill))
         declared = (fill, self.other_code) if missing else (self.other_code, fill)
         return next((code for code in declared if code is not None), self.dropped)
@@ -203,6 +265,12 @@ class Column(ABC):
         more = f" and {len(levels) - most} more" if len(levels) > most else ""
         return ", ".join(levels[:most]) + more
 
+    def facts(self, most: int) -> str:
+        """The declared facts with unit, description and what becomes of missing values and of several rows."""
+        told = f"missing: {self.missing}" if self.missing else ""
+        rows = "" if self.people is None else self.people.text
+        return ", ".join(filter(None, (self.describe(most), self.unit, self.description, told, rows)))
+
     def base(self, name: str) -> str:
         """The level that coefficients are against, for a person."""
         return self.coordinates(name)[self.dropped].removeprefix(f"{name}=")
@@ -246,19 +314,23 @@ def cut_texts(bins: Sequence[float]) -> list[str]:
     return texts
 
 
-def require_undeclared(column: Column) -> None:
-    """Raise SchemaError for a rule about undeclared values that there is not."""
-    if column.undeclared not in (None, REFUSE):
-        raise SchemaError(f'undeclared must be "{REFUSE}" or left out, got undeclared={shown(column.undeclared)}')
+def binned_coordinates(name: str, cuts: Sequence[str], last: Sequence[str]) -> tuple[str, ...]:
+    """The names of intervals between cut points, and after them those in `last`."""
+    inner = [f"{a}<={name}<{b}" for a, b in pairwise(cuts)]
+    return (f"{name}<{cuts[0]}", *inner, f"{name}>={cuts[-1]}", *last)
 
 
-def bins_of(values: Numbers, edges: tuple[float, ...]) -> Codes:
-    """The index of the interval that each number falls into; of what is no number, that of the middle."""
+def bins_of(values: Numbers, edges: tuple[float, ...], level: bool = False) -> Codes:
+    """The index of the interval that each number falls into; of what is no number, that of the middle.
+
+    With `level` what is no number has an index of its own, after all others.
+    """
     inner = np.asarray(edges[1:-1], np.float64)
     found = np.searchsorted(inner, values, side="right").astype(np.int32)
     # The minimum is NaN if any number is.
     if values.size and math.isnan(values.min()):
-        found[np.isnan(values)] = np.searchsorted(inner, edges[0] / 2 + edges[-1] / 2, side="right")
+        middle = int(np.searchsorted(inner, edges[0] / 2 + edges[-1] / 2, side="right"))
+        found[np.isnan(values)] = len(edges) - 1 if level else middle
     return found
 
 
@@ -295,7 +367,6 @@ class Numeric(Column):
     fill: float | None = None
     model: str = field(default=BINS, kw_only=True)
     integer: bool = field(default=False, kw_only=True)
-    undeclared: str | None = field(default=None, kw_only=True)
 
     kind = "numeric"
     keys = {  # noqa: RUF012 - as the base class
@@ -305,15 +376,13 @@ class Numeric(Column):
         "model": False,
         "integer": False,
         "fill": False,
-        "undeclared": False,
     }
     storage = Storage.NUMBERS
-    ordered = True
 
     def __post_init__(self) -> None:
         bins = listed("bins", self.bins, "the numbers at which a new interval begins")
         self.settle(low=self.low, high=self.high, bins=bins, fill=self.fill, model=self.model)
-        require_undeclared(self)
+        super().__post_init__()
         for name, value in (
             ("low", self.low),
             ("high", self.high),
@@ -363,7 +432,7 @@ class Numeric(Column):
 
     @property
     def uncut(self) -> Column:
-        return replace(self, bins=(), model=BINS)
+        return self if self.missing == LEVEL else replace(self, bins=(), model=BINS)
 
     @classmethod
     def draft(cls) -> dict[str, Any]:
@@ -389,15 +458,14 @@ class Numeric(Column):
     def coordinates(self, name: str) -> tuple[str, ...]:
         if not self.bins:
             return (name,)
+        last = [f"{name}={text}" for text in self._missing_level]
         if self.integer and all(b - a == 1 for a, b in pairwise(self.whole_edges)):
-            return tuple(f"{name}={value}" for value in self.whole_edges[:-1])
-        cuts = cut_texts(self.bins)
-        inner = [f"{a}<={name}<{b}" for a, b in pairwise(cuts)]
-        return (f"{name}<{cuts[0]}", *inner, f"{name}>={cuts[-1]}")
+            return *(f"{name}={value}" for value in self.whole_edges[:-1]), *last
+        return binned_coordinates(name, cut_texts(self.bins), last)
 
     def codes(self, values: NDArray[Any]) -> Codes:
         """The index of the bin that each value falls into."""
-        return bins_of(np.asarray(values, np.float64), self.edges)
+        return bins_of(np.asarray(values, np.float64), self.edges, self.missing == LEVEL)
 
     def examples(self) -> list[Any]:
         return [(a + b) / 2 for a, b in pairwise(self.edges)]
@@ -421,19 +489,18 @@ class Categorical(Column):
     other: bool = False
     drop: str | None = None
     fill: str | None = None
-    undeclared: str | None = field(default=None, kw_only=True)
 
     kind = "categorical"
-    keys = {"levels": True, "other": False, "drop": False, "fill": False, "undeclared": False}  # noqa: RUF012 - as the base class declares
+    keys = {"levels": True, "other": False, "drop": False, "fill": False}  # noqa: RUF012 - as the base class declares
     storage = Storage.LEVELS
     has_levels = True
 
     def __post_init__(self) -> None:
         self.settle(levels=listed("levels", self.levels, "texts"), drop=self.drop, fill=self.fill)
-        require_undeclared(self)
+        super().__post_init__()
         if self.other and self.undeclared is not None:
             raise SchemaError(f'other takes undeclared levels, and undeclared = "{REFUSE}" refuses them: choose one')
-        if len(self.all_levels) < 2:
+        if len(self.all_levels) - len(self._missing_level) < 2:
             raise SchemaError(f"a categorical column needs at least 2 levels, got levels={shown(list(self.levels))}")
         if len(set(self.all_levels)) != len(self.all_levels):
             raise SchemaError(f"levels must be distinct, got levels={shown(list(self.all_levels))}")
@@ -462,7 +529,7 @@ class Categorical(Column):
 
     @property
     def all_levels(self) -> tuple[str, ...]:
-        return (*self.levels, OTHER) if self.other else self.levels
+        return (*self.levels, *((OTHER,) if self.other else ()), *self._missing_level)
 
     @property
     def other_code(self) -> int | None:
@@ -480,18 +547,17 @@ class Binary(Column):
 
     levels: tuple[str, str]
     fill: str | None = None
-    undeclared: str | None = field(default=None, kw_only=True)
 
     kind = "binary"
-    keys = {"levels": True, "fill": False, "undeclared": False}  # noqa: RUF012 - as the base class declares
+    keys = {"levels": True, "fill": False}  # noqa: RUF012 - as the base class declares
     storage = Storage.LEVELS
     has_levels = True
 
     def __post_init__(self) -> None:
         self.settle(levels=listed("levels", self.levels, "texts"), fill=self.fill)
-        require_undeclared(self)
-        if len(self.levels) != 2 or self.levels[0] == self.levels[1]:
-            raise SchemaError(f"a binary column needs 2 distinct levels, got levels={shown(list(self.levels))}")
+        super().__post_init__()
+        if len(self.levels) != 2 or len(set(self.all_levels)) < len(self.all_levels):
+            raise SchemaError(f"a binary column needs 2 distinct levels, got levels={shown(list(self.all_levels))}")
         if self.fill is not None and self.fill not in self.levels:
             raise SchemaError(f"fill must be one of the levels, got fill={shown(self.fill)}")
 
@@ -509,11 +575,11 @@ class Binary(Column):
 
     @property
     def all_levels(self) -> tuple[str, ...]:
-        return self.levels
+        return (*self.levels, *self._missing_level)
 
     @property
-    def positive(self) -> str:
-        return self.levels[1]
+    def positive(self) -> str | None:
+        return None if self.missing == LEVEL else self.levels[1]
 
 
 def column_from(name: str, declared: Mapping[str, Any]) -> Column:
@@ -526,14 +592,14 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
     except SchemaError as error:
         raise SchemaError(f"column {name}: {error}") from None
     for key in declared:
-        if key != "kind" and key not in kind.keys:
-            raise SchemaError(
-                f"column {name}: a {kind.kind} column has no key {key!r}; it takes {', '.join(kind.keys)}"
-            )
+        if key not in ("kind", "people", *kind.keys, *COMMON):
+            known = ", ".join((*kind.keys, *COMMON))
+            raise SchemaError(f"column {name}: a {kind.kind} column has no key {key!r}; it takes {known}")
     for key, needed in kind.keys.items():
         if needed and key not in declared:
             raise SchemaError(f"column {name}: a {kind.kind} column needs {key!r}")
-    values = {key: value for key, value in declared.items() if key not in ("kind", "undeclared")}
+    values = {key: value for key, value in declared.items() if key in kind.keys}
+    common = {key: declared[key] for key in COMMON if key in declared}
     levels = values.get("levels", ())
     marks = ("drop", "fill") if isinstance(levels, (list, tuple)) and OPEN in levels and not _is_open(levels) else ()
     if opened := [key for key, value in values.items() if _is_open(value) and key not in marks]:
@@ -543,10 +609,14 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
             "replace it by what is publicly known of the column"
         )
     try:
+        if "people" in declared:
+            common["people"] = Aggregate.read(declared["people"], name)
         column = kind.of(values)
-        if "undeclared" in declared:
-            column = replace(column, undeclared=declared["undeclared"])  # type: ignore[type-var]
-        return column
+        if not common:
+            return column
+        if column.sources and set(common) - {"unit", "description"}:
+            raise SchemaError(f"a {column.kind} column is computed, and takes no {', '.join(common)}")
+        return replace(column, **common)
     except SchemaError as error:
         raise SchemaError(f"column {name}: {error}") from None
     except (TypeError, ValueError):
@@ -560,9 +630,10 @@ def _is_open(value: object) -> bool:
 
 def column_to(column: Column) -> dict[str, Any]:
     """The declared form of a column; `column_from` reads it back."""
-    given = {"fill": column.fill, "undeclared": column.undeclared}
+    given = {key: getattr(column, key) for key in ("fill", "undeclared", "missing", "unit", "description")}
+    given["people"] = None if column.people is None else column.people.to()
     return {
         "kind": column.kind,
         **column.declared(),
-        **{key: value for key, value in given.items() if value is not None},
+        **{key: value for key, value in given.items() if value not in (None, "")},
     }

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.foundation.columns import BINS, Column, Numbers, Numeric, Storage, register_kind
+from colonnade.foundation.columns import BINS, LEVEL, Column, Numbers, Numeric, Storage, register_kind
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.expressions import Expression, expression_bounds, parse_expression
 from colonnade.foundation.shown import OPEN, shown
@@ -54,7 +54,7 @@ class Derived(Numeric):
         return parse_expression(self.of_columns)
 
     @cached_property
-    def sources(self) -> tuple[str, ...]:  # type: ignore[override]
+    def sources(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.expression.columns()))
 
     def require_sources(self, name: str, columns: Mapping[str, Column]) -> None:
@@ -98,8 +98,9 @@ def derived_bounds(name: str, expression: Expression, columns: Mapping[str, Colu
     of: dict[str, tuple[float, float]] = {}
     for source in expression.columns():
         column = columns.get(source)
-        if column is None or column.sources or column.storage is not Storage.NUMBERS:
+        if column is None or column.sources or column.storage is not Storage.NUMBERS or column.missing == LEVEL:
             told = "is none" if column is None else f"is a {column.noun} column"
+            told += " with a level of missing values" if column is not None and column.missing == LEVEL else ""
             raise SchemaError(
                 f"column {name}: an expression names numbers from the file of its own party, {shown(source)} {told}"
             )

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.foundation.columns import Codes, Column, Storage, bins_of, listed, register_kind, require_undeclared
+from colonnade.foundation.columns import (
+    INDICATOR,
+    LEVEL,
+    MISSING,
+    Codes,
+    Column,
+    Storage,
+    binned_coordinates,
+    bins_of,
+    listed,
+    register_kind,
+)
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.shown import OPEN, plain, shown
 
@@ -32,16 +43,12 @@ class Boolean(Column):
     """A truth value: 1 where it is true, against 0 where it is false. Nothing about it has to be declared."""
 
     fill: str | None = None
-    undeclared: str | None = field(default=None, kw_only=True)
 
     kind = "boolean"
-    keys = {"fill": False, "undeclared": False}  # noqa: RUF012 - as the base class declares
+    keys = {"fill": False}  # noqa: RUF012 - as the base class declares
     storage = Storage.LEVELS
     has_levels = True
     spelled = SPELLED
-
-    def __post_init__(self) -> None:
-        require_undeclared(self)
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
@@ -62,11 +69,73 @@ class Boolean(Column):
 
     @property
     def all_levels(self) -> tuple[str, ...]:
-        return FALSE, TRUE
+        return (FALSE, TRUE, *self._missing_level)
 
     @property
-    def positive(self) -> str:
-        return TRUE
+    def positive(self) -> str | None:
+        return None if self.missing == LEVEL else TRUE
+
+
+@register_kind
+@dataclass(frozen=True)
+class Missing(Boolean):
+    """Whether a record misses a number of its party: what `missing = "indicator"` adds to that column."""
+
+    of_column: str = ""
+
+    kind = "missing"
+    keys = {"of": True}  # noqa: RUF012 - as the base class declares
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> Self:
+        return cls(of_column=str(declared["of"]))
+
+    def declared(self) -> dict[str, Any]:
+        return {"of": self.of_column}
+
+    @classmethod
+    def draft(cls) -> dict[str, Any]:
+        return {"of": OPEN}
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.of_column,)
+
+    def require_sources(self, name: str, columns: Mapping[str, Column]) -> None:
+        source = columns.get(self.of_column)
+        if source is None or source.missing != INDICATOR or name != indicator_name(self.of_column):
+            told = f'COLUMN=missing for a column with missing = "{INDICATOR}"'
+            raise SchemaError(
+                f"column {name}: whether a value is missing is called {told}, and {self.of_column} is none"
+            )
+
+    def compute(self, values: Mapping[str, NDArray[Any]], columns: Mapping[str, Column]) -> Codes:
+        codes: Codes = np.isnan(values[self.of_column]).astype(np.int32)
+        return codes
+
+    def describe(self, most: int) -> str:
+        return f"whether {self.of_column} is missing"
+
+
+def indicator_name(column: str) -> str:
+    """What the column is called that says where another one is missing."""
+    return f"{column}={MISSING}"
+
+
+def with_indicators(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """The columns with those that say where a number is missing, each behind its number."""
+    out: dict[str, Column] = {}
+    for name, column in columns.items():
+        if name not in out:
+            out[name] = column
+        if column.missing == INDICATOR:
+            own = Missing(of_column=name)
+            if columns.get(indicator_name(name), own) != own:
+                raise SchemaError(
+                    f'column {name}: missing = "{INDICATOR}" needs the name {indicator_name(name)}, which is taken'
+                )
+            out[indicator_name(name)] = own
+    return out
 
 
 @register_kind
@@ -81,19 +150,17 @@ class Date(Column):
     latest: str
     bins: tuple[str, ...] = ()
     fill: str | None = None
-    undeclared: str | None = field(default=None, kw_only=True)
 
     kind = "date"
-    keys = {"earliest": True, "latest": True, "bins": False, "fill": False, "undeclared": False}  # noqa: RUF012 - as the base class declares
+    keys = {"earliest": True, "latest": True, "bins": False, "fill": False}  # noqa: RUF012 - as the base class declares
     storage = Storage.NUMBERS
-    ordered = True
     dated = True
 
     def __post_init__(self) -> None:
         self.settle(earliest=_text("earliest", self.earliest), latest=_text("latest", self.latest))
         self.settle(bins=tuple(_text("bins", b) for b in listed("bins", self.bins, "dates")))
         self.settle(fill=None if self.fill is None else _text("fill", self.fill))
-        require_undeclared(self)
+        super().__post_init__()
         if not all(a < b for a, b in pairwise(self.edges)):
             if self.earliest >= self.latest:
                 told = f"earliest={self.earliest}, latest={self.latest}"
@@ -124,7 +191,7 @@ class Date(Column):
 
     @property
     def uncut(self) -> Date:
-        return replace(self, bins=())
+        return self if self.missing == LEVEL else replace(self, bins=())
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -133,12 +200,11 @@ class Date(Column):
     def coordinates(self, name: str) -> tuple[str, ...]:
         if not self.bins:
             return (name,)
-        inner = [f"{a}<={name}<{b}" for a, b in pairwise(self.bins)]
-        return (f"{name}<{self.bins[0]}", *inner, f"{name}>={self.bins[-1]}")
+        return binned_coordinates(name, self.bins, [f"{name}={text}" for text in self._missing_level])
 
     def codes(self, values: NDArray[Any]) -> Codes:
         """The index of the interval that each day falls into."""
-        return bins_of(np.asarray(values, np.float64), self.edges)
+        return bins_of(np.asarray(values, np.float64), self.edges, self.missing == LEVEL)
 
     def examples(self) -> list[Any]:
         return [self.write(a) for a in self.edges[:-1]]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from colonnade.foundation.columns import DROP, FILL, INDICATOR, LEVEL, is_number
 from colonnade.foundation.columns import KINDS as KINDS
 from colonnade.foundation.columns import Binary as Binary
 from colonnade.foundation.columns import Categorical as Categorical
@@ -14,12 +15,12 @@ from colonnade.foundation.columns import Numeric as Numeric
 from colonnade.foundation.columns import Storage as Storage
 from colonnade.foundation.columns import column_from as column_from
 from colonnade.foundation.columns import column_to as column_to
-from colonnade.foundation.columns import is_number
 from colonnade.foundation.derived import Derived as Derived
 from colonnade.foundation.derived import derive_columns as derive_columns
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.kinds import Boolean as Boolean
 from colonnade.foundation.kinds import Date as Date
+from colonnade.foundation.kinds import with_indicators
 from colonnade.foundation.names import require_name, size_of
 from colonnade.foundation.shown import shown
 
@@ -27,6 +28,13 @@ MOST_PARTIES = 256
 MOST_COORDINATES = 20_000
 """A plan is computed from pairs of these: numbers, and levels or bins of the other columns."""
 LEAST_NORM, LARGEST_NORM = 1e-6, 1e6
+MEANS = {
+    LEVEL: "are a level of their own, which has its own coefficient",
+    INDICATOR: "are filled, and a column says where: a coefficient is that of those who have a value",
+    FILL: "are filled: a model and its intervals take what was filled in for true",
+    DROP: "leave a person out before ids are matched: partners learn who that is, and a model is of the others",
+}
+"""What is estimated, by what becomes of missing values."""
 LARGEST_NAMES = 1 << 21
 """Bytes of all names and levels together."""
 
@@ -41,6 +49,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         _require_sizes(self.parties)
+        object.__setattr__(self, "parties", {party: with_indicators(own) for party, own in self.parties.items()})
         for party in self.parties:
             require_name("a party's name", party)
             if not party or "." in party:
@@ -59,6 +68,7 @@ class Schema:
         for party, columns in self.parties.items():
             if not columns:
                 raise SchemaError(f"party {party} declares no column")
+            require_people(party, columns)
             for name, column in columns.items():
                 require_name(f"party {party}: a column's name", name)
                 if not name:
@@ -115,6 +125,30 @@ class Schema:
 
     def to(self) -> dict[str, dict[str, dict[str, Any]]]:
         return {party: {n: column_to(c) for n, c in columns.items()} for party, columns in self.parties.items()}
+
+
+def estimated_notes(parties: Mapping[str, Mapping[str, Column]]) -> list[str]:
+    """What a model estimates where values are missing, or where a record is made of several rows, a sentence each."""
+    out = []
+    for party, columns in parties.items():
+        if any(column.people for column in columns.values()):
+            out.append(f"{party}: a record is made of all rows of a person, and epsilon is for all of them")
+        for how, means in MEANS.items():
+            if names := [name for name, column in columns.items() if column.missing == how]:
+                out.append(f"{party}: missing values of {', '.join(names)} {means}")
+    return out
+
+
+def require_people(party: str, columns: Mapping[str, Column]) -> None:
+    """Raise where some columns of a party are made of a person's several rows and others are not."""
+    own = {name: column for name, column in columns.items() if not column.sources}
+    if any(column.people for column in own.values()):
+        for name, column in own.items():
+            if column.people is None:
+                raise SchemaError(
+                    f"column {name}: what becomes of a person's several rows is said of every column of party {party}, "
+                    f"and of this one it is not; write it into [party.{party}.people]"
+                )
 
 
 def find_column(parties: Mapping[str, Mapping[str, Any]], reference: str) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ from math import inf
 from typing import Any
 
 from colonnade.crypto.backends import BACKENDS
+from colonnade.foundation.columns import DROP, FILL, INDICATOR, LEVEL
 from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.matching import AS_THEY_ARE, IdTerms
 from colonnade.foundation.names import require_name
@@ -128,6 +129,8 @@ class Agreement:
         if not isinstance(self.label, str):
             raise StudyError(f"label must be the name of a column, got label={self.label!r}")
         owner, label = self.schema.find(self.label)
+        if (how := self.schema.parties[owner][label].missing) in (LEVEL, INDICATOR):
+            raise StudyError(f'column {label}: the label takes missing = "{FILL}" or "{DROP}", got missing="{how}"')
         for name, column in self.schema.parties[owner].items():
             if label in column.sources and name != label:
                 raise StudyError(f"column {name} is derived from the label {label}, which a prediction does not have")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from colonnade.foundation.grid import Grid
-from colonnade.foundation.schema import Column
+from colonnade.foundation.schema import Column, estimated_notes
 from colonnade.mechanism.forecast import Forecast, heavy_columns, mean_noise_text, objective_note, order_warning
 from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Calibration, Purpose
@@ -63,7 +63,8 @@ def refusing_columns(parties: Mapping[str, Mapping[str, Column]]) -> list[str]:
 
 def warnings_of(session: Planned, lower: Callable[[], PrivacyPlan]) -> list[str]:
     """One sentence each; `lower` plans the same study with the order 2."""
-    out = refusing_columns(session.agreement.schema.parties)
+    parties = session.agreement.schema.parties
+    out = refusing_columns(parties) + estimated_notes(parties)
     if session.agreement.declared is not None:
         out.append(objective_note(session.plan, session.rows))
     elif session.forecast.hopeless and session.agreement.evaluates is None:

@@ -202,9 +202,7 @@ def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any
                 "party": party,
                 "name": name,
                 "kind": c.noun,
-                "declared": c.describe(LONGEST_LEVELS)
-                if _is_short(c)
-                else f"{len(c.all_levels)} levels, in full below",
+                "declared": c.facts(LONGEST_LEVELS) if _is_short(c) else f"{len(c.all_levels)} levels, in full below",
                 "levels": () if _is_short(c) else c.all_levels,
                 "label": name == column,
             }

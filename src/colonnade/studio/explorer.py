@@ -96,6 +96,7 @@ class Explorer:
             _Control(party, name, column, fields.get(f"x.{name}", "").strip() or _middle(column))
             for party, columns in needed.items()
             for name, column in columns.items()
+            if not column.sources
         ]
         total: Any = 0.0
         for party, columns in needed.items():
@@ -150,7 +151,7 @@ class _Control:
 
     @property
     def hint(self) -> str:
-        return self.column.describe(3)
+        return self.column.facts(3)
 
 
 def _middle(column: Column) -> str:

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.kinds import Missing
 from colonnade.foundation.schema import KINDS
 from colonnade.foundation.shown import number_of
 from colonnade.mechanism.release import digest
@@ -136,7 +137,7 @@ class Studio:
             return self._page(
                 "study.html",
                 form=to_form(self._workspace.content),
-                kinds=list(KINDS.names),
+                kinds=[name for name in KINDS.names if name != Missing.kind],
                 releases=RELEASES,
                 opened=self._workspace.opened,
                 studies=self._workspace.files(".toml"),

@@ -190,7 +190,7 @@ def base_of(public: PublicModel, feature: str) -> str:
         return "parameter"
     party, name = public.owner(feature)
     column = public.schema.parties[party][name]
-    return column.base(name) if column.has_levels else column.describe(SHOWN_LEVELS)
+    return column.base(name) if column.has_levels else column.facts(SHOWN_LEVELS)
 
 
 def quality_text(model: FittedModel) -> str:
