@@ -29,7 +29,7 @@ help:
 	@echo "make audit   attack every view, plant every bug, and write docs/audit.md (20 minutes)"
 	@echo "make chaos   kill -9 of server and parties at each step; ledgers must stay right (long)"
 	@echo "make soak    100 sessions over the real engine with restarts, certificates renewed and revoked, a full disk, a wrong clock (two hours)"
-	@echo "make fuzz    a million hostile inputs for every reader, into docs/results/robustness.md (4 minutes)"
+	@echo "make fuzz    a million hostile inputs for every reader, into docs/results/operations.md (4 minutes)"
 	@echo "make mutants 500 changes of the code that promises rest on, each of which a quick test must notice (hours; goes on where it was cut off)"
 	@echo "Tables, benchmarks and other drills: python -m experiments, python -m drills"
 

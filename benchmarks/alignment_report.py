@@ -1,4 +1,4 @@
-"""All sizes of benchmarks/alignment.py, each in a process of its own, into docs/results/alignment.md and its JSON.
+"""All sizes of benchmarks/alignment.py, each in a process of its own, into docs/results/speed.md and its JSON.
 
 A case is run several times, and the run with the fewest X25519 calls' worth of CPU is kept: other work on a machine
 can only make it dearer.
@@ -14,6 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from docs.sections import publish
+
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = ROOT / "docs" / "results" / "alignment.json"
 KEPT = ("numpy", "numba")
@@ -22,6 +25,7 @@ APART = "apart"
 CASES = ((1_000, 2, 3), (10_000, 2, 3), (100_000, 2, 6), (100_000, 3, 4), (100_000, 5, 4), (1_000_000, 2, 2))
 LARGEST = (10_000_000, 2, 1)
 CALL = 38e-6
+SHOWN = ("What matching ids costs",)
 HEAD = """# What matching ids costs
 
 Written by `python benchmarks/alignment_report.py --largest`; half of the ids are common, and each result was compared
@@ -101,7 +105,7 @@ def write() -> None:
             f"{apart['ids']:,} ids at each of {apart['parties']} parties, every party in a process of its own "
             f"(`python benchmarks/alignment_apart.py --ids {apart['ids']}`; loaded loops are in its memory): {told}.",
         ]
-    PLACE.with_suffix(".md").write_text(HEAD + "\n".join(lines) + "\n")
+    publish("alignment", HEAD + "\n".join(lines) + "\n", SHOWN)
 
 
 def main() -> None:

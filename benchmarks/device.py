@@ -33,6 +33,9 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from docs.sections import publish
+
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 CASES = ["80000,800,2", "1000000,200,2", "1000000,20,2", "370000,14,2"]
 
@@ -128,11 +131,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--again", type=int, default=2, help="runs of which the best counts, after one more")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--page", action="store_true", help="write docs/results/device.md from device.json")
+    parser.add_argument("--page", action="store_true", help="write docs/results/speed.md from device.json")
     given = parser.parse_args()
     if given.page:
         found = json.loads((RESULTS / "device.json").read_text())["cases"]
-        (RESULTS / "device.md").write_text(page(found))
+        publish("device", page(found))
         return
     card = True
     try:

@@ -15,6 +15,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = os.environ[
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -29,9 +30,11 @@ from colonnade.crypto.plain import PlainParty
 from colonnade.crypto.product import Chain, ChainSpec, Cross, Integers, ProductSpec
 from colonnade.foundation.randomness import Randomness
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from docs.sections import publish
+
 BITS, GAIN = 51, 64
 SET_UP = ("chain keys", "chain choices")
-RESULT = Path(__file__).parents[1] / "docs" / "results" / "owners.md"
 
 
 def measure(product: str, owners: int, rows: int, bound: int, seed: int) -> dict[str, float]:
@@ -118,7 +121,7 @@ def main() -> None:
             each["microseconds"] = 1e6 * each["rest"] / given.rows
             found.append({"owners": owners, "product": product, "bound": bound, **each})
     if given.write:
-        RESULT.write_text(table(found, given.rows, given.bound), encoding="utf-8")
+        publish("owners", table(found, given.rows, given.bound))
     print(json.dumps(found) if given.json else table(found, given.rows, given.bound))
 
 

@@ -1,7 +1,7 @@
 """A session whose parties are processes of their own, as on machines of their own: CPU and wall time by workers.
 
     python benchmarks/parties_apart.py [--rows 80000] [--columns 800] [--workers 1 2] [--accountable] [--json]
-    python benchmarks/parties_apart.py --workers 1 --accountable --repeat 5 --out docs/results/accountability.md
+    python benchmarks/parties_apart.py --workers 1 --accountable --repeat 5 --write
 
 Two parties with half of the columns each, in a Parquet file whose digest a ledger asks for; requests pass over a
 loopback socket to the relay. Parties sign with RSA keys of 2,048 bits, as certificates have them. Parties first use one
@@ -16,6 +16,7 @@ import json
 import resource
 import secrets
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -25,6 +26,9 @@ from multiprocessing.connection import Client as Connect
 from multiprocessing.connection import Listener
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from docs.sections import publish
 
 NAMES = ("left", "right")
 
@@ -224,7 +228,7 @@ def page(options: argparse.Namespace, figures: list[dict[str, Any]]) -> str:
     """The medians as a Markdown table, and what accountability adds to them."""
     lines = [
         "# What accountable sessions cost\n\nWritten by `python benchmarks/parties_apart.py --workers "
-        f"{' '.join(map(str, options.workers))} --accountable --repeat {options.repeat} --out FILE`: two parties and\n"
+        f"{' '.join(map(str, options.workers))} --accountable --repeat {options.repeat} --write`: two parties and\n"
         f"the server as processes, {options.rows:,} records, {options.columns:,} columns, signatures on in both. CPU\n"
         "seconds are those of all three processes, from their start to their end; runs with and without take turns.\n"
         "*Inside* are the seconds of them in signatures and in what accountable sessions do besides: on a machine\n"
@@ -260,7 +264,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--accountable", action="store_true", help="also with evidence")
     parser.add_argument("--repeat", type=int, default=1, help="so often each")
-    parser.add_argument("--out", type=Path, help="with --accountable: write the medians as a page")
+    parser.add_argument("--write", action="store_true", help="write the medians into docs/results/operations.md")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     kinds = (False, True) if options.accountable else (False,)
@@ -270,8 +274,8 @@ def main() -> None:
         for count in options.workers:
             for kind in kinds * options.repeat:
                 figures.append(run(options.rows, options.columns, count, Path(name), kind))
-    if options.out is not None and options.accountable:
-        options.out.write_text(page(options, figures), encoding="utf-8")
+    if options.write and options.accountable:
+        publish("accountability", page(options, figures))
     if options.json:
         print(json.dumps(figures))
         return

@@ -39,7 +39,7 @@ KERNELS = ("numpy", "compiled")
 BESIDE = (500, 6, 3)
 """n, d, K at which lattice and bgn are put side by side."""
 SIZES = [(80_000, 800, 2), (80_000, 800, 4), (80_000, 800, 8), (45_000, 41, 2), (370_000, 14, 2)]
-"""n, d, K of the speed table in docs/results/product.md."""
+"""n, d, K of the speed table in docs/results/speed.md."""
 
 
 class Peak:

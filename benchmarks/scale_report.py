@@ -1,7 +1,8 @@
-"""docs/results/scale.md and its plots from what benchmarks/scale.py measured; the fitted model of a study's cost."""
+"""Scale in docs/results/speed.md with its plots, from what benchmarks/scale.py measured; the fitted model of cost."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from docs.sections import publish
 
 Case = Mapping[str, Any]
 WORK = ("values", "sealed", "received", "transformed", "terms")
@@ -21,7 +25,7 @@ TOLD = {
 }
 MARKS = "<!-- scale:begin -->", "<!-- scale:end -->"
 SAID = (
-    "By the model that is fitted to the measurements (results/scale.md), on cores like those; all products released, "
+    "By the model that is fitted to the measurements (results/speed.md), on cores like those; all products released, "
     "parties of equal width, no alignment. The last party multiplies what all others seal and is the busiest, the "
     "first sends the most. Written by `python benchmarks/scale.py --write`."
 )
@@ -127,7 +131,7 @@ def alignments(matched: Sequence[Case]) -> list[str]:
     told = ", ".join(f"{c['seconds']['align'] / c['wall']:.0%} at {c['rows']:,} rows" for c in matched)
     lines = ["All records are common, and each party has them in an order of its own; tables are read whole, into"]
     lines[-1] += f" temporary files, before ids are matched. Matching takes of the wall time: {told}. MB sent are"
-    lines[-1] += " those of the products; [alignment.md](alignment.md) has those of matching."
+    lines[-1] += " those of the products; the section on matching ids has those of matching."
     return lines
 
 
@@ -206,7 +210,7 @@ def write(cases: Mapping[str, Case], folder: Path) -> None:
     if len(fitted) > len(WORK):
         parts += ["## A model of the cost", "", *fitted_lines(fitted), "", *large(fitted), ""]
         _between(folder.parent / "scale.md", [*large(fitted), "", SAID])
-    (folder / "scale.md").write_text("\n".join(parts).rstrip() + "\n")
+    publish("scale", "\n".join(parts).rstrip() + "\n", folder=folder)
 
 
 def _between(page: Path, lines: Sequence[str]) -> None:

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from docs.sections import publish
 
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "sources.md"
 SIZES = (100_000, 1_000_000, 3_000_000)
 QUERY = "select id, age, cost, ward, seen, smoker from people limit {}"
 COLUMNS = {
@@ -96,7 +96,7 @@ def markdown(found: dict[str, list[dict[str, float]]]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write docs/results/sources.md")
+    parser.add_argument("--write", action="store_true", help="write its section of docs/results/speed.md")
     parser.add_argument("--one", nargs=2, metavar=("ADDRESS", "ROWS"), help="one reading, as JSON")
     options = parser.parse_args()
     if options.one:
@@ -113,7 +113,7 @@ def main() -> int:
                 found.setdefault(name, []).append(json.loads(told.stdout))
     text = markdown(found)
     if options.write:
-        RESULTS.write_text(text, encoding="utf-8")
+        publish("sources", text)
     print(text, end="")
     return 0
 

@@ -2,7 +2,7 @@
 
     python benchmarks/whole.py [--json]                                   the demo
     python benchmarks/whole.py --rows 1000000 --columns 20 --parties 3 [--aligned] [--json]
-    python benchmarks/whole.py --series [--most-rows N]                   all sizes, into docs/results/whole.md
+    python benchmarks/whole.py --series [--most-rows N]                   all sizes, into docs/results/speed.md
 
 The private side is `colonnade fit STUDY` as a user types it, the other benchmarks/whole_clear.py: polars reads and
 joins the same files, scikit-learn fits with its default solver. Each side is a process of its own, with as many threads
@@ -310,7 +310,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, help="of which the median counts; 3, or 1 for many rows")
     parser.add_argument("--as-found", action="store_true", help="with the bytecode that is there, for a quick look")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--series", action="store_true", help="all sizes, into docs/results/whole.md")
+    parser.add_argument("--series", action="store_true", help="all sizes, into docs/results/speed.md")
     parser.add_argument("--most-rows", type=int, default=1_000_000, help="of the series")
     parser.add_argument("--inside", choices=("private", "clear"), help=argparse.SUPPRESS)
     for name in ("--make", "--note", "--noted", "--steps"):

@@ -1,4 +1,4 @@
-"""docs/results/whole.md and its JSON: all sizes of benchmarks/whole.py, measured anew or taken from what is stored."""
+"""Whole studies in docs/results/speed.md and their JSON: benchmarks/whole.py measured anew, or what is stored."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from whole import STEPS
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from docs.sections import publish
 
 WHOLE = Path(__file__).with_name("whole.py")
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
@@ -39,7 +42,7 @@ def write_series(most_rows: int) -> None:
             name = f"{rows:,} rows, {'aligned' if aligned else 'ids'}"
             sizes = ["--rows", str(rows), "--columns", str(COLUMNS), "--parties", str(PARTIES), "--runs", "1"]
             keep(name, apart(*sizes, *(["--aligned"] if aligned else [])))
-    (RESULTS / "whole.md").write_text(page(json.loads(STORE.read_text())))
+    publish("whole", page(json.loads(STORE.read_text())))
 
 
 def apart(*arguments: str) -> dict[str, Any]:

@@ -1,14 +1,17 @@
-"""Write docs/results/partners.md: what a cheating partner could read in studies of many sizes, and which are refused.
+"""Write what a malicious partner could read, and which studies are refused for it: docs/results/operations.md.
 
 python docs/write_partners.py
 """
 
 from __future__ import annotations
 
+import sys
 from math import e as euler
 from math import log2, pi, sqrt
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from colonnade.consent.policy import Policy
 from colonnade.foundation.errors import PolicyError
@@ -20,25 +23,32 @@ from colonnade.planning.agreement import Agreement
 from colonnade.planning.leakage import KEY_BITS, TOLD_BITS, Leakage
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.study import read_study
+from docs.sections import publish
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "results" / "partners.md"
 SESSION = bytes(32)
 APART = 6
 """Deviations of the noise between two values of a digit: an opened value is then read wrong in 1.5 of 100 cases."""
 
-INTRO = f"""# What a partner that cheats could read
+INTRO = f"""# What a malicious partner could read
 
-`python docs/write_partners.py` writes this page from plans alone; nothing is run. For each study it has the party whose
-columns are worst off, and the partner that would read them by breaking the protocol. "Told" are the bits that the
+`python docs/write_partners.py` writes this from plans alone; nothing is run. For each study it has the party whose
+columns are worst off, and the partner that would read them if malicious. "Told" are the bits that the
 opened values of one column can tell, "read" the coefficients of its key that they can spell, at most, by any means
 ([proof](../../proofs/key_reading.md)); "by fives" is what a plain attack reads, multiples of powers of five
 {APART} deviations of the noise apart. "Left" is what remains of the 2,048 coefficients, and "bits" its security by the
 estimate of [security.md](../security.md#parameters). A policy asks for {KEY_BITS} unless it says otherwise
 ([`smallest_key_bits`](../policy.md)). "People" are those of whose exact values a partner could read one thing, of
 whichever party and in whichever direction there are most ([`largest_bits_told`](../policy.md), {TOLD_BITS:,} unless a
-policy says otherwise). Epsilon is 1 where nothing else is said. Without a partner that cheats, every plan here has 128
+policy says otherwise). Epsilon is 1 where nothing else is said. Without a malicious partner, every plan here has 128
 bits or more.
+
+"""
+SHOWN = ("What a malicious partner could read",)
+SHORT = "| study | records | bits | people | policy |\n|---|---|---|---|---|\n"
+FULL = """
+
+## All figures
 
 | study | records | q | whose columns | if it cheats | values | told | read | by fives | left | bits | people | policy |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
@@ -46,8 +56,8 @@ bits or more.
 
 HELP = """
 ## What helps
-- **Fewer columns or levels** at the party that multiplies: what is read is proportional to them. The sentences above
-  say how many would do at the same modulus. Regions in place of postcodes, or bins, are such a change.
+- **Fewer columns or levels** at the party that multiplies: what is read is proportional to them. A refusal
+  says how many would do at the same modulus. Regions in place of postcodes, or bins, are such a change.
 - **A smaller epsilon, or fewer records**: more noise beside the sums, a shorter modulus, fewer bits a value.
 - **More parties** for the same columns: each of them multiplies fewer.
 - `release = "full"` where a plan chose a trace: its sums of one product each carry more noise.
@@ -144,7 +154,7 @@ def refusal(session: SessionPlan, party: str) -> str | None:
 
 
 def main() -> None:
-    rows, sentences = [], []
+    rows, short = [], []
     for name, session in studies():
         worst = min(session.exposures, key=lambda x: x.key.bits)
         people = max(session.tellings, key=lambda told: told.bits)
@@ -163,13 +173,11 @@ def main() -> None:
             f"{worst.key.dimension:,}",
             str(worst.key.bits),
             f"{people.people:,}",
-            what,
+            what if sentence is None else f"{what}: `{sentence.split()[0]}`",
         )
         rows.append(f"| {' | '.join(cells)} |")
-        if sentence is not None:
-            sentences.append(f"- {name}, n = {session.rows:,}: “{sentence}.”")
-    told = "\n## What the refused party reads\n" + "\n".join(sentences) + "\n"
-    PAGE.write_text(INTRO + "\n".join(rows) + "\n" + told + HELP, encoding="utf-8")
+        short.append(f"| {' | '.join((*cells[:2], *cells[-3:]))} |")
+    publish("partners", INTRO + SHORT + "\n".join(short) + FULL + "\n".join(rows) + "\n" + HELP, SHOWN)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run the fuzzing, the load, or both, and write docs/results/robustness.md.
+"""Run the fuzzing, the load, or both, and write their section of docs/results/operations.md.
 
     python docs/write_robustness.py [fuzz] [load]
 
@@ -13,9 +13,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from docs.sections import publish
+
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "docs" / "results" / "robustness.json"
-PAGE = ROOT / "docs" / "results" / "robustness.md"
 PROGRAMS = {"fuzz": ("-m", "fuzz"), "load": ("benchmarks/load.py",)}
 
 SECRETS = """## Secrets (tests/robustness/test_secrets.py)
@@ -93,7 +96,7 @@ def main() -> None:
     ]
     parts += [section(kept[key]) for key, section in (("fuzz", fuzz_section), ("load", load_section)) if key in kept]
     parts.append(SECRETS)
-    PAGE.write_text("\n".join(parts), encoding="utf-8")
+    publish("robustness", "\n".join(parts))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     python -m drills.mutants run --count 500 --seed 1    drawn changes, each against the tests that run its line
     python -m drills.mutants run --only lattice_error    every change of the functions of that name
     python -m drills.mutants planted                     the changes of `planted.toml`, chosen by hand
-    python -m drills.mutants write                       what became of them, as docs/results/mutants.md
+    python -m drills.mutants write                       what became of them, in docs/results/operations.md
 
 Changes are made by rule over every operator and constant of the modules in MODULES: a term dropped, a factor of 2,
 `<` for `<=`, max for min, c + 1 for c, floor for ceil, a condition turned round. Tests are collected once; a change
@@ -47,13 +47,14 @@ from typing import Any
 
 import pytest
 
+from docs.sections import publish
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "colonnade"
 KEPT = ROOT / ".cache" / "mutants"
 EQUIVALENT = Path(__file__).with_suffix(".toml")
 PLANTED = Path(__file__).with_name("planted.toml")
 TRIED = KEPT / "tried.jsonl"
-RESULTS = ROOT / "docs" / "results" / "mutants.md"
 DONE = {"killed", "never ended", "equivalent"}
 MODULES = (
     "mechanism/*.py",
@@ -697,17 +698,18 @@ def write(draws: Sequence[tuple[int, int]]) -> None:
                 rows[name] = [a + b for a, b in zip(row, (1, *ends, now(mutant) not in DONE), strict=True)]
         out += [f"| {name} | {' | '.join(map(str, row))} |" for name, row in sorted(rows.items())]
         if left := [mutant for mutant in tried if now(mutant) not in DONE]:
-            out += ["", "Left:", "", *(f"- {now(mutant)}: `{mutant.key}`" for mutant in left)]
+            out += ["", "Left:", "", "| change | end |", "|---|---|"]
+            out += [f"| `{mutant.key}` | {now(mutant)} |" for mutant in left]
         if mended := [mutant for mutant in tried if first(mutant) not in DONE and now(mutant) in DONE]:
-            out += ["", "Survived at first:", ""]
+            out += ["", "Survived at first:", "", "| change | then |", "|---|---|"]
             for mutant in mended:
                 why = (
                     known[mutant.key]
                     if now(mutant) == "equivalent"
                     else f"killed by {short(before[mutant.key][-1][1])}"
                 )
-                out.append(f"- `{mutant.key}`: {why}")
-    RESULTS.write_text("\n".join(out) + "\n", encoding="utf-8")
+                out.append(f"| `{mutant.key}` | {why} |")
+    publish("mutants", "\n".join(out) + "\n")
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 A server and three parties run as processes with mutual TLS on loopback. On the way sites are restarted, a certificate
 is renewed, another revoked and replaced, a disk fills up, a clock is wrong. In the end ledgers, the server's book, logs
 for machines, the figures for Prometheus and what the coordinator saw must tell the same, and memory must be flat.
-`--write` puts the figures into docs/results/soak.md.
+`--write` puts the figures into docs/results/operations.md.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pathlib import Path
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import Ledger
 from colonnade.transport.journal import OPENED, FileJournal
-from demo.network import COMMAND, ROOT, Deployment, free_port
+from demo.network import COMMAND, Deployment, free_port
+from docs.sections import publish
 from tests.helpers.wires import PARTIES, write_study
 
-RESULT = ROOT / "docs" / "results" / "soak.md"
 MOST_GROWTH = 64 << 20
 CLOCK = r"""
 #define _GNU_SOURCE
@@ -313,13 +313,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=110.0, help="no session begins later than this")
-    parser.add_argument("--write", action="store_true", help="write docs/results/soak.md")
+    parser.add_argument("--write", action="store_true", help="write its section of docs/results/operations.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="colonnade-soak-") as folder:
         run, rows, seconds = soak(options.sessions, options.minutes, Path(folder))
     text = page(run, rows, options.sessions, seconds)
     if options.write:
-        RESULT.write_text(text, encoding="utf-8")
+        publish("soak", text)
     sys.stdout.write(text)
 
 

@@ -30,8 +30,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from demo.network import ROOT, Deployment, free_port
+from docs.sections import publish
 
-RESULT = ROOT / "docs" / "results" / "wide_area.md"
 PIECE, PACKET, WINDOW = 1 << 15, 1448, 128
 STEPS = ("read", "align", "plan", "products", "submit", "open")
 
@@ -231,7 +231,7 @@ def main() -> None:
     parser.add_argument("--loss", type=float, nargs="*", default=[0.0], help="shares of packets")
     parser.add_argument("--sessions", type=int, default=2, help="of each kind of line")
     parser.add_argument("--minutes", type=float, default=6, help="for each kind of line, at most")
-    parser.add_argument("--write", action="store_true", help="write docs/results/wide_area.md")
+    parser.add_argument("--write", action="store_true", help="write its section of docs/results/speed.md")
     options = parser.parse_args()
     text = HEAD.format(load=", ".join(f"{each:.1f}" for each in os.getloadavg()), cores=os.cpu_count())
     print(text, end="", flush=True)
@@ -247,7 +247,7 @@ def main() -> None:
     if len(options.mbit) == len(options.loss) == 1:
         text += slope(seen)
     if options.write:
-        RESULT.write_text(text, encoding="utf-8")
+        publish("wide_area", text)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ none. Every task and penalty is solved as a user solves it, and judged on record
 - at CLEAR a loss more than NEAR above scikit-learn's, on the same encoding, is listed; said or not.
 
 With `--keep FILE` a run goes on where another stopped: 200 studies take ten CPU minutes. `--write` writes
-docs/results/base_rate.md. Losses are negative log-likelihoods per record: of classes log-loss, of counts Poisson's, of
-numbers half of the squared error over the variance.
+docs/results/uncertainty.md. Losses are negative log-likelihoods per record: of classes log-loss, of counts
+Poisson's, of numbers half of the squared error over the variance.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 
 import colonnade as cn
 from colonnade.analysis.accepted import Acceptance
+from docs.sections import publish
 from experiments.data import Dataset, adult_41
 from experiments.data.hard import HARD, TEST
 from experiments.data.panel import PACKAGED, PANEL, missing
@@ -48,7 +49,6 @@ CASES: tuple[dict[str, Any], ...] = (
     {"penalty": "lasso", "ridge": 1e-4},
 )
 """What a user may ask for, beside the study's own task."""
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "base_rate.md"
 SETS = {"adult-41": adult_41} | {k: make for k, make in (PANEL | HARD).items() if k not in PACKAGED or not missing()}
 
 
@@ -342,7 +342,7 @@ def collect(studies: Sequence[Study], which: str, seed: int, cases: int, keep: P
 
 
 def markdown(found: Sequence[Judged], told: Mapping[str, Any], asked: str) -> str:
-    """The page docs/results/base_rate.md."""
+    """Return its section of docs/results/uncertainty.md."""
     lines = [
         "# Models beside the base rate and beside scikit-learn",
         "",
@@ -389,7 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=len(CASES), help="how many of the questions are asked")
     parser.add_argument("--which", choices=["noisy", "clear", "both"], default="both")
     parser.add_argument("--keep", type=Path, help="a file of what was run, one study a line, to go on from")
-    parser.add_argument("--write", action="store_true", help="write docs/results/base_rate.md")
+    parser.add_argument("--write", action="store_true", help="write its section of docs/results/uncertainty.md")
     options = parser.parse_args(arguments)
     studies = [draw_study(options.seed + k) for k in range(options.studies)]
     keys = list(SETS) if options.sets == "all" else [k for k in options.sets.split(",") if k]
@@ -401,7 +401,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(json.dumps({**told, "found": [asdict(j) for j in found]} if options.json else told, indent=1))
     if options.write:
         asked = f"--studies {options.studies} --seed {options.seed} --which {options.which} --write"
-        RESULTS.write_text(markdown(found, told, asked), encoding="utf-8")
+        publish("base_rate", markdown(found, told, asked))
     return int(bool(told["worse and silent"]) or 20 * told["better and warned"] > told["better"])
 
 

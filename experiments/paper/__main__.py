@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from docs.sections import kept, publish
 from experiments.paper import (
     catalogue,
     comparison,
@@ -64,7 +65,7 @@ def _utility(options: argparse.Namespace) -> int:
     document = tables.utility(data, extent, _settings(options), command)
     if options.write:
         document.write(tables.RESULTS / "utility.csv")
-        (tables.RESULTS / "floors.md").write_text(floors.markdown(document), encoding="utf-8")
+        publish("floors", floors.markdown(document), floors.SHOWN)
         _plots([document], tables.RESULTS)
     _print(document, options.json)
     return 0
@@ -92,7 +93,7 @@ def _tables(options: argparse.Namespace) -> int:
         documents.append(document)
         sys.stderr.write(f"wrote {tables.path_of(number, folder)}\n")
     if set(options.table) == set(tables.TABLES):
-        (folder / "comparison.md").write_text(comparison.markdown(documents), encoding="utf-8")
+        publish("comparison", comparison.markdown(documents), folder=folder)
     _plots(documents, folder)
     return 0
 
@@ -161,7 +162,7 @@ def _panel(options: argparse.Namespace) -> int:
         header["not run"] = ", ".join(missing) or "nothing"
     text = listing.csv_text(rows, header)
     if options.write:
-        listing.write(text, panel.markdown, tables.RESULTS / "panel.csv")
+        listing.write(text, panel.markdown, tables.RESULTS / "panel.csv", panel.SHOWN)
         forecast_plot(rows, tables.RESULTS / "panel.png")
     print(panel.markdown(text), end="")
     return 0
@@ -203,7 +204,7 @@ def _rehearsal(options: argparse.Namespace) -> int:
         nonlocal text
         text = rehearsal.markdown(lines, ranges, "python -m experiments.paper rehearsal --write")
         if options.write:
-            (tables.RESULTS / "rehearsal.md").write_text(text, encoding="utf-8")
+            publish("rehearsal", text)
 
     rehearsal.run(options.data, options.epsilon, options.runs, keep)
     print(text, end="")
@@ -212,12 +213,12 @@ def _rehearsal(options: argparse.Namespace) -> int:
 
 def _polynomial(options: argparse.Namespace) -> int:
     for name, made in (
-        ("order.md", lambda: order.markdown(options.kept, options.stored)),
-        ("polynomial.md", polynomial.markdown),
+        ("order", lambda: order.markdown(options.kept, options.stored)),
+        ("polynomial", polynomial.markdown),
     ):
         text = made()
         if options.write:
-            (tables.RESULTS / name).write_text(text, encoding="utf-8")
+            publish(name, text)
         print(text, end="")
     return 0
 
@@ -240,7 +241,7 @@ def _rsquared(options: argparse.Namespace) -> int:
 def _evaluation(options: argparse.Namespace) -> int:
     text = evaluation.markdown(evaluation.run(options.data, options.runs), options.runs)
     if options.write:
-        (tables.RESULTS / "evaluation.md").write_text(text, encoding="utf-8")
+        publish("evaluation", text)
     print(text, end="")
     return 0
 
@@ -249,7 +250,7 @@ def _evaluation_coverage(options: argparse.Namespace) -> int:
     found = evaluation_coverage.run(options.cases, options.seed, options.rows)
     text = evaluation_coverage.markdown(found)
     if options.write:
-        (tables.RESULTS / "evaluation_coverage.md").write_text(text, encoding="utf-8")
+        publish("evaluation_coverage", text)
     print(json.dumps(found, indent=1) if options.json else text, end="")
     return int(found["short"])
 
@@ -265,11 +266,10 @@ def _synthesis(options: argparse.Namespace) -> int:
     # Imported late: no other study needs it.
     from experiments.paper import synthesis_report
 
-    place = tables.RESULTS / "synthesis.md"
-    before = place.read_text(encoding="utf-8") if options.only else ""
+    before = kept("synthesis") if options.only else ""
     page = synthesis_report.study(options.quick, options.only, before, options.kept)
     if options.write:
-        place.write_text(page, encoding="utf-8")
+        publish("synthesis", page, synthesis_report.SHOWN)
     print(page)
     return 0
 
@@ -302,8 +302,7 @@ def _splits(options: argparse.Namespace) -> int:
         sys.stderr.write(f"{one}\n")
         found.append(one)
         if options.write:
-            text = splits.markdown(found, options.runs)
-            (tables.RESULTS / "splits.md").write_text(text, encoding="utf-8")
+            publish("splits", splits.markdown(found, options.runs))
     print(splits.markdown(found, options.runs), end="")
     return 0
 
@@ -351,7 +350,9 @@ def _parser() -> argparse.ArgumentParser:
     utility.add_argument("--collusion", type=_whole, default=grid.COLLUSIONS)
     utility.add_argument("--json", action="store_true", help="rows as one JSON list on standard output")
     utility.add_argument(
-        "--write", action="store_true", help="write docs/results/utility.*, floors.md and plots as well"
+        "--write",
+        action="store_true",
+        help="write utility.csv, docs/results/accuracy.md and plots as well",
     )
     utility.set_defaults(act=_utility)
 
@@ -365,7 +366,7 @@ def _parser() -> argparse.ArgumentParser:
     losses.add_argument("--data", type=_words, default=logloss.DATA, help=f"some of {', '.join(logloss.DATA)}")
     losses.add_argument("--runs", type=int, default=logloss.RELEASES, help="releases, each of another split")
     losses.add_argument("--workers", type=int, default=2, help="processes")
-    losses.add_argument("--write", action="store_true", help="write docs/results/logloss.*")
+    losses.add_argument("--write", action="store_true", help="write logloss.csv and docs/results/panel.md")
     losses.set_defaults(act=_logloss)
 
     panels = commands.add_parser("panel", help="the development panel: AUC, accuracy and log-loss beside no noise")
@@ -375,7 +376,7 @@ def _parser() -> argparse.ArgumentParser:
     panels.add_argument("--stored", action="store_true", help="run nothing: what an unfinished run has kept")
     panels.add_argument("--ours", action="store_true", help="no baselines")
     panels.add_argument("--keep", action="store_true", help="baselines that were not run again as the page has them")
-    panels.add_argument("--write", action="store_true", help="write docs/results/panel.*")
+    panels.add_argument("--write", action="store_true", help="write panel.csv and docs/results/panel.md")
     panels.set_defaults(act=_panel)
 
     widths = commands.add_parser("wide", help="many numeric columns: what a release of them leaves, and what could be")
@@ -383,13 +384,13 @@ def _parser() -> argparse.ArgumentParser:
     widths.add_argument("--rows", type=_whole, default=wide.ROWS)
     widths.add_argument("--runs", type=int, default=wide.DRAWS, help="draws of data and noise")
     widths.add_argument("--paper", action="store_true", help="the paper's 80,000 x 800 records, epsilon 1, delta 1/n")
-    widths.add_argument("--write", action="store_true", help="write docs/results/wide.*")
+    widths.add_argument("--write", action="store_true", help="write its csv and docs/results/accuracy.md")
     widths.set_defaults(act=_wide)
 
     judged = commands.add_parser("evaluation", help="evaluations across parties against the truth")
     judged.add_argument("--data", type=_words, default=tuple(evaluation.DATA), help="some of the sets")
     judged.add_argument("--runs", type=int, default=evaluation.DRAWS, help="evaluations a line")
-    judged.add_argument("--write", action="store_true", help="write docs/results/evaluation.md")
+    judged.add_argument("--write", action="store_true", help="write its section of docs/results/uncertainty.md")
     judged.set_defaults(act=_evaluation)
 
     held = commands.add_parser("evaluation-coverage", help="how often an evaluation's intervals hold the truth")
@@ -397,25 +398,25 @@ def _parser() -> argparse.ArgumentParser:
     held.add_argument("--rows", type=_whole, default=evaluation_coverage.ROWS, help="numbers of records")
     held.add_argument("--seed", type=int, default=SEED)
     held.add_argument("--json", action="store_true", help="for machines")
-    held.add_argument("--write", action="store_true", help="write docs/results/evaluation_coverage.md")
+    held.add_argument("--write", action="store_true", help="write its section of docs/results/uncertainty.md")
     held.set_defaults(act=_evaluation_coverage)
     products = commands.add_parser("polynomial", help="models with and without interactions of several owners")
-    products.add_argument("--write", action="store_true", help="write docs/results/polynomial.md and order.md")
+    products.add_argument("--write", action="store_true", help="write docs/results/interactions.md")
     products.add_argument("--kept", type=Path, help="file of finished rows: an interrupted run goes on from there")
-    products.add_argument("--stored", action="store_true", help="run nothing of order.md: rows that --kept has")
+    products.add_argument("--stored", action="store_true", help="run nothing of order 4: rows that --kept has")
     products.set_defaults(act=_polynomial)
     shares = commands.add_parser("rsquared", help="R² as stated against R² on the records")
     shares.add_argument("--data", type=_words, default=tuple(rsquared.DATA), help=f"some of {', '.join(rsquared.DATA)}")
     shares.add_argument("--runs", type=int, default=rsquared.RELEASES, help="releases of the same records")
     shares.add_argument("--workers", type=int, default=2, help="processes")
-    shares.add_argument("--write", action="store_true", help="write docs/results/rsquared.*")
+    shares.add_argument("--write", action="store_true", help="write rsquared.csv and docs/results/panel.md")
     shares.set_defaults(act=_rsquared)
 
     foretold = commands.add_parser("rehearsal", help="rehearsals on public rows against real fits")
     foretold.add_argument("--data", type=_words, default=tuple(rehearsal.SCHEMA), help="some of the data sets")
     foretold.add_argument("--epsilon", type=_numbers, default=rehearsal.EPSILONS)
     foretold.add_argument("--runs", type=int, default=rehearsal.RUNS, help="replicates")
-    foretold.add_argument("--write", action="store_true", help="write docs/results/rehearsal.md")
+    foretold.add_argument("--write", action="store_true", help="write its section of docs/results/uncertainty.md")
     foretold.set_defaults(act=_rehearsal)
 
     costs = commands.add_parser("overhead", help="time and bytes of bgn and lattice against n, d and K")
@@ -438,15 +439,15 @@ def _parser() -> argparse.ArgumentParser:
 
     covered = commands.add_parser("coverage", help="how often intervals hold the truth, coefficient by coefficient")
     covered.add_argument("--releases", type=int, help=f"fresh releases of each case, {coverage.RELEASES} if not given")
-    covered.add_argument("--panel", action="store_true", help="on the development panel, into coverage_panel.md")
+    covered.add_argument("--panel", action="store_true", help="on the development panel, into coverage_panel.csv")
     covered.add_argument("--workers", type=int, default=2, help="processes")
     covered.add_argument("--seed", type=int, default=SEED)
-    covered.add_argument("--write", action="store_true", help="write docs/results/coverage.md and .csv as well")
+    covered.add_argument("--write", action="store_true", help="write its csv and docs/results/uncertainty.md as well")
     covered.set_defaults(act=_coverage)
 
     divided = commands.add_parser("splits", help="the panel's cells that miss their goal, with other block weights")
     divided.add_argument("--runs", type=int, default=8, help="releases of each")
-    divided.add_argument("--write", action="store_true", help="write docs/results/splits.md")
+    divided.add_argument("--write", action="store_true", help="write its section of docs/results/accuracy.md")
     divided.set_defaults(act=_splits)
 
     checks = commands.add_parser("errata", help="the numbers behind the errata of the paper's tables")

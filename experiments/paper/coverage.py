@@ -24,6 +24,7 @@ from scipy.stats import binom
 from colonnade.analysis.intervals import Interval, intervals
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.objective import Task
+from docs.sections import publish
 from experiments.data import Dataset, adult_41, adult_hours
 from experiments.data.dataset import binary, categorical, numeric
 from experiments.data.panel import PANEL
@@ -249,7 +250,9 @@ def csv_text(lines: Sequence[Line], command: str, seed: int) -> str:
     return out.getvalue()
 
 
-HEAD = f"""# Coverage of the intervals
+SHOWN = ("Coverage of the intervals",)
+"""Headings whose tables stay on the page of results."""
+HEAD = f"""# {{title}}
 
 Made by `{{command}}` (seed {{seed}}): {{releases}} fresh releases of {PARTIES} parties for each row ({DROWNED_RELEASES}
 at ε = 0.1), collusion {COLLUSION}. In each release the reduced model is chosen anew, and the truth is that model's own
@@ -273,7 +276,8 @@ reduced model: the median over all intervals, the largest median of a coefficien
 def markdown(lines: Sequence[Line], command: str, seed: int) -> str:
     """The summary: a row for each case."""
     releases = max((line.releases for line in lines), default=0)
-    out = HEAD.replace(" \\\n", " ").format(command=command, seed=seed, releases=releases)
+    title = "Coverage on the development panel" if "--panel" in command else "Coverage of the intervals"
+    out = HEAD.replace(" \\\n", " ").format(title=title, command=command, seed=seed, releases=releases)
     return out + "".join(_row(case, [x for x in lines if _case(x) == case]) for case in _cases(lines))
 
 
@@ -310,6 +314,6 @@ def _row(case: Case, own: Sequence[Line]) -> str:
 
 
 def write(lines: Sequence[Line], folder: Path, command: str, seed: int, name: str = "coverage") -> None:
-    """The summary and every line."""
+    """Write every line as csv, and the summary as its section of the page of results."""
     (folder / f"{name}.csv").write_text(csv_text(lines, command, seed), encoding="utf-8")
-    (folder / f"{name}.md").write_text(markdown(lines, command, seed), encoding="utf-8")
+    publish(name, markdown(lines, command, seed), SHOWN, folder=folder)

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.foundation.errors import DataError
+from docs.sections import publish
 from experiments.paper import printed
+from experiments.paper.methods import OURS, OURS_LATTICE
 from experiments.paper.printed import Printed
 from experiments.paper.runner import Finished
 
@@ -87,11 +89,12 @@ class Document:
         return cls(header, tuple(_row(entry) for entry in reader))
 
     def write(self, path: Path) -> None:
-        """The csv, and the markdown beside it."""
+        """Write the csv, and its section of the page of results."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.csv(), encoding="utf-8")
-        # Read back, so that the markdown says what the csv says and nothing else.
-        path.with_suffix(".md").write_text(markdown(Document.of_csv(self.csv())), encoding="utf-8")
+        # Read back, so that the page says what the csv says and nothing else.
+        text = markdown(Document.of_csv(self.csv()), path.name)
+        publish(path.stem, text, WHOLE, beside=path.name, folder=path.parent)
 
 
 def _text(value: Any) -> str:
@@ -123,17 +126,26 @@ def _row(entry: Mapping[str, str]) -> Row:
     )
 
 
-def markdown(document: Document) -> str:
-    """One section for each data set: rows of methods, columns of epsilon, the paper's cells at the right."""
+TOLD = ("command", "replicates", "data", "updated", "draws", "numbers")
+WHOLE = ("adult-41, accuracy", "dutch-36, accuracy")
+"""Headings whose tables stay on the page, however long."""
+SHOWN = (2, 1)
+"""Parties and collusion of our rows that a page shows; the csv has all."""
+
+
+def markdown(document: Document, csv_name: str) -> str:
+    """Return a section for each data set: rows of methods, columns of epsilon, the paper's cells at the right."""
     out = [f"# {document.header['title']}", ""]
-    out += [f"- {key}: {value}" for key, value in document.header.items() if key != "title"]
+    out += [f"- {key}: {value}" for key, value in document.header.items() if key in TOLD]
+    rest = f"other K and c, all scores, seed, versions and digests of code: [{csv_name}]({csv_name})"
+    out += [f"- ours: K = {SHOWN[0]}, c = {SHOWN[1]}; {rest}"]
     ran = [row for row in document.rows if row.source == RUN]
-    for data in dict.fromkeys(row.data for row in ran):
-        others = [row for row in document.rows if row.source == PRINTED]
-        same = {row.data for row in others} & {data}
+    # Without printed cells the means stand on the page elsewhere.
+    for data in dict.fromkeys(row.data for row in ran if any(row.source == PRINTED for row in document.rows)):
+        printed_cells = [row for row in document.rows if row.source == PRINTED and row.data == data]
         own = [row for row in ran if row.data == data]
-        out += ["", f"## {data}, {own[0].metric}", ""]
-        out += _section(own, [row for row in others if not same or row.data in same])
+        short = [row for row in own if row.method not in (OURS, OURS_LATTICE) or (row.parties, row.collusion) == SHOWN]
+        out += ["", f"## {data}, {own[0].metric}", "", *_section(short, printed_cells)]
     return "\n".join(out) + "\n"
 
 

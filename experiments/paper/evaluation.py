@@ -159,7 +159,7 @@ def _cell(here: Setting, n: int, epsilon: float, draws: int) -> list[dict[str, o
 
 
 def markdown(rows: list[dict[str, object]], draws: int) -> str:
-    """The table as docs/results/evaluation.md has it."""
+    """Return the section of docs/results/uncertainty.md."""
     head = list(rows[0])
     lines = [
         "# How far an evaluation is from the truth",

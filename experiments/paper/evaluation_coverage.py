@@ -204,7 +204,7 @@ def summary(lines: list[dict[str, Any]], cases: int, seed: int) -> dict[str, Any
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """The page docs/results/evaluation_coverage.md."""
+    """Return the section of docs/results/uncertainty.md."""
     lines = [
         "# How often an evaluation's intervals hold the truth",
         "",

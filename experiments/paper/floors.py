@@ -86,21 +86,35 @@ def _asked(floor: Floor, collusion: int) -> float:
     return floor.value if not collusion or floor.colluding is None else floor.colluding
 
 
+def _place(floor: Floor, collusion: int) -> str:
+    what = f"{_asked(floor, collusion):g}" + (f" of {floor.over}" if floor.over else "")
+    return f"| {floor.data} | {floor.privacy} | {floor.epsilon:g} | {what} | {collusion} | "
+
+
+SHOWN = ("Accuracy and error against their thresholds",)
+"""Headings whose tables stay on the page of results."""
+
+
 def markdown(document: Document) -> str:
     """Where we stand, for every floor, K and collusion, and in the mean over K."""
     parties = sorted({row.parties for row in document.rows if row.method == OURS})
     rows = [row for row in document.rows if row.source == RUN]
     out = [
-        "# Utility against its floors",
+        "# Accuracy and error against their thresholds",
         "",
         f"Made from utility.csv, of `{document.header['command']}`.",
         "",
         "Accuracy must be at least the floor, an error over its reference at most; a value that is not stands in",
-        "brackets. Of the last columns one is the mean over K (with c = 0 the noise has the same law for every K), one",
-        "what there is without privacy on the same splits. Lines of c = 1 and of (epsilon, 1/n) have fewer splits, see",
-        "utility.md.",
+        "brackets. The first table has means over K (with c = 0 the noise has the same distribution for every K);",
+        "lines of c = 1 and of (epsilon, 1/n) have fewer splits. Not private: on the same splits.",
         "",
+        "| data | privacy | ε | floor | c | mean over K | not private |",
+        "|" + "---|" * 7,
     ]
+    for floor, collusion, values in standing(document):
+        mean = _told(floor, collusion, fmean(value for _, value in values)) if values else ""
+        out.append(f"{_place(floor, collusion)}{mean} | {_without_noise(floor, collusion, rows)} |")
+    out += ["", "## By K", ""]
     out.append(
         "| data | privacy | ε | floor | c | " + " | ".join(f"K = {k}" for k in parties) + " | all | no privacy |"
     )
@@ -110,7 +124,5 @@ def markdown(document: Document) -> str:
         cells = [_told(floor, collusion, found[k]) if k in found else "" for k in parties]
         cells.append(_told(floor, collusion, fmean(found.values())) if found else "")
         cells.append(_without_noise(floor, collusion, rows))
-        what = f"{_asked(floor, collusion):g}" + (f" of {floor.over}" if floor.over else "")
-        place = f"| {floor.data} | {floor.privacy} | {floor.epsilon:g} | {what} | {collusion} | "
-        out.append(place + " | ".join(cells) + " |")
+        out.append(_place(floor, collusion) + " | ".join(cells) + " |")
     return "\n".join(out) + "\n"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from docs.sections import publish
 
 Markdown = Callable[[str], str]
 
@@ -31,7 +33,7 @@ def read(text: str) -> tuple[list[str], list[dict[str, str]]]:
     return head, list(csv.DictReader(lines[start:]))
 
 
-def write(text: str, markdown: Markdown, path: Path) -> None:
-    """The csv, and the markdown beside it."""
+def write(text: str, markdown: Markdown, path: Path, shown: Collection[str] = ()) -> None:
+    """Write the csv, and its section of the page of results."""
     path.write_text(text, encoding="utf-8")
-    path.with_suffix(".md").write_text(markdown(text), encoding="utf-8")
+    publish(path.stem, markdown(text), shown, beside=path.name, folder=path.parent)

@@ -166,7 +166,7 @@ def predicted(model: CostModel, size: Size) -> tuple[float, float]:
 
 
 def study(folder: Path, quick: bool = False) -> dict[str, Any]:
-    """Measure, fit and write overhead.json, overhead.md, overhead.csv and two pictures."""
+    """Measure, fit and write overhead.json, overhead.csv, its section of docs/results/speed.md and two pictures."""
     from experiments.paper.overhead_report import write
 
     measured: dict[Size, Measured] = {}

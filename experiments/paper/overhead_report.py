@@ -13,6 +13,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from docs.sections import publish
 from experiments.paper.overhead import Measured, Size
 from experiments.paper.plots import save
 
@@ -31,7 +32,7 @@ def write(folder: Path, content: dict[str, Any], measured: Sequence[Measured], s
         for m in measured:
             s = m.size
             writer.writerow([s.product, s.n, s.d, s.parties, f"{m.seconds:.6g}", f"{m.plain_seconds:.6g}", m.bytes])
-    (folder / "overhead.md").write_text(markdown(content, measured), encoding="utf-8")
+    publish("overhead", markdown(content, measured), beside="overhead.csv", folder=folder)
     found = {m.size: m for m in measured}
     for name in ("n", "d", "K"):
         _plot(folder / f"overhead_{name}.png", name, content, sweeps, found)

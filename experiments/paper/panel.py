@@ -52,6 +52,8 @@ RELEASES = 20
 BASELINE_RUNS = 2
 STORE = ROOT / ".cache" / "experiments" / "panel.jsonl"
 NON_PRIVATE, BINNED, ORACLE = "non-private", "ours, auto", "oracle"
+SHOWN = ("AUC, compared with no noise",)
+"""Headings whose tables stay on the page of results."""
 BASELINES = ("diffprivlib", "DPSGD", "DP-GD", "AdaSSP")
 EXACT = 1e-3
 """Standard deviation of a sum that the oracle knows."""
@@ -387,6 +389,7 @@ def markdown(text: str) -> str:
         "",
     ]
     columns = [(p, e) for p in (PURE, APPROXIMATE) for e in EPSILONS]
+    out += [f"## {SHOWN[0]}", ""]
     out.append("| AUC gap: ours / oracle | " + " | ".join(f"{p} {e:g}" for p, e in columns) + " |")
     out.append("|---" * (1 + len(columns)) + "|")
     out.append("| goal | " + " | ".join(f"{GOALS[c]:g}" if c in GOALS else "" for c in columns) + " |")
@@ -394,7 +397,20 @@ def markdown(text: str) -> str:
     for key in dict.fromkeys(r["data"] for r in rows):
         told = [_against(found, key, cell) for cell in columns]
         out.append(f"| {key}{'*' if key in UNREAD else ''} | " + " | ".join(told) + " |")
-    out += ["", *_losses(found, columns), "", *_positives(found, columns), "", *_forecasts(found, columns), ""]
+    out += [
+        "",
+        "## Won and lost",
+        "",
+        *_lost(found, columns),
+        "",
+        "## Log-loss and forecasts",
+        "",
+        *_losses(found, columns),
+        "",
+        *_forecasts(found, columns),
+        "",
+    ]
+    out += ["## Every method", ""]
     heads = ["data", "method", "privacy", "ε", "runs", "released", "cut", "AUC", "gap", "accuracy", "gap", "log-loss"]
     heads.append("base rate's")
     out += ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
@@ -426,6 +442,36 @@ def _against(found: Found, key: str, cell: tuple[str, float]) -> str:
 def _own(found: Found, key: str, cell: tuple[str, float]) -> Mapping[str, str]:
     """Ours as the plan cuts numbers; where that was not run, with the columns as declared."""
     return found.get((key, BINNED, *cell)) or found[(key, OURS, *cell)]
+
+
+def lost(found: Found, columns: Cells) -> list[tuple[str, tuple[str, float], float, str, float]]:
+    """Return where a private method on pooled data has the better AUC: data, cell, our AUC, the method, its AUC."""
+    out = []
+    for key in dict.fromkeys(data for data, *_ in found):
+        for cell in columns:
+            own = float(_own(found, key, cell)["auc"])
+            others = [
+                (float(r["auc"]), m) for (d, m, *at), r in found.items() if (d, *at) == (key, *cell) and m in BASELINES
+            ]
+            if others and max(others)[0] > own:
+                out.append((key, cell, own, max(others)[1], max(others)[0]))
+    return out
+
+
+def _lost(found: Found, columns: Cells) -> list[str]:
+    """Return where another private method, which has all columns in one place, is better, and where nobody gains."""
+    keys = list(dict.fromkeys(data for data, *_ in found))
+    own = [_own(found, key, cell) for key in keys for cell in columns]
+    above = sum(float(row["log_loss"]) > float(row["base"]) for row in own)
+    beaten = lost(found, columns)
+    out = [
+        f"In {len(beaten)} of {len(own)} cells a private method that has all columns in one place "
+        f"({', '.join(BASELINES)}) has the better AUC; in {above} of {len(own)} our log-loss is above the base rate's:",
+        "",
+        "| data | privacy | ε | ours | better | its AUC |",
+        "|---" * 6 + "|",
+    ]
+    return out + [f"| {d} | {p} | {e:g} | {auc:.4f} | {m} | {best:.4f} |" for d, (p, e), auc, m, best in beaten]
 
 
 def _losses(found: Found, columns: Cells) -> list[str]:
@@ -464,14 +510,3 @@ def _forecasts(found: Found, columns: Cells) -> list[str]:
         f"which plans tell beside it and the picture has, {more_weak} of {len(weak)} lost more, in the median "
         f"{np.median(weak):.2f} times as much. Both count the noise on the label's products alone.",
     ]
-
-
-def _positives(found: Found, columns: Cells) -> list[str]:
-    """How many positive records there are against the noise on a count of them."""
-    out = ["| noise on a product with the label | positives | " + " | ".join(f"{p} {e:g}" for p, e in columns) + " |"]
-    out.append("|---" * (2 + len(columns)) + "|")
-    for key in dict.fromkeys(data for data, method, *_ in found if method == BINNED):
-        rows = [found[(key, BINNED, *cell)] for cell in columns]
-        noise = " | ".join(f"{float(r['noise']):.3g}" for r in rows)
-        out.append(f"| {key} | {float(rows[0]['positives']):.0f} | {noise} |")
-    return out

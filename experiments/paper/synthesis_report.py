@@ -24,6 +24,8 @@ of tables of one, two and three columns (60 triples) between as many drawn rows 
 LR and boosting: trained on drawn rows, accuracy on real test rows; `solve` is the release's own model. "All labels":
 mean accuracy over all columns, each predicted from all others. CPU s: fit and draw.
 """
+SHOWN = ("Beside MST and AIM",)
+"""Headings whose tables stay on the page, however long."""
 Lines = Sequence[Mapping[str, object]]
 
 

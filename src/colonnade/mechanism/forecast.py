@@ -231,7 +231,7 @@ def order_warning(order: int, plan: PrivacyPlan, lower: PrivacyPlan, n: int) -> 
         f"order {order} releases {count:,} numbers with products of up to {owners} owners, order 2 {less:,}: the noise "
         f"leaves {100 * left:.3g}% of what a model could explain, with order 2 {100 * left_lower:.3g}%"
     )
-    # The solver refits the logistic link on moments of order 2: docs/results/order.md has few rows where 4 does better.
+    # The solver refits the logistic link on moments of order 2: order 4 is seldom better, docs/results/interactions.md.
     return [f"{told}; order 2 is expected to do better" if left_lower >= left else told]
 
 

@@ -33,7 +33,7 @@ from colonnade.protocol.messages import (
 )
 from colonnade.report.text import digest_note
 
-# docs/results/alignment.md: base transfers of a partner, and the rest for each id of it and the hub's.
+# docs/results/speed.md: base transfers of a partner, and the rest for each id of it and the hub's.
 SECONDS_A_PARTNER = 0.21
 SECONDS_AN_ID = 6.5e-6
 COUNT_BYTES = 8

@@ -9,11 +9,12 @@ import pytest
 
 from colonnade.crypto.lattice import backend as planned
 from colonnade.foundation.errors import DataError, StudyError
+from docs.sections import laid_out, section
 from experiments.data import Dataset
 from experiments.data.dataset import binary, categorical, numeric
 from experiments.paper import __main__ as command
 from experiments.paper import catalogue, comparison, errata, floors, grid, overhead, printed, runner, store, tables
-from experiments.paper.document import FIELDS, Document, Row, markdown
+from experiments.paper.document import FIELDS, WHOLE, Document, Row, markdown
 from experiments.paper.methods import (
     APPROXIMATE,
     FM_REPAIRED_PROTOCOL,
@@ -267,7 +268,7 @@ def test_a_document_is_read_back_from_its_csv():
 
 
 def test_the_markdown_shows_ours_beside_the_printed_cell_and_every_note():
-    text = markdown(document())
+    text = markdown(document(), "a.csv")
     assert "| FM printed | pure | 1 | 0 | 0.6250 ± 0.1250 | 0.7315 ± 0.0379 |" in text
     assert "not run" in text
     assert "it is not installed" in text
@@ -322,6 +323,7 @@ def test_a_floor_is_met_or_stands_in_brackets():
     rows.append(Row("run", "adult-hours", "mean", "none", None, 1, 0, "MSE", 0.06, 0.0, 10))
     told = floors.markdown(Document({"title": "", "command": "x"}, tuple(rows))).splitlines()
     assert told[-1] == "| adult-hours | pure | 1 | 0.85 of mean | 0 | 0.6667 | (1.0000) | 0.8333 |  |"
+    assert "| adult-hours | pure | 1 | 0.85 of mean | 0 | 0.8333 |  |" in told
     accuracy = [Row("run", "adult-41", OURS, PURE, 1.0, 1, 0, "accuracy", m, 0.0, 10) for m in (0.84, 0.82)]
     for row, cell in zip(accuracy, ("0.8400", "(0.8200)"), strict=True):
         assert (
@@ -363,7 +365,8 @@ def test_a_shipped_table_is_what_the_code_would_write(number):
             assert row.std == pytest.approx(np.std(row.scores), rel=1e-4, abs=1e-7)
     told = [(r.data, r.method, r.epsilon, r.mean, r.std) for r in read.rows if r.source == "printed"]
     assert told == [(p.data, p.method, p.epsilon, p.mean, p.std) for p in printed.PRINTED if p.table == number]
-    assert tables.path_of(number).with_suffix(".md").read_text(encoding="utf-8") == markdown(read)
+    name = tables.path_of(number)
+    assert section(name.stem) == laid_out(name.stem, markdown(read, name.name), WHOLE, name.name)[0]
 
 
 @pytest.mark.skipif(3 not in SHIPPED, reason="docs/results/table3.csv has not been written yet")
