@@ -28,6 +28,7 @@ from colonnade.consent.ledger import Ledger
 from colonnade.transport.journal import OPENED, FileJournal
 from demo.network import COMMAND, Deployment, free_port
 from docs.sections import publish
+from drills import MANY_SESSIONS
 from tests.helpers.wires import PARTIES, write_study
 
 MOST_GROWTH = 64 << 20
@@ -232,8 +233,7 @@ def prepare(place: Path) -> tuple[Soak, bool]:
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", book], capture_output=True).returncode
     for name, port in ports.items():
         if name in PARTIES:
-            rules = {"smallest_rows": "2", "epsilon": "100000.0", "largest_alignments": "100000"}
-            sites.fill_in(name, place / f"{name}.csv", **rules)
+            sites.fill_in(name, place / f"{name}.csv", smallest_rows="2", **MANY_SESSIONS)
         site = sites.folder / name / "site.toml"
         text = site.read_text().replace("[site]\n", f'[site]\nmetrics = "{port}"\nsilence = 20\n', 1)
         if name == "bank":

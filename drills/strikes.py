@@ -21,6 +21,7 @@ from colonnade.consent.ledger import Ledger
 from colonnade.flare.status import look
 from colonnade.transport.journal import OPENED, FileJournal
 from demo.network import ROOT, Deployment
+from drills import MANY_SESSIONS
 
 STEPS = ("align", "plan", "products", "submit")
 VICTIMS = ("bank job", "bank", "bank stop", "server job", "server", "server stop")
@@ -103,7 +104,7 @@ def main() -> None:
         place = Path(folder)
         with Deployment(ROOT / "demo" / "study.toml", place / "sites") as sites:
             for party in PARTIES:
-                sites.fill_in(party, ROOT / "demo" / f"{party}.csv", epsilon="100.0", largest_alignments="1000")
+                sites.fill_in(party, ROOT / "demo" / f"{party}.csv", **MANY_SESSIONS)
             for name in ("server", *PARTIES):
                 with (sites.folder / name / "site.toml").open("a") as file:
                     file.write("silence = 8\n")

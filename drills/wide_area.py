@@ -31,6 +31,7 @@ from pathlib import Path
 
 from demo.network import ROOT, Deployment, free_port
 from docs.sections import publish
+from drills import MANY_SESSIONS
 
 PIECE, PACKET, WINDOW = 1 << 15, 1448, 128
 STEPS = ("read", "align", "plan", "products", "submit", "open")
@@ -158,7 +159,7 @@ def measure(network: Network, sessions: int, deadline: float) -> list[Measured]:
         assert proxy.stdout is not None and proxy.stdout.readline() == "ready\n"
         try:
             for party in sites.parties:
-                sites.fill_in(party, ROOT / "demo" / f"{party}.csv", epsilon="99")
+                sites.fill_in(party, ROOT / "demo" / f"{party}.csv", **MANY_SESSIONS)
             for name in ("server", *sites.parties):
                 sites.start(name)
             while not all("connected to" in sites.said(party) for party in sites.parties):

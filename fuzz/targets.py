@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 import tomllib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -76,6 +76,7 @@ from colonnade.transport.wire import (
     decode_request,
     encode,
 )
+from fuzz import papers, sessions
 from fuzz.choices import Choices, altered, mutated
 
 STUDY = """
@@ -143,7 +144,9 @@ class Target:
     structured: bool = False
     """Whether bytes are decisions about a tree rather than the input itself: then seeds are random."""
 
-    def inputs(self, random: Random) -> bytes:
+    def inputs(self, random: Random, corpus: Sequence[bytes] = ()) -> bytes:
+        if corpus and not random.getrandbits(2):
+            return mutated(random.choice(corpus), random)
         if self.structured:
             return random.randbytes(random.randrange(2, 40))
         if not random.getrandbits(4):
@@ -543,8 +546,19 @@ TARGETS: dict[str, Target] = {
     "ledger tree": Target(_ledger_tree, _no_seeds, 1_000, structured=True),
     "csv table": Target(_csv, lambda: [CSV], 3_000),
     "parquet table": Target(_parquet, _parquets, 6_000),
+    "evidence": Target(papers.evidence, papers.records, 5_000),
+    "evidence tree": Target(papers.evidence_tree, _no_seeds, 5_000, structured=True),
+    "evidence's messages": Target(papers.traffic, papers.messages, 5_000),
+    "verdict": Target(papers.verdict, papers.verdicts, 5_000),
+    "verdict tree": Target(papers.verdict_tree, _no_seeds, 5_000, structured=True),
+    "signing request": Target(papers.request, papers.requests, 5_000),
+    "revoked list": Target(papers.revoked, papers.lists, 5_000),
+    "parcel": Target(sessions.parcel_of("lattice"), _no_seeds, 4_000, structured=True),
+    "plain parcel": Target(sessions.parcel_of("plain"), _no_seeds, 4_000, structured=True),
+    "chain parcel": Target(sessions.parcel_of("chain"), _no_seeds, 200, structured=True),
+    "matching": Target(sessions.matching, _no_seeds, 200, structured=True),
 }
-"""A million cases in all; what touches files or another language's library is slower and gets fewer."""
+"""Shares of all cases; what touches files or another language's library is slower and gets fewer."""
 
 
 def tried(target: Target, data: bytes) -> bool:
