@@ -15,7 +15,7 @@ import time
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from colonnade.crypto.alignment import align_in_process
+from colonnade.crypto.alignment.in_process import align_in_process
 from colonnade.crypto.alignment.kernel_choice import best_kernels
 from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.foundation.randomness import Randomness

@@ -60,7 +60,7 @@ def measure(product: str, owners: int, rows: int, bound: int, seed: int) -> dict
         chains = ChainSpec(
             bytes(32), names, rows, bound, (Chain(tuple(range(owners)), ((0,) * owners,)),), bits, (gain,)
         )
-        chain = CHAINS[product]
+        chain = CHAINS[product]()
         start = process_time()
         sides = [chain(chains, k, resident(data[k]), np.zeros(1, np.int64), source[k]) for k in range(owners)]
         rounds = chain.rounds(chains)

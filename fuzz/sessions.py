@@ -13,8 +13,9 @@ from functools import cache
 import numpy as np
 
 from benchmarks.columns import resident
-from colonnade.crypto.alignment import AlignmentParty, AlignmentServer
 from colonnade.crypto.alignment.frames import Channel, Frame
+from colonnade.crypto.alignment.party import AlignmentParty
+from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.chains.party import LatticeChain
 from colonnade.crypto.frames import HEADER, pack
 from colonnade.crypto.lattice.frames import _HEADER, START

@@ -27,11 +27,11 @@ from colonnade.mechanism.moments import Floats, Layout
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord, digest, read_sealed, write_sealed
 from colonnade.planning.prediction import Prediction
-from colonnade.protocol.predict import OpenedScores
 
 if TYPE_CHECKING:
     from colonnade.analysis.intervals import Intervals
     from colonnade.data.table import Look, Table
+    from colonnade.protocol.predict import OpenedScores
 
 FORMAT = MODEL_FORMAT
 

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.crypto.alignment import AlignmentParty, AlignmentServer, star
+from colonnade.crypto.alignment import star
 from colonnade.crypto.alignment.base_ot import CHOICE_BYTES, COUNT, BaseSender
+from colonnade.crypto.alignment.party import AlignmentParty
+from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.randomness import Randomness
 

@@ -33,6 +33,7 @@ from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import plan_session
 from colonnade.protocol.messages import Envelope, Join, Step, body_of
 from colonnade.study import read_study, study_from
+from fuzz import corpus
 from fuzz.__main__ import run
 from fuzz.targets import TARGETS, Target, _release, tried
 
@@ -61,6 +62,20 @@ def test_other_errors_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_million_cases_are_shared_out() -> None:
     assert sum(target.share for target in TARGETS.values()) == 1_000_000
+
+
+def test_a_kept_corpus_is_small_and_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(corpus, "CORPUS", tmp_path)
+    try:
+        corpus.keep("a reader", [b"longer", b"x" * (corpus.LONGEST + 1), b"", *(bytes([i]) for i in range(40))])
+        corpus.kept.cache_clear()
+        kept = corpus.kept("a reader")
+        assert len(kept) == corpus.MOST and all(len(data) == 1 for data in kept)
+        corpus.keep("a reader", [b"later"])
+        corpus.kept.cache_clear()
+        assert corpus.kept("a reader") == kept
+    finally:
+        corpus.kept.cache_clear()
 
 
 # --- what fuzzing found

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.crypto.alignment import AlignmentParty, AlignmentServer, frames
+from colonnade.crypto.alignment import frames
+from colonnade.crypto.alignment.party import AlignmentParty
+from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import ColonnadeError, PolicyError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.crypto.alignment import AlignmentParty
+from colonnade.crypto.alignment.party import AlignmentParty
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.matching import HYBRID, NONE, PSI
 from colonnade.protocol.fit import study_digest

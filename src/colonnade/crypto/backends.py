@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from colonnade.crypto.bgn.backend import BGN
-from colonnade.crypto.chains.party import LatticeChain
-from colonnade.crypto.chains.plain import PlainChain
 from colonnade.crypto.lattice.backend import LATTICE
 from colonnade.crypto.plain import PLAIN
 from colonnade.crypto.product import Backend, ChainParty, ChainSpec
@@ -12,10 +12,24 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.registry import Registry
 
 BACKENDS: Registry[Backend] = Registry("product", StudyError)
-CHAINS: dict[str, type[ChainParty]] = {LATTICE.name: LatticeChain, PLAIN.name: PlainChain}
-"""The products that serve more than two owners."""
 for _backend in (LATTICE, BGN, PLAIN):
     BACKENDS.add(_backend.name, _backend)
+
+
+def _lattice_chain() -> type[ChainParty]:
+    from colonnade.crypto.chains.party import LatticeChain
+
+    return LatticeChain
+
+
+def _plain_chain() -> type[ChainParty]:
+    from colonnade.crypto.chains.plain import PlainChain
+
+    return PlainChain
+
+
+CHAINS: dict[str, Callable[[], type[ChainParty]]] = {LATTICE.name: _lattice_chain, PLAIN.name: _plain_chain}
+"""The products that serve more than two owners; loaded when they are called for, as few studies have such products."""
 
 
 def require_chains(name: str) -> None:
@@ -30,7 +44,7 @@ def require_chains(name: str) -> None:
 def chain_party(name: str) -> type[ChainParty]:
     """A party's side of products of three owners and more."""
     require_chains(name)
-    return CHAINS[name]
+    return CHAINS[name]()
 
 
 def chain_bytes(name: str, spec: ChainSpec, me: int) -> int:

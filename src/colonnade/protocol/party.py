@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import msgspec
 
-from colonnade.crypto.alignment import AlignmentParty
 from colonnade.crypto.alignment.frames import SESSION_BYTES
+from colonnade.crypto.alignment.party import AlignmentParty
 from colonnade.crypto.exchange import Exchange
 from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.product import SERVER, Words

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.crypto.alignment import AlignmentParty
+from colonnade.crypto.alignment.frames import ROUNDS as MATCHING_ROUNDS
 from colonnade.crypto.alignment.sizes import Sizes
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.matching import HYBRID
@@ -66,7 +66,7 @@ def expected_cost(session: SessionPlan, alignment: str) -> Cost:
         # Of equally long lists the first is the hub's, and the last is not.
         hub, partner = (Sizes((rows,) * parties).sent(k, rows, alignment == HYBRID) for k in (0, parties - 1))
         # It speaks four times with each partner, who speaks once with each of its own; both with the server.
-        hub += (3 * (parties - 1) - 2) * _parcel_bytes(session, session.parties[0], AlignmentParty.rounds, "") - partner
+        hub += (3 * (parties - 1) - 2) * _parcel_bytes(session, session.parties[0], MATCHING_ROUNDS, "") - partner
         sent = {name: size + partner for name, size in sent.items()}
     if session.spec.crosses:
         seconds["products"] = session.backend.seconds(session.spec)
@@ -102,7 +102,7 @@ def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
     total += size(Step.ACCEPT, Accept(agreed), agreed) + size(Step.CONFIRM, Confirm(), agreed)
     total += size(Step.SUBMIT, Piece(0, 1, bytes(COUNT_BYTES)), agreed)
     if matches_ids(alignment, session.parties):
-        total += rounds(AlignmentParty.rounds, 4 + others, "")
+        total += rounds(MATCHING_ROUNDS, 4 + others, "")
     if session.product_rounds:
         total += rounds(session.product_rounds, others, agreed)
     return total

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from colonnade.crypto.alignment import AlignmentParty, AlignmentServer, align_in_process, frames, sizes, star
+from colonnade.crypto.alignment import frames, sizes, star
 from colonnade.crypto.alignment.frames import ROUNDS
 from colonnade.crypto.alignment.ids import Ids
+from colonnade.crypto.alignment.in_process import align_in_process
 from colonnade.crypto.alignment.kernels import AlignmentKernels
+from colonnade.crypto.alignment.party import AlignmentParty
+from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.alignment.sizes import Sizes
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import AlignmentError, MessageError, PolicyError, ProtocolError, StudyError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from colonnade.crypto.alignment import AlignmentParty, oprf, sizes, star
+from colonnade.crypto.alignment import oprf, sizes, star
 from colonnade.crypto.alignment.check import PROOF_BYTES, challenge_of, prove
 from colonnade.crypto.alignment.code import byte_sums
 from colonnade.crypto.alignment.frames import ROUNDS, Channel, Frame
@@ -16,6 +16,7 @@ from colonnade.crypto.alignment.ids import Ids
 from colonnade.crypto.alignment.ids import opened as opened_bin
 from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.oprf import Codewords, Evaluator, KeyHolder, evaluate
+from colonnade.crypto.alignment.party import AlignmentParty
 from colonnade.crypto.product import SERVER, Words
 from colonnade.foundation.errors import ColonnadeError, MessageError, PolicyError, ProtocolError
 from colonnade.foundation.randomness import Randomness

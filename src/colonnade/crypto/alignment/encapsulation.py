@@ -19,10 +19,20 @@ MESSAGE = 32
 _SAMPLED = 672
 """Bytes for 256 numbers below 3329: 448 candidates, of which 364 +- 8 are."""
 _ROOTS = np.array([pow(17, 2 * int(f"{i:07b}"[::-1], 2) + 1, Q) for i in range(128)], np.int32)
-_FORWARD = np.array([[pow(int(root), j, Q) for root in _ROOTS] for j in range(128)], np.float64)
-_BACK = np.array([[pow(int(root), -j, Q) * pow(128, -1, Q) % Q for j in range(128)] for root in _ROOTS], np.float64)
+_INVERSES = np.array([pow(int(root), -1, Q) for root in _ROOTS], np.int32)
 
 Numbers = NDArray[np.int32]
+
+
+def _powers(bases: Numbers, first: int) -> NDArray[np.float64]:
+    """Row j: the first number times the power j of each base."""
+    rows = [np.full(128, first, np.int32)]
+    for _ in range(127):
+        rows.append(rows[-1] * bases % Q)
+    return np.array(rows, np.float64)
+
+
+_FORWARD, _BACK = _powers(_ROOTS, 1), _powers(_INVERSES, pow(128, -1, Q)).T
 
 
 def encapsulated(keys: Sequence[bytes], messages: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
