@@ -135,7 +135,7 @@ def _searched(name: str, options: argparse.Namespace) -> dict[str, object]:
         done = subprocess.run(call, check=False, capture_output=True, text=True, errors="replace")
         found = [(int(count), int(branches)) for count, _, branches in COVERED.findall(done.stderr)]
         news = [pair for before, pair in pairwise([(0, 0), *found]) if pair[1] > before[1]]
-        failure = "" if done.returncode == 0 and found else done.stderr[-3000:]
+        failure = "" if done.returncode == 0 and found else f"{done.stdout[-2000:]}\n{done.stderr[-800:]}"
         if options.keep:
             keep(name, [path.read_bytes() for path in sorted(corpus.iterdir()) if not path.name.startswith("seed-")])
     at_first, cases, last = (found[0][1], found[-1][0], found[-1][1]) if found else (0, 0, 0)

@@ -223,7 +223,7 @@ def read_model(data: bytes) -> PublicModel:
     content = read_sealed(data, FORMAT, "model")
     try:
         return _parse(content)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         raise ReleaseError("the model file cannot be read: it is not a complete model") from None
 
 

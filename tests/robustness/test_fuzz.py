@@ -29,13 +29,14 @@ from colonnade.foundation.schema import Numeric, Schema, column_from
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.composition import Cap, Charge
 from colonnade.mechanism.release import read_release, write_sealed
+from colonnade.model import read_model
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import plan_session
 from colonnade.protocol.messages import Envelope, Join, Step, body_of
 from colonnade.study import read_study, study_from
 from fuzz import corpus
 from fuzz.__main__ import run
-from fuzz.targets import TARGETS, Target, _release, tried
+from fuzz.targets import TARGETS, Target, _model, _release, tried
 
 SMOKE = 20_000
 BIG = 10**400
@@ -271,3 +272,13 @@ def test_a_damaged_csv_file_does_not_quote_its_cells(tmp_path: Path) -> None:
     with pytest.raises(DataError) as refused:
         read_table("a", tmp_path / "t.csv", {"x": Numeric(0, 10)})
     assert "5551234" not in str(refused.value)
+
+
+@pytest.mark.parametrize("changes", [{"coefficients": [BIG]}, {"r_squared_interval": [0, BIG]}])
+def test_a_model_with_a_number_beyond_floats(changes: dict[str, Any]) -> None:
+    content = json.loads(_model())
+    content.pop("digest")
+    read_model(write_sealed(content))
+    content["model"] = {**content["model"], **changes}
+    with pytest.raises(ReleaseError, match="the model file cannot be read"):
+        read_model(write_sealed(content))
