@@ -97,7 +97,7 @@ def draw_study(draw: np.random.Generator) -> Study:
         terms["epsilon"] = float(epsilons[0])
     norms = {p: float(np.exp(draw.uniform(-1, 2))) for p in schema} if draw.random() < 0.2 else {}
     task = Task.LINEAR if linear else Task.LOGISTIC
-    return Study(Agreement("random", Schema(schema, norms), f"{owner}.y", task, **terms), data)
+    return Study(Agreement.from_terms("random", Schema(schema, norms), f"{owner}.y", task, **terms), data)
 
 
 def _draw_column(draw: np.random.Generator, rows: int, numeric: bool) -> tuple[Column, Any]:

@@ -108,7 +108,7 @@ def random_plan(draw: np.random.Generator) -> tuple[Agreement, int]:
     collusion = int(draw.choice([0, 0, 1, *range(count)])) % count
     # Short of records no plan is near the floor: most of them are long.
     rows = int(10 ** (draw.uniform(2, 7) if draw.random() < 0.3 else draw.uniform(7, 9.33)))
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         "keys",
         Schema(parties),
         "p0.y",

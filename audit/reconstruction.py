@@ -69,7 +69,9 @@ def against_ours(records: int, epsilon: float, seed: int, randomness: Randomness
         "p0": {"y": Numeric(-1, 1)},
         "p1": {f"x{j}": Numeric(-1, 1) for j in range(records)},
     }
-    agreement = Agreement("columns", Schema(columns), "y", Task.LINEAR, epsilon, collusion=1, release="trace")
+    agreement = Agreement.from_terms(
+        "columns", Schema(columns), "y", Task.LINEAR, epsilon, collusion=1, release="trace"
+    )
     session = plan_session(agreement, records, bytes(32))
     rows: list[Record] = [
         {"p0": {"y": float(other[i])}, "p1": {f"x{j}": float(own[i, j]) for j in range(records)}}

@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ def random_study(draw: np.random.Generator) -> Agreement:
     if draw.random() < 0.5:
         parts = [None if draw.random() < 0.4 else float(draw.choice([0.5, 0.9, 0.97])) * epsilon for _ in parties]
         terms = {"offers": {p: Offer(epsilon, own) for p, own in zip(parties, parts, strict=True)}}
-    return Agreement(
+    return Agreement.from_terms(
         "search",
         Schema(parties, norms),
         "p0.y",
@@ -200,12 +200,14 @@ def traced(features: int = 40, norm: float | None = None, **changes: Any) -> Agr
     own: dict[str, Column] = {f"x{j}": Numeric(-1, 1) for j in range(features)}
     schema = Schema({"p0": {"y": Numeric(-1, 1)}, "p1": own}, {} if norm is None else {"p1": norm})
     offers = {"p0": Offer(0.1), "p1": Offer(0.1, 0.09)}
-    return replace(Agreement("traced", schema, "p0.y", Task.LINEAR, offers=offers, release="trace"), **changes)
+    return Agreement.from_terms("traced", schema, "p0.y", Task.LINEAR, offers=offers, release="trace").with_terms(
+        **changes
+    )
 
 
 def kind_of(agreement: Agreement) -> str:
     """By which studies are counted apart."""
-    told = "trace with norms" if agreement.schema.norms else agreement.release
+    told = "trace with norms" if agreement.schema.norms else agreement.query.word
     return f"{told}, {'gaussian' if agreement.delta else 'laplace'}"
 
 

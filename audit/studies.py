@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from colonnade.foundation.schema import Column, Numeric, Schema, derive_columns
@@ -34,9 +34,9 @@ def lean(parties: int, collusion: int = 0, **changes: Any) -> Agreement:
     columns: dict[str, dict[str, Column]] = {"p0": {"y": Numeric(-1, 1)}}
     for k in range(1, parties):
         columns[f"p{k}"] = {f"x{k}": Numeric(-1, 1)}
-    return replace(
-        Agreement("audit", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=collusion, release="trace"), **changes
-    )
+    return Agreement.from_terms(
+        "audit", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=collusion, release="trace"
+    ).with_terms(**changes)
 
 
 def uneven(**changes: Any) -> Agreement:
@@ -45,21 +45,21 @@ def uneven(**changes: Any) -> Agreement:
         "p0": {"y": Numeric(-1, 1), **{f"x{i}": Numeric(-1, 1) for i in range(1, 4)}},
         "p1": {"x4": Numeric(-1, 1)},
     }
-    return replace(Agreement("uneven", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=0), **changes)
+    return Agreement.from_terms("uneven", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=0).with_terms(**changes)
 
 
 def lopsided(**changes: Any) -> Agreement:
     """One party whose number reaches from -1 to 8: its two bounds are far from alike."""
     columns: dict[str, dict[str, Column]] = {"p0": {"y": Numeric(-1, 1), "x1": Numeric(-1, 8)}}
-    return replace(
-        Agreement("lopsided", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=0, release="trace"), **changes
-    )
+    return Agreement.from_terms(
+        "lopsided", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=0, release="trace"
+    ).with_terms(**changes)
 
 
 def powered(**changes: Any) -> Agreement:
     """One party with a number and its cube, which is a derived column."""
     own: dict[str, Column] = {"y": Numeric(-1, 1), "x1": Numeric(-1, 1)}
     columns = {"p0": own | derive_columns({"d1": "x1^3"}, own, "derived")}
-    return replace(
-        Agreement("powered", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=0, release="trace"), **changes
-    )
+    return Agreement.from_terms(
+        "powered", Schema(columns), "y", Task.LINEAR, EPSILON, collusion=0, release="trace"
+    ).with_terms(**changes)

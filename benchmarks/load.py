@@ -81,7 +81,7 @@ def study(case: Case, seed: int) -> tuple[dict[str, Any], Callable[[], float]]:
     """One whole study on uniform numbers, with the operating system's randomness, and a comparison with the truth."""
     generator = np.random.default_rng(seed)
     schema = {f"p{k}": {f"x{k}_{j}": Numeric(-1, 1) for j in range(case.columns)} for k in range(case.parties)}
-    agreement = Agreement("load", Schema(schema), "p0.x0_0", Task.LINEAR, epsilon=1.0, release=case.release)
+    agreement = Agreement.from_terms("load", Schema(schema), "p0.x0_0", Task.LINEAR, epsilon=1.0, release=case.release)
     tables = {
         party: Table(party, columns, {n: generator.uniform(-1, 1, case.rows) for n in columns}, case.rows)
         for party, columns in schema.items()

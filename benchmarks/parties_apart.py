@@ -41,7 +41,7 @@ def study(rows: int, columns: int) -> Any:
 
     half = columns // 2
     schema = Schema({name: {f"{name}{i}": Numeric(-1.0, 1.0) for i in range(half)} for name in NAMES})
-    return Agreement("apart", schema, "left.left0", Task.LINEAR, epsilon=1.0, delta=1 / rows, release="full")
+    return Agreement.from_terms("apart", schema, "left.left0", Task.LINEAR, epsilon=1.0, delta=1 / rows, release="full")
 
 
 class KeyPair:

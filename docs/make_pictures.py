@@ -72,7 +72,7 @@ def curve() -> None:
     for epsilon in EPSILONS:
         found = []
         for k in range(RUNS):
-            terms = scaled(study.agreement, epsilon / (study.agreement.epsilon or 1.0))
+            terms = scaled(study.agreement, epsilon / (study.agreement.budget.epsilon or 1.0))
             outcome = run_unguarded(terms, tables, "none", Randomness(seed=f"picture {epsilon} {k}".encode()))
             model = solve(outcome.release.moments(), terms.task)
             features = model.features

@@ -75,7 +75,7 @@ def numeric_study(rows: int, columns: int, parties: int, **terms: Any) -> Sessio
     each = columns // parties
     owned: dict[str, dict[str, Any]] = {f"p{k}": {f"x{k}_{i}": number for i in range(each)} for k in range(parties)}
     owned["p0"]["y"] = number
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         name="s", schema=Schema.of(owned), label="p0.y", task=Task.LINEAR, **{"epsilon": 1.0, **terms}
     )
     return plan_session(agreement, rows, SESSION)
@@ -88,7 +88,7 @@ def levels_study(rows: int, levels: int, **terms: Any) -> SessionPlan:
         "hospital": {"hiv": binary, "age": {"kind": "numeric", "low": 18, "high": 100}, "ill": binary},
         "shop": {"zip": {"kind": "categorical", "levels": [str(i) for i in range(levels)]}},
     }
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         name="s",
         schema=Schema.of(owned),
         label="hospital.ill",

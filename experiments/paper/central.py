@@ -55,7 +55,7 @@ def central(dataset: Dataset, n: int, epsilon: float, delta: float, parties: int
     deal = partition(dataset.features, parties)
     deal[0] = [*deal[0], dataset.label]
     columns = columns_of(dataset)
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         name=dataset.name,
         schema=Schema({f"P{k}": {name: columns[name] for name in part} for k, part in enumerate(deal, start=1)}),
         label=f"P1.{dataset.label}",

@@ -108,7 +108,7 @@ def answers(case: Case, rng: np.random.Generator, seed: int) -> Iterator[Found]:
     frame, columns = records(case, rng), schema(case)
     data = {party: table_from(party, frame.select(list(own)), own) for party, own in columns.items()}
     terms = {"delta": case.delta, "collusion": 1, "release": "full", "product": "plain"}
-    agreement = Agreement("coverage", Schema(columns), "P1.y", Task.LOGISTIC, case.epsilon, **terms)  # type: ignore[arg-type]
+    agreement = Agreement.from_terms("coverage", Schema(columns), "P1.y", Task.LOGISTIC, case.epsilon, **terms)  # type: ignore[arg-type]
     opened = run_unguarded(agreement, data, "none", Randomness(rng.bytes(16))).release
     released = Released(opened)
     tables, nan = Tables.of(released), float("nan")

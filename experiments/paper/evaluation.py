@@ -74,7 +74,9 @@ def setting(name: str, parties: int) -> Setting:
     held = partition(list(data.features), parties)
     own = {f"p{k}": {c: column_from(c, data.columns[c]) for c in columns} for k, columns in enumerate(held)}
     own["p0"][data.label] = column_from(data.label, data.columns[data.label])
-    agreement = Agreement(name, Schema(own), data.label, Task(data.task), epsilon=MODEL_EPSILON, product="plain")
+    agreement = Agreement.from_terms(
+        name, Schema(own), data.label, Task(data.task), epsilon=MODEL_EPSILON, product="plain"
+    )
     tables = {p: table_from(p, frame[:train], columns) for p, columns in own.items()}
     release = run_unguarded(agreement, tables, "none").release
     public = publish(release, solve(release.moments(), agreement.task))
@@ -117,7 +119,9 @@ def run(names: tuple[str, ...], draws: int) -> list[dict[str, object]]:
 def _cell(here: Setting, n: int, epsilon: float, draws: int) -> list[dict[str, object]]:
     found: dict[str, list[tuple[float, float, bool, float]]] = {}
     told: dict[str, int] = {}
-    terms = Agreement("s", here.schema, here.data.label, Task(here.data.task), epsilon=epsilon, product="plain")
+    terms = Agreement.from_terms(
+        "s", here.schema, here.data.label, Task(here.data.task), epsilon=epsilon, product="plain"
+    )
     evaluation = evaluate_by(StudySpec(terms, {}, "none"), here.public, release=here.release, rows=n)
     for draw in range(draws):
         frame = here.rest[np.random.default_rng([n, draw]).permutation(here.rest.height)[:n]]

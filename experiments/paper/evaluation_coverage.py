@@ -139,10 +139,10 @@ def evaluate_case(seed: tuple[int, ...], parties: int, n: int, epsilon: float) -
     def run(agreement: Agreement, tables: Mapping[str, Any], name: str) -> Any:
         return run_unguarded(agreement, tables, "none", noise.child(name)).release
 
-    terms = Agreement("made", schema, "p0.y", case.task, epsilon=20.0, product="plain")
+    terms = Agreement.from_terms("made", schema, "p0.y", case.task, epsilon=20.0, product="plain")
     release = run(terms, {p: table_from(p, case.old, own) for p, own in case.columns.items()}, "model")
     public = publish(release, solve(release.moments(), case.task))
-    asked = Agreement("made", schema, "p0.y", case.task, epsilon=epsilon, product="plain")
+    asked = Agreement.from_terms("made", schema, "p0.y", case.task, epsilon=epsilon, product="plain")
     known = None if draw.random() < SHARED else release
     evaluation = evaluate_by(StudySpec(asked, {}, "none"), public, release=known, rows=n)
     parts = {p: table_from(p, case.new, evaluation.needs(p)) for p in evaluation.agreement.schema.names}

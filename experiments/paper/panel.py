@@ -101,7 +101,7 @@ class Panelled:
         return tuple((c.column.partition(".")[2], c.bins) for c in cuts if c.chosen)
 
     def session(self, n: int, epsilon: float, delta: float = 0.0, release: str = "auto") -> SessionPlan:
-        agreement = Agreement(
+        agreement = Agreement.from_terms(
             name=self.dataset.name,
             schema=self.schema,
             label=self.label,

@@ -137,7 +137,7 @@ class Replicate:
     def agreement(self, terms: Terms, release: str = "auto", pairs: tuple[tuple[str, str], ...] = ()) -> Agreement:
         """What the parties of a session agree on."""
         tables = self.tables(terms.parties)
-        return Agreement(
+        return Agreement.from_terms(
             name=self.dataset.name,
             schema=Schema({name: table.columns for name, table in tables.items()}, self._norms(tables)),
             label=f"P1.{self.dataset.label}",

@@ -110,7 +110,9 @@ class Study:
         deal = {f"p{k}": [*part, *([dataset.label] if k == 0 else [])] for k, part in enumerate(features)}
         schema = Schema({p: {c: column_from(c, dataset.columns[c]) for c in own} for p, own in deal.items()})
         task = Task(dataset.task)
-        self.agreement = Agreement(dataset.name, schema, dataset.label, task, epsilon=1.0, collusion=1, product="plain")
+        self.agreement = Agreement.from_terms(
+            dataset.name, schema, dataset.label, task, epsilon=1.0, collusion=1, product="plain"
+        )
         frame = dataset.frame.head(MOST_ROWS) if dataset.frame.height > MOST_ROWS else dataset.frame
         self.rows = frame.height
         self.tables = {p: table_from(p, frame.select(own), schema.parties[p]) for p, own in deal.items()}
@@ -119,7 +121,7 @@ class Study:
         return {party: table.take(rows) for party, table in self.tables.items()}
 
     def terms(self, epsilon: float) -> Agreement:
-        return replace(self.agreement, epsilon=epsilon)
+        return self.agreement.with_terms(epsilon=epsilon)
 
 
 def real_fit(agreement: Agreement, train: dict[str, Table], test: dict[str, Table], seed: bytes) -> dict[str, float]:

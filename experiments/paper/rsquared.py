@@ -88,7 +88,7 @@ def measure(key: str, privacy: str, epsilon: float, releases: int) -> Row:
     columns = {f"P{k}": {c: column_from(c, dataset.columns[c]) for c in part} for k, part in enumerate(deal, 1)}
     tables = {name: table_from(name, dataset.frame, own) for name, own in columns.items()}
     X, y, names = encode(dataset)
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         key, Schema(columns), f"P1.{dataset.label}", Task.LINEAR, epsilon=epsilon,
         delta=1 / len(y) if privacy == APPROXIMATE else 0.0, collusion=COLLUSION, product="plain",
         release="full", label_square=True,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
@@ -128,8 +128,8 @@ def agreement(d: int, epsilon: float, delta: float, release: str = "auto") -> Ag
     """One party, c = 0: with c = 0 every K has the same noise. Records are declared as long as they are expected."""
     columns = {f"x{j:03d}": Numeric(-1, 1) for j in range(d)} | {"y": Numeric(-1, 1)}
     schema = Schema({"P1": columns}, {"P1": sqrt(d * SQUARE)})
-    agreed = Agreement("wide", schema, "y", Task.LINEAR, epsilon=epsilon, delta=delta)
-    return replace(agreed, collusion=0, product="plain", release=release)
+    agreed = Agreement.from_terms("wide", schema, "y", Task.LINEAR, epsilon=epsilon, delta=delta)
+    return agreed.with_terms(collusion=0, product="plain", release=release)
 
 
 def measure(

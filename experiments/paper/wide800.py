@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
 
@@ -57,9 +57,9 @@ def _agreement(d: int, s: float, parties: int, collusion: int, n: int) -> Agreem
     columns["P1"]["y"] = Numeric(-1, 1)
     norms = {f"P{k}": NORM_MARGIN * sqrt(s / 3 * len(part)) for k, part in enumerate(deal, 1)}
     schema = Schema(columns, norms)
-    agreed = Agreement("wide", schema, "P1.y", Task.LINEAR, epsilon=1.0, delta=1 / n)
+    agreed = Agreement.from_terms("wide", schema, "P1.y", Task.LINEAR, epsilon=1.0, delta=1 / n)
     # What the plan would choose at d = 800.
-    return replace(agreed, collusion=collusion, product="plain", release="trace")
+    return agreed.with_terms(collusion=collusion, product="plain", release="trace")
 
 
 def _sums(X: Array, y: Array, norms: list[tuple[slice, float]]) -> tuple[Array, Array]:

@@ -29,10 +29,11 @@ from colonnade.foundation.errors import PrivacyError, ReleaseError, StudyError
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.moments import Floats, Layout, Moments, Role
-from colonnade.mechanism.objective import Calibration, Purpose, Task
+from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord, digest
 from colonnade.model import PublicModel, partial_scores, write_model
-from colonnade.planning.agreement import Agreement, Evaluated
+from colonnade.planning.agreement import Agreement, TopDown
+from colonnade.planning.query import Evaluated, Full
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.planning.warnings import refusing_columns
 from colonnade.study import StudySpec
@@ -242,7 +243,7 @@ def evaluate_by(
     parts = {party: _part(public, party, holder, estimate) for party in parties}
     if task is Task.LINEAR:
         parts = _balanced(parts, holder)
-    spends = terms.epsilon if epsilon is None else epsilon
+    spends = terms.budget.epsilon if epsilon is None else epsilon
     if spends is None:
         raise StudyError(
             "an evaluation needs an epsilon of its own where every party of the study states one: --epsilon"
@@ -264,27 +265,20 @@ def evaluate_by(
     used = {party: tuple(needs.get(party, {})) for party in parties}
     used[holder] = (*used[holder], public.label[0])
     model = hashlib.sha256(write_model(public)).hexdigest()
-    agreement = replace(
-        terms,
+    agreement = Agreement(
         name=f"{terms.name[:KEPT_NAME]}{EVALUATED}{model[:16]}",
         schema=Schema(columns),
         label=f"{holder}.{label}",
         task=task,
-        epsilon=spends,
-        offers={},
+        budget=TopDown(spends),
+        query=Full(evaluated=Evaluated(model, f"{holder}.{public.label[0]}", task, used)),
         delta=loses,
-        collusion=min(terms.collusion, len(parties) - 1) if len(parties) > 1 else 0,
-        release="full",
-        label_square=False,
-        pairs=(),
-        impossible=(),
-        interactions=(),
-        order=2,
-        interval=None,
-        ball=None,
-        calibration=Calibration.EXACT,
-        purpose=Purpose.LABEL,
-        evaluates=Evaluated(model, f"{holder}.{public.label[0]}", task, used),
+        collusion=min(terms.collusion, len(parties) - 1),
+        product=terms.product,
+        reason=terms.reason,
+        organisations={party: who for party, who in terms.organisations.items() if party in parties},
+        auditors=terms.auditors,
+        ids=terms.ids,
     )
     own = {party: (sources or study.sources)[party] for party in parties if party in (sources or study.sources)}
     return Evaluation(public, StudySpec(agreement, own, study.alignment, rows or study.rows), holder, parts, cut, about)

@@ -27,7 +27,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.objective import Task
-from colonnade.planning.agreement import Agreement
+from colonnade.planning.agreement import Agreement, TopDown
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.planning.variants import Choices, vary
 from colonnade.protocol.simulated import simulate_release
@@ -144,9 +144,9 @@ def rehearse(
 
 
 def _require_regression(agreement: Agreement) -> None:
-    if agreement.declared is not None:
+    if agreement.query.declared is not None:
         raise StudyError("a rehearsal tests scores of a regression, and a declared objective has none")
-    if agreement.interactions or agreement.order > 2:
+    if agreement.query.higher:
         raise StudyError(
             "a rehearsal simulates sums of products of two columns, and this study releases longer ones: leave out its "
             "interactions, and any order above 2, for the rehearsal"
@@ -339,7 +339,7 @@ def _auc(score: Floats, positive: np.ndarray[Any, Any]) -> float:
 
 
 def _clear(agreement: Agreement, rows: int) -> SessionPlan:
-    return plan_session(replace(agreement, epsilon=CLEAR, offers={}, delta=0.0, product="plain"), rows, bytes(32))
+    return plan_session(replace(agreement, budget=TopDown(CLEAR), delta=0.0, product="plain"), rows, bytes(32))
 
 
 def _gather(into: dict[str, list[float]], found: Sequence[Mapping[str, float]]) -> None:

@@ -389,7 +389,7 @@ def _evidence(parties: Mapping[str, PartyTask], folders: Folders | None, seeded:
         began = datetime.now(UTC).isoformat(timespec="seconds")
         facts = {"party": name, "terms": task.terms, "kind": task.kind.name, "simulated": seeded, "began": began}
         facts["auditors"] = list(task.agreement.auditors) if isinstance(task, FitParty) else []
-        if isinstance(task, FitParty) and task.agreement.evaluates is not None:
+        if isinstance(task, FitParty) and task.agreement.query.evaluated is not None:
             # A model and its study are not all: bins and epsilon were this evaluation's own.
             facts["agreement"] = task.agreement.to()
         folders[name].mkdir(parents=True, exist_ok=True)

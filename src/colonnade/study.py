@@ -26,7 +26,8 @@ from colonnade.mechanism.declared import declared_layout
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions, with_sums
 from colonnade.mechanism.plan import Offer, Terms
-from colonnade.planning.agreement import RELEASES, Agreement, Organisation, reason_of
+from colonnade.planning.agreement import Agreement, Organisation, reason_of
+from colonnade.planning.query import RELEASES
 from colonnade.planning.session_plan import SessionPlan, plan_session
 
 ALIGNMENTS = (PSI, NONE)
@@ -213,7 +214,9 @@ class _Reader:
         self._sources = {name: replace(source, form=form) for name, source in self._sources.items()}
         with note.at("study"):
             schema = Schema(self._columns, self._norms)
-            agreement = Agreement(schema=schema, offers=self._offers, organisations=self._organisations, **checked)
+            agreement = Agreement.from_terms(
+                schema=schema, offers=self._offers, organisations=self._organisations, **checked
+            )
             self._check_agreement(agreement)
             cuts = None
             with note.at("study", "numeric"):
@@ -413,9 +416,9 @@ class _Reader:
         with note.at("study", "label"):
             layout = _columns_of(agreement)
             with note.at("study", "interactions"):
-                multiplied = with_interactions(layout, agreement.schema, agreement.interactions)
-                if agreement.order > 2:
-                    with_sums(multiplied, agreement.order)
+                multiplied = with_interactions(layout, agreement.schema, agreement.query.higher.interactions)
+                if (order := agreement.query.higher.order) > 2:
+                    with_sums(multiplied, order)
             with note.at("study", "collusion"):
                 Terms(agreement.task, collusion=agreement.collusion).check(layout, ())
             with note.at("study", "delta"):
@@ -424,8 +427,8 @@ class _Reader:
 
 def _columns_of(agreement: Agreement) -> Layout:
     """The coordinates of a record, without interactions."""
-    if agreement.declared is not None:
-        return declared_layout(agreement.schema, agreement.label, agreement.declared)
+    if (declared := agreement.query.declared) is not None:
+        return declared_layout(agreement.schema, agreement.label, declared)
     return layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
 
 
@@ -434,14 +437,12 @@ def find_homonym(agreement: Agreement) -> tuple[KeyPath, SchemaError] | None:
 
     Files of earlier versions may have such names, and are read; what is asked of them by such a text is refused.
     """
-    layout = with_interactions(_columns_of(agreement), agreement.schema, agreement.interactions)
-    if agreement.order > 2:
-        layout = with_sums(layout, agreement.order)
+    layout = agreement.query.draft(agreement)
     # In the paper's calibration an attribute is a level, and known by its place.
     places = Names((a.name, (i, None)) for i, a in enumerate(layout.attributes))
     for text, found in (layout.named.collisions() | places.collisions()).items():
         told = " and ".join(layout.tell(place) for place in found)
-        path: KeyPath = ("study", "interactions" if agreement.interactions else "label")
+        path: KeyPath = ("study", "interactions" if agreement.query.higher.interactions else "label")
         for attribute in (layout.attributes[i] for i, _ in found):
             if attribute.column in agreement.schema.parties.get(attribute.owner, {}):
                 path = ("party", attribute.owner, "columns", attribute.column)
@@ -451,20 +452,21 @@ def find_homonym(agreement: Agreement) -> tuple[KeyPath, SchemaError] | None:
 
 def _may_cut(agreement: Agreement, rows: int | None) -> bool:
     """Whether bins are left to the plan where a study does not say: for a logistic model of columns as they are."""
-    plain = agreement.declared is None and not agreement.interactions and agreement.order == 2
-    exact = agreement.calibration is Calibration.EXACT and agreement.release != "trace"
-    return rows is not None and plain and exact and agreement.task is Task.LOGISTIC and agreement.evaluates is None
+    query = agreement.query
+    plain = agreement.calibration is Calibration.EXACT and query.tables and not query.higher
+    return rows is not None and plain and agreement.task is Task.LOGISTIC
 
 
 def _cut(agreement: Agreement, rows: int | None) -> tuple[Agreement, Sequence[Binning]]:
     """The agreement with bins where a plan expects them to pay."""
     if rows is None:
         raise StudyError('numeric = "auto" needs rows in [study]: whether bins pay depends on the number of records')
-    if agreement.calibration is not Calibration.EXACT or agreement.order > 2 or agreement.release == "trace":
+    query = agreement.query
+    if agreement.calibration is not Calibration.EXACT or query.higher.order > 2 or not query.tables:
         told = 'calibration = "exact", order = 2 and a release with tables'
         raise StudyError(f'numeric = "auto" chooses bins, and goes with {told} alone')
-    epsilon = agreement.epsilon or min(offer.total for offer in agreement.offers.values())
-    schema, cuts = choose_bins(agreement.schema, agreement.label, agreement.task, rows, epsilon, agreement.delta)
+    epsilon, delta = agreement.budget.least, agreement.delta
+    schema, cuts = choose_bins(agreement.schema, agreement.label, agreement.task, rows, epsilon, delta)
     return replace(agreement, schema=schema), cuts
 
 

@@ -17,7 +17,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.schema import KINDS
-from colonnade.planning.agreement import RELEASES
+from colonnade.planning.query import RELEASES
 from colonnade.report.html import environment
 from colonnade.studio.form import from_fields, to_form, to_toml
 from colonnade.studio.pages import HERE

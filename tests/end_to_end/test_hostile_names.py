@@ -61,7 +61,7 @@ def agreement_of(names: Names) -> Agreement:
             },
         }
     )
-    return Agreement(names.of("study"), schema, names.of("y"), Task.LOGISTIC, epsilon=200.0, product="plain")
+    return Agreement.from_terms(names.of("study"), schema, names.of("y"), Task.LOGISTIC, epsilon=200.0, product="plain")
 
 
 @cache
@@ -205,7 +205,7 @@ def wide_release(text: str, levels: int) -> ReleaseRecord:
             names.of("bank"): {names.of("town"): {"kind": "categorical", "levels": found}},
         }
     )
-    terms = Agreement(
+    terms = Agreement.from_terms(
         names.of("study"),
         schema,
         names.of("y"),

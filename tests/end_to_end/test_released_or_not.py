@@ -17,7 +17,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.mechanism.objective import Objective, exact_objective
-from colonnade.planning import released_blocks
+from colonnade.planning import query
 from tests.helpers.cli_study import Run, runner
 
 UNIT = cn.Numeric(-1, 1)
@@ -93,7 +93,7 @@ def test_a_release_without_the_counts_of_classes_says_so(
         kept = [k for k, (first, second) in enumerate(found.factors) if first != 0 or second == last]
         return Objective(layout, found.factors[kept], found.weights[kept])
 
-    monkeypatch.setattr(released_blocks, "exact_objective", before)
+    monkeypatch.setattr(query, "exact_objective", before)
     release = several_classes(1e5)
     file = saved(release, tmp_path)
     sentence = "the release does not hold how many records have each level of y"

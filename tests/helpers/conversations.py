@@ -33,7 +33,7 @@ from colonnade.protocol.signatures import Signer
 NAMES = ("works", "bank", "town")
 ROWS = 6
 COLUMNS = {name: {f"{name}_x": Numeric(-1.0, 1.0)} for name in NAMES}
-AGREEMENT = Agreement(
+AGREEMENT = Agreement.from_terms(
     name="tiny",
     schema=Schema(COLUMNS),
     label="works.works_x",

@@ -44,10 +44,10 @@ def agreement_of(parties: int = 2, **changes: Any) -> Agreement:
         columns[f"p{k}"] = {f"x{k}": Numeric(-1, 1)}
         if k == 1:
             columns["p1"]["b1"] = Binary(("no", "yes"))
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         "small", Schema(columns), "p0.y", Task.LINEAR, epsilon=1.0, collusion=min(1, parties - 1), product="plain"
     )
-    return replace(agreement, **changes)
+    return agreement.with_terms(**changes)
 
 
 def tables_of(agreement: Agreement, rows: int = ROWS, seed: int = 0) -> dict[str, Table]:

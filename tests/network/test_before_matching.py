@@ -179,7 +179,7 @@ def test_a_ledger_that_cannot_be_written_is_noticed_before_anything(study: Study
     assert not seen
 
 
-MIXED = Agreement(
+MIXED = Agreement.from_terms(
     name="mixed",
     schema=Schema(
         {

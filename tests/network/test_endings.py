@@ -70,7 +70,7 @@ def study(tmp_path: Path) -> StudySpec:
 
 def test_a_study_that_differs_is_told_as_such(study: StudySpec, tmp_path: Path) -> None:
     """Not as a rule of a policy: nobody's policy was asked."""
-    other = replace(study, agreement=replace(study.agreement, epsilon=31.0))
+    other = replace(study, agreement=study.agreement.with_terms(epsilon=31.0))
     guards = {name: guard(tmp_path, name) for name in PARTIES}
     out = run(study, tmp_path, guards=guards, studies={"town": other})
     assert "its study file states other terms than the server's; nothing is spent" in out.sentence("town")

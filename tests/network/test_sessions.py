@@ -204,7 +204,7 @@ def test_plan_altered_in_transit(
 
 def test_server_with_another_study(plain: StudySpec, tmp_path: Path, guards: dict[str, ConsentGuard]) -> None:
     """A server that plans less noise than the study of the parties is refused at the door, or by the plan itself."""
-    greedy = replace(plain.agreement, epsilon=60.0)
+    greedy = plain.agreement.with_terms(epsilon=60.0)
     out = run(plain, tmp_path, guards=guards, served=FitServer(greedy, plain.alignment))
     told = [out.sentence(name) for name in PARTIES]
     # Who comes first is not let in, and for the others it ends there.

@@ -19,7 +19,7 @@ def numbers(rows: int, columns: int, epsilon: float, parties: int = 2, collusion
     """Numeric columns dealt out evenly, all products, Gaussian noise."""
     owned = {f"p{k}": {f"x{k}_{j}": Numeric(-1, 1) for j in range(columns // parties)} for k in range(parties)}
     owned["p0"]["y"] = Numeric(-1, 1)
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         "s", Schema(owned), "p0.y", Task.LINEAR, epsilon=epsilon, delta=1e-9, collusion=collusion, release="full"
     )
     return plan_session(agreement, rows, bytes(32))

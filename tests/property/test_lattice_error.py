@@ -158,6 +158,6 @@ def test_a_declared_norm_covers_the_errors_of_a_sealed_label_only() -> None:
     for first in ("A", "B"):
         held = {"A": {"x": column}, "B": {"z": column, "y": column}}
         schema = Schema(dict(sorted(held.items(), key=lambda item: item[0] != first)), {"A": norm})
-        agreement = Agreement("s", schema, "y", Task.LINEAR, epsilon=1.0, delta=1e-6, release="trace")
+        agreement = Agreement.from_terms("s", schema, "y", Task.LINEAR, epsilon=1.0, delta=1e-6, release="trace")
         (cross,) = plan_session(agreement, 1000, bytes(32)).spec.crosses
         assert list(schema.parties)[cross.left] == "B"

@@ -147,7 +147,7 @@ def test_a_charge_has_the_rho_that_its_plan_computed(collusion: int, delta: floa
     """By a formula of the accountant's own: the stated epsilon is that of the rho, no more and hardly less."""
     number = {"kind": "numeric", "low": 0, "high": 1}
     schema = Schema.of({"a": {"y": number, "x": number}, "b": {"z": number}})
-    agreement = Agreement("rho", schema, "a.y", Task.LINEAR, 0.7, delta=delta, collusion=collusion)
+    agreement = Agreement.from_terms("rho", schema, "a.y", Task.LINEAR, 0.7, delta=delta, collusion=collusion)
     plan = plan_session(agreement, 1000, bytes(32)).plan
     charge = charge_of(plan, "b")
     if collusion:

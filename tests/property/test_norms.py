@@ -137,7 +137,7 @@ def test_a_draft_counts_what_rounding_adds_to_a_norm(features: int, norm: float,
     """Words are sized by the draft: it left out a sixth of the noise that a small norm has in the end."""
     b: dict[str, Column] = {f"x{i}": Numeric(-1, 1) for i in range(features)}
     schema = Schema({"a": {"y": Numeric(-1, 1)}, "b": b}, {"b": norm})
-    agreement = Agreement("norms", schema, "a.y", Task.LINEAR, epsilon=1.0, delta=delta, release="trace")
+    agreement = Agreement.from_terms("norms", schema, "a.y", Task.LINEAR, epsilon=1.0, delta=delta, release="trace")
     rough, final = draft_plan(agreement, 30)[1], plan_session(agreement, 30, bytes(32)).plan
     for before, after in zip(rough.blocks, final.blocks, strict=True):
         assert after.scale <= REPLANNED * before.scale, before.block.name

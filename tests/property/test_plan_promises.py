@@ -123,7 +123,9 @@ def test_offers_hold_in_the_papers_calibration_with_errors_of_products(objective
     schema = Schema({party: {name: Numeric(-1, 1)} for party, name in zip("abc", "yxz", strict=True)})
     offers = {party: Offer(1.0) for party in schema.parties}
     asked = {"objective": objective, "parameters": ("w",), "ball": 1.0, "calibration": Calibration.PAPER}
-    plan = plan_session(Agreement("p", schema, "a.y", Task.POLYNOMIAL, offers=offers, **asked), 1000, bytes(32)).plan
+    plan = plan_session(
+        Agreement.from_terms("p", schema, "a.y", Task.POLYNOMIAL, offers=offers, **asked), 1000, bytes(32)
+    ).plan
     for party in schema.parties:
         told = plan.parties[party][View.OUTSIDER]
         assert told is not None and told <= 1

@@ -371,7 +371,7 @@ def small_study(parties: int, law: Distribution, bottom_up: bool, release: str) 
         terms = {"offers": {party: Offer(0.5, 0.4 if parties > 1 else None) for party in columns}}
     if release == "pairs":
         terms["pairs"] = ((f"p{parties - 1}.x{parties - 1}", "p0.z0"),)
-    return Agreement(
+    return Agreement.from_terms(
         "small",
         Schema(columns, {f"p{parties - 1}": 0.3} if release == "norm" else {}),
         "p0.y",

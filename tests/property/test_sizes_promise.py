@@ -22,7 +22,9 @@ def agreement(delta: float) -> Agreement:
         for party, own in SIZES.items()
     }
     columns["a"]["y"] = Binary(("no", "yes"))  # type: ignore[assignment]
-    return Agreement("sizes", Schema(columns), "a.y", Task.LOGISTIC, epsilon=1.0, delta=delta, product="plain")
+    return Agreement.from_terms(
+        "sizes", Schema(columns), "a.y", Task.LOGISTIC, epsilon=1.0, delta=delta, product="plain"
+    )
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

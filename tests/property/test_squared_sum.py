@@ -15,7 +15,8 @@ from colonnade.mechanism.dissection import Block, parties_of, squared_sum, trace
 from colonnade.mechanism.moments import Distribution, Layout
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.sensitivity import sensitivity
-from colonnade.planning.agreement import Agreement, Evaluated
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.query import Evaluated
 from colonnade.runs import run_unguarded
 from tests.helpers.adversary import Adversary, signed_layout
 from tests.property.test_lattice_error import GAIN, ROUNDING, Mover, planned_factor, stretched
@@ -86,7 +87,7 @@ def agreement(reaches: dict[str, float], product: str, epsilon: float = 50.0) ->
     columns[first] = {"about": Numeric(-1, 1), **columns[first]}
     evaluated = Evaluated("00" * 32, f"{first}.y", Task.LINEAR, dict.fromkeys(columns, ()))
     terms = {"epsilon": epsilon, "product": product, "release": "full", "evaluates": evaluated}
-    return Agreement("s", Schema(columns), f"part {first}", Task.LINEAR, **terms)
+    return Agreement.from_terms("s", Schema(columns), f"part {first}", Task.LINEAR, **terms)
 
 
 @pytest.mark.parametrize("product", ["plain", "lattice"])

@@ -80,8 +80,10 @@ def called() -> frozenset[tuple[str, int]]:
     for party, own in columns.items():
         values = {n: draw.choice(["no", "yes"], 40) if n == "y" else draw.uniform(-1, 1, 40) for n in own}
         tables[party] = table_from(party, pl.DataFrame(values), own, [f"i{i}" for i in range(40)])
-    agreement = Agreement("lines", Schema(columns), "a.y", Task.LOGISTIC, epsilon=1.0)
-    assert agreement == Agreement("lines", Schema(columns), "a.y", Task.LOGISTIC, 1.0), "all else is as by default"
+    agreement = Agreement.from_terms("lines", Schema(columns), "a.y", Task.LOGISTIC, epsilon=1.0)
+    assert agreement == Agreement.from_terms("lines", Schema(columns), "a.y", Task.LOGISTIC, 1.0), (
+        "all else is as by default"
+    )
     seen: set[CodeType] = set()
 
     def note(frame: FrameType, event: str, _: object) -> None:

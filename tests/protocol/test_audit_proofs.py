@@ -452,7 +452,7 @@ def test_another_plan_of_the_software_convicts_nobody(signed: Path, tmp_path: Pa
     kept, task = copied(signed, tmp_path), fit_task(CHEAT, False)
 
     def other(agreement: Any, rows: int, identity: bytes) -> Any:
-        return PLANS(replace(agreement, epsilon=agreement.epsilon + 1), rows, identity)
+        return PLANS(agreement.with_terms(epsilon=agreement.budget.epsilon + 1), rows, identity)
 
     task.planner = other
     made = replay(kept[CHEAT], kept[CHEAT].opening(KEY), task)

@@ -38,10 +38,10 @@ def levels_session(levels: int, rows: int = 60_000, **changes: object) -> Sessio
             "shop": {"zip": {"kind": "categorical", "levels": [str(i) for i in range(levels)]}},
         }
     )
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         name="s", schema=schema, label="hospital.L", task=Task.LOGISTIC, epsilon=1.0, collusion=1, release="full"
     )
-    return plan_session(replace(agreement, **changes), rows, bytes(32))  # type: ignore[arg-type]
+    return plan_session(agreement.with_terms(**changes), rows, bytes(32))  # type: ignore[arg-type]
 
 
 def laplace(spread: float, size: int) -> IntegerNoise:

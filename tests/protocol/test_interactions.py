@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -169,7 +168,7 @@ def test_too_many_records_for_the_owners_are_refused_before_anything_is_spent(tm
     study = study_of(tmp_path, 4, chain, product="lattice", epsilon=1.0)
     assert plan_session(study.agreement, 10_000, bytes(32)).chains is not None
     with pytest.raises(ColonnadeError, match="owners do not fit words"):
-        plan_session(replace(study.agreement, epsilon=100.0), 2_000_000_000, bytes(32))
+        plan_session(study.agreement.with_terms(epsilon=100.0), 2_000_000_000, bytes(32))
 
 
 def test_every_value_of_several_owners_has_noise_and_is_opened_once(tmp_path: Path) -> None:
@@ -181,7 +180,7 @@ def test_every_value_of_several_owners_has_noise_and_is_opened_once(tmp_path: Pa
     held = [len(b.block.owners) for b in session.plan.blocks]
     assert max(held) == 3 and session.chains is not None
     # Without interactions the agreement, and so every digest, is what it was.
-    assert "interactions" not in replace(study.agreement, interactions=()).to()
+    assert "interactions" not in study.agreement.with_terms(interactions=()).to()
 
 
 @pytest.mark.parametrize(
@@ -215,7 +214,7 @@ def test_a_plan_of_interactions_says_what_it_is_good_for(tmp_path: Path) -> None
     assert [line.purpose.value for line in forecast_purposes(session)] in ([], ["label"])
     assert "full" in choices_text(session).plain
     with pytest.raises(StudyError, match="tables of two columns, got interactions"):
-        replace(session.agreement, purpose=Purpose.ALL)
+        session.agreement.with_terms(purpose=Purpose.ALL)
 
 
 def test_sealed_shares_count_as_columns(tmp_path: Path) -> None:

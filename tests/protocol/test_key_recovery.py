@@ -43,7 +43,7 @@ SCHEMA = Schema.of(
         "shop": {"zip": {"kind": "categorical", "levels": [str(i) for i in range(LEVELS)]}},
     }
 )
-AGREEMENT = Agreement("s", SCHEMA, "hospital.label", Task.LOGISTIC, epsilon=9.0, collusion=1, release="full")
+AGREEMENT = Agreement.from_terms("s", SCHEMA, "hospital.label", Task.LOGISTIC, epsilon=9.0, collusion=1, release="full")
 SECRETS: list[Any] = []
 """Of the honest party, for the test's eyes alone."""
 

@@ -91,7 +91,7 @@ class _Search:
 def _agreement(product: str) -> tuple[Agreement, dict[str, Table]]:
     tables = _tables()
     schema = Schema({name: table.columns for name, table in tables.items()})
-    return Agreement("search", schema, "y", Task.LINEAR, epsilon=1.0, product=product), tables
+    return Agreement.from_terms("search", schema, "y", Task.LINEAR, epsilon=1.0, product=product), tables
 
 
 def _run(product: str) -> _Search:

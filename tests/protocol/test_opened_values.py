@@ -42,8 +42,8 @@ def wide_study(rows: int, width: int, epsilon: float, **terms: Any) -> Study:
         for party, own in (("a", range(width)), ("b", range(width, 2 * width)))
     }
     schema["a"]["y"] = Numeric(-1, 1)
-    agreement = Agreement("wide", Schema(schema), "a.y", Task.LINEAR, epsilon=epsilon)
-    return Study(replace(agreement, **terms), columns)
+    agreement = Agreement.from_terms("wide", Schema(schema), "a.y", Task.LINEAR, epsilon=epsilon)
+    return Study(agreement.with_terms(**terms), columns)
 
 
 def opened(study: Study) -> ReleaseRecord:

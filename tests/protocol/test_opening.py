@@ -307,7 +307,7 @@ def test_every_word_belongs_to_one_released_integer(release: str) -> None:
     """Nothing is shown in submissions that the release does not have; with bgn nothing is shown at all."""
     for product in ("plain", "lattice", "bgn"):
         try:
-            session = plan_session(replace(AGREEMENT, product=product, release=release), 5000, bytes(32))
+            session = plan_session(AGREEMENT.with_terms(product=product, release=release), 5000, bytes(32))
         except ColonnadeError:
             continue  # Not every product opens every release.
         places = np.sort(np.concatenate([place.ravel() for place in session.positions.values()]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,13 +71,13 @@ def test_the_quartic_fits_the_loss_and_has_no_minimum() -> None:
 
 def test_what_order_four_is_not_for_is_refused(tmp_path: Path) -> None:
     agreement = study_of(tmp_path).agreement
-    assert agreement.to()["order"] == 4 and "order" not in replace(agreement, order=2).to()
+    assert agreement.to()["order"] == 4 and "order" not in agreement.with_terms(order=2).to()
     for change in ({"order": 3}, {"task": Task.LINEAR}, {"release": "trace"}, {"order": 2, "interval": 3.0}):
         with pytest.raises(StudyError, match="order"):
-            replace(agreement, **change)  # type: ignore[arg-type]
+            agreement.with_terms(**change)  # type: ignore[arg-type]
     for change in ({"interval": 0.0}, {"ball": -1.0}, {"ball": True}):
         with pytest.raises(StudyError, match="must be above 0"):
-            replace(agreement, **change)  # type: ignore[arg-type]
+            agreement.with_terms(**change)  # type: ignore[arg-type]
 
 
 LEVELS = {"kind": "categorical", "levels": ["low", "middle", "high"]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -90,7 +89,7 @@ def test_a_product_without_noise_is_never_planned() -> None:
 def test_crosses_of_the_same_two_parties_tell_of_one_key() -> None:
     """A column that stands in several rectangles is told of by all of them together."""
     whole = session_of(agreement_of(3, product="lattice"), 5000)
-    both = replace(whole.agreement, release="pairs", pairs=(("x0", "x1"), ("c0", "b1"), ("x0", "x2"), ("c0", "x2")))
+    both = whole.agreement.with_terms(release="pairs", pairs=(("x0", "x1"), ("c0", "b1"), ("x0", "x2"), ("c0", "x2")))
     session = session_of(both, 5000)
     shared = [c for c in session.spec.crosses if {c.left, c.right} == {0, 1}]
     assert len(shared) > 2

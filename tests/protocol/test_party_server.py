@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -93,7 +92,7 @@ def test_release_is_exact_plus_noise(parties: int, changes: dict[str, Any]) -> N
         changes["schema"] = Schema(columns)
     if "offers" in changes:
         changes["offers"] = {p: Offer(changes["offers"]) for p in agreement.schema.names}
-    agreement = replace(agreement, **changes)
+    agreement = agreement.with_terms(**changes)
     wire = tapped_session(agreement)
     wire.run()
     release, session = released(wire), wire.session

@@ -28,7 +28,9 @@ def census(sizes: tuple[int, ...], delta: float) -> Agreement:
     for k, size in enumerate(sizes[:-1]):
         columns[f"p{k % 2}"][f"c{k}"] = Categorical(tuple(f"l{i}" for i in range(size)))
     columns["p0"]["y"] = Binary(("no", "yes"))
-    return Agreement("census", Schema(columns), "p0.y", Task.LOGISTIC, epsilon=1.0, delta=delta, product="plain")
+    return Agreement.from_terms(
+        "census", Schema(columns), "p0.y", Task.LOGISTIC, epsilon=1.0, delta=delta, product="plain"
+    )
 
 
 def session_of(agreement: Agreement, rows: int = 60) -> SessionPlan:
@@ -37,8 +39,8 @@ def session_of(agreement: Agreement, rows: int = 60) -> SessionPlan:
 
 def test_the_default_is_the_label_and_is_not_written() -> None:
     agreement = agreement_of(3)
-    assert agreement.purpose is Purpose.LABEL and "purpose" not in agreement.to()
-    every = replace(agreement, purpose=Purpose.ALL)
+    assert agreement.query.purpose is Purpose.LABEL and "purpose" not in agreement.to()
+    every = agreement.with_terms(purpose=Purpose.ALL)
     assert every.to()["purpose"] == "all" and Agreement.of(every.to()) == every
     assert session_of(every).digest != session_of(agreement).digest
     with pytest.raises(StudyError, match="misstates a field"):
@@ -57,7 +59,7 @@ def test_a_release_without_tables_cannot_serve_all_columns(changes: dict[str, ob
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_larger_tables_get_less_noise_at_the_same_epsilon(delta: float) -> None:
     agreement = census((3, 2, 12, 2), delta=delta)
-    label, every = (session_of(replace(agreement, purpose=p), 20_000) for p in Purpose)
+    label, every = (session_of(agreement.with_terms(purpose=p), 20_000) for p in Purpose)
     assert label.plan.epsilon == pytest.approx(every.plan.epsilon, rel=1e-3)
     scale = {b.block.cells: b.scale for b in every.plan.blocks}
     assert len(scale) > 2 and sorted(scale.values(), reverse=True) == [scale[c] for c in sorted(scale)]  # type: ignore
@@ -86,21 +88,21 @@ def test_every_block_is_opened_at_its_place(product: str, offers: bool) -> None:
 
 def test_many_columns_in_pure_epsilon_release_margins_alone() -> None:
     agreement = census((12,) * 40 + (2,), delta=0.0)
-    every = replace(agreement, purpose=Purpose.ALL)
+    every = agreement.with_terms(purpose=Purpose.ALL)
     session = session_of(every, 20_000)
     assert session.released == "margins" and session.forecast.explained is None and not session.spec.crosses
     assert any("margins alone are released" in note for note in session.warnings())
-    others = [session_of(replace(every, release=name), 20_000).table_forecast for name in ("full", "label")]
+    others = [session_of(every.with_terms(release=name), 20_000).table_forecast for name in ("full", "label")]
     own = session.table_forecast
     assert own is not None and all(other is not None and own.expected < other.expected for other in others)
-    few = session_of(replace(census((4, 4, 4, 2), delta=0.0), purpose=Purpose.ALL), 20_000)
+    few = session_of(census((4, 4, 4, 2), delta=0.0).with_terms(purpose=Purpose.ALL), 20_000)
     assert few.released == "full" and not any("independent" in note for note in few.warnings())
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("product", ["plain", "lattice"])
 def test_margins_are_opened_at_their_places_and_cost_what_is_told(product: str, delta: float) -> None:
-    agreement = replace(census((3, 20, 5, 2), delta), product=product, purpose=Purpose.ALL, release="margins")
+    agreement = census((3, 20, 5, 2), delta).with_terms(product=product, purpose=Purpose.ALL, release="margins")
     plan = session_of(agreement, 1000).plan
     # A replaced record moves every margin by 2, and by sqrt 2 in L2, at most and at worst.
     scale = {k: float(i.scale) for i in plan.blocks for k in plan.layout.alone_of(i.block.factors)}
@@ -110,7 +112,7 @@ def test_margins_are_opened_at_their_places_and_cost_what_is_told(product: str, 
     else:
         spent = epsilon_of_gaussian(Fraction(sum(1 / s**2 for s in scale.values())), delta)
         assert spent == pytest.approx(plan.epsilon, rel=1e-3)
-    clear = replace(agreement, epsilon=1e6)
+    clear = agreement.with_terms(epsilon=1e6)
     tables = tables_of(clear, 12)
     tapped = tapped_session(clear, tables=tables)
     tapped.run()
@@ -130,8 +132,8 @@ WITH_NUMBER = replace(
 @pytest.mark.parametrize(
     ("agreement", "told"),
     [
-        (lambda: replace(census((3, 3, 2), 0.0), release="margins"), 'needs task = "logistic" and purpose = "all"'),
-        (lambda: replace(WITH_NUMBER, purpose=Purpose.ALL, release="margins"), "column x is a number without bins"),
+        (lambda: census((3, 3, 2), 0.0).with_terms(release="margins"), 'needs task = "logistic" and purpose = "all"'),
+        (lambda: WITH_NUMBER.with_terms(purpose=Purpose.ALL, release="margins"), "column x is a number without bins"),
     ],
 )
 def test_margins_need_levels_and_serve_no_model(agreement: Callable[[], Agreement], told: str) -> None:

@@ -37,7 +37,7 @@ def test_every_cross_party_product_is_released_once() -> None:
             columns = {p: dict(c) for p, c in agreement.schema.parties.items()}
             columns["p0"]["y"] = Binary(("no", "yes"))
             agreement = replace(agreement, schema=Schema(columns))
-        session = plan_session(replace(agreement, **changes), 100, IDENTITY)
+        session = plan_session(agreement.with_terms(**changes), 100, IDENTITY)
         crossed = sum(c.shape[0] * c.shape[1] for c in session.spec.crosses)
         terms = sum(i.block.size for i in session.plan.blocks if not i.block.single)
         assert crossed == terms, changes
@@ -48,7 +48,7 @@ def test_digest_changes_with_everything_that_matters() -> None:
     base = plan_session(agreement, 100, IDENTITY).digest
     assert base == plan_session(agreement, 100, IDENTITY).digest
     others = [
-        plan_session(replace(agreement, epsilon=1.0001), 100, IDENTITY),
+        plan_session(agreement.with_terms(epsilon=1.0001), 100, IDENTITY),
         plan_session(replace(agreement, collusion=0), 100, IDENTITY),
         plan_session(replace(agreement, calibration=Calibration.PAPER), 100, IDENTITY),
         plan_session(replace(agreement, delta=1e-6), 100, IDENTITY),
@@ -80,8 +80,8 @@ def test_little_gaussian_noise_in_many_shares_takes_a_finer_grid(collusion: int)
     """Eight shares of a narrow Gaussian would not add up to one on a grid of whole records."""
     schema = Schema({f"P{k}": {f"c{k}": Binary(("a", "b"))} for k in range(8)})
     terms = agreement_of(2)
-    few = replace(
-        terms, schema=schema, label="P0.c0", task=Task.LOGISTIC, epsilon=30.0, delta=1e-4, collusion=collusion
+    few = terms.with_terms(
+        schema=schema, label="P0.c0", task=Task.LOGISTIC, epsilon=30.0, delta=1e-4, collusion=collusion
     )
     session = plan_session(few, 5000, b"x" * 16)
     assert session.grid.bound > 1
@@ -213,5 +213,5 @@ def test_noise_below_a_unit_has_room_too() -> None:
     levels = Schema({"p0": {"y": Binary(("no", "yes"))}, "p1": {"c": Categorical(tuple("abcdefgh"))}})
     agreement = replace(agreement_of(2, task=Task.LOGISTIC), schema=levels, label="p0.y", product="lattice")
     for epsilon in (30.0, 100.0, 300.0):
-        session = plan_session(replace(agreement, epsilon=epsilon), 31_250, IDENTITY)
+        session = plan_session(agreement.with_terms(epsilon=epsilon), 31_250, IDENTITY)
         assert session.plan.epsilon == pytest.approx(epsilon)

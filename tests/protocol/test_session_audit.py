@@ -158,7 +158,7 @@ def test_who_wraps_something_else_than_it_drew_is_convicted(tmp_path: Path, monk
 
 def test_products_of_three_owners_are_made_again_by_every_party(tmp_path: Path) -> None:
     text = "w^2 * works_x^2 - w * works_x * bank_x * town_x - w * works_x * bank_x"
-    declared = replace(LATTICE, task=Task.POLYNOMIAL, release="auto", objective=text, parameters=("w",), ball=1.0)
+    declared = LATTICE.with_terms(task=Task.POLYNOMIAL, release="auto", objective=text, parameters=("w",), ball=1.0)
 
     def task(name: str) -> FitParty:
         return FitParty(name, declared, "none", lambda: table(name, False), Unguarded())

@@ -75,7 +75,7 @@ MIXED = Schema(
     "changes", [{}, {"delta": 1e-3}, {"calibration": Calibration.PAPER}], ids=["exact", "gaussian", "paper"]
 )
 def test_hard_pairs_nearly_spend_what_is_claimed(changes: dict[str, Any]) -> None:
-    stage = Stage(Agreement("mixed", MIXED, "y", Task.LINEAR, 1.0, **changes))
+    stage = Stage(Agreement.from_terms("mixed", MIXED, "y", Task.LINEAR, 1.0, **changes))
     base = exact_vector(stage.session, stage.tables[0])
     for i, pair in enumerate(stage.pairs):
         # A party's part is told most of to the other party, which knows its own share of the noise.

@@ -33,7 +33,7 @@ def integer_study(rows: int, release: str, epsilon: float, delta: float) -> Stud
         "half": np.full(rows, 0.7),
     }
     scale = columns["school"] / 2 + columns["likert"] + draw.normal(0, 2, rows)
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         "integers",
         Schema(PARTIES),
         "a.y",

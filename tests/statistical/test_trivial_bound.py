@@ -59,7 +59,7 @@ def test_never_beyond_the_stated_bound(epsilon: float, delta: float, width: int,
     signal = X @ random.normal(size=width) / np.sqrt(width)
     y = np.clip(0.3 * signal + 0.1 * random.normal(size=2 * rows), -1, 1)
     columns = {f"x{j}": Numeric(-1, 1) for j in range(width)} | {"y": Numeric(-1, 1)}
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         "bound", Schema({"P1": columns}), "y", Task.LINEAR, epsilon=epsilon, delta=delta, collusion=0, product="plain",
         release=released,
     )  # fmt: skip

@@ -131,10 +131,10 @@ def test_what_several_classes_cost_is_what_two_cost(classes: int) -> None:
     label = Binary(("c0", "c1")) if classes == 2 else Categorical(levels)
     task = Task.LOGISTIC if classes == 2 else Task.MULTINOMIAL
     schema = Schema({"a": {"x": Numeric(0, 1), "y": label}, "b": {"z": Categorical(("p", "q", "r"))}})
-    session = plan_session(Agreement("t", schema, "a.y", task, epsilon=1.0), 1000, bytes(32))
+    session = plan_session(Agreement.from_terms("t", schema, "a.y", task, epsilon=1.0), 1000, bytes(32))
     scales = {item.block.name: float(item.scale) for item in session.plan.blocks}
     other = Schema({"a": {"x": Numeric(0, 1), "y": Binary(("c0", "c1"))}, "b": {"z": Categorical(("p", "q", "r"))}})
-    beside = plan_session(Agreement("t", other, "a.y", Task.LOGISTIC, epsilon=1.0), 1000, bytes(32))
+    beside = plan_session(Agreement.from_terms("t", other, "a.y", Task.LOGISTIC, epsilon=1.0), 1000, bytes(32))
     assert scales == pytest.approx({item.block.name: float(item.scale) for item in beside.plan.blocks}, rel=0.05)
     assert session.views()[View.OUTSIDER] == pytest.approx(1.0, rel=1e-6)
 

@@ -77,7 +77,8 @@ def test_what_is_opened_says_what_it_is_of(made: dict[tuple[str, int], Made]) ->
     assert one.measure(fitted.release).measures == found.measures
     with pytest.raises(ReleaseError, match="not of this evaluation"):
         other.measure(fitted.release)
-    assert one.agreement.evaluates is not None and one.agreement.evaluates.model[:16] in one.agreement.name
+    kept = one.agreement.query.evaluated
+    assert kept is not None and kept.model[:16] in one.agreement.name
     session = one.study.session(3000)
     # The label's holder and its partner stand in one table, which one record moves by two.
     (block,) = session.plan.blocks

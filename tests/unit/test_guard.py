@@ -33,7 +33,7 @@ def guard(folder: Path, policy: Policy = POLICY, **more: Any) -> ConsentGuard:
 
 
 def planned(identity: bytes = IDENTITY, **changes: Any) -> SessionPlan:
-    return plan_session(replace(AGREEMENT, **changes), 60, identity)
+    return plan_session(AGREEMENT.with_terms(**changes), 60, identity)
 
 
 def kinds(of: ConsentGuard) -> list[EntryKind]:
@@ -46,7 +46,7 @@ def test_a_policy_alone_judges_terms_foresees_and_consents(changes: dict[str, An
     alone.judge(AGREEMENT, True)
     alone.foresee(AGREEMENT, 60, True)
     alone.consent(planned())
-    agreement = replace(AGREEMENT, **changes)
+    agreement = AGREEMENT.with_terms(**changes)
     with pytest.raises(PolicyError):
         alone.foresee(agreement, 60, True)
     with pytest.raises(PolicyError):

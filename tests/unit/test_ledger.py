@@ -596,7 +596,7 @@ def test_kill_9_at_random_instants(tmp_path: Path) -> None:
         assert lives < 200
 
 
-AGREEMENT = Agreement(
+AGREEMENT = Agreement.from_terms(
     name="income",
     schema=Schema({"bank": {"gain": Numeric(0, 9)}, "shop": {"spend": Numeric(0, 5)}}),
     label="spend",

@@ -18,7 +18,7 @@ from colonnade.mechanism.plan import View
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
 
-AGREEMENT = Agreement(
+AGREEMENT = Agreement.from_terms(
     name="income",
     schema=Schema(
         {"bank": {"gain": Numeric(0, 9), "loss": Numeric(0, 5)}, "employer": {"income": Binary(("low", "high"))}}
@@ -32,7 +32,7 @@ POLICY = Policy("bank", ("employer",), 1.0, Cap(3.0), delta=1e-6)
 
 
 def session(rows: int = 5000, **changes: Any) -> SessionPlan:
-    return plan_session(replace(AGREEMENT, **changes), rows, bytes(32))
+    return plan_session(AGREEMENT.with_terms(**changes), rows, bytes(32))
 
 
 def test_a_session_within_every_rule_passes() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +37,7 @@ SCHEMA = Schema.of(
         },
     }
 )
-AGREEMENT = Agreement("pay", SCHEMA, "rich", Task.LOGISTIC, epsilon=2.0, product="plain")
+AGREEMENT = Agreement.from_terms("pay", SCHEMA, "rich", Task.LOGISTIC, epsilon=2.0, product="plain")
 
 
 def people(rows: int, seed: int) -> dict[str, Table]:
@@ -120,7 +119,7 @@ def test_a_wrong_value_is_told_in_its_row(name: str, value: float | str, says: s
 
 def test_simulated_sums_and_noise_are_those_of_a_run() -> None:
     tables, rows = people(800, 1), 800
-    terms = replace(AGREEMENT, epsilon=1e6)
+    terms = AGREEMENT.with_terms(epsilon=1e6)
     session = plan_session(terms, rows, bytes(32))
     stage = _Stage(terms, tables, np.arange(rows), np.arange(rows))
     simulated = simulate_release(session, stage._gram(session), Randomness(b"s"))
@@ -130,7 +129,7 @@ def test_simulated_sums_and_noise_are_those_of_a_run() -> None:
     # Both are rounded with coins of their own.
     apart = np.abs(simulated.value - real.value)[known]
     assert apart.max() < 40 * max(real.std[known].max(), 0.01) + 0.6
-    noisy = plan_session(replace(AGREEMENT, epsilon=0.05), rows, bytes(32))
+    noisy = plan_session(AGREEMENT.with_terms(epsilon=0.05), rows, bytes(32))
     gram = stage._gram(noisy)
     draws = [simulate_release(noisy, gram, Randomness(bytes([k]))).value for k in range(200)]
     spread, std = np.std(draws, axis=0), simulate_release(noisy, gram, Randomness(b"x")).std
@@ -141,7 +140,7 @@ def test_simulated_sums_and_noise_are_those_of_a_run() -> None:
 def test_a_rehearsal_foretells_what_runs_achieve() -> None:
     public, private, unseen = people(1500, 2), people(1500, 3), people(2000, 4)
     # At epsilon 2 single releases differ by .08, and six of them tell nothing.
-    terms = replace(AGREEMENT, epsilon=6.0)
+    terms = AGREEMENT.with_terms(epsilon=6.0)
     expected = rehearse(terms, public, 1500, releases=12).measures
     real = []
     for k in range(6):
@@ -152,12 +151,12 @@ def test_a_rehearsal_foretells_what_runs_achieve() -> None:
         assert expected[name].trivial + 0.1 < expected[name].mean <= expected[name].clear + 0.02
     again = rehearse(terms, public, 1500, releases=12).measures
     assert again == expected
-    poor = rehearse(replace(AGREEMENT, epsilon=0.02), public, 1500, releases=8).measures
+    poor = rehearse(AGREEMENT.with_terms(epsilon=0.02), public, 1500, releases=8).measures
     assert poor["accuracy"].mean < expected["accuracy"].mean - 0.03
 
 
 def test_a_linear_study_is_rehearsed_with_r_squared() -> None:
-    terms = replace(AGREEMENT, label="hours", task=Task.LINEAR, epsilon=50.0)
+    terms = AGREEMENT.with_terms(label="hours", task=Task.LINEAR, epsilon=50.0)
     found = rehearse(terms, people(600, 5), releases=4).measures
     assert set(found) == {"r2", "rmse"} and found["r2"].trivial == 0.0
     assert 0.2 < found["r2"].mean < 0.8 and found["rmse"].mean < found["rmse"].trivial
@@ -248,7 +247,7 @@ def test_a_plan_warns_of_heavy_columns() -> None:
             "bank": {"branch": {"kind": "categorical", "levels": [f"b{k}" for k in range(150)]}},
         }
     )
-    agreement = Agreement("pay", heavy, "rich", Task.LOGISTIC, epsilon=1.0, product="plain")
+    agreement = Agreement.from_terms("pay", heavy, "rich", Task.LOGISTIC, epsilon=1.0, product="plain")
     told = [note for note in plan_session(agreement, 3000, bytes(32)).warnings() if "levels" in note]
     assert len(told) == 1 and told[0].startswith("column branch has 150 levels, about 20 records each, under noise of")
     light = plan_session(AGREEMENT, 3000, bytes(32)).warnings()

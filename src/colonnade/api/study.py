@@ -442,14 +442,15 @@ class Study(Shown):
 
     def _terms(self) -> list[str]:
         agreement, study = self.study.agreement, self.study
-        epsilon = f"epsilon {agreement.epsilon:g}" if agreement.epsilon is not None else "epsilon stated by each party"
+        whole, release = agreement.budget.epsilon, agreement.query.terms()["release"]
+        epsilon = "epsilon stated by each party" if whole is None else f"epsilon {whole:g}"
         law = "pure" if not agreement.delta else f"delta {agreement.delta:g}"
         matched = {NONE: "records row by row", PSI: "ids matched in private"}.get(study.alignment, study.alignment)
         if agreement.ids.form and study.alignment != NONE:
             matched += f" after {', '.join(agreement.ids.form)}"
         return [
             f"{agreement.told}; {epsilon}, {law}",
-            f"product {agreement.product}, collusion {agreement.collusion}, release {agreement.release}; {matched}",
+            f"product {agreement.product}, collusion {agreement.collusion}, release {release}; {matched}",
         ]
 
     def _rows(self) -> list[list[str]]:

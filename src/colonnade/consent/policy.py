@@ -6,19 +6,22 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from colonnade.consent.approvals import Approvals
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import ConsentError, PolicyError, PrivacyError
 from colonnade.foundation.matching import TWICE
-from colonnade.foundation.schema import Schema
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.mechanism.composition import Cap, Rule, charge_of, record_epsilon
 from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import PrivacyPlan, View
-from colonnade.planning.leakage import KEY_BITS, TOLD_BITS, Leakage, Telling
+from colonnade.planning.leakage import KEY_BITS, TOLD_BITS
 from colonnade.protocol.evidence import EVIDENCE_DAYS
+
+if TYPE_CHECKING:
+    from colonnade.planning.agreement import Agreement
+    from colonnade.planning.session_plan import SessionPlan
 
 ANYONE = "*"
 SHORTEST_APPROVAL = 16
@@ -61,45 +64,6 @@ WHOLE_KEYS = (
 )
 SESSION_KEYS = ("epsilon", "delta", "record_epsilon")
 TOTAL_KEYS = ("epsilon", "delta", "rule")
-
-
-class Agreed(Protocol):
-    """The public terms of a study, as far as a policy reads them."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def schema(self) -> Schema: ...
-    @property
-    def labelled(self) -> str: ...
-    @property
-    def asked(self) -> Task: ...
-    @property
-    def calibration(self) -> Calibration: ...
-    @property
-    def collusion(self) -> int: ...
-    @property
-    def product(self) -> str: ...
-    def used(self, party: str) -> Collection[str]: ...
-    @property
-    def multiplied(self) -> tuple[tuple[str, str], ...]: ...
-
-
-class Proposed(Protocol):
-    """A session that a party computed for itself; protocol.session.Session is one."""
-
-    @property
-    def agreement(self) -> Agreed: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def plan(self) -> PrivacyPlan: ...
-    @property
-    def exposures(self) -> tuple[Leakage, ...]: ...
-    @property
-    def tellings(self) -> tuple[Telling, ...]: ...
-    def views(self, party: str | None = None) -> Mapping[View, float | None]: ...
-    def leave_bits(self, exposure: Leakage, bits: int) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -155,14 +119,14 @@ class Policy:
     keep_traffic: bool = True
     """Whether what came in is kept as long, so that an audit can make every message again."""
 
-    def check(self, session: Proposed, me: str | None = None) -> None:
+    def check(self, session: SessionPlan, me: str | None = None) -> None:
         """Raise PolicyError for the first rule that the session breaks, with the rule's limit and the plan's number."""
         party = self.party if me is None else me
         self.check_terms(session.agreement, party)
         self.check_rows(session.rows)
         self.check_plan(session, party)
 
-    def check_terms(self, agreement: Agreed, me: str) -> None:
+    def check_terms(self, agreement: Agreement, me: str) -> None:
         """The rules that a study's public terms alone decide."""
         names = agreement.schema.names
         if me != self.party or me not in names:
@@ -173,7 +137,7 @@ class Policy:
         _within("labels", agreement.labelled, self.labels)
         for name in agreement.used(me):
             _within("columns", name, self.columns)
-        for party, name in agreement.multiplied:
+        for party, name in agreement.query.multiplied(agreement):
             if party == me:
                 _within("interactions", name, self.interactions)
         _within("tasks", agreement.asked.value, self.tasks)
@@ -189,7 +153,7 @@ class Policy:
         if rows < self.smallest_rows:
             raise PolicyError(f"smallest_rows is {self.smallest_rows}, {what} n={rows}")
 
-    def check_plan(self, session: Proposed, me: str, slack: float = 0.0) -> None:
+    def check_plan(self, session: SessionPlan, me: str, slack: float = 0.0) -> None:
         """The rules on what a plan promises and costs; `slack` is a share of the cost that n may still take off."""
         plan = session.plan
         if len(plan.names) > 1:
@@ -216,7 +180,7 @@ class Policy:
             if degree > self.largest_degree:
                 raise PolicyError(f"largest_degree is {self.largest_degree}, the plan has products of degree {degree}")
 
-    def check_keys(self, session: Proposed, me: str) -> None:
+    def check_keys(self, session: SessionPlan, me: str) -> None:
         """Raise PolicyError where partners that cheat could read too much of this party's keys."""
         own = [exposure for exposure in session.exposures if exposure.partner == me]
         worst = min(own, key=lambda exposure: exposure.key.bits, default=None)
@@ -268,7 +232,7 @@ class Policy:
         raise ConsentError(f"require_approval is set and nobody approved the plan {digest}{what}{how}")
 
 
-def bits_told(session: Proposed, me: str) -> int:
+def bits_told(session: SessionPlan, me: str) -> int:
     """What a session could tell partners that do not follow the protocol of a party's records."""
     return max((told.people for told in session.tellings if told.partner == me), default=0)
 

@@ -326,7 +326,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         return held
 
     def _agreement(self, schema: Schema, label: str) -> Agreement:
-        return Agreement(
+        return Agreement.from_terms(
             name=type(self).__name__,
             schema=schema,
             label=label,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from enum import Enum
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.columns import DROP, FILL, INDICATOR, LEVEL
@@ -16,19 +16,90 @@ from colonnade.foundation.matching import AS_THEY_ARE, IdTerms
 from colonnade.foundation.names import require_name
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.accounting import check_epsilon
-from colonnade.mechanism.declared import DeclaredObjective, declared_layout
+from colonnade.mechanism.dissection import Block
+from colonnade.mechanism.moments import Distribution, Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task
-from colonnade.mechanism.plan import Offer
+from colonnade.mechanism.plan import Offer, PrivacyPlan, Terms, plan_bottom_up, plan_top_down
+from colonnade.planning.query import ORDERS, Evaluated, Query, query_of
 
-RELEASES = ("auto", "full", "label", "pairs", "margins", "trace")
-"""All products; those with the label and squares; these and some pairs; those with the label and sums of squares."""
-ORDERS = (2, 4)
-LARGEST_RADIUS = 1e6
-"""Of a ball or an interval."""
-MOST_FACTORS = 8
-"""Of one interaction."""
 LONGEST_REASON = 1000
+"""Characters."""
 AUDITOR = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class TopDown:
+    """An epsilon of the whole record."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+
+    @property
+    def offers(self) -> Mapping[str, Offer]:
+        """No party states one."""
+        return {}
+
+    @property
+    def least(self) -> float:
+        """The smallest epsilon that some party's part, or the whole record, is allowed."""
+        return self.epsilon
+
+    def plan(self, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:
+        """The scales of the noise that spend it."""
+        return plan_top_down(layout, blocks, self.epsilon, terms)
+
+    def times(self, factor: float) -> TopDown:
+        """So many times as much."""
+        return TopDown(self.epsilon * factor)
+
+
+@dataclass(frozen=True)
+class BottomUp:
+    """An epsilon of every party's part."""
+
+    offers: Mapping[str, Offer]
+
+    def __post_init__(self) -> None:
+        for party, offer in self.offers.items():
+            check_epsilon(offer.total, f"party {party}: epsilon")
+
+    @property
+    def epsilon(self) -> None:
+        """The study states none."""
+        return None
+
+    @property
+    def least(self) -> float:
+        """The smallest epsilon that some party's part is allowed."""
+        return min(offer.total for offer in self.offers.values())
+
+    def plan(self, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:
+        """The scales of the noise that spend them."""
+        return plan_bottom_up(layout, blocks, self.offers, terms)
+
+    def times(self, factor: float) -> BottomUp:
+        """So many times as much, split alike."""
+        return BottomUp({party: _times(offer, factor) for party, offer in self.offers.items()})
+
+
+Budget = TopDown | BottomUp
+
+
+def _times(offer: Offer, factor: float) -> Offer:
+    own = None if offer.own is None else offer.own * factor
+    return Offer(offer.total * factor, own, {other: part * factor for other, part in offer.pairs.items()})
+
+
+def budget_of(epsilon: float | None, offers: Mapping[str, Offer]) -> Budget:
+    """The budget that a study states: its own epsilon, or that of every party."""
+    if (epsilon is None) == (not offers):
+        raise StudyError(
+            "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
+            f"got {'neither' if epsilon is None else 'both'}"
+        )
+    return BottomUp(offers) if epsilon is None else TopDown(epsilon)
 
 
 @dataclass(frozen=True)
@@ -49,44 +120,20 @@ def reason_of(text: object) -> str:
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """A model that is evaluated: its scores are the agreement's columns; a policy judges by what they are made of."""
-
-    model: str
-    """Digest of the model file, which every party has."""
-    label: str
-    task: Task
-    columns: Mapping[str, tuple[str, ...]]
-    """The columns of each party that its scores are computed from, the label among its holder's."""
-
-    def to(self) -> dict[str, Any]:
-        columns = {party: list(names) for party, names in self.columns.items()}
-        return {"model": self.model, "label": self.label, "task": self.task.value, "columns": columns}
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Evaluated:
-        columns = {str(party): tuple(str(name) for name in names) for party, names in content["columns"].items()}
-        return cls(str(content["model"]), str(content["label"]), Task(content["task"]), columns)
-
-
-@dataclass(frozen=True)
 class Agreement:
     """A study's public terms; every plan is a function of these, of n and of the session id."""
 
     name: str
     schema: Schema
     label: str
+    """As the study names the column: these texts travel as they were written."""
     task: Task
-    epsilon: float | None = None
-    offers: Mapping[str, Offer] = field(default_factory=dict)
+    budget: Budget
+    query: Query
     delta: float = 0.0
     collusion: int = 1
     calibration: Calibration = Calibration.EXACT
     product: str = "lattice"
-    release: str = "auto"
-    label_square: bool = False
-    pairs: tuple[tuple[str, str], ...] = ()
-    """Pairs of feature columns whose products are released, where `release` is "pairs"."""
     impossible: tuple[tuple[str, str], ...] = ()
     """Pairs of levels, as "column=level", that no record has; rows drawn from the release have none either."""
     reason: str = ""
@@ -95,32 +142,11 @@ class Agreement:
     """Who stands behind the parties, where the study says so."""
     auditors: tuple[str, ...] = ()
     """Public keys (Ed25519, hexadecimal) of those who may audit a party of its sessions."""
-    evaluates: Evaluated | None = None
-    """Where the columns are scores of a model, and the label says how a record turned out."""
-    purpose: Purpose = Purpose.LABEL
-    """Whether noise is spread for the label's model or for tables of all columns."""
-    interactions: tuple[tuple[str, ...], ...] = ()
-    """Products of columns, each as "party.column", that a model has a weight for, too."""
-
-    order: int = 2
-    """Of the polynomial that stands for the logistic loss: 2, the paper's, or 4."""
-    interval: float | None = None
-    """Of order 4: the scores, from minus to plus this, on which the polynomial is fitted to the loss."""
-    ball: float | None = None
-    """Of order 4 the largest root mean square of scores, of a declared objective the largest norm of its parameters."""
-    objective: str = ""
-    """Of the task polynomial: what is minimised, summed over records."""
-    parameters: tuple[str, ...] = ()
-    """The names in the objective that are no columns."""
     ids: IdTerms = AS_THEY_ARE
 
     def __post_init__(self) -> None:
         BACKENDS[self.product]
-        if self.release not in RELEASES:
-            raise StudyError(f"release must be one of {', '.join(RELEASES)}, got release={self.release!r}")
         require_name("a study's name", self.name, StudyError)
-        if not isinstance(self.label_square, bool):
-            raise StudyError("an agreement's label_square must be true or false, got another type")
         for name, value in (("delta", self.delta), ("collusion", self.collusion)):
             if isinstance(value, bool) or not isinstance(value, int if name == "collusion" else (int, float)):
                 raise StudyError(f"{name} must be a number, got {name}={value!r}")
@@ -143,68 +169,42 @@ class Agreement:
         for party in self.organisations:
             if party not in self.schema.parties:
                 raise StudyError(f"an organisation must stand behind a party of the study, got {party!r}")
-        for pair in self.impossible:
-            self._check_impossible(pair)
-        self._check_interactions()
-        self._check_objective()
-        if self.purpose is Purpose.ALL and (self.calibration is Calibration.PAPER or self.release == "trace"):
-            told = "the paper's calibration has" if self.calibration is Calibration.PAPER else 'release = "trace" has'
-            raise StudyError(f'purpose = "all" spreads noise over tables of all columns, and {told} none')
-        if self.purpose is Purpose.ALL and (self.interactions or self.order > 2 or self.declared is not None):
-            told = "interactions" if self.interactions else "products of more"
-            raise StudyError(f'purpose = "all" spreads noise over tables of two columns, got {told}')
-        self._check_pairs()
-        self._check_margins()
-        if (self.epsilon is None) == (not self.offers):
-            raise StudyError(
-                "give either epsilon of the study (top-down) or an epsilon of every party (bottom-up), "
-                f"got {'neither' if self.epsilon is None else 'both'}"
-            )
-        if self.epsilon is not None:
-            check_epsilon(self.epsilon)
-        for party, offer in self.offers.items():
+        for party in self.budget.offers:
             if party not in self.schema.parties:
                 raise StudyError(f"an offer must come from a party of the study, got {party!r}")
-            check_epsilon(offer.total, f"party {party}: epsilon")
+        for pair in self.impossible:
+            self._check_impossible(pair)
+        self.query.check(self)
 
-    def _check_pairs(self) -> None:
-        if bool(self.pairs) != (self.release == "pairs"):
-            told = "lists no pairs" if not self.pairs else f"has release={self.release!r} and lists pairs"
-            raise StudyError(f'pairs are listed where release = "pairs", and only there; the study {told}')
-        if self.pairs and self.calibration is Calibration.PAPER:
-            raise StudyError("a release as in the paper has all pairs, got a list of them")
-        label, seen = self.schema.find(self.label), set()
-        for pair in self.pairs:
-            if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-                raise StudyError(f'a pair is written as ["column", "column"], got {pair!r}')
-            found = frozenset(self.schema.find(name) for name in pair)
-            if len(found) != 2 or label in found:
-                raise StudyError(
-                    f"a pair names two different columns other than the label, whose products are released anyway, "
-                    f"got {list(pair)!r}"
-                )
-            if found in seen:
-                raise StudyError(f"a pair is listed once, got {list(pair)!r} twice")
-            seen.add(found)
+    @classmethod
+    def from_terms(
+        cls, name: str, schema: Schema, label: str, task: Task, epsilon: float | None = None, **terms: Any
+    ) -> Agreement:
+        """The agreement that states these terms, by the keys with which it travels."""
+        if unknown := [key for key in terms if key not in USUAL]:
+            raise StudyError(f"an agreement has no {unknown[0]}; it has {', '.join(USUAL)}")
+        stated = {**USUAL, **terms}
+        own = {key: stated[key] for key in cls.__dataclass_fields__ if key in stated}
+        return cls(name, schema, label, task, budget_of(epsilon, stated["offers"]), query_of(task, stated), **own)
 
-    def _check_margins(self) -> None:
-        """Margins alone serve no model, and a number has none."""
-        if self.release != "margins":
-            return
-        if self.purpose is not Purpose.ALL or self.task is not Task.LOGISTIC or self.evaluates is not None:
-            raise StudyError('release = "margins" counts levels, and needs task = "logistic" and purpose = "all"')
-        for columns in self.schema.parties.values():
-            for name, column in columns.items():
-                if not column.has_levels:
-                    raise StudyError(f'release = "margins" counts levels, and column {name} is a number without bins')
+    def terms(self) -> dict[str, Any]:
+        """All its terms by these keys."""
+        own = {key: value for key, value in vars(self).items() if key not in ("budget", "query")}
+        return {**USUAL, **own} | {"epsilon": self.budget.epsilon, "offers": self.budget.offers} | self.query.terms()
+
+    def with_terms(self, **terms: Any) -> Agreement:
+        """The same with some terms changed."""
+        return Agreement.from_terms(**self.terms() | terms)
 
     def require_counted_bins(self) -> None:
         """Where a model takes a number in the place of its bins, a bin counts as its mean; agreements of 0.1.0 that
         ask for it in vain are still read, and not planned.
         """
-        paper, trace = self.calibration is Calibration.PAPER, self.release == "trace"
+        paper = self.calibration is Calibration.PAPER
+        if not paper and self.query.tables:
+            return
         without = 'calibration = "paper"' if paper else 'release = "trace"'
-        for party, columns in self.schema.parties.items() if paper or trace else ():
+        for party, columns in self.schema.parties.items():
             for name, column in columns.items():
                 if column.has_levels != column.in_model.has_levels and (party, name) != self.schema.find(self.label):
                     raise StudyError(
@@ -220,165 +220,118 @@ class Agreement:
                 self.schema.find(text.partition("=")[0])
                 raise StudyError(f"an impossible pair names declared levels of categories, got {text!r}")
 
-    def _check_interactions(self) -> None:
-        label = self.schema.find(self.label)
-        for columns in self.interactions:
-            if not isinstance(columns, tuple) or not all(isinstance(text, str) for text in columns):
-                raise StudyError(f'an interaction is written as ["party.column", "party.column"], got {columns!r}')
-            if not 2 <= len(columns) <= MOST_FACTORS:
-                raise StudyError(f"an interaction has 2 to {MOST_FACTORS} columns, got {len(columns)}")
-            if label in map(self.schema.find, columns):
-                raise StudyError(f"an interaction is a product of features, got the label {self.label} in one")
-        if self.order not in ORDERS or isinstance(self.order, bool):
-            raise StudyError(f"order must be one of 2, 4, got order={self.order!r}")
-        if self.order > 2 and (
-            self.task is not Task.LOGISTIC
-            or self.calibration is not Calibration.EXACT
-            or self.release not in ("auto", "full")
-        ):
-            raise StudyError(f"order = {self.order} is for a logistic study with all products and exact calibration")
-        if self.calibration is Calibration.PAPER:
-            found = [self.schema.find(name) for columns in self.interactions for name in columns]
-            levels = [name for party, name in found if self.schema.parties[party][name].has_levels]
-            if levels:
-                # Its features are single levels: a level times a product with itself is no product of other columns.
-                raise StudyError(
-                    f'calibration = "paper" takes interactions of numbers alone, got {levels[0]}, which has levels'
-                )
-        if self.interactions and self.release not in ("auto", "full"):
-            raise StudyError(f'interactions need all products, got release="{self.release}"')
-
-    def _check_objective(self) -> None:
-        if (self.task is Task.POLYNOMIAL) != bool(self.objective) or bool(self.objective) != bool(self.parameters):
-            raise StudyError('an objective and its parameters belong to task = "polynomial", which needs both')
-        for name, value in (("interval", self.interval), ("ball", self.ball)):
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if value is not None and (not number or not 0 < value <= LARGEST_RADIUS):
-                raise StudyError(f"{name} must be above 0 and up to {LARGEST_RADIUS:g}, got {name}={value!r}")
-        if self.interval is not None and self.order == 2:
-            raise StudyError("interval is for order = 4, got order = 2")
-        if self.declared is None:
-            if self.ball is not None and self.order == 2:
-                raise StudyError('ball is for task = "polynomial" and order = 4, got neither')
-            return
-        if self.interactions or self.release not in ("auto", "full") or self.label_square or self.evaluates is not None:
-            told = "interactions" if self.interactions else "label_square" if self.label_square else self.release
-            raise StudyError(f"a declared objective says what is released by itself, got {told} besides")
-
-    @cached_property
-    def declared(self) -> DeclaredObjective | None:
-        """The objective, where the study declares one."""
-        if self.task is not Task.POLYNOMIAL:
-            return None
-        if self.ball is None:
-            raise StudyError('task = "polynomial" needs a ball: the largest norm that its parameters may have')
-        return DeclaredObjective(self.objective, self.parameters, self.ball)
-
-    @cached_property
-    def multiplied(self) -> tuple[tuple[str, str], ...]:
-        """Party and column of whatever is a factor of a product of more than two columns, or of an interaction."""
-        found = [self.schema.find(name) for columns in self.interactions for name in columns]
-        if self.order > 2:
-            label = self.schema.find(self.label)
-            named = [(party, name) for party, columns in self.schema.parties.items() for name in columns]
-            found += [each for each in named if each != label]
-        if self.declared is not None:
-            layout = declared_layout(self.schema, self.label, self.declared)
-            held = [layout.attribute_at(c) for a in layout.attributes for term in a.products for c in term]
-            found += [(a.owner, a.column) for a in held]
-        return tuple(dict.fromkeys(found))
+    @property
+    def law(self) -> Distribution:
+        """Of the noise."""
+        return Distribution.GAUSSIAN if self.delta > 0 else Distribution.LAPLACE
 
     @property
     def asked(self) -> Task:
         """The kind of model that the records serve."""
-        return self.task if self.evaluates is None else self.evaluates.task
+        return self.task if self.query.evaluated is None else self.query.evaluated.task
 
     @property
     def told(self) -> str:
         """What is computed, in a few words."""
-        if self.declared is not None:
-            return f"minimum of the sum of {self.objective}, for parameters of norm up to {self.ball:g}"
+        if (declared := self.query.declared) is not None:
+            return f"minimum of the sum of {declared.text}, for parameters of norm up to {declared.ball:g}"
         return f"{self.task.value} regression of {self.label}"
 
     @property
     def labelled(self) -> str:
         """The column that is explained, as "party.column"."""
-        return ".".join(self.schema.find(self.label)) if self.evaluates is None else self.evaluates.label
+        evaluated = self.query.evaluated
+        return ".".join(self.schema.find(self.label)) if evaluated is None else evaluated.label
 
     def used(self, party: str) -> tuple[str, ...]:
         """The columns of a party's data that this takes."""
-        return tuple(self.schema.parties[party]) if self.evaluates is None else self.evaluates.columns[party]
+        evaluated = self.query.evaluated
+        return tuple(self.schema.parties[party]) if evaluated is None else evaluated.columns[party]
 
     def to(self) -> dict[str, Any]:
         """The form that travels and is digested; what is not stated is left out, as it was before it could be."""
-        known = {
-            "impossible": [list(pair) for pair in self.impossible],
-            "pairs": [list(pair) for pair in self.pairs],
-            "interactions": [list(columns) for columns in self.interactions],
-            "order": 0 if self.order == ORDERS[0] else self.order,
-            "interval": self.interval,
-            "ball": self.ball,
-            "objective": self.objective,
-            "parameters": list(self.parameters),
-            "purpose": "" if self.purpose is Purpose.LABEL else self.purpose.value,
-            "evaluates": None if self.evaluates is None else self.evaluates.to(),
-            "ids": self.ids.to(),
-            "reason": self.reason,
-            "auditors": list(self.auditors),
-            "organisations": {p: {"name": o.name, "contact": o.contact} for p, o in sorted(self.organisations.items())},
-        }
-        return self._terms() | {key: value for key, value in known.items() if value}
-
-    def _terms(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "schema": self.schema.to(),
-            "norms": dict(sorted(self.schema.norms.items())),
-            "label": self.label,
-            "task": self.task.value,
-            "epsilon": self.epsilon,
-            "offers": {
-                p: {"total": o.total, "own": o.own, "pairs": dict(o.pairs)} for p, o in sorted(self.offers.items())
-            },
-            "delta": self.delta,
-            "collusion": self.collusion,
-            "calibration": self.calibration.value,
-            "product": self.product,
-            "release": self.release,
-            "label_square": self.label_square,
-        }
+        terms = self.terms() | {"norms": self.schema.norms}
+        written = {key: form.write(terms[key]) for key, form in FORMS.items()}
+        return {key: value for key, value in written.items() if value or key in ALWAYS}
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Agreement:
         """Read back what `to` wrote."""
         try:
-            return cls(
-                name=str(content["name"]),
-                schema=Schema.of(content["schema"], content["norms"]),
-                label=content["label"],
-                task=Task(content["task"]),
-                epsilon=content["epsilon"],
-                offers={p: Offer(o["total"], o["own"], dict(o["pairs"])) for p, o in content["offers"].items()},
-                delta=content["delta"],
-                collusion=content["collusion"],
-                calibration=Calibration(content["calibration"]),
-                product=content["product"],
-                release=content["release"],
-                label_square=content["label_square"],
-                pairs=tuple((str(a), str(b)) for a, b in content.get("pairs", ())),
-                impossible=tuple((str(a), str(b)) for a, b in content.get("impossible", ())),
-                ids=IdTerms.of(content.get("ids", {})),
-                reason=content.get("reason", ""),
-                organisations={p: Organisation(**o) for p, o in content.get("organisations", {}).items()},
-                auditors=tuple(map(str, content.get("auditors", ()))),
-                evaluates=Evaluated.of(content["evaluates"]) if "evaluates" in content else None,
-                purpose=Purpose(content.get("purpose", Purpose.LABEL.value)),
-                order=content.get("order", ORDERS[0]),
-                interval=content.get("interval"),
-                ball=content.get("ball"),
-                objective=str(content.get("objective", "")),
-                parameters=tuple(map(str, content.get("parameters", ()))),
-                interactions=tuple(tuple(map(str, columns)) for columns in content.get("interactions", ())),
-            )
+            read = {key: form.read(content[key]) for key, form in FORMS.items() if key in content or key in ALWAYS}
+            return cls.from_terms(**read | {"schema": Schema.of(read["schema"], read.pop("norms"))})
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise StudyError(f"an agreement lacks or misstates a field: {str(error)[:200]}") from None
+
+
+class Form(NamedTuple):
+    """How a term travels, how it is read, and what it is where it is not stated; one that has no such value must be."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+    usual: Any = NotImplemented
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _rows(rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(map(str, row)) for row in rows)
+
+
+def _lists(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [list(row) for row in rows]
+
+
+def _texts(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(str, texts))
+
+
+def _value(member: Enum) -> Any:
+    return member.value
+
+
+def _offers(offers: Mapping[str, Offer]) -> dict[str, Any]:
+    return {p: {"total": o.total, "own": o.own, "pairs": dict(o.pairs)} for p, o in sorted(offers.items())}
+
+
+FORMS: Mapping[str, Form] = {
+    "name": Form(_same, str),
+    "schema": Form(Schema.to, _same),
+    "norms": Form(lambda norms: dict(sorted(norms.items())), _same),
+    "label": Form(_same, _same),
+    "task": Form(_value, Task),
+    "epsilon": Form(_same, _same),
+    "offers": Form(
+        _offers, lambda offers: {p: Offer(o["total"], o["own"], dict(o["pairs"])) for p, o in offers.items()}, {}
+    ),
+    "delta": Form(_same, _same, 0.0),
+    "collusion": Form(_same, _same, 1),
+    "calibration": Form(_value, Calibration, Calibration.EXACT),
+    "product": Form(_same, _same, "lattice"),
+    "release": Form(_same, _same, "auto"),
+    "label_square": Form(_same, _same, False),
+    # What follows is left out where it is as usual, as it was before it could be stated.
+    "impossible": Form(_lists, _rows, ()),
+    "pairs": Form(_lists, _rows, ()),
+    "interactions": Form(_lists, _rows, ()),
+    "order": Form(lambda order: 0 if order == ORDERS[0] else order, _same, ORDERS[0]),
+    "interval": Form(_same, _same, None),
+    "ball": Form(_same, _same, None),
+    "objective": Form(_same, str, ""),
+    "parameters": Form(list, _texts, ()),
+    "purpose": Form(lambda purpose: "" if purpose is Purpose.LABEL else purpose.value, Purpose, Purpose.LABEL),
+    "evaluates": Form(lambda evaluated: evaluated and evaluated.to(), Evaluated.of, None),
+    "ids": Form(IdTerms.to, IdTerms.of, AS_THEY_ARE),
+    "reason": Form(_same, _same, ""),
+    "auditors": Form(list, _texts, ()),
+    "organisations": Form(
+        lambda own: {p: {"name": o.name, "contact": o.contact} for p, o in sorted(own.items())},
+        lambda own: {p: Organisation(**o) for p, o in own.items()},
+        {},
+    ),
+}
+"""In the order in which they are written."""
+ALWAYS = tuple(FORMS)[: tuple(FORMS).index("impossible")]
+USUAL = {key: form.usual for key, form in FORMS.items() if form.usual is not NotImplemented}

@@ -20,7 +20,6 @@ from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.integers import IntegerColumns
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.declared import declared_layout
 from colonnade.mechanism.dissection import Block, allocate, parties_of
 from colonnade.mechanism.forecast import (
     Forecast,
@@ -28,14 +27,10 @@ from colonnade.mechanism.forecast import (
     forecast,
     forecast_tables,
     mean_noise,
+    mean_noise_text,
 )
-from colonnade.mechanism.moments import Floats, Layout
-from colonnade.mechanism.objective import (
-    by_size,
-    divided,
-    layout_of,
-)
-from colonnade.mechanism.plan import PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
+from colonnade.mechanism.moments import Floats
+from colonnade.mechanism.plan import PrivacyPlan, Terms, View
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.table_error import TableForecast
 from colonnade.planning.agreement import Agreement
@@ -60,8 +55,8 @@ from colonnade.planning.precision import (
     require_room,
 )
 from colonnade.planning.products import party_product
-from colonnade.planning.released_blocks import choose_released, named_pairs, released_blocks, spreads_by_size
-from colonnade.planning.warnings import label_noise_text, warnings_of
+from colonnade.planning.query import Query
+from colonnade.planning.warnings import warnings_of
 
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""
@@ -77,12 +72,17 @@ class SessionPlan:
     plan: PrivacyPlan
     grid: Grid
     spec: ProductSpec
-    released: str
-    """Which release was planned: one of `RELEASES` but "auto", or "errors" where a linear model is evaluated."""
+    query: Query
+    """What is released: the agreement's query, once settled."""
     local: LocalPlan | None = None
     """What parties make of their columns, where there are interactions."""
     chain_gains: Mapping[int, int] = field(default_factory=dict)
     """For products of each number of owners above two, their gain."""
+
+    @property
+    def released(self) -> str:
+        """The word for what is released."""
+        return self.query.word
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -281,7 +281,8 @@ class SessionPlan:
     def describe(self) -> dict[str, Any]:
         """The plan as one JSON object."""
         plan = self.plan
-        asked = {key: getattr(self.agreement, key) for key in ("interval", "ball", "objective", "parameters")}
+        terms = self.agreement.terms()
+        asked = {key: terms[key] for key in ("interval", "ball", "objective", "parameters")}
         if plan.layout.has_interactions:
             asked["degree"] = degree_of(plan)
         return {
@@ -368,13 +369,16 @@ class SessionPlan:
     @property
     def label_noise_text(self) -> str:
         """The same in the label's own units, for a person; empty where it is not known."""
-        return label_noise_text(self)
+        if self.label_noise is None:
+            return ""
+        party, name = self.agreement.schema.find(self.agreement.label)
+        return mean_noise_text(self.label_noise, name, self.agreement.schema.parties[party][name])
 
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
-        second = (
-            replace(self.agreement, order=2, interval=None, ball=None) if self.agreement.order > 2 else self.agreement
-        )
+        second = self.agreement
+        if second.query.higher.order > 2:
+            second = second.with_terms(order=2, interval=None, ball=None)
         return warnings_of(self, lambda: plan_session(second, self.rows, self.identity).plan)
 
 
@@ -411,38 +415,27 @@ def plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPla
     return computed[key]
 
 
-def draft_plan(agreement: Agreement, rows: int) -> tuple[str, PrivacyPlan]:
+def draft_plan(agreement: Agreement, rows: int) -> tuple[Query, PrivacyPlan]:
     """What is released, and the scales of its noise before rounding and the product's own error are paid for."""
     agreement.require_counted_bins()
-    declared = agreement.schema, agreement.label, agreement.task, agreement.calibration
-    counted = agreement.evaluates is not None
-    if agreement.declared is not None:
-        layout = declared_layout(agreement.schema, agreement.label, agreement.declared)
-    else:
-        layout = layout_of(*declared, counted=counted, interactions=agreement.interactions, order=agreement.order)
-    released = choose_released(agreement, layout, rows)
-    if released in ("trace", "errors"):
-        # One product with the label instead of two class-split sums: half the noise where sums of x are not needed.
-        layout = layout_of(*declared, split=False)
-    elif released == "pairs":
-        layout = divided(layout, named_pairs(agreement, layout))
-    if spreads_by_size(agreement, layout, released):
-        layout = by_size(layout)
-    blocks = released_blocks(agreement, layout, released)
-    return released, _plan(agreement, layout, blocks, replace(_terms(agreement, rows), draft=True))
+    draft = agreement.query.draft(agreement)
+    query = agreement.query.settled(agreement, draft, rows)
+    layout = query.layout(agreement, draft)
+    blocks = query.blocks(agreement, layout)
+    return query, agreement.budget.plan(layout, blocks, replace(_terms(agreement, rows), draft=True))
 
 
 def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
     check_rows(rows)
-    released, plan = draft_plan(agreement, rows)
+    query, plan = draft_plan(agreement, rows)
     layout, blocks = plan.layout, tuple(item.block for item in plan.blocks)
     check_squares(rows, blocks)
-    owner, local = layout.attributes[layout.label].owner, None
+    local = None
     sizes, choose = ProductSizes(), BACKENDS[agreement.product].sizes
     if layout.any_terms:
         crosses: tuple[Cross, ...] = ()
     else:
-        crosses = crosses_of(layout, encoded_blocks(layout, blocks), owner if released == "trace" else None)
+        crosses = crosses_of(layout, encoded_blocks(layout, blocks), query.seals(layout))
     if layout.has_interactions:
         local = LocalPlan(layout, blocks)
         crosses = local.crosses(crosses)
@@ -455,19 +448,13 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
         grid = Grid(grid_bound(plan, rows))
     # What rounding and the product's own error cost is known now, and is paid for.
     paid = replace(_terms(agreement, rows), bound=grid.bound, error_factor=sizes.error_factor, errors=sizes.moves)
-    plan = _plan(agreement, layout, blocks, paid)
+    plan = agreement.budget.plan(layout, blocks, paid)
     reach = sizes.reach or cross_reach(plan, rows, grid)
     spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, sizes.modulus_bits, sizes.gain, reach)
     require_room(plan, spec, sizes.error, sizes.chain_gains)
-    return SessionPlan(agreement, rows, identity, plan, grid, spec, released, local, sizes.chain_gains)
+    return SessionPlan(agreement, rows, identity, plan, grid, spec, query, local, sizes.chain_gains)
 
 
 def _terms(agreement: Agreement, rows: int) -> Terms:
     terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
-    return replace(terms, purpose=agreement.purpose)
-
-
-def _plan(agreement: Agreement, layout: Layout, blocks: tuple[Block, ...], terms: Terms) -> PrivacyPlan:
-    if agreement.epsilon is not None:
-        return plan_top_down(layout, blocks, agreement.epsilon, terms)
-    return plan_bottom_up(layout, blocks, agreement.offers, terms)
+    return replace(terms, purpose=agreement.query.purpose)

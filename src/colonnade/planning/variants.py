@@ -113,9 +113,9 @@ def _setter(name: str) -> Setter:
 
 
 def _epsilon(agreement: Agreement, _: str, value: Value) -> Agreement:
-    if agreement.epsilon is None:
+    if agreement.budget.epsilon is None:
         raise StudyError("epsilon can be compared where the study states one; here each party states its own")
-    return replace(agreement, epsilon=check_epsilon(_number(value, "epsilon")))
+    return agreement.with_terms(epsilon=check_epsilon(_number(value, "epsilon")))
 
 
 def _number(value: Value, name: str) -> float:
@@ -187,7 +187,7 @@ _SETTERS: Mapping[str, Setter] = {
     "epsilon": _epsilon,
     "delta": lambda agreement, _, value: replace(agreement, delta=_number(value, "delta")),
     "collusion": lambda agreement, _, value: replace(agreement, collusion=_whole(value, "collusion")),
-    "release": lambda agreement, _, value: replace(agreement, release=str(value)),
+    "release": lambda agreement, _, value: agreement.with_terms(release=str(value)),
     "bins": _bins,
     "bounds": _bounds,
 }

@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from colonnade.foundation.grid import Grid
 from colonnade.foundation.schema import Column, estimated_notes
-from colonnade.mechanism.forecast import Forecast, heavy_columns, mean_noise_text, objective_note, order_warning
+from colonnade.mechanism.forecast import heavy_columns, objective_note, order_warning
 from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Calibration, Purpose
 from colonnade.mechanism.plan import PrivacyPlan
-from colonnade.mechanism.table_error import TableForecast
-from colonnade.planning.agreement import Agreement
 from colonnade.planning.precision import SHARES, rounding_share
+
+if TYPE_CHECKING:
+    from colonnade.planning.session_plan import SessionPlan
 
 LOUD_MEAN = 0.01
 """Noise on the label's mean, as a share of the label's bounds, above which a plan warns."""
-
-
-class Planned(Protocol):
-    """What is read of a session; `session_plan.SessionPlan` is one."""
-
-    @property
-    def agreement(self) -> Agreement: ...
-    @property
-    def plan(self) -> PrivacyPlan: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def grid(self) -> Grid: ...
-    @property
-    def forecast(self) -> Forecast: ...
-    @property
-    def table_forecast(self) -> TableForecast | None: ...
-    @property
-    def label_noise(self) -> float | None: ...
-    @property
-    def released(self) -> str: ...
-    @property
-    def in_the_clear(self) -> bool: ...
-
-
-def label_noise_text(session: Planned) -> str:
-    """The noise on a numeric label's mean in the label's own units; empty where it is not known."""
-    if session.label_noise is None:
-        return ""
-    party, name = session.agreement.schema.find(session.agreement.label)
-    return mean_noise_text(session.label_noise, name, session.agreement.schema.parties[party][name])
 
 
 def refusing_columns(parties: Mapping[str, Mapping[str, Column]]) -> list[str]:
@@ -61,28 +30,28 @@ def refusing_columns(parties: Mapping[str, Mapping[str, Column]]) -> list[str]:
     ]
 
 
-def warnings_of(session: Planned, lower: Callable[[], PrivacyPlan]) -> list[str]:
+def warnings_of(session: SessionPlan, lower: Callable[[], PrivacyPlan]) -> list[str]:
     """One sentence each; `lower` plans the same study with the order 2."""
     parties = session.agreement.schema.parties
     out = refusing_columns(parties) + estimated_notes(parties)
-    if session.agreement.declared is not None:
+    if session.agreement.query.declared is not None:
         out.append(objective_note(session.plan, session.rows))
-    elif session.forecast.hopeless and session.agreement.evaluates is None:
+    elif session.forecast.hopeless and session.agreement.query.evaluated is None:
         out.append(
             f"the noise on the products with the label is {session.forecast.noise_to_signal:.3g} times the largest "
             f"possible signal at n={session.rows}: the model is not expected to beat the trivial one; "
             f"{session.forecast.rows_text}, and a larger epsilon or fewer columns would help, too"
         )
-    if (session.label_noise or 0.0) > LOUD_MEAN and session.agreement.evaluates is None:
-        out.append(label_noise_text(session))
+    if (session.label_noise or 0.0) > LOUD_MEAN and session.agreement.query.evaluated is None:
+        out.append(session.label_noise_text)
     tables = session.table_forecast
-    if session.released == "margins":
+    if not session.query.products:
         out.append(
             f"at n={session.rows} tables of two columns would be no nearer to the rows' own than those of independent "
             "columns: margins alone are released, of which no model and no rows can be made; a larger epsilon, a "
             'delta, fewer columns or coarser bins would help, and purpose = "label" gives the label\'s model'
         )
-    elif session.agreement.purpose is Purpose.ALL and tables is not None and tables.worse:
+    elif session.agreement.query.purpose is Purpose.ALL and tables is not None and tables.worse:
         out.append(
             f"tables of two columns are expected to be {tables.expected:.3f} from the rows' own (total variation) "
             f"at n={session.rows}, and {tables.independent:.3f} if columns were taken as independent: rows would be "
@@ -94,14 +63,14 @@ def warnings_of(session: Planned, lower: Callable[[], PrivacyPlan]) -> list[str]
             f"with n={session.rows} numbers are rounded to {session.grid.bound} steps on each side of zero, which adds "
             f"up to {rounding:.2g} times the noise's standard deviation to a released sum, without bias"
         )
-    if session.agreement.order > 2:
-        out += order_warning(session.agreement.order, session.plan, lower(), session.rows)
+    if (order := session.agreement.query.higher.order) > 2:
+        out += order_warning(order, session.plan, lower(), session.rows)
     if session.plan.delta >= 1 / session.rows:
         out.append(
             f"delta={session.plan.delta:.3g} is 1/n or more at n={session.rows}: showing one record, drawn at random, "
             "to everybody would keep that promise too; choose a delta far below 1/n"
         )
-    modelled = session.agreement.evaluates is None and session.agreement.declared is None
+    modelled = session.agreement.query.evaluated is None and session.agreement.query.declared is None
     out += heavy_columns(session.plan, session.rows) if modelled else []
     if session.agreement.schema.norms and not session.plan.layout.norms:
         out.append("declared norms are not used: they lower the noise of a trace release alone")

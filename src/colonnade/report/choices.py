@@ -13,6 +13,7 @@ from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.mechanism.weights import explained_left, release_risks
 from colonnade.planning.agreement import Agreement
+from colonnade.planning.query import ASKED, Auto, Label, Margins, Traced
 from colonnade.planning.session_plan import SessionPlan, draft_plan
 from colonnade.report.text import share_text
 
@@ -20,13 +21,6 @@ TINY_DELTA = 1e-12
 """So small a delta that nobody would call it a risk: one chance in a million million."""
 NEAR = 1.2
 """Forecasts that differ by less say little of which release is better; that of the label alone is steadier."""
-MEANINGS = {
-    "full": "all products",
-    "label": "products with the label, margins and squares",
-    "pairs": "products with the label and the listed pairs",
-    "margins": "how many records have each level, column by column",
-    "trace": "products with the label and sums of squares",
-}
 
 
 @dataclass(frozen=True)
@@ -63,15 +57,15 @@ def choices(session: SessionPlan) -> list[Choice]:
     numeric = all(a.kind is Encoding.SIGNED for a in features)
     for release in ("full", "label", *(["trace"] if numeric else [])):
         if release != session.released:
-            plan = draft_plan(replace(agreement, release=release, pairs=()), rows)[1]
+            plan = draft_plan(agreement.with_terms(release=release, pairs=()), rows)[1]
             out.append(_choice(release, plan, agreement, rows))
     return out
 
 
 def _chosen(agreement: Agreement) -> bool:
     """Whether a plan could choose: the paper, products of several columns, classes or tables leave no choice."""
-    for_label = agreement.purpose is not Purpose.ALL and agreement.evaluates is None
-    of_pairs = not agreement.interactions and agreement.order == 2 and agreement.declared is None
+    for_label = agreement.query.purpose is not Purpose.ALL and agreement.query.evaluated is None
+    of_pairs = not agreement.query.higher and agreement.query.declared is None
     alike = agreement.calibration is Calibration.EXACT and agreement.task is not Task.MULTINOMIAL
     return for_label and of_pairs and alike
 
@@ -91,19 +85,19 @@ def alternatives(session: SessionPlan) -> list[Alternative]:
         changed.append(("collusion = 0", replace(agreement, collusion=0), caution))
     out = []
     for term, other, caution in changed:
-        release, plan = draft_plan(other, session.rows)
-        found = _choice(release, plan, other, session.rows)
+        query, plan = draft_plan(other, session.rows)
+        found = _choice(query.word, plan, other, session.rows)
         ratio = found.label_noise / noise
         # The predicted risk knows nothing of collusion.
         explained = found.explained if other.collusion == agreement.collusion else None
-        out.append(Alternative(term, release, found.label_noise, ratio, explained, caution))
+        out.append(Alternative(term, query.word, found.label_noise, ratio, explained, caution))
     return [*out, *_fewer_columns(session)]
 
 
 def _fewer_columns(session: SessionPlan) -> list[Alternative]:
     """Laplace noise on X'y grows with the number of columns: half of them, chosen well, may tell more than all."""
     ratio, columns = session.forecast.noise_to_signal, len(session.plan.layout.features)
-    if session.released != "trace" or session.plan.law is not Distribution.LAPLACE or ratio is None:
+    if not isinstance(session.query, Traced) or session.plan.law is not Distribution.LAPLACE or ratio is None:
         return []
     chosen, explained = best_columns(columns, ratio)
     if chosen >= columns:
@@ -130,26 +124,25 @@ def _explained(release: str, plan: PrivacyPlan, agreement: Agreement, rows: int)
         return forecast(plan, rows).explained
     if release not in ("full", "label") or not _chosen(agreement):
         return None
-    epsilon = agreement.epsilon or min(o.total for o in agreement.offers.values())
-    law = Distribution.GAUSSIAN if agreement.delta > 0 else Distribution.LAPLACE
-    return explained_left(release_risks(plan.layout, rows, law, epsilon, agreement.delta)[release])
+    risks = release_risks(plan.layout, rows, agreement.law, agreement.budget.least, agreement.delta)
+    return explained_left(risks[release])
 
 
 def why(session: SessionPlan) -> str:
     """Why this release, in one sentence."""
-    if session.agreement.declared is not None:
+    if session.agreement.query.declared is not None:
         return "the objective needs these products and no others"
     if session.agreement.calibration is Calibration.PAPER:
         return "the paper's calibration releases all products"
-    if session.agreement.release != "auto":
+    if not isinstance(session.agreement.query, Auto):
         return "the study asks for it"
-    if session.released == "margins":
+    if isinstance(session.query, Margins):
         return "tables of two columns would be no nearer to the rows' own than those of independent columns"
     if not _chosen(session.agreement):
         return "the task or the purpose of the study needs it"
-    if session.released == "label":
+    if isinstance(session.query, Label):
         return "pairs of features would be mostly noise, and without them the label's products have less of it"
-    if session.released == "trace":
+    if isinstance(session.query, Traced):
         return "X'X would drown in noise, and without it X'y has less"
     told = "the pairs of features are foretold to help more than their noise costs, or nothing would be left either way"
     return f'{told}; release = "label" is foretold to leave nearly as much, and varies less' if _near(session) else told
@@ -177,12 +170,12 @@ def describe_choices(session: SessionPlan) -> dict[str, Any]:
 def choices_text(session: SessionPlan) -> Text:
     """For the plan on a terminal."""
     first, *others = choices(session)
-    meaning = MEANINGS.get(first.release, first.release)
-    if session.agreement.declared is not None:
-        meaning, first = "the objective's products", replace(first, explained=None)
+    meaning = session.query.meaning
+    if session.query.declared is not None:
+        first = replace(first, explained=None)
     out = Text(f"Release {first.release} ({meaning}): {why(session)}. It has {_told(first)}")
     for other in others:
-        out.append(f" Release {other.release} ({MEANINGS[other.release]}) would have {_told(other)}")
+        out.append(f" Release {other.release} ({ASKED[other.release].meaning}) would have {_told(other)}")
     for change in alternatives(session):
         release = f" and release {change.release}" if change.release != session.released else ""
         kept = "" if change.explained is None else f", which leaves {share_text(change.explained)} of the weak model"

@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import erf, sqrt
 
 from colonnade.foundation.errors import ColonnadeError
-from colonnade.mechanism.plan import Offer
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import plan_session
 
@@ -18,17 +17,7 @@ STRENGTHS = (0.1, 0.3, 0.5)
 
 def scaled(agreement: Agreement, factor: float) -> Agreement:
     """The agreement with its epsilon, or every party's offer with its parts, times a factor."""
-    if agreement.epsilon is not None:
-        return replace(agreement, epsilon=agreement.epsilon * factor)
-    offers = {
-        party: Offer(
-            o.total * factor,
-            None if o.own is None else o.own * factor,
-            {other: part * factor for other, part in o.pairs.items()},
-        )
-        for party, o in agreement.offers.items()
-    }
-    return replace(agreement, offers=offers)
+    return replace(agreement, budget=agreement.budget.times(factor))
 
 
 def accuracy_of(explained: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import RenderableType
@@ -54,12 +54,12 @@ def forecast_purposes(session: SessionPlan) -> list[PurposeForecast]:
     for purpose in Purpose:
         try:
             other = session
-            if purpose is not session.agreement.purpose:
-                other = plan_session(replace(session.agreement, purpose=purpose), session.rows, session.identity)
+            if purpose is not session.agreement.query.purpose:
+                other = plan_session(session.agreement.with_terms(purpose=purpose), session.rows, session.identity)
         except ColonnadeError:
             continue
         tables = other.table_forecast
-        if tables is not None and other.released != "trace":
+        if tables is not None and other.query.tables:
             share, chosen = other.forecast.explained, other is session
             out.append(PurposeForecast(purpose, other.released, share, tables.expected, tables.independent, chosen))
     return out

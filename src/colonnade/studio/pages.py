@@ -21,7 +21,7 @@ from colonnade.foundation.kinds import Missing
 from colonnade.foundation.schema import KINDS
 from colonnade.foundation.shown import number_of
 from colonnade.mechanism.release import digest
-from colonnade.planning.agreement import RELEASES
+from colonnade.planning.query import RELEASES
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import TEMPLATES, PageContext, environment, page_footer, plan_page, release_page, style
 from colonnade.report.spending import booked_spending, planned_spending

@@ -55,7 +55,7 @@ def panel_context(workspace: Workspace, content: Content | None = None) -> dict[
         "terms": session.terms,
         "cost": expected_cost(session, study.alignment),
         "negotiation": negotiation(session),
-        "totals": {name: offer.total for name, offer in session.agreement.offers.items()},
+        "totals": {name: offer.total for name, offer in session.agreement.budget.offers.items()},
         "unit": "epsilon" if session.plan.law is Distribution.LAPLACE else "rho",
         "spending": spending,
         **plan_context(session.describe(), study.agreement),
@@ -103,7 +103,7 @@ def with_present_split(workspace: Workspace, content: Content, epsilon: Any) -> 
 
 def negotiation(session: SessionPlan) -> list[dict[str, Any]]:
     """In the bottom-up case, what each party offers for each block, and whose offer was taken."""
-    offers = session.agreement.offers
+    offers = session.agreement.budget.offers
     if not offers:
         return []
     found = offered(session.plan, offers, session.rows)

@@ -64,7 +64,7 @@ def frame() -> pl.DataFrame:
 
 @cache
 def released(epsilon: float = 5.0, seed: int = 0, label: str = "c.rich", task: Task = Task.LOGISTIC) -> Released:
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         "made up",
         Schema(SCHEMA),
         label,
@@ -161,7 +161,9 @@ def test_rows_have_the_tables_and_no_impossible_pair() -> None:
 
 def test_rows_have_the_label_of_the_releases_own_model() -> None:
     schema = {"a": {"age": SCHEMA["a"]["age"], "colour": SCHEMA["a"]["colour"]}, "c": SCHEMA["c"]}
-    agreement = Agreement("noisy", Schema(schema), "c.rich", Task.LOGISTIC, 0.05, collusion=1, product="plain")
+    agreement = Agreement.from_terms(
+        "noisy", Schema(schema), "c.rich", Task.LOGISTIC, 0.05, collusion=1, product="plain"
+    )
     tables = {p: table_from(p, frame().select(list(columns)), columns) for p, columns in schema.items()}
     found = Released(run_unguarded(agreement, tables, "none", Randomness(seed=b"noisy")).release)
     own, label = solve(found.moments, Task.LOGISTIC), found.layout.label
@@ -282,13 +284,13 @@ def test_releases_without_tables_are_refused() -> None:
     schema = {"a": {f"x{k}": Numeric(-1, 1) for k in range(3)}, "b": {"y": Numeric(-1, 1)}}
     rng = np.random.default_rng(0)
     data = {p: table_from(p, pl.DataFrame({c: rng.uniform(-1, 1, 200) for c in cs}), cs) for p, cs in schema.items()}
-    trace = Agreement("t", Schema(schema), "b.y", Task.LINEAR, 1.0, product="plain", release="trace")
+    trace = Agreement.from_terms("t", Schema(schema), "b.y", Task.LINEAR, 1.0, product="plain", release="trace")
     with pytest.raises(ReleaseError, match="trace release"):
         Released(run_unguarded(trace, data, "none", Randomness(seed=b"t")).release)
-    full = Agreement("t", Schema(schema), "b.y", Task.LINEAR, 1.0, product="plain", release="full")
+    full = Agreement.from_terms("t", Schema(schema), "b.y", Task.LINEAR, 1.0, product="plain", release="full")
     with pytest.raises(ReleaseError, match="rows need two columns with levels or bins"):
         fit_release(Tables.of(Released(run_unguarded(full, data, "none", Randomness(seed=b"t")).release)))
-    paper = Agreement(
+    paper = Agreement.from_terms(
         "t", Schema(schema), "b.y", Task.LINEAR, 1.0, product="plain", calibration=Calibration.PAPER, release="full"
     )
     with pytest.raises(ReleaseError, match="has no margins"):
@@ -298,7 +300,7 @@ def test_releases_without_tables_are_refused() -> None:
 def test_margins_alone_give_counts_and_the_trivial_model() -> None:
     schema = {p: {c: v for c, v in columns.items() if c != "height"} for p, columns in SCHEMA.items()}
     data = {p: table_from(p, frame().select(list(columns)), columns) for p, columns in schema.items()}
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         "m",
         Schema(schema),
         "c.rich",
@@ -332,7 +334,7 @@ def test_numbers_alone_have_sparse_and_count_models() -> None:
     y = np.minimum(rng.poisson(np.exp(1.0 + 0.8 * x[:, 0])), 20)
     frames = {"a": pl.DataFrame({f"x{k}": x[:, k] for k in range(4)}), "b": pl.DataFrame({"y": y})}
     data = {p: table_from(p, frames[p], columns) for p, columns in schema.items()}
-    agreement = Agreement("t", Schema(schema), "b.y", Task.LINEAR, 50.0, product="plain", release="full")
+    agreement = Agreement.from_terms("t", Schema(schema), "b.y", Task.LINEAR, 50.0, product="plain", release="full")
     found = Released(run_unguarded(agreement, data, "none", Randomness(seed=b"t")).release)
     count = answer(found, Question("y", "poisson"))
     assert abs(count.coefficients[0] - 0.8) < 0.12 and abs(count.intercept - 1.0) < 0.1
@@ -345,11 +347,13 @@ def test_numbers_alone_have_sparse_and_count_models() -> None:
 @pytest.mark.parametrize("pair", [("role=husband", "sex=X"), ("age=3", "sex=F"), ("role=husband",)])
 def test_impossible_pairs_are_checked(pair: tuple[str, ...]) -> None:
     with pytest.raises(StudyError, match="impossible pair"):
-        Agreement("x", Schema(SCHEMA), "c.rich", Task.LOGISTIC, 1.0, impossible=(pair,))  # type: ignore[arg-type]
+        Agreement.from_terms("x", Schema(SCHEMA), "c.rich", Task.LOGISTIC, 1.0, impossible=(pair,))  # type: ignore[arg-type]
 
 
 def test_an_agreement_without_impossible_pairs_reads_as_before() -> None:
-    plain = Agreement("x", Schema(SCHEMA), "c.rich", Task.LOGISTIC, 1.0)
+    plain = Agreement.from_terms("x", Schema(SCHEMA), "c.rich", Task.LOGISTIC, 1.0)
     assert "impossible" not in plain.to() and Agreement.of(plain.to()) == plain
-    told = Agreement("x", Schema(SCHEMA), "c.rich", Task.LOGISTIC, 1.0, impossible=(("role=husband", "sex=F"),))
+    told = Agreement.from_terms(
+        "x", Schema(SCHEMA), "c.rich", Task.LOGISTIC, 1.0, impossible=(("role=husband", "sex=F"),)
+    )
     assert Agreement.of(told.to()) == told

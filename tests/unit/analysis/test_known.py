@@ -42,7 +42,7 @@ def tables(n: int, epsilon: float, seed: int, high: float = 100.0) -> Tables:
         "b": {"z": Categorical(("r", "g", "b"))},
     }
     data = {p: table_from(p, records(n).select(list(columns)), columns) for p, columns in schema.items()}
-    agreement = Agreement("known", Schema(schema), "a.y", Task.LOGISTIC, epsilon, product="plain")
+    agreement = Agreement.from_terms("known", Schema(schema), "a.y", Task.LOGISTIC, epsilon, product="plain")
     return Tables.of(Released(run_unguarded(agreement, data, "none", Randomness(b"known %d" % seed)).release))
 
 

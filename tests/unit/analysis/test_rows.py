@@ -51,7 +51,7 @@ def tables_at(epsilon: float) -> Tables:
         "b": {"c": np.where(rng.random(N) < 0.2 + 0.6 * y, "v", "u")},
     }
     tables = {p: table_from(p, pl.DataFrame(columns), SCHEMA[p]) for p, columns in data.items()}
-    agreement = Agreement("rows", Schema(SCHEMA), "a.y", Task.LOGISTIC, epsilon, product="plain")
+    agreement = Agreement.from_terms("rows", Schema(SCHEMA), "a.y", Task.LOGISTIC, epsilon, product="plain")
     found = Released(run_unguarded(agreement, tables, "none", Randomness(seed=b"rows")).release)
     return Tables.of(found)
 

@@ -54,7 +54,9 @@ epsilon = 1.0
 
 
 def agreement_of(product: str, **terms: Any) -> Agreement:
-    return Agreement("toy", Schema(COLUMNS), "p0.y", Task.LINEAR, product=product, **({"epsilon": 1.0} | terms))
+    return Agreement.from_terms(
+        "toy", Schema(COLUMNS), "p0.y", Task.LINEAR, product=product, **({"epsilon": 1.0} | terms)
+    )
 
 
 def tables() -> dict[str, Table]:

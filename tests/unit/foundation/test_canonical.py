@@ -27,7 +27,7 @@ SCHEMA = Schema(
         "bank": {"risk": Categorical(("a", "größer"), other=False), "savings": Numeric(0.0, 1000.0)},
     }
 )
-AGREEMENT = Agreement("prüfung", SCHEMA, "büro.pay", Task.LINEAR, epsilon=20.0, collusion=1)
+AGREEMENT = Agreement.from_terms("prüfung", SCHEMA, "büro.pay", Task.LINEAR, epsilon=20.0, collusion=1)
 
 
 def test_a_sealed_file_and_its_digest() -> None:

@@ -29,7 +29,7 @@ def released(
     if derived:
         columns["z"] = {"kind": "derived", "of": "x0 + x1", "low": -2, "high": 2}
     schema = Schema.of({"a": {"y": NUMBER}, "b": columns}, {} if norm is None else {"b": norm})
-    agreement = Agreement("touched", schema, "a.y", Task.LINEAR, 1.0, release=release, **terms)
+    agreement = Agreement.from_terms("touched", schema, "a.y", Task.LINEAR, 1.0, release=release, **terms)
     rng = np.random.default_rng(7)
     tables = {
         party: table_from(

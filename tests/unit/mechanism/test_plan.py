@@ -71,7 +71,7 @@ def test_paper_blocks_count_the_products_error(product: str) -> None:
     number = {"kind": "numeric", "low": 0, "high": 1}
     schema = Schema.of({"a": {"x": number}, "b": {**{f"z{i}": number for i in range(12)}, "y": number}})
     offers = {"a": Offer(1.0, own=0.001), "b": Offer(100.0)}
-    agreement = Agreement(
+    agreement = Agreement.from_terms(
         "s", schema, "b.y", Task.LINEAR, offers=offers, calibration=Calibration.PAPER, product=product
     )
     plan = plan_session(agreement, 20_000, bytes(32)).plan

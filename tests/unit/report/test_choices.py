@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
@@ -20,8 +18,8 @@ def session_of(epsilon: float = 1.0, rows: int = 30_000, columns: int = 10, **ch
     names = {f"c{i}": Categorical(LEVELS) for i in range(columns - 3)} | {f"x{i}": Numeric(0, 1) for i in range(3)}
     first, second = dict(list(names.items())[::2]), dict(list(names.items())[1::2])
     schema = Schema({"a": {**first, "y": Binary(("n", "y"))}, "b": second})
-    agreement = Agreement("s", schema, "a.y", Task.LOGISTIC, epsilon=epsilon, collusion=1, product="plain")
-    return plan_session(replace(agreement, **changes), rows, bytes(32))
+    agreement = Agreement.from_terms("s", schema, "a.y", Task.LOGISTIC, epsilon=epsilon, collusion=1, product="plain")
+    return plan_session(agreement.with_terms(**changes), rows, bytes(32))
 
 
 def noise(session: SessionPlan) -> float:
@@ -85,8 +83,8 @@ def test_where_forecasts_are_near_the_steadier_release_is_named() -> None:
 def wide(columns: int, **changes: object) -> SessionPlan:
     """One party with many numbers and a numeric label."""
     schema = Schema({"a": {f"x{i}": Numeric(-1, 1) for i in range(columns)} | {"y": Numeric(-1, 1)}})
-    agreement = Agreement("w", schema, "y", Task.LINEAR, epsilon=1.0, collusion=0, product="plain")
-    return plan_session(replace(agreement, **changes), 20_000, bytes(32))
+    agreement = Agreement.from_terms("w", schema, "y", Task.LINEAR, epsilon=1.0, collusion=0, product="plain")
+    return plan_session(agreement.with_terms(**changes), 20_000, bytes(32))
 
 
 def test_fewer_columns_are_advised_where_pure_noise_drowns_many() -> None:
