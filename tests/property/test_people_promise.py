@@ -75,7 +75,7 @@ def table(party: str, rows: list[dict[str, Any]], columns: dict[str, Column]) ->
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_no_person_moves_more_than_the_stated_epsilon(delta: float) -> None:
     schema = Schema({"clinic": CLINIC, "bank": BANK})
-    agreement = Agreement("people", schema, "bank.late", Task.LOGISTIC, 1.0, delta=delta, collusion=1)
+    agreement = Agreement.from_terms("people", schema, "bank.late", Task.LOGISTIC, 1.0, delta=delta, collusion=1)
     session = plan_session(agreement, PEOPLE, bytes(32))
     draw = np.random.default_rng(52)
     makers = {"clinic": clinic_rows, "bank": bank_rows}
