@@ -237,7 +237,7 @@ def test_columns_are_minted_in_two_places() -> None:
         "foundation/integers.py": ["IntegerColumns"],
     }
     assert calls_in(PACKAGE / "data" / "table.py").count("of_blocks") == 1
-    assert calls_in(PACKAGE / "protocol" / "local_columns.py").count("with_made") == 1
+    assert calls_in(PACKAGE / "planning" / "local_columns.py").count("with_made") == 1
     with pytest.raises(BrokenColumns, match="verified blocks"):
         IntegerColumns(None, store.MemoryRows(1, 1), 7, Sums.of(np.zeros((2, 2))))
 
