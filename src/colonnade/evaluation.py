@@ -26,9 +26,10 @@ from colonnade.data.sources import Source
 from colonnade.data.store import read_rows
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import PrivacyError, ReleaseError, StudyError
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.accounting import check_epsilon
-from colonnade.mechanism.moments import Floats, Layout, Moments, Role
+from colonnade.mechanism.moments import Floats, Moments, Role
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord, digest
 from colonnade.model import PublicModel, partial_scores, write_model
@@ -100,18 +101,19 @@ class Evaluation:
 
     def _scored(self, raw: Table) -> Table:
         party, part = raw.party, self.parts[raw.party]
-        score = partial_scores(raw, self.public.model)
+        score = partial_scores(raw, self.public.model, self.public.factors)
         columns = self.agreement.schema.parties[party]
         if party != self.holder:
             return table_from(party, pl.DataFrame({_score(party): part.centred(score)}), columns, raw.ids)
-        name, column, level = self.public.label
-        values = column.encode(name, read_rows(raw.values[name], 0, raw.rows))
+        ref, place = self.public.about
+        column = self.public.schema.columns[ref]
+        values = column.encode(read_rows(raw.values[ref.column], 0, raw.rows))
         score = score + self.public.model.intercept
         if self.task is Task.LINEAR:
             # Parts of the error have one sign, so that they add up to it.
-            error, about = part.centred(score - values[name]), self.label.centred(values[name])
+            error, about = part.centred(score - values[None]), self.label.centred(values[None])
             return table_from(party, pl.DataFrame({_error(party): error, _about(party): about}), columns, raw.ids)
-        yes = (values[f"{name}={level}"] > 0.5).astype(np.int64)
+        yes = (values[1 if place is None else place] > 0.5).astype(np.int64)
         if self.opens_counts and len(self.parts) == 2:
             cuts = np.array(part.cuts(self.bins))
             codes = np.searchsorted(cuts, part.centred(score), side="right")
@@ -175,10 +177,10 @@ class Evaluation:
         return sum(part.centre for part in self.parts.values())
 
     def _table(self, moments: Moments) -> ScoreTable:
-        places = _places(moments.layout)
+        place = moments.layout.span_of
         partner = next((party for party in self.parts if party != self.holder), self.holder)
-        outcome = places[f"{self.holder}.{_outcome(self.holder)}"]
-        score = places[f"{partner}.{_score(partner)}"]
+        outcome = place(ColumnRef(self.holder, _outcome(self.holder)))
+        score = place(ColumnRef(partner, _score(partner)))
         counts, std = moments.value[outcome, score], float(moments.std[outcome, score].max())
         axes = tuple(self.parts[party].axis(self.bins) for party in dict.fromkeys([self.holder, partner]))
         return ScoreTable(moments.n, counts.reshape(2, *(len(axis.lows) for axis in axes)), std, axes, self._shift)
@@ -204,9 +206,9 @@ class Evaluation:
         return Sum.of([(self.label.reach**2, float(block.values[0]) / block.unit, std)])
 
     def _classes(self, moments: Moments) -> ClassSums:
-        places = _places(moments.layout)
-        outcome = places[f"{self.holder}.{_outcome(self.holder)}"]
-        scores = [(places[f"{p}.{_score(p)}"].start, part.reach) for p, part in self.parts.items()]
+        place = moments.layout.span_of
+        outcome = place(ColumnRef(self.holder, _outcome(self.holder)))
+        scores = [(place(ColumnRef(p, _score(p))).start, part.reach) for p, part in self.parts.items()]
         estimate = denoise(moments)
         yes = outcome.stop - 1
         ones = Sum(float(estimate.margin[yes]), float(estimate.std[0, yes]))
@@ -236,7 +238,7 @@ def evaluate_by(
     """
     terms = study.agreement
     _require_model(public, terms.schema)
-    holder, _ = public.schema.find(public.label[0])
+    holder, labelled = public.about.of
     parties = [party for party in terms.schema.names if party in public.needs() or party == holder]
     task = Task(public.model.task)
     estimate = _estimate(public, release)
@@ -260,18 +262,18 @@ def evaluate_by(
     about = _label_part(public, estimate)
     if task is Task.LINEAR:
         columns[holder][_about(holder)] = Numeric(-about.reach, about.reach)
-    label = (_error if task is Task.LINEAR else _outcome)(holder)
+    label = ColumnRef(holder, (_error if task is Task.LINEAR else _outcome)(holder))
     needs = public.needs()
     used = {party: tuple(needs.get(party, {})) for party in parties}
-    used[holder] = (*used[holder], public.label[0])
+    used[holder] = (*used[holder], labelled)
     model = hashlib.sha256(write_model(public)).hexdigest()
     agreement = Agreement(
         name=f"{terms.name[:KEPT_NAME]}{EVALUATED}{model[:16]}",
         schema=Schema(columns),
-        label=f"{holder}.{label}",
+        label=str(label),
         task=task,
         budget=TopDown(spends),
-        query=Full(evaluated=Evaluated(model, f"{holder}.{public.label[0]}", task, used)),
+        query=Full(evaluated=Evaluated(model, str(public.about.of), task, used)),
         delta=loses,
         collusion=min(terms.collusion, len(parties) - 1),
         product=terms.product,
@@ -318,7 +320,7 @@ def _require_model(public: PublicModel, declared: Schema) -> None:
                 raise ReleaseError(
                     f"the model takes column {other} of party {party} otherwise than the study declares it"
                 )
-    holder, label = public.schema.find(name)
+    holder, label = public.about.of
     if not column.is_like(declared.parties.get(holder, {}).get(label)):
         raise ReleaseError(f"the model's label {label} of party {holder} is not what the study declares")
 
@@ -338,7 +340,7 @@ def _part(public: PublicModel, party: str, holder: str, estimate: Estimate | Non
     low = high = 0.0
     scores: Floats | None = np.zeros(1)
     for name, column in public.needs().get(party, {}).items():
-        own = np.array([weights.get(c, 0.0) for c in column.coordinates(name)])
+        own = np.array([weights.get(text, 0.0) for text in public.schema.texts(ColumnRef(party, name))])
         if column.has_levels:
             centre += own.mean()
             spread += own.var()
@@ -380,13 +382,12 @@ def _by_release(
     """Mean and variance of a party's part, or of its part of the error, by the release's estimated moments."""
     layout = estimate.layout
     vector = np.zeros(layout.width)
-    place = {name: i for i, name in enumerate(layout.names)}
-    for feature, weight in zip(public.model.features, public.model.coefficients, strict=True):
-        if public.owner(feature)[0] == party:
-            if feature not in place:
+    for (factor,), weight in zip(public.factors.values(), public.model.coefficients, strict=True):
+        if factor.of.party == party:
+            if factor not in layout.index:
                 # A number that was released by its bins.
                 return centre, variance
-            vector[place[feature]] = weight
+            vector[layout.index[factor]] = weight
     if error is not None:
         label = layout.span(layout.label)
         vector[label.stop - 1] -= 1.0
@@ -406,7 +407,7 @@ def _label_part(public: PublicModel, estimate: Estimate | None) -> Part:
     if estimate is not None:
         layout = estimate.layout
         label = layout.span(layout.label)
-        if layout.attributes[layout.label].name == ".".join(public.schema.find(public.label[0])):
+        if layout.attributes[layout.label].ref == public.about.of:
             upper = estimate.margin[label.stop - 1] / estimate.n
             centre = float(np.clip(2 * upper - 1 if label.stop - label.start == 2 else upper, -1.0, 1.0))
     return Part(centre, sqrt(1 / 3), -1.0, 1.0)
@@ -458,10 +459,6 @@ def _outcome(party: str) -> str:
 def _cells(bins: int) -> tuple[str, ...]:
     """Outcome and score bin of the label's holder, as one column."""
     return tuple(f"{outcome}, score bin {i + 1}" for outcome in OUTCOMES for i in range(bins))
-
-
-def _places(layout: Layout) -> dict[str, slice]:
-    return {attribute.name: layout.span(i) for i, attribute in enumerate(layout.attributes)}
 
 
 def _with_rounding(release: ReleaseRecord, noise: float, slopes: Sequence[float]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from colonnade.data.sources import AddressSource, FileSource, Source, by_party, 
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
 from colonnade.foundation.matching import AS_THEY_ARE, IdTerms
-from colonnade.foundation.names import Names, plain_cell, require_texts
+from colonnade.foundation.names import ColumnRef, Coordinate, plain_cell, require_texts
 from colonnade.foundation.schema import Column, Schema, column_to
 from colonnade.mechanism.moments import Floats, Layout
 from colonnade.mechanism.objective import Task
@@ -62,65 +62,69 @@ class PublicModel:
         """The parties that a feature's values come from: several for an interaction, none for a parameter."""
         if self.is_declared:
             return ()
-        factors = self.interactions.get(feature, (feature,))
-        return tuple(dict.fromkeys(self.owner(factor)[0] for factor in factors))
+        return tuple(dict.fromkeys(factor.of.party for factor in self.factors[feature]))
 
     @property
     def is_declared(self) -> bool:
         """Whether these are the parameters of a declared objective, which is no function of a record."""
         return self.model.task == Task.POLYNOMIAL.value
 
-    def owner(self, feature: str) -> tuple[str, str]:
-        """The party and the column that a feature's coordinate comes from."""
+    @cached_property
+    def factors(self) -> dict[str, tuple[Coordinate, ...]]:
+        """Of each feature the coordinates that it is a product of, mostly one; names of two meanings are refused."""
         if self.is_declared:
             raise StudyError("a declared objective has parameters and no scores: it cannot be applied to records")
-        found = self._named.readings(feature)
-        if len(found) > 1 or (found and feature in self.interactions):
-            told = " and ".join(f"column {name} of {party}" for party, name in found)
-            products = " and a product" if feature in self.interactions else ""
-            raise ReleaseError(f"feature {feature} of the model may be of {told}{products}: their names are alike")
-        if not found:
-            raise ReleaseError(f"feature {feature} of the model belongs to no declared column")
-        return found[0]
-
-    @cached_property
-    def _named(self) -> Names[tuple[str, str]]:
-        """Party and column of every coordinate, by its name."""
-        return Names(
-            (coordinate, (party, name))
-            for party, columns in self.schema.parties.items()
-            for name, column in columns.items()
-            for coordinate in column.coordinates(name)
-        )
-
-    def require_distinct(self) -> None:
-        """Refuse a model of which two features have one name: files of earlier versions may have such names."""
-        for feature in self.model.features if not self.is_declared else ():
-            if feature not in self.interactions or self._named.readings(feature):
-                self.owner(feature)
+        return factors_of(self.schema, self.model.features, self.interactions)
 
     def needs(self) -> dict[str, dict[str, Column]]:
         """The columns that each party needs for its partial score; a party without any is left out."""
-        self.require_distinct()
         out: dict[str, dict[str, Column]] = {}
-        for factor in (f for feature in self.model.features for f in self.interactions.get(feature, (feature,))):
-            party, name = self.owner(factor)
-            for each in (*self.schema.parties[party][name].sources, name):
-                out.setdefault(party, {})[each] = self.schema.parties[party][each]
+        for ref in (factor.of for factors in self.factors.values() for factor in factors):
+            own = self.schema.parties[ref.party]
+            for each in (*own[ref.column].sources, ref.column):
+                out.setdefault(ref.party, {})[each] = own[each]
         return out
+
+    @cached_property
+    def about(self) -> Coordinate:
+        """The label: its column, or the level of it that the model is of."""
+        try:
+            return Coordinate(self.schema.find(self.model.label))
+        except ColonnadeError:
+            text = self.model.label
+            return _one(text, self.schema.named.readings(text) or self.schema.qualified.readings(text))
 
     @property
     def label(self) -> tuple[str, Column, str | None]:
         """The label's column, and the level that the model is about where it is about one."""
-        try:
-            party, name = self.schema.find(self.model.label)
-        except ColonnadeError:
-            party, _, rest = self.model.label.partition(".")
-            text = rest if self._named.readings(rest) and party in self.schema.parties else self.model.label
-            party, name = self.owner(text)
-            return name, self.schema.parties[party][name], text.removeprefix(f"{name}=")
-        column = self.schema.parties[party][name]
-        return name, column, column.positive
+        ref, place = self.about
+        name, column = self.schema.title(ref), self.schema.columns[ref]
+        return name, column, column.positive if place is None else column.levels_of(ref.column)[place]
+
+
+def factors_of(
+    schema: Schema, features: Sequence[str], interactions: Mapping[str, tuple[str, ...]] | None = None
+) -> dict[str, tuple[Coordinate, ...]]:
+    """Of each feature of a model the coordinates that it is a product of, mostly one."""
+    products = interactions or {}
+    found = {}
+    for feature in features:
+        read = schema.named.readings(feature)
+        if feature in products and read:
+            _one(feature, read, " and a product")
+        texts = products.get(feature, (feature,))
+        found[feature] = tuple(_one(text, schema.named.readings(text)) for text in texts)
+    return found
+
+
+def _one(text: str, found: Sequence[Coordinate], besides: str = "") -> Coordinate:
+    """The one coordinate that a text of a model means: files of earlier versions may have texts of two meanings."""
+    if len(found) > 1 or besides:
+        told = " and ".join(f"column {place.of.column} of {place.of.party}" for place in found)
+        raise ReleaseError(f"feature {text} of the model may be of {told}{besides}: their names are alike")
+    if not found:
+        raise ReleaseError(f"feature {text} of the model belongs to no declared column")
+    return found[0]
 
 
 def publish(release: ReleaseRecord, model: FittedModel, notes: Sequence[str] = ()) -> PublicModel:
@@ -155,7 +159,10 @@ def own_model(release: ReleaseRecord) -> tuple[PublicModel, Intervals]:
 def as_taken(schema: Schema, features: Sequence[str]) -> Schema:
     """The schema with those numbers uncut that were released by their bins, and stand in the model themselves."""
     taken = {
-        party: {name: column.uncut if name in features else column for name, column in columns.items()}
+        party: {
+            name: column.uncut if schema.title(ColumnRef(party, name)) in features else column
+            for name, column in columns.items()
+        }
         for party, columns in schema.parties.items()
     }
     return Schema(taken)
@@ -163,21 +170,18 @@ def as_taken(schema: Schema, features: Sequence[str]) -> Schema:
 
 def interactions_of(layout: Layout) -> dict[str, tuple[str, ...]]:
     """The coordinates that each interaction of a release is a product of."""
-    return {
-        name: tuple(layout.names[c] for c in factors)
-        for a in layout.attributes
-        for name, factors in zip(a.coordinates, a.products, strict=False)
-    }
+    products = (layout.starts[i] for i, a in enumerate(layout.attributes) if a.ref is None)
+    return {layout.names[at]: tuple(layout.names[c] for c in layout.factors[at]) for at in products}
 
 
 def _with_whole_label(release: ReleaseRecord, model: FittedModel) -> FittedModel:
     """A numeric label that is a feature here was released as two halves: (1+y)/2 becomes y, as records have it."""
-    attribute = release.layout.attributes[release.layout.label]
-    name = attribute.column
-    upper = f"{name}+"
-    if attribute.coordinates != (f"{name}-", upper) or upper not in model.features:
+    layout, label = release.layout, release.layout.label
+    upper, ref = layout.names[layout.span(label).stop - 1], layout.attributes[label].ref
+    whole = ref is None or release.schema.columns[ref].has_levels or layout.is_number(layout.starts[label])
+    if whole or upper not in model.features:
         return model
-    at = model.features.index(upper)
+    at, name = model.features.index(upper), layout.columns[label]
 
     def halved(row: Sequence[float]) -> tuple[float, ...]:
         return (*row[:at], row[at] / 2.0, *row[at + 1 :])
@@ -269,37 +273,32 @@ def _class_model(fields: dict[str, Any]) -> ClassModel:
     return ClassModel(**fields)
 
 
-def partial_scores(
-    table: Table, model: FittedModel, interactions: Mapping[str, tuple[str, ...]] | None = None
-) -> Floats:
+def partial_scores(table: Table, model: FittedModel, factors: Mapping[str, tuple[Coordinate, ...]]) -> Floats:
     """One party's part of every record's score (a column for each class): its own coordinates, weighted.
 
-    Of `interactions` those count whose factors are all its own.
+    Of products of coordinates those count whose `factors` are all its own.
     """
-    return _weighted(table.coordinates(), model, interactions or {}, table.rows)
+    return _weighted(table.coordinates(), model, factors, table.rows)
 
 
 def _weighted(
-    values: Mapping[str, Floats], model: FittedModel, interactions: Mapping[str, tuple[str, ...]], rows: int
+    values: Mapping[Coordinate, Floats], model: FittedModel, factors: Mapping[str, tuple[Coordinate, ...]], rows: int
 ) -> Floats:
     """The sum of these coordinates, and of the interactions among them, times their weights."""
     several = isinstance(model, ClassModel)
     by_feature = np.array(model.by_class).T if isinstance(model, ClassModel) else np.array(model.coefficients)
     score: Floats = np.zeros((rows, by_feature.shape[1]) if several else rows)
     for name, weight in zip(model.features, by_feature, strict=True):
-        factors = interactions.get(name, (name,))
-        if all(factor in values for factor in factors):
-            found = np.prod([values[factor] for factor in factors], axis=0)
+        if all(factor in values for factor in factors[name]):
+            found = np.prod([values[factor] for factor in factors[name]], axis=0)
             score += (found[:, None] if several else found) * weight
     return score
 
 
-def parts_to_open(
-    table: Table, model: FittedModel, interactions: Mapping[str, tuple[str, ...]] | None = None
-) -> Floats:
+def parts_to_open(table: Table, public: PublicModel) -> Floats:
     """One party's part of the scores that a prediction across parties opens: of several classes no more than needed."""
-    part = partial_scores(table, model, interactions)
-    if isinstance(model, ClassModel):
+    part = partial_scores(table, public.model, public.factors)
+    if isinstance(public.model, ClassModel):
         # Chances depend on differences alone: the first class's own score would be one number more to learn from.
         return part[:, 1:] - part[:, :1]
     return part
@@ -323,7 +322,7 @@ def predict(public: PublicModel, total: Floats) -> Floats:
     if column.bounds is not None and level is None:
         return column.unsigned(signed)
     # A linear model of a level: the declared label stands as -1 and 1, any other level as 0 and 1.
-    return (signed + 1.0) / 2.0 if public.schema.find(public.declared)[1] == public.label[0] else signed
+    return (signed + 1.0) / 2.0 if public.schema.find(public.declared) == public.about.of else signed
 
 
 @dataclass(frozen=True)
@@ -351,7 +350,7 @@ def score_files(
     files, or as "party=column" that of one. A file may be a database's address, with its query in `queries` as
     "party=select ...".
     """
-    parts: list[tuple[Sequence[str] | None, dict[str, Floats]]] = []
+    parts: list[tuple[Sequence[str] | None, dict[Coordinate, Floats]]] = []
     places, ids_of = _places(public, files, queries), _id_columns(public, [ids] if isinstance(ids, str) else ids or ())
     for party, columns in public.needs().items():
         table = Source(places[party], ids_of.get(party)).read(party, columns).require_fit(strict, look)
@@ -368,7 +367,7 @@ def score_tables(public: PublicModel, tables: Mapping[str, Table], matched: bool
 
 def _added_up(
     public: PublicModel,
-    parts: Sequence[tuple[Sequence[str] | None, Mapping[str, Floats]]],
+    parts: Sequence[tuple[Sequence[str] | None, Mapping[Coordinate, Floats]]],
     matched: bool,
     name: str | None,
 ) -> Scores:
@@ -378,14 +377,14 @@ def _added_up(
     if matched:
         common = _common([part[0] or () for part in parts])
         values = {c: _by_id(i or (), found, common) for i, own in parts for c, found in own.items()}
-        total = _weighted(values, public.model, public.interactions, len(common))
+        total = _weighted(values, public.model, public.factors, len(common))
         return Scores(common, predict(public, total), name)
     rows = {party: len(next(iter(own.values()))) for party, (_, own) in zip(public.needs(), parts, strict=True)}
     if len(set(rows.values())) > 1:
         told = ", ".join(f"{name} {n}" for name, n in rows.items())
         raise DataError(f"data without an id column must hold the same records row by row, got rows {told}")
     values = {c: found for _, own in parts for c, found in own.items()}
-    total = _weighted(values, public.model, public.interactions, next(iter(rows.values())))
+    total = _weighted(values, public.model, public.factors, next(iter(rows.values())))
     return Scores(parts[0][0], predict(public, total), name)
 
 
@@ -508,7 +507,20 @@ def _places(
             best = max(headers.values(), key=lambda names: len(names.intersection(needed)), default=set())
             raise DataError(f"party {party}: no data file has its column {next(c for c in needed if c not in best)!r}")
         named[party] = fitting[0]
+    require_apart(public, named)
     return named
+
+
+def require_apart(public: PublicModel, places: Mapping[str, Hashable]) -> None:
+    """Refuse one table in the place of two parties' where both have a column of one name."""
+    from colonnade.data.reading import filed
+
+    readers: dict[tuple[Hashable, str], str] = {}
+    for party, columns in public.needs().items():
+        for name in filed(columns):
+            other = readers.setdefault((places[party], name), party)
+            if other != party:
+                raise DataError(f"column {name} of {other} and of {party} cannot be one: give data of each party")
 
 
 def _common(lists: Sequence[Sequence[str]]) -> list[str]:

@@ -264,9 +264,10 @@ class _Stage:
         self._task, self._schema, self._train_rows = agreement.task, agreement.schema, len(train)
         self._train = {party: table.take(train) for party, table in tables.items()}
         unseen = {party: table.take(test) for party, table in tables.items()}
-        self._unseen: dict[str, Floats] = {}
-        for table in unseen.values():
-            self._unseen |= replace(table, columns={n: c.in_model for n, c in table.columns.items()}).coordinates()
+        taken = agreement.schema.changed({ref: column.in_model for ref, column in agreement.schema.columns.items()})
+        found = [replace(table, columns=taken.parties[party]).coordinates() for party, table in unseen.items()]
+        values = {at: own[at] for own in found for at in own}
+        self._unseen = {text: values[at] for ref in taken.columns for text, at in taken.texts(ref).items()}
         owner, name = agreement.schema.find(agreement.label)
         self._known = _truth(self._train[owner], name)
         self._true = _truth(unseen[owner], name)

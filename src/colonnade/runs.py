@@ -334,7 +334,7 @@ def predict_guarded(
             prediction,
             alignment,
             partial(reader, name),
-            partial(parts_to_open, model=model.model, interactions=model.interactions),
+            partial(parts_to_open, public=model),
             guards[name],
             model.study,
             lambda session, scores: opened.append(scores),

@@ -262,9 +262,6 @@ class _Reader:
         self._columns[name] = {}
         for column, declared in columns.content.items():
             with note.at(*at, "columns", column):
-                owner = next((p for p, own in self._columns.items() if column in own), None)
-                if owner is not None:
-                    raise SchemaError(f"column {column} is declared by two parties, {owner} and {name}")
                 if isinstance(declared, Mapping) and "people" in declared:
                     raise StudyError(f"column {column}: what becomes of several rows stands in [party.{name}.people]")
                 self._columns[name][column] = column_from(column, declared)
@@ -439,13 +436,16 @@ def find_homonym(agreement: Agreement) -> tuple[KeyPath, SchemaError] | None:
     """
     layout = agreement.query.draft(agreement)
     # In the paper's calibration an attribute is a level, and known by its place.
-    places = Names((a.name, (i, None)) for i, a in enumerate(layout.attributes))
+    places = Names((str(a.of), (i, None)) for i, a in enumerate(layout.attributes) if a.ref is not None)
     for text, found in (layout.named.collisions() | places.collisions()).items():
+        if text not in map(layout.text, found) and text not in places.collisions():
+            # Columns of one name at two parties: all that is written of them has their party.
+            continue
         told = " and ".join(layout.tell(place) for place in found)
         path: KeyPath = ("study", "interactions" if agreement.query.higher.interactions else "label")
-        for attribute in (layout.attributes[i] for i, _ in found):
-            if attribute.column in agreement.schema.parties.get(attribute.owner, {}):
-                path = ("party", attribute.owner, "columns", attribute.column)
+        for ref in (layout.attributes[i].ref for i, _ in found):
+            if ref is not None:
+                path = ("party", ref.party, "columns", ref.column)
         return path, SchemaError(f"{told} would both be called {text}: one of them needs another name")
     return None
 

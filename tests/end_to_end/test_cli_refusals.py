@@ -68,7 +68,6 @@ STUDIES = {
     "infinite bound": ("high = 80", "high = inf", "column hours: high must be a finite number, got high=inf"),
     "inverted bounds": ("low = 0, high = 80", "low = 80, high = 0", "column hours: low must be below high"),
     "label nowhere": ('label = "works.rich"', 'label = "works.richer"', "column works.richer is declared by no party"),
-    "column twice": ("savings = {", "hours = {", "column hours is declared by two parties, works and bank"),
     "typo in [study]": ("epsilon =", "epsilom =", "[study] has no key 'epsilom'; did you mean 'epsilon'?"),
     "typo in [party]": ('id = "person"', 'idd = "person"', "[party.works] has no key 'idd'; did you mean 'id'?"),
     "typo in a column": ("high = 80", "hihg = 80", "column hours: a numeric column has no key 'hihg'"),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from colonnade.data.table import Table
 from colonnade.foundation.grid import Grid
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.schema import Categorical, Column, Numeric
 from colonnade.mechanism.blocks import exact_block
 from colonnade.mechanism.dissection import Block, dissect, traces
@@ -23,7 +24,7 @@ def layout_from(parts: Sequence[tuple[str, Encoding, int, Role]]) -> Layout:
     """(owner, kind, size, role) for each attribute."""
     return Layout(
         tuple(
-            Attribute(f"{owner}.a{i}", owner, kind, tuple(f"a{i}_{j}" for j in range(size)), role, None)
+            Attribute(ColumnRef(owner, f"a{i}"), kind, tuple(f"a{i}_{j}" for j in range(size)), role, None)
             for i, (owner, kind, size, role) in enumerate(parts)
         )
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.foundation.names import ColumnRef
 from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Moments, Role, Trace
 
 Floats = NDArray[np.float64]
@@ -36,11 +37,11 @@ SIZES = ("small", "middle", "large")
 def layout_with(label: tuple[str, str]) -> Layout:
     return Layout(
         (
-            Attribute("a.colour", "a", Encoding.SIMPLEX, tuple(f"colour={c}" for c in COLOURS), drop=0),
-            Attribute("a.height", "a", Encoding.SIGNED, ("height",)),
-            Attribute("b.size", "b", Encoding.SIMPLEX, tuple(f"size={s}" for s in SIZES), drop=0),
-            Attribute("b.income", "b", Encoding.SIGNED, ("income",)),
-            Attribute("b.label", "b", Encoding.SIMPLEX, label, Role.LABEL, drop=0),
+            Attribute(ColumnRef("a", "colour"), Encoding.SIMPLEX, tuple(f"colour={c}" for c in COLOURS), drop=0),
+            Attribute(ColumnRef("a", "height"), Encoding.SIGNED, ("height",)),
+            Attribute(ColumnRef("b", "size"), Encoding.SIMPLEX, tuple(f"size={s}" for s in SIZES), drop=0),
+            Attribute(ColumnRef("b", "income"), Encoding.SIGNED, ("income",)),
+            Attribute(ColumnRef("b", "label"), Encoding.SIMPLEX, label, Role.LABEL, drop=0),
         )
     )
 

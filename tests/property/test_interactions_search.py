@@ -36,8 +36,8 @@ class Multiplier(Adversary):
         out = rows.copy()
         for i, attribute in enumerate(self.layout.attributes):
             span = self.layout.span(i)
-            if attribute.products:
-                out[:, span.start] = np.prod(out[:, list(attribute.products[0])], axis=1)
+            if attribute.ref is None:
+                out[:, span.start] = np.prod(out[:, list(self.layout.factors[span.start])], axis=1)
             elif attribute.kind is Encoding.SIMPLEX and attribute.role is Role.FEATURE:
                 out[:, span] = np.eye(attribute.size)[out[:, span].argmax(axis=1)]
         return out
@@ -90,7 +90,7 @@ def test_single_sums_of_any_degree(law: Distribution) -> None:
     degrees = (["x", "x", "x"], ["x", "x", "u"], ["x", "u", "v"], ["x", "x", "x", "x"], ["u", "v"])
     columns = {"a": {"x": NUMBER, "y": NUMBER}, "b": {"u": NUMBER}, "c": {"v": NUMBER}}
     found = layout(columns, Task.LINEAR, *map(list, degrees))
-    places = [found.starts[i] for i, a in enumerate(found.attributes) if a.products]
+    places = [found.starts[i] for i, a in enumerate(found.attributes) if a.ref is None]
     factors = np.array([[0, p] for p in places])
     blocks = [(b, 1.0) for b in dissect(Objective(found, factors, np.array([1.0, 2.0, 0.5, 1.0, 1.0])))]
     assert {b.owners for b, _ in blocks} == {("a",), ("a", "b"), ("b", "c"), ("a", "b", "c")}

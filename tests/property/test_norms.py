@@ -30,7 +30,7 @@ def _layout(norms: dict[str, float]) -> Layout:
 
 def _released(layout: Layout, record: np.ndarray, weight: dict[str, float]) -> np.ndarray:
     """Every released number of one record, weighted: products with the label, its sum and square, the traces."""
-    spans = {p: [i for i, a in enumerate(layout.attributes) if a.owner == p and a.name != "a.y"] for p in WIDTHS}
+    spans = {p: [i for i, a in enumerate(layout.attributes) if a.owner == p and str(a.of) != "a.y"] for p in WIDTHS}
     y = record[layout.label]
     parts = [weight["label"] * record[spans[p]] * y for p in WIDTHS]
     parts.append(np.array([weight["label"] * y, weight["square"] * y * y]))
@@ -54,7 +54,7 @@ def _draw(layout: Layout, generator: np.random.Generator) -> np.ndarray:
     if generator.random() < 0.5:
         record = np.sign(record)
     for party, norm in NORMS.items():
-        own = [i for i, a in enumerate(layout.attributes) if a.owner == party and a.name != "a.y"]
+        own = [i for i, a in enumerate(layout.attributes) if a.owner == party and str(a.of) != "a.y"]
         length = np.linalg.norm(record[own])
         record[own] *= min(1.0, norm / length) if generator.random() < 0.5 else norm / length
     return record
@@ -102,7 +102,7 @@ def test_the_label_products_alone_reach_the_bound(law: Distribution) -> None:
     bound = sensitivity(layout, products, law)
     record = np.zeros(len(layout.attributes))
     for party, norm in NORMS.items():
-        own = [i for i, a in enumerate(layout.attributes) if a.owner == party and a.name != "a.y"]
+        own = [i for i, a in enumerate(layout.attributes) if a.owner == party and str(a.of) != "a.y"]
         record[own] = norm / np.sqrt(len(own))
     record[layout.label] = 1.0
     other = record.copy()

@@ -10,6 +10,7 @@ import pytest
 from colonnade.data.table import Table
 from colonnade.foundation.errors import BrokenError
 from colonnade.foundation.grid import Grid
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.mechanism.blocks import exact_block
 from colonnade.mechanism.dissection import Block, dissect, traces
@@ -22,9 +23,9 @@ COLUMNS: dict[str, Column] = {f"x{i}": Numeric(-1, 1) for i in range(FEATURES)} 
 
 
 def layout_of(split: bool) -> Layout:
-    features = tuple(Attribute(f"p.x{i}", "p", Encoding.SIGNED, (f"x{i}",)) for i in range(FEATURES))
+    features = tuple(Attribute(ColumnRef("p", f"x{i}"), Encoding.SIGNED, (f"x{i}",)) for i in range(FEATURES))
     kind, names = (Encoding.SIMPLEX, ("y-", "y+")) if split else (Encoding.SIGNED, ("y",))
-    return Layout((*features, Attribute("p.y", "p", kind, names, Role.LABEL)))
+    return Layout((*features, Attribute(ColumnRef("p", "y"), kind, names, Role.LABEL)))
 
 
 def blocks_of(layout: Layout, release: str) -> tuple[Block, ...]:

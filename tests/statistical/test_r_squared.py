@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from colonnade.analysis.solve import solve
+from colonnade.foundation.names import ColumnRef
 from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 
@@ -26,8 +27,8 @@ def records(signal: float) -> tuple[Layout, np.ndarray]:
     y = np.clip(0.3 * (np.sqrt(signal) * score + np.sqrt(1 - signal) * rng.standard_normal(ROWS)), -1, 1)
     layout = Layout(
         (
-            *(Attribute(f"p.x{j}", "p", Encoding.SIGNED, (f"x{j}",)) for j in range(WIDTH)),
-            Attribute("p.y", "p", Encoding.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0),
+            *(Attribute(ColumnRef("p", f"x{j}"), Encoding.SIGNED, (f"x{j}",)) for j in range(WIDTH)),
+            Attribute(ColumnRef("p", "y"), Encoding.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0),
         )
     )
     return layout, np.column_stack([np.ones(ROWS), x, (1 - y) / 2, (1 + y) / 2])

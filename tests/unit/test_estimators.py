@@ -455,7 +455,11 @@ def test_types_of_pandas_are_read_as_what_they_hold() -> None:
         ({"method": "magic"}, StudyError, "method must"),
         ({"ridge": -1.0}, StudyError, "ridge must"),
         ({"parties": {"bank": ["income"], "town": ["job", "age"]}}, StudyError, "'owner'"),
-        ({"parties": {"bank": ["income", "owner", "age"], "town": ["job", "age"]}}, SchemaError, "two parties"),
+        (
+            {"parties": {"bank": ["income", "owner", "age"], "town": ["job", "age"]}},
+            SchemaError,
+            "belongs to one party, got",
+        ),
         ({"parties": {**PARTIES, "ghost": []}}, SchemaError, "declares no column"),
         ({"parties": {**PARTIES, "ghost": ["soul"]}}, StudyError, "'soul'"),
         ({"label": "wage"}, SchemaError, "'wage'"),

@@ -18,11 +18,13 @@ from colonnade.data.table import table_from
 from colonnade.foundation.columns import column_from, column_to
 from colonnade.foundation.errors import DataError, MissingError, SchemaError
 from colonnade.foundation.kinds import days_of
+from colonnade.foundation.names import ColumnRef, Coordinate
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
 from colonnade.runs import fit
 from colonnade.study import read_study
 
+SMOKER, DAY = Coordinate(ColumnRef("p", "smoker"), 1), Coordinate(ColumnRef("p", "admitted"))
 ADMITTED = {"kind": "date", "earliest": "2020-01-01", "latest": "2020-12-31"}
 
 
@@ -30,10 +32,10 @@ def test_truth_values_are_read_however_they_are_written() -> None:
     column = column_from("smoker", {"kind": "boolean"})
     for values in (["true", "False", " T ", "f"], ["yes", "NO", "Y", "n"], ["1", "0", "1", "0"]):
         table = table_from("p", pl.DataFrame({"smoker": values}), {"smoker": column})
-        assert table.coordinates()["smoker=true"].tolist() == [1, 0, 1, 0]
+        assert table.coordinates()[SMOKER].tolist() == [1, 0, 1, 0]
     for series in (pl.Series([True, False]), pl.Series([1, 0]), pl.Series([1.0, 0.0])):
         table = table_from("p", pl.DataFrame({"smoker": series}), {"smoker": column})
-        assert table.coordinates()["smoker=true"].tolist() == [1, 0]
+        assert table.coordinates()[SMOKER].tolist() == [1, 0]
     with pytest.raises(DataError, match="level 'maybe' is not among the declared levels"):
         table_from("p", pl.DataFrame({"smoker": ["true", "maybe"]}), {"smoker": column}).require_fit()
     with pytest.raises(MissingError, match="column smoker misses 1 value"):
@@ -51,12 +53,12 @@ def test_dates_are_days_between_declared_ends() -> None:
     for value in ("2020-07-01", "2020-07-01T23:59:00", "2020-07-01 01:00:00+02", day, dt.datetime(2020, 7, 1, 23)):
         table = table_from("p", pl.DataFrame({"admitted": [value]}), {"admitted": column})
         # 182 of 365 days have passed.
-        assert table.coordinates()["admitted"][0] == pytest.approx(2 * 182 / 365 - 1)
+        assert table.coordinates()[DAY][0] == pytest.approx(2 * 182 / 365 - 1)
     outside = table_from("p", pl.DataFrame({"admitted": ["1999-01-01", "2020-02-02"]}), {"admitted": column})
-    assert outside.clipped == {"admitted": 1} and outside.coordinates()["admitted"][0] == -1
+    assert outside.clipped == {"admitted": 1} and outside.coordinates()[DAY][0] == -1
     filled = column_from("admitted", {**ADMITTED, "fill": "2020-12-31"})
     table = table_from("p", pl.DataFrame({"admitted": ["", "2020-01-01", None]}), {"admitted": filled})
-    assert table.coordinates()["admitted"].tolist() == [1, -1, 1]
+    assert table.coordinates()[DAY].tolist() == [1, -1, 1]
 
 
 def test_binned_dates_are_intervals() -> None:

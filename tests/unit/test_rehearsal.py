@@ -61,15 +61,15 @@ def test_choices_are_planned_side_by_side() -> None:
     left = [v.describe()["explained"] for v in found]
     assert left[0] < left[2] < left[4] and left[1] < left[3] < left[5]
     four = found[1].agreement
-    assert four is not None and four.schema.columns["hours"].declared()["bins"] == [20.0, 40.0, 60.0]
-    assert four.schema.columns["savings"] == SCHEMA.columns["savings"]
+    assert four is not None and four.schema.parties["works"]["hours"].declared()["bins"] == [20.0, 40.0, 60.0]
+    assert four.schema.parties["bank"]["savings"] == SCHEMA.parties["bank"]["savings"]
 
 
 def test_wider_bounds_leave_less_of_the_same_data() -> None:
     one, two, named = compare(AGREEMENT, 5000, {"bounds:savings": [1, 10, "0..5000"]})
     assert one.describe()["explained"] > two.describe()["explained"]
-    assert two.agreement is not None and two.agreement.schema.columns["savings"].bounds == (0, 1_000_000)
-    assert named.agreement is not None and named.agreement.schema.columns["savings"].bounds == (0, 5000)
+    assert two.agreement is not None and two.agreement.schema.parties["bank"]["savings"].bounds == (0, 1_000_000)
+    assert named.agreement is not None and named.agreement.schema.parties["bank"]["savings"].bounds == (0, 5000)
 
 
 def test_other_terms_are_varied_and_refusals_are_rows() -> None:

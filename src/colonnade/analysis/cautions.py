@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from colonnade.analysis.denoise import Estimate, complete
+from colonnade.foundation.names import ColumnRef, Product
 from colonnade.foundation.schema import Column, Schema
 from colonnade.foundation.shown import rounded
 from colonnade.mechanism.moments import Encoding, Layout
@@ -28,19 +29,17 @@ def tied_attributes(release: ReleaseRecord, label: str | None) -> dict[int, str]
         return {}
     schema = release.schema
     made = [_made_of(layout, schema, i) for i in range(len(layout.attributes))]
-    name = label or layout.attributes[layout.label].column
-    own, out = _column(layout, schema, at), {}
+    name, out = label or layout.columns[layout.label], {}
     for i, attribute in enumerate(layout.attributes):
         if common := sorted(made[i] & made[at]) if i != at else []:
-            column = _column(layout, schema, i)
-            if attribute.products:
-                out[i] = f"a product with {common[0][1]}"
-            elif column == own:
-                out[i] = f"another level of {common[0][1]}"
-            elif column in common:
+            if attribute.ref is None:
+                out[i] = f"a product with {common[0].column}"
+            elif attribute.ref == layout.attributes[at].ref:
+                out[i] = f"another level of {common[0].column}"
+            elif attribute.ref in common:
                 out[i] = f"{name} is computed from it"
             else:
-                out[i] = f"computed from {common[0][1]}"
+                out[i] = f"computed from {common[0].column}"
     return out
 
 
@@ -52,24 +51,12 @@ def attribute_of(layout: Layout, label: str | None) -> int | None:
     return None if found is None else found[0]
 
 
-def _column(layout: Layout, schema: Schema, i: int) -> tuple[str, str] | None:
-    """The declared column of an attribute; None for a product. The paper's calibration has one for each level."""
-    attribute = layout.attributes[i]
-    if attribute.products:
-        return None
-    name = attribute.column
-    return attribute.owner, name if name in schema.parties[attribute.owner] else name.rpartition("=")[0]
-
-
-def _made_of(layout: Layout, schema: Schema, i: int) -> frozenset[tuple[str, str]]:
+def _made_of(layout: Layout, schema: Schema, i: int) -> frozenset[ColumnRef]:
     """Every column that an attribute is computed from, itself one of them."""
-    attribute, column = layout.attributes[i], _column(layout, schema, i)
-    if column is None:
-        factors = {int(layout.attribute_of[c]) for product in attribute.products for c in product}
-        return frozenset().union(*(_made_of(layout, schema, f) for f in factors))
-    party, name = column
-    sources = schema.parties[party][name].sources
-    return frozenset({column, *((party, source) for source in sources)})
+    of, ref = layout.attributes[i].of, layout.attributes[i].ref
+    refs = {ref} if ref else {factor.of for factor in of.factors} if isinstance(of, Product) else set()
+    sources = (ColumnRef(ref.party, name) for ref in refs for name in schema.columns[ref].sources)
+    return frozenset({*refs, *sources})
 
 
 def faint_means(release: ReleaseRecord, label: str | None = None, features: Sequence[str] | None = None) -> list[str]:
@@ -82,7 +69,7 @@ def faint_means(release: ReleaseRecord, label: str | None = None, features: Sequ
         column = _numeric(release, schema, layout, i)
         if column is None or (noise := _faint(known, i)) is None:
             continue
-        name = layout.attributes[i].column
+        name = layout.columns[i]
         if i == at:
             low, high = column.require_bounds()
             return [
@@ -107,7 +94,7 @@ def constant_columns(
     constant = [i for i in chosen if (wanted is None or i in wanted) and i != at and _constant(known, i, step)]
     if not constant:
         return []
-    names = ", ".join(layout.attributes[i].column for i in constant)
+    names = ", ".join(layout.columns[i] for i in constant)
     return [f"by this release these cannot be told from constants, and their coefficients mean nothing: {names}"]
 
 
@@ -130,11 +117,11 @@ def _constant(known: Estimate, i: int, step: float) -> bool:
 
 def _numeric(release: ReleaseRecord, schema: Schema, layout: Layout, i: int) -> Column | None:
     """The declared column of an attribute that stands for one number; None for levels, bins and products."""
-    attribute, column = layout.attributes[i], _column(layout, schema, i)
+    attribute = layout.attributes[i]
     halves = i == layout.label and release.plan["task"] == "linear"
-    if column is None or not (attribute.kind is Encoding.SIGNED or halves):
+    if attribute.ref is None or not (attribute.kind is Encoding.SIGNED or halves):
         return None
-    declared = schema.parties[column[0]][column[1]]
+    declared = schema.columns[attribute.ref]
     return declared if declared.bounds is not None and not declared.has_levels else None
 
 

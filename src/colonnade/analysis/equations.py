@@ -37,9 +37,9 @@ def target_of(layout: Layout, task: Task, label: str | None) -> Target:
         if attribute.kind is Encoding.SIGNED:
             # The paper's logistic label stands as 1 - 2y.
             scale, shift = (1.0, 0.0) if task is Task.LINEAR else (-0.5, 0.5)
-            return Target(attribute.name, at, last, scale, shift)
+            return Target(str(attribute.of), at, last, scale, shift)
         scale, shift = (2.0, -1.0) if task is Task.LINEAR else (1.0, 0.0)
-        return Target(attribute.name, at, last, scale, shift)
+        return Target(str(attribute.of), at, last, scale, shift)
     if label is not None and place is not None:
         at, level = place
         attribute, span = layout.attributes[at], layout.span(at)
@@ -55,7 +55,7 @@ def chosen_attributes(layout: Layout, target: Target, features: Sequence[str] | 
     if features is None:
         own = tuple(i for i, a in enumerate(layout.attributes) if a.role is Role.FEATURE and i != target.attribute)
         if not own and target.attribute != layout.label:
-            label = layout.attributes[layout.label].name
+            label = layout.attributes[layout.label].of
             raise StudyError(f"a model of {target.name} has no feature left: name the study's label {label} as one")
         return own
     chosen: list[int] = []

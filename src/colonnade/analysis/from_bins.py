@@ -12,6 +12,7 @@ from colonnade.analysis.gibbs import Levels
 from colonnade.analysis.plausible import draw_signed
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.kinds import TRUE, Missing
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Schema, Storage
 from colonnade.mechanism.moments import Floats
@@ -93,32 +94,31 @@ def draw_numbers(tables: Tables, columns: Sequence[int], levels: Levels, randomn
 
 
 def derive_drawn(
-    schema: Schema, drawn: Mapping[str, Drawn], held: Collection[str]
-) -> tuple[dict[str, Drawn], tuple[str, ...], tuple[str, ...]]:
+    schema: Schema, drawn: Mapping[ColumnRef, Drawn], held: Collection[ColumnRef | None]
+) -> tuple[dict[ColumnRef, Drawn], list[ColumnRef], list[ColumnRef]]:
     """Rows whose derived columns are computed from their sources: with their names, and those of columns left out.
 
     A number that is said to be missing has no value, and what says so is left out.
 
     A column that a condition holds is left out, since its sources are drawn apart from it; so is one without sources.
     """
-    values, computed, left_out = dict(drawn), [], []
-    for columns in schema.parties.values():
-        for name in [name for name, column in columns.items() if isinstance(column, Missing) and name in values]:
-            source, gone = columns[name].sources[0], values.pop(name)
-            if source in values:
-                where = np.array(list(gone)) == TRUE
-                values[source] = as_written(
-                    columns[source], np.where(where, np.nan, _stored(columns[source], values[source]))
-                )
-        for name in [name for name, column in columns.items() if column.sources and name in values]:
-            if name in held or any(source not in drawn for source in columns[name].sources):
-                del values[name]
-                left_out.append(name)
+    values, computed, left_out = dict(drawn), list[ColumnRef](), list[ColumnRef]()
+    for ref in [ref for ref, column in schema.columns.items() if isinstance(column, Missing) and ref in drawn]:
+        source, gone = ColumnRef(ref.party, schema.columns[ref].sources[0]), values.pop(ref)
+        if source in values:
+            where, own = np.array(list(gone)) == TRUE, schema.columns[source]
+            values[source] = as_written(own, np.where(where, np.nan, _stored(own, values[source])))
+    for ref, column in schema.columns.items():
+        if column.sources and ref in values:
+            of = {source: ColumnRef(ref.party, source) for source in column.sources}
+            if ref in held or any(source not in drawn for source in of.values()):
+                del values[ref]
+                left_out.append(ref)
                 continue
-            sources = {source: _stored(columns[source], drawn[source]) for source in columns[name].sources}
-            values[name] = as_written(columns[name], columns[name].compute(sources, columns))
-            computed.append(name)
-    return values, tuple(computed), tuple(left_out)
+            sources = {name: _stored(schema.columns[source], drawn[source]) for name, source in of.items()}
+            values[ref] = as_written(column, column.compute(sources, schema.parties[ref.party]))
+            computed.append(ref)
+    return values, computed, left_out
 
 
 def _stored(column: Column, drawn: Drawn) -> Floats:

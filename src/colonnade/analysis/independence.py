@@ -74,7 +74,7 @@ def _tested(tables: Tables, i: int, j: int, seed: int, draws: int) -> tuple[Depe
     """The same, with how surprising the statistic is and those of tables drawn under independence, in that order."""
     released = tables.released
     cross = tables.cross(i, j)
-    randomness = seeded(seed, f"dependence {released.layout.attributes[i].name} {released.layout.attributes[j].name}")
+    randomness = seeded(seed, f"dependence {released.layout.attributes[i].of} {released.layout.attributes[j].of}")
     case = _Case.of(tables, i, j)
     drawn = case.under_independence(randomness, draws)
     seen = float(case.statistic(case.seen, case.down, case.across))

@@ -135,7 +135,7 @@ def intervals(
             best, limit = first, LIMITS[-1]
     found = _intervals(layout, best, limit, target.scale if task is Task.LINEAR else 1.0)
     used = {c.attribute for c in best.columns}
-    left_out = tuple(_plain(layout, i) for i in chosen if i not in used)
+    left_out = tuple(layout.columns[i] for i in chosen if i not in used)
     full = best.columns == whole
     reason = _reason(found, full, noisy_covariance(moments, raw, whole))
     return Intervals(level, quantity, found, left_out, full, reason, _caution(moments, raw, target))
@@ -199,10 +199,10 @@ def _lacking(
     for a, i in enumerate((*chosen, target.attribute)):
         own = moments.std[layout.starts[i], layout.starts[i]]
         if layout.attributes[i].kind is Encoding.SIGNED and i != target.attribute and not np.isfinite(own):
-            return f"the release lacks the square of {_plain(layout, i)}"
+            return f"the release lacks the square of {layout.columns[i]}"
         for j in (*chosen, target.attribute)[:a]:
             if not np.all(np.isfinite(moments.std[layout.span(i), layout.span(j)])):
-                return f"the release lacks the products of {_plain(layout, j)} and {_plain(layout, i)}"
+                return f"the release lacks the products of {layout.columns[j]} and {layout.columns[i]}"
     return ""
 
 
@@ -287,21 +287,22 @@ def _named(
     layout: Layout, column: Contrast, beside: Sequence[Contrast]
 ) -> tuple[str, str, tuple[str, ...], tuple[str, ...], str]:
     """A coefficient's name, its column, its levels and its base, and the base in words."""
-    attribute, plain = layout.attributes[column.attribute], _plain(layout, column.attribute)
+    attribute, plain = layout.attributes[column.attribute], layout.columns[column.attribute]
+    texts = layout.names[layout.span(column.attribute)]
     if attribute.kind is Encoding.SIGNED:
-        return attribute.coordinates[0], plain, (), (), ""
-    levels = tuple(attribute.coordinates[k] for k in column.levels)
+        return texts[0], plain, (), (), ""
+    levels = tuple(texts[k] for k in column.levels)
     used = {k for c in beside for k in c.levels}
-    base = tuple(attribute.coordinates[k] for k in range(attribute.size) if k not in used)
+    rest = tuple(k for k in range(attribute.size) if k not in used)
 
-    def words(group: Sequence[str]) -> str:
-        ends = [name.removeprefix(f"{plain}=") for name in (group[0], group[-1])]
+    def words(group: Sequence[int]) -> str:
+        ends = [attribute.levels[k] for k in (group[0], group[-1])]
         if len(group) == 1:
             return ends[0]
         return f"{ends[0]} to {ends[1]}" if attribute.ordered else "all other levels"
 
-    name = levels[0] if len(levels) == 1 else f"{plain}: {words(levels)}"
-    return name, plain, levels, base, words(base)
+    name = levels[0] if len(levels) == 1 else f"{plain}: {words(column.levels)}"
+    return name, plain, levels, tuple(texts[k] for k in rest), words(rest)
 
 
 def _times(interval: Interval, factor: float) -> Interval:
@@ -337,7 +338,3 @@ def _reason(found: Sequence[Interval], full: bool, covariance: NoisyCovariance) 
     if not found and not full:
         parts.append("no column stands clear of it")
     return "; ".join(parts)
-
-
-def _plain(layout: Layout, i: int) -> str:
-    return layout.attributes[i].column

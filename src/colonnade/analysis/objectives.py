@@ -47,8 +47,7 @@ def declared_model(release: ReleaseRecord) -> FittedModel:
     told = f"minimum in the ball of radius {declared.ball:g}"
     if found.on_edge:
         told += ", on its edge: the objective may have no minimum, or one farther out"
-    nan, label = float("nan"), release.layout.attributes[release.layout.label]
-    name = label.column
+    nan, name = float("nan"), release.layout.columns[release.layout.label]
     weights = tuple(float(w) for w in found.weights)
     model = FittedModel(
         Task.POLYNOMIAL.value, name, declared.parameters, weights, 0.0, told, nan, float(len(weights)), nan

@@ -42,7 +42,7 @@ def plausible_records(
     weights = np.full(count, 1.0 / count)
     levels: dict[int, Levels] = {}
     factors = {int(layout.attribute_of[c]) for i in attributes for c in _factors(estimate, i)}
-    drawn = [i for i in {*attributes, *factors} if not layout.attributes[i].products]
+    drawn = [i for i in {*attributes, *factors} if layout.attributes[i].ref is not None]
     order = sorted(drawn, key=lambda i: (layout.attributes[i].kind is Encoding.SIGNED, -layout.attributes[i].size, i))
     if first is not None:
         order = [first, *(i for i in order if i != first)]
@@ -74,7 +74,7 @@ def plausible_records(
         shocks[:, here] = np.linalg.solve(lower[here, here], surprise.T).T
         done += len(own)
     fill_products(layout, records)
-    for _ in range(sweeps if any(layout.attributes[i].products for i in attributes) else 0):
+    for _ in range(sweeps if any(layout.attributes[i].ref is None for i in attributes) else 0):
         weights = _fitted_products(estimate, attributes, records, levels, weights)
     return records, weights
 
@@ -98,16 +98,15 @@ def _fitted_products(
 
 def fill_products(layout: Layout, records: Floats) -> None:
     """Interactions of drawn records: products of the coordinates that each record has."""
-    for i, attribute in enumerate(layout.attributes):
-        for k, factors in zip(
-            range(layout.starts[i], layout.starts[i] + attribute.size), attribute.products, strict=False
-        ):
-            records[:, k] = records[:, list(factors)].prod(axis=1)
+    for attribute, k in zip(layout.attributes, layout.starts, strict=True):
+        if attribute.ref is None:
+            records[:, k] = records[:, list(layout.factors[k])].prod(axis=1)
 
 
 def _factors(estimate: Estimate, attribute: int) -> list[int]:
     """The coordinates that an interaction is a product of."""
-    return [c for factors in estimate.layout.attributes[attribute].products for c in factors]
+    layout = estimate.layout
+    return [] if layout.attributes[attribute].ref is not None else list(layout.factors[layout.starts[attribute]])
 
 
 def with_target(estimate: Estimate, columns: Sequence[int], attribute: int, covariances: Floats) -> Estimate:

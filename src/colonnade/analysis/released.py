@@ -12,6 +12,7 @@ import numpy as np
 
 from colonnade.analysis.denoise import Estimate, denoise, holds_indicators
 from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.foundation.names import splits_at
 from colonnade.foundation.schema import Column, Numeric, Storage
 from colonnade.mechanism.moments import Distribution, Floats, Layout, Moments
 from colonnade.mechanism.release import ReleaseRecord
@@ -92,8 +93,7 @@ class Released:
     def columns(self) -> tuple[Column, ...]:
         """The declared column of each attribute; an interaction is a number from -1 to 1."""
         return tuple(
-            Numeric(-1.0, 1.0) if a.products else self.release.schema.parties[a.owner][self.short(i)]
-            for i, a in enumerate(self.layout.attributes)
+            Numeric(-1.0, 1.0) if a.ref is None else self.release.schema.columns[a.ref] for a in self.layout.attributes
         )
 
     @cached_property
@@ -163,13 +163,12 @@ class Released:
                     )
 
     def short(self, i: int) -> str:
-        """An attribute's column, without its party."""
-        return self.layout.attributes[i].column
+        """What an attribute is called."""
+        return self.layout.columns[i]
 
     def levels(self, i: int) -> tuple[str, ...]:
         """The names of an attribute's levels, without the column's name where it is not needed."""
-        attribute = self.layout.attributes[i]
-        return tuple(c.removeprefix(f"{self.short(i)}=") for c in attribute.coordinates)
+        return self.layout.attributes[i].levels
 
     def find(self, name: str) -> int:
         """The attribute that "column" or "party.column" means."""
@@ -194,11 +193,10 @@ class Released:
         if found is not None and found[1] is not None and found[0] in self.tabular:
             return found[0], found[1]
         # A name may have a "=" of its own: the first that stands behind a released column ends it.
-        cuts = [at for at, letter in enumerate(text) if letter == "="]
-        if not cuts:
+        splits = [(name.strip(), level.strip()) for name, level in splits_at(text)]
+        if not splits:
             raise StudyError(f'a condition is written as "column=level", got {text!r}')
-        at = next((at for at in cuts if self.layout.find(text[:at].strip(), column=True)), cuts[0])
-        name, level = text[:at].strip(), text[at + 1 :].strip()
+        name, level = next((two for two in splits if self.layout.find(two[0], column=True)), splits[0])
         i = self.find_table(name)
         column = self.columns[i]
         if column.storage is Storage.NUMBERS:

@@ -101,7 +101,7 @@ class ModelRequest:
             held.add(layout.label)
         if self.given:
             held |= Released(self.release).conditions(self.given).keys()
-        return tuple(a.spelled for i, a in enumerate(layout.attributes) if i not in held)
+        return tuple(layout.spelled(i) for i in range(len(layout.attributes)) if i not in held)
 
     @property
     def notes(self) -> list[str]:
@@ -110,7 +110,7 @@ class ModelRequest:
         if self._declared:
             return []
         if self.features is None and self.left_out:
-            told = ", ".join(f"{self.release.layout.attributes[i].column} ({why})" for i, why in self.left_out.items())
+            told = ", ".join(f"{self.release.layout.columns[i]} ({why})" for i, why in self.left_out.items())
             out.append(f"not used as features: {told}")
         if self.given:
             released = Released(self.release)

@@ -18,6 +18,7 @@ from scipy.special import expit, logit
 from colonnade.analysis.bins import bin_means
 from colonnade.analysis.denoise import Estimate
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.names import Name
 from colonnade.foundation.schema import Column, Schema
 from colonnade.mechanism.moments import Attribute, Encoding, Floats, Layout
 from colonnade.numerics.spectra import solve_usable
@@ -32,16 +33,16 @@ NEGLIGIBLE = 1e-9
 
 def bin_numeric_columns(layout: Layout, schema: Schema, names: Sequence[str] | None = None) -> dict[int, Column]:
     """Attributes that a model shall take as numbers, with their columns; None: those that the schema says so of."""
-    columns = {f"{party}.{name}": column for party, own in schema.parties.items() for name, column in own.items()}
+    columns: dict[Name, Column] = dict(schema.columns.items())
     if names is not None:
-        return {i: columns[layout.attributes[i].name] for i in (_find(layout, columns, name) for name in names)}
-    places = ((i, columns.get(a.name)) for i, a in enumerate(layout.attributes))
+        return {i: columns[layout.attributes[i].of] for i in (_find(layout, columns, name) for name in names)}
+    places = ((i, columns.get(a.of)) for i, a in enumerate(layout.attributes))
     return {i: c for i, c in places if c is not None and c.has_levels != c.in_model.has_levels}
 
 
-def _find(layout: Layout, columns: Mapping[str, Column], name: str) -> int:
+def _find(layout: Layout, columns: Mapping[Name, Column], name: str) -> int:
     found = layout.find(name, column=True)
-    column = None if found is None else columns.get(layout.attributes[found[0]].name)
+    column = None if found is None else columns.get(layout.attributes[found[0]].of)
     if found is None or column is None:
         raise StudyError(f"a number in the place of its bins must be a released column, got {name!r}")
     if column.edges is None or not column.has_levels:
@@ -96,7 +97,7 @@ def _uncut(layout: Layout, numbers: Mapping[int, Column]) -> Layout:
     """The layout with one signed coordinate for each of these attributes."""
 
     def signed(attribute: Attribute) -> Attribute:
-        return replace(attribute, kind=Encoding.SIGNED, coordinates=(attribute.column,), drop=None, ordered=False)
+        return replace(attribute, kind=Encoding.SIGNED, coordinates=(attribute.bare,), drop=None, ordered=False)
 
     return replace(
         layout, attributes=tuple(signed(a) if i in numbers else a for i, a in enumerate(layout.attributes)), classes=()

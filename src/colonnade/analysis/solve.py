@@ -420,7 +420,7 @@ def _dropped(
         if attribute.kind is Encoding.SIMPLEX and attribute.drop is not None:
             base = float(own[attribute.drop])
             constant += base
-        for j, name in enumerate(attribute.coordinates):
+        for j, name in enumerate(layout.names[span]):
             if j != attribute.drop:
                 names.append(name)
                 coefficients.append(float(own[j]) - base)

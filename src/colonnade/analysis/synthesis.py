@@ -255,14 +255,14 @@ def synthesize(fitted: FittedRelease, rows: int, given: Mapping[int, int] | None
         else:
             drawn[i] = np.array(released.levels(i), dtype=object)[levels[:, k]].tolist()
     drawn |= draw_numbers(fitted.tables, fitted.columns, levels, randomness)
-    order = [(p, c) for p, columns in released.release.schema.parties.items() for c in columns]
-    index = {(a.owner, released.short(i)): i for i, a in enumerate(released.layout.attributes)}
-    written = {name: drawn[index[party, name]] for party, name in order if index.get((party, name)) in drawn}
-    held = [released.short(i) for i in given or ()]
-    values, derived, left_out = derive_drawn(released.release.schema, written, held)
+    attributes, names = released.layout.attributes, dict(enumerate(released.layout.columns))
+    index = {a.ref: i for i, a in enumerate(attributes)}
+    written = {ref: drawn[index[ref]] for ref in released.release.schema.columns if index.get(ref) in drawn}
+    found, *made = derive_drawn(released.release.schema, written, {attributes[i].ref for i in given or ()})
+    derived, left_out = (tuple(names[index[ref]] for ref in refs) for refs in made)
+    values = {names[index[ref]]: value for ref, value in found.items()}
     apart = {*derived, *left_out}
-    names = {i: released.short(i) for i, a in enumerate(released.layout.attributes) if not a.products}
-    numbers = [i for i in released.numbers if i in names]
+    numbers = [i for i in released.numbers if attributes[i].ref is not None]
     unbinned = tuple(names[i] for i in numbers if i in drawn and names[i] not in apart)
     unreleased = any(not released.has_table(i, j) for i in numbers if i in drawn for j in drawn if j != i)
     columns = released.columns
@@ -363,9 +363,8 @@ def _require_possible(fitted: FittedRelease, fixed: Mapping[int, int]) -> None:
         for other, at in fixed.items():
             row, column = target.spans[k].start + level, target.spans[other].start + at
             if target.impossible[row, column] or target.pairs[row, column] * released.n < 1e-3:
-                names = [
-                    released.layout.attributes[fitted.columns[c]].coordinates[v] for c, v in ((k, level), (other, at))
-                ]
+                spans = (released.layout.span(fitted.columns[c]).start + v for c, v in ((k, level), (other, at)))
+                names = [released.layout.names[at] for at in spans]
                 both = names[0] if k == other else " and ".join(names)
                 raise ReleaseError(f"no record has {both}, by this release: the condition has probability 0")
 

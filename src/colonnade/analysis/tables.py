@@ -15,6 +15,7 @@ from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.released import Released
 from colonnade.analysis.shrinkage import Deviations, shrink
 from colonnade.foundation.errors import ReleaseError
+from colonnade.foundation.names import Name
 from colonnade.mechanism.moments import Distribution, Floats
 from colonnade.numerics.fitting import fit_margins
 
@@ -31,7 +32,7 @@ class Margin:
     """One column: how many rows have each level."""
 
     name: str
-    owner: str
+    of: Name
     levels: tuple[str, ...]
     count: Floats
     low: Floats
@@ -55,7 +56,7 @@ class Number:
     """
 
     name: str
-    owner: str
+    of: Name
     mean: Bracketed | None
     std: Bracketed | None
 
@@ -107,7 +108,7 @@ class Tables:
         low, high = count_intervals(count, std, GAUSSIAN_SHAPE)
         low, high = _holding(count, low, high, released.n)
         attribute = released.layout.attributes[i]
-        return Margin(released.short(i), attribute.owner, released.levels(i), count, low, high)
+        return Margin(released.short(i), attribute.of, attribute.levels, count, low, high)
 
     def drowns_cells(self, i: int, j: int) -> bool:
         """Whether the noise on a cell of two columns is larger than an average cell."""
@@ -155,8 +156,7 @@ class Tables:
         if second is not None:
             ends = (float(np.clip(variance, second.low, second.high)), second.low, second.high)
             std = Bracketed(*(float(half * np.sqrt(v)) for v in ends))
-        name, owner = released.short(i), " x ".join(released.layout.attributes[i].holders)
-        return Number(name, owner, shown, std)
+        return Number(released.short(i), released.layout.attributes[i].of, shown, std)
 
     def cross(self, i: int, j: int) -> CrossTable:
         """The table of two columns."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from colonnade.analysis.intervals import Intervals
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.solve import FittedModel
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.schema import Column, Schema
 
 
@@ -23,11 +24,10 @@ class Units:
     """Low and high of every coordinate that is a number; a level counts 0 or 1 in all units."""
 
     @classmethod
-    def of(cls, schema: Schema, columns: Sequence[str], half: float = 1.0, middle: float = 0.0) -> Units:
+    def of(cls, schema: Schema, columns: Sequence[ColumnRef], half: float = 1.0, middle: float = 0.0) -> Units:
         """Units of these columns, by their names."""
-        declared = schema.columns
-        numbers = {name: declared[name] for name in columns if not declared[name].has_levels}
-        return cls(half, middle, {name: column.require_bounds() for name, column in numbers.items()})
+        numbers = [ref for ref in columns if not schema.columns[ref].has_levels]
+        return cls(half, middle, {schema.title(ref): schema.columns[ref].require_bounds() for ref in numbers})
 
     def factor(self, coordinate: str) -> float:
         """What a coefficient of a coordinate, or of a column, is times in the data's units."""

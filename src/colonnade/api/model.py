@@ -18,7 +18,7 @@ from colonnade.data.sources import Source
 from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
-from colonnade.model import PublicModel, Scores, read_model, score_tables, scored_classes, write_model
+from colonnade.model import PublicModel, Scores, read_model, require_apart, score_tables, scored_classes, write_model
 
 if TYPE_CHECKING:
     from colonnade.analysis.accepted import Acceptance
@@ -168,7 +168,8 @@ class Model(Shown):
 
     def _by_class(self, of: Any) -> Any:
         model = self.public.model
-        self.public.require_distinct()
+        if not self.public.is_declared:
+            self.public.factors  # noqa: B018 - refuses features that may be of two columns
         if not isinstance(model, ClassModel):
             return of(model.coefficients, model.intercept)
         rows = zip(model.classes, model.by_class, model.intercepts, strict=True)
@@ -257,6 +258,8 @@ class Model(Shown):
         several = isinstance(data, Mapping)
         if several and (lacking := [party for party in needs if party not in data]):
             raise DataError(f"data must hold what the model needs of every party, got none for {lacking[0]}")
+        if not several:
+            require_apart(self.public, dict.fromkeys(needs))
         own = ids if isinstance(ids, Mapping) else dict.fromkeys(needs, ids)
         tables = {}
         for party, columns in needs.items():

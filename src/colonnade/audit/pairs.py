@@ -19,6 +19,7 @@ from colonnade.data.table import Table, table_from
 from colonnade.foundation.columns import INDICATOR, LEVEL
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.kinds import Missing, indicator_name
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Storage
 from colonnade.mechanism.blocks import exact_block, own_square
@@ -174,14 +175,8 @@ def _coordinates(session: SessionPlan, party: str, name: str, raw: list[Any]) ->
     moved = {name, indicator_name(name)} if columns[name].missing == INDICATOR else {name}
     encoded = table_from(party, pl.DataFrame(frame), columns).encode(session.plan.layout, session.grid, COINS)
     rows = np.asarray(encoded.rows(0, len(raw)), dtype=np.float64) / session.grid.bound
-    # An attribute is named after its column; in the paper's encoding after its column and a level's number.
-    own = [
-        i
-        for i in session.plan.layout.attribute_of[session.columns_of(party)]
-        if (attribute := session.plan.layout.attributes[i].name.removeprefix(f"{party}.")) in moved
-        or (attribute.rpartition("=")[0] in moved and attribute not in columns)
-    ]
-    here = np.isin(session.plan.layout.attribute_of[session.columns_of(party)], own)
+    layout, refs = session.plan.layout, {ColumnRef(party, each) for each in moved}
+    here = np.array([layout.attributes[i].ref in refs for i in layout.attribute_of[session.columns_of(party)]])
     return session.columns_of(party).start + np.flatnonzero(here), rows[:, here]
 
 

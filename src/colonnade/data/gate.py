@@ -22,6 +22,7 @@ from colonnade.data.store import Values
 from colonnade.foundation.columns import Codes
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.integers import CodedBlock, CodedShape, runs_of
+from colonnade.foundation.names import Coordinate
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Stream
 from colonnade.foundation.schema import Column, Storage
@@ -54,15 +55,8 @@ class Coding:
     @cached_property
     def sources(self) -> tuple[tuple[str, int | None], ...]:
         """For each attribute its column, and of the paper's features, which are single indicators, the level."""
-        found: list[tuple[str, int | None]] = []
-        for attribute in self.attributes:
-            name = attribute.name.removeprefix(f"{self.party}.")
-            if name in self.columns:
-                found.append((name, None))
-            else:
-                name, _, level = name.rpartition("=")
-                found.append((name, int(level)))
-        return tuple(found)
+        own = ((a.ref, a.of) for a in self.attributes)
+        return tuple((ref.column, of.place if isinstance(of, Coordinate) else None) for ref, of in own if ref)
 
     @cached_property
     def _levels(self) -> tuple[int, ...]:

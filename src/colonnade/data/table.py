@@ -30,6 +30,7 @@ from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.errors import BrokenColumns, DataError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.integers import CodedBlock, IntegerColumns
+from colonnade.foundation.names import ColumnRef, Coordinate
 from colonnade.foundation.parts import data_files, is_parquet
 from colonnade.foundation.schema import Column
 from colonnade.foundation.workers import HERE, Workers
@@ -164,12 +165,13 @@ class Table:
         )
         return workers.map(code_block, pieces)
 
-    def coordinates(self) -> dict[str, NDArray[np.float64]]:
-        """Every encoded coordinate of the party by its name, unrounded: what a released model's weights apply to."""
-        out: dict[str, NDArray[np.float64]] = {}
-        for name, column in self.columns.items():
-            out |= column.encode(name, read_rows(self.values[name], 0, self.rows))
-        return out
+    def coordinates(self) -> dict[Coordinate, NDArray[np.float64]]:
+        """Every encoded coordinate of the party, unrounded: what a released model's weights apply to."""
+        return {
+            Coordinate(ColumnRef(self.party, name), place): encoded
+            for name, column in self.columns.items()
+            for place, encoded in column.encode(read_rows(self.values[name], 0, self.rows)).items()
+        }
 
 
 Look = Callable[[Table], None]

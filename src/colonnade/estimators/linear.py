@@ -69,7 +69,7 @@ class VerticalLinearRegression(RegressorMixin, Vertical):  # type: ignore[misc]
         return self._declared_label() or ASSUMED, np.asarray(y, dtype=np.float64)
 
     def _units(self) -> tuple[float, float]:
-        column = self.schema_.parties[self.schema_.find(self._label_name)[0]][self._label_name]
+        column = self.schema_.columns[self.schema_.find(self._label_name)]
         low, high = column.require_bounds()
         return (high - low) / 2, (high + low) / 2
 

@@ -41,6 +41,6 @@ class VerticalPoissonRegressor(VerticalLinearRegression):
 
     def predict(self, X: Any) -> Floats:
         """The mean count, within the label's declared range."""
-        column = self.schema_.parties[self.schema_.find(self._label_name)[0]][self._label_name]
+        column = self.schema_.columns[self.schema_.find(self._label_name)]
         mean: Floats = np.clip(np.exp(np.minimum(self._score(X), 700.0)), *column.require_bounds())
         return mean

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -37,11 +38,12 @@ from colonnade.estimators.frames import (
 )
 from colonnade.estimators.guards import Consent, open_guards
 from colonnade.foundation.errors import SchemaError, StudyError
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric, Schema, Storage, column_from
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
-from colonnade.model import as_taken, partial_scores
+from colonnade.model import as_taken, factors_of, partial_scores
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.runs import run_guarded
@@ -111,7 +113,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         X, y = self._validate(X, y=y)
         label, target = self._target(y)
         schema, owner = self._declare(label)
-        agreement = self._agreement(schema, f"{owner}.{self._label_name}")
+        agreement = self._agreement(schema, str(ColumnRef(owner, self._label_name)))
         if (homonym := find_homonym(agreement)) is not None:
             raise homonym[1]
         # Whatever the plan refuses or warns of is said before anything is spent.
@@ -229,7 +231,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
     def _declarations(self) -> dict[str, Column]:
         """Every column that the schema names, in its order; a position stands for that column of X."""
         if isinstance(self.schema, Schema):
-            return self.schema.columns
+            return {ref.column: column for ref, column in self.schema.columns.items()}
         if not isinstance(self.schema, Mapping):
             return {}
         known = [str(name) for name in getattr(self, "feature_names_in_", ())]
@@ -321,6 +323,9 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
                 if ours and held[party][-1] not in ours.get(party, {}):
                     raise StudyError(f"the schema gives column {held[party][-1]!r} to another party than {party}")
         left = set(names) - {name for own in held.values() for name in own}
+        for name, holders in Counter(name for own in held.values() for name in own).items():
+            if holders > 1:
+                raise SchemaError(f"a column of X belongs to one party, got {name!r} of {holders}")
         if left:
             raise StudyError(f"every column of X must belong to a party, got none for {min(left)!r}")
         return held
@@ -374,10 +379,12 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         frame, model = self._frame(self._validate(X), self.schema_), self.model_
         constant = model.intercepts if isinstance(model, ClassModel) else model.intercept
         score: Floats = np.zeros((frame.height, *np.shape(constant))) + np.array(constant)
-        for party, columns in self._taken.parties.items():
+        taken = self._taken
+        factors = factors_of(taken, model.features)
+        for party, columns in taken.parties.items():
             own = {name: column for name, column in columns.items() if name != self._label_name}
             if own:
-                score += partial_scores(self._table(party, frame, own), model)
+                score += partial_scores(self._table(party, frame, own), model, factors)
         return score
 
     @property
@@ -388,12 +395,12 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
     @property
     def _data_units(self) -> Units:
         half, middle = self._units()
-        return Units.of(self._taken, self._names, half, middle)
+        return Units.of(self._taken, [self._taken.find(name) for name in self._names], half, middle)
 
     def _describe(self) -> None:
         """Coefficients in the data's units, in the order of X's columns."""
-        model, units, columns = self.model_, self._data_units, self._taken.columns
-        order = [c for name in self._names for c in columns[name].coordinates(name) if c in model.features]
+        model, units, taken = self.model_, self._data_units, self._taken
+        order = [c for name in self._names for c in taken.texts(taken.find(name)) if c in model.features]
         self.encoded_feature_names_ = np.array(order, dtype=object)
         rows = [(model.coefficients, model.intercept)]
         if isinstance(model, ClassModel):

@@ -238,12 +238,12 @@ class Column(ABC):
         signed[np.isnan(signed)] = 0.0
         return signed
 
-    def encode(self, name: str, values: NDArray[Any]) -> dict[str, Numbers]:
-        """Every coordinate by its name, unrounded."""
+    def encode(self, values: NDArray[Any]) -> dict[int | None, Numbers]:
+        """Every coordinate by its place, unrounded."""
         if not self.has_levels:
-            return {name: self.signed(values)}
+            return {None: self.signed(values)}
         codes = self.codes(values)
-        return {level: (codes == i).astype(np.float64) for i, level in enumerate(self.coordinates(name))}
+        return {i: (codes == i).astype(np.float64) for i in range(len(self.coordinates("")))}
 
     def unsigned(self, signed: Numbers) -> Numbers:
         """Numbers in [-1, 1] back in the units of the stored values."""
@@ -273,7 +273,11 @@ class Column(ABC):
 
     def base(self, name: str) -> str:
         """The level that coefficients are against, for a person."""
-        return self.coordinates(name)[self.dropped].removeprefix(f"{name}=")
+        return self.levels_of(name)[self.dropped]
+
+    def levels_of(self, name: str) -> tuple[str, ...]:
+        """Its coordinates for a person, without the column's name where it is that of a level."""
+        return tuple(text.removeprefix(f"{name}=") for text in self.coordinates(name))
 
     def write(self, value: float) -> str:
         """One stored number, for a person."""

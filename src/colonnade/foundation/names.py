@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
-from colonnade.foundation.errors import ColonnadeError, SchemaError
+from colonnade.foundation.errors import ColonnadeError, SchemaError, StudyError
 from colonnade.foundation.shown import LARGEST_SHOWN
 
 T = TypeVar("T", bound=Hashable)
@@ -69,6 +70,75 @@ def plain_cell(text: str) -> str:
     return f"'{text}" if bare.startswith(FORMULA) and not _NUMBER.fullmatch(bare) else text
 
 
+class ColumnRef(NamedTuple):
+    """A column of a party. Files write it as "party.column": no party's name has a dot."""
+
+    party: str
+    column: str
+
+    def __str__(self) -> str:
+        return f"{self.party}.{self.column}"
+
+    def qualified(self, text: str) -> str:
+        """The text of one of its coordinates, where another party has one of the same text."""
+        return f"{self.party}.{text}"
+
+    def level(self, text: str) -> str:
+        """A coordinate's text without the column, where it is that of a level."""
+        return text.removeprefix(f"{self.column}=")
+
+
+class Coordinate(NamedTuple):
+    """One number that a record has of a column: that of a level, bin or half by its place, or the number itself."""
+
+    of: ColumnRef
+    place: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.of) if self.place is None else f"{self.of}={self.place}"
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of coordinates, in the order in which a record has them."""
+
+    factors: tuple[Coordinate, ...]
+
+
+Name = ColumnRef | Coordinate | Product
+
+
+def holders(name: Name) -> tuple[str, ...]:
+    """The parties that have a factor of it."""
+    match name:
+        case ColumnRef():
+            return (name.party,)
+        case Coordinate():
+            return (name.of.party,)
+        case Product():
+            return tuple(dict.fromkeys(factor.of.party for factor in name.factors))
+
+
+def column_of(text: str, party: str) -> ColumnRef:
+    """The column of this party that a file calls "party.column"."""
+    found = ColumnRef(party, text.removeprefix(f"{party}."))
+    if str(found) != text:
+        raise SchemaError(f"a column of party {party} is called {party}.COLUMN, got {text!r}")
+    return found
+
+
+def level_at(ref: ColumnRef, text: str) -> Coordinate | None:
+    """The level of this text that a file calls "party.column=place", as it does the paper's features."""
+    column, _, place = ref.column.rpartition("=")
+    found = place.isdecimal() and text.startswith(f"{column}=")
+    return Coordinate(ColumnRef(ref.party, column), int(place)) if found else None
+
+
+def splits_at(text: str, mark: str = "=") -> list[tuple[str, str]]:
+    """Every way to read a text as two with a mark between: both may have such marks of their own."""
+    return [(text[:at], text[at + 1 :]) for at, letter in enumerate(text) if letter == mark]
+
+
 class Names(Generic[T]):
     """All texts that things may be called by, with what each of them may mean."""
 
@@ -85,3 +155,11 @@ class Names(Generic[T]):
     def collisions(self) -> dict[str, tuple[T, ...]]:
         """The texts that may mean several things."""
         return {text: things for text, things in self._readings.items() if len(things) > 1}
+
+    def find(self, text: str, tell: Callable[[T], str], among: Callable[[T], bool] | None = None) -> T | None:
+        """The one thing that a text means; None where it means nothing, and a refusal with all that it may mean."""
+        found = [thing for thing in self.readings(text) if among is None or among(thing)]
+        if len(found) > 1:
+            told = " or ".join(map(tell, found))
+            raise StudyError(f"{text!r} may mean {told}: this release has columns whose names cannot be told apart")
+        return found[0] if found else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from colonnade.foundation.columns import DROP, FILL, INDICATOR, LEVEL, is_number
@@ -21,7 +23,7 @@ from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.kinds import Boolean as Boolean
 from colonnade.foundation.kinds import Date as Date
 from colonnade.foundation.kinds import with_indicators
-from colonnade.foundation.names import require_name, size_of
+from colonnade.foundation.names import ColumnRef, Coordinate, Names, require_name, size_of, splits_at
 from colonnade.foundation.shown import shown
 
 MOST_PARTIES = 256
@@ -64,7 +66,6 @@ class Schema:
                 raise SchemaError(f"party {party}: norm must lie {told}, got norm={shown(norm)}")
         if not self.parties:
             raise SchemaError("a schema needs at least one party")
-        owners: dict[str, str] = {}
         for party, columns in self.parties.items():
             if not columns:
                 raise SchemaError(f"party {party} declares no column")
@@ -73,14 +74,11 @@ class Schema:
                 require_name(f"party {party}: a column's name", name)
                 if not name:
                     raise SchemaError(f"party {party}: a column's name must be a non-empty text, got {shown(name)}")
-                if name in owners:
-                    raise SchemaError(f"column {name} is declared by two parties, {owners[name]} and {party}")
-                owners[name] = party
                 column.require_sources(name, columns)
                 for level in column.all_levels:
                     require_name(f"column {name}: a level", level)
-        named = size_of(self.parties) + size_of(owners)
-        named += sum(size_of(column.all_levels) for column in self.columns.values())
+        named = size_of(self.parties) + sum(map(size_of, self.parties.values()))
+        named += sum(size_of(column.all_levels) for own in self.parties.values() for column in own.values())
         if named > LARGEST_NAMES:
             raise SchemaError(f"all names and levels of a schema must have at most {LARGEST_NAMES} bytes, got {named}")
 
@@ -103,25 +101,63 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         return tuple(self.parties)
 
-    @property
-    def columns(self) -> dict[str, Column]:
-        """Every column by its name, which no two parties share."""
-        return {name: column for own in self.parties.values() for name, column in own.items()}
+    @cached_property
+    def columns(self) -> dict[ColumnRef, Column]:
+        """Every party's columns, in order."""
+        return {ColumnRef(party, name): column for party, own in self.parties.items() for name, column in own.items()}
 
-    def find(self, reference: str) -> tuple[str, str]:
-        """The (party, column) that "party.column" or a bare column name refers to."""
+    @cached_property
+    def _declarers(self) -> Counter[str]:
+        """How many parties declare a column of this name."""
+        return Counter(ref.column for ref in self.columns)
+
+    @cached_property
+    def named(self) -> Names[Coordinate]:
+        """What each text of a coordinate means that a model's file may have."""
+        return Names((text, place) for ref in self.columns for text, place in self.texts(ref).items())
+
+    @cached_property
+    def qualified(self) -> Names[Coordinate]:
+        """The same of texts with the party before them."""
+        return Names((ref.qualified(text), place) for ref in self.columns for text, place in self._bare(ref).items())
+
+    def texts(self, ref: ColumnRef) -> dict[str, Coordinate]:
+        """A column's coordinates by their texts, which have their party where another has a column of this name."""
+        return {self._qualified(ref, text): place for text, place in self._bare(ref).items()}
+
+    def _bare(self, ref: ColumnRef) -> dict[str, Coordinate]:
+        column = self.columns[ref]
+        texts = column.coordinates(ref.column)
+        return {text: Coordinate(ref, j if column.has_levels else None) for j, text in enumerate(texts)}
+
+    def title(self, ref: ColumnRef) -> str:
+        """What a column is called: by its name, with the party where another has one of this name."""
+        return self._qualified(ref, ref.column)
+
+    def _qualified(self, ref: ColumnRef, text: str) -> str:
+        return ref.qualified(text) if self._declarers[ref.column] > 1 else text
+
+    def find(self, reference: str) -> ColumnRef:
+        """The column that "party.column" or a bare name refers to."""
         found = find_column(self.parties, reference)
         if found is None:
             raise SchemaError(f"column {reference} is declared by no party")
         return found
 
-    def find_level(self, text: str) -> tuple[str, str, str] | None:
-        """The party, column and declared level that "column=level" refers to; either may have a "=" of its own."""
-        for at in (i for i, letter in enumerate(text) if letter == "="):
-            found = find_column(self.parties, text[:at])
-            if found is not None and text[at + 1 :] in self.parties[found[0]][found[1]].all_levels:
-                return *found, text[at + 1 :]
+    def find_level(self, text: str) -> Coordinate | None:
+        """The declared level that "column=level" refers to; either may have a "=" of its own."""
+        for name, level in splits_at(text):
+            found = find_column(self.parties, name)
+            if found is not None and level in (levels := self.columns[found].all_levels):
+                return Coordinate(found, levels.index(level))
         return None
+
+    def changed(self, columns: Mapping[ColumnRef, Column]) -> Schema:
+        """The schema with other declarations of these columns."""
+        own = {party: dict(declared) for party, declared in self.parties.items()}
+        for (party, name), column in columns.items():
+            own[party][name] = column
+        return replace(self, parties=own)
 
     def to(self) -> dict[str, dict[str, dict[str, Any]]]:
         return {party: {n: column_to(c) for n, c in columns.items()} for party, columns in self.parties.items()}
@@ -151,11 +187,13 @@ def require_people(party: str, columns: Mapping[str, Column]) -> None:
                 )
 
 
-def find_column(parties: Mapping[str, Mapping[str, Any]], reference: str) -> tuple[str, str] | None:
-    """The (party, column) of a "party.column", or else of a bare name; a column's own name may have dots."""
-    named = [(party, name) for party, columns in parties.items() for name in columns]
-    whole = (each for each in named if reference == ".".join(each))
-    return next(whole, None) or next((each for each in named if reference == each[1]), None)
+def find_column(parties: Mapping[str, Mapping[str, Any]], reference: str) -> ColumnRef | None:
+    """The column of a "party.column", or else of a bare name; a column's own name may have dots."""
+    named = [ColumnRef(party, name) for party, columns in parties.items() for name in columns]
+    found = [ref for ref in named if reference == str(ref)] or [ref for ref in named if reference == ref.column]
+    if len(found) > 1:
+        raise SchemaError(f"column {reference} may be {' or '.join(map(str, found))}: say of which party")
+    return found[0] if found else None
 
 
 def _require_sizes(parties: Mapping[str, Mapping[str, Mapping[str, Any] | Column]]) -> None:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Calibration, Task, layout_of
@@ -34,7 +35,7 @@ panel, where Adult gains with it at every epsilon and visits would lose at pure 
 class Binning:
     """What was decided for one number that could be cut."""
 
-    column: str
+    column: ColumnRef
     bins: tuple[float, ...]
     chosen: bool
     price: float
@@ -63,43 +64,32 @@ def choose_bins(
     """The schema with bins where their predicted price is below their guessed worth, and every decision."""
     found: list[Binning] = []
     target = schema.find(label)
-    numbers = [
-        (party, name, column)
-        for party, columns in schema.parties.items()
-        for name, column in columns.items()
-        if isinstance(column, Numeric) and not column.bins and (party, name) != target
-    ]
+    numbers = {
+        ref: column
+        for ref, column in schema.columns.items()
+        if isinstance(column, Numeric) and not column.bins and ref != target
+    }
 
     def price(tried: Schema, known: Schema) -> float:
         return _risk(tried, label, task, n, epsilon, delta) - _risk(known, label, task, n, epsilon, delta)
 
-    for party, name, column in numbers:
+    for ref, column in numbers.items():
         if not value_edges(column) and (bins := log_edges(column.low, column.high)):
-            tried = _with(schema, party, name, bins)
+            tried = schema.changed({ref: replace(column, bins=bins)})
             cost = price(tried, schema)
-            found.append(Binning(f"{party}.{name}", bins, cost < SPANNED, cost))
+            found.append(Binning(ref, bins, cost < SPANNED, cost))
             schema = tried if cost < SPANNED else schema
     # Many integers are worth no more than one, and half of them cut is worse than none: all are, or none is.
-    few = [(party, name, value_edges(column)) for party, name, column in numbers if value_edges(column)]
+    few = {ref: edges for ref, column in numbers.items() if (edges := value_edges(column))}
     known, costs = schema, []
-    for party, name, bins in few:
-        tried = _with(schema, party, name, bins)
+    for ref, bins in few.items():
+        tried = schema.changed({ref: replace(numbers[ref], bins=bins)})
         costs.append(price(tried, schema))
         schema = tried
     chosen = sum(costs) < SPANNED
-    found += [
-        Binning(f"{party}.{name}", bins, chosen, cost) for (party, name, bins), cost in zip(few, costs, strict=True)
-    ]
+    found += [Binning(ref, bins, chosen, cost) for (ref, bins), cost in zip(few.items(), costs, strict=True)]
     schema = schema if chosen else known
     return schema, found
-
-
-def _with(schema: Schema, party: str, name: str, bins: tuple[float, ...]) -> Schema:
-    """The schema with one number cut."""
-    column = schema.parties[party][name]
-    assert isinstance(column, Numeric)
-    own = {**schema.parties[party], name: replace(column, bins=bins)}
-    return replace(schema, parties={**schema.parties, party: own})
 
 
 def _risk(schema: Schema, label: str, task: Task, n: int, epsilon: float, delta: float) -> float:

@@ -19,7 +19,7 @@ from colonnade.foundation.names import require_name
 from colonnade.foundation.polynomials import Names
 from colonnade.foundation.schema import Schema
 from colonnade.foundation.shown import shown
-from colonnade.mechanism.moments import Distribution, Layout
+from colonnade.mechanism.moments import Distribution, Encoding, Layout
 from colonnade.mechanism.objective import MOST_SUMS, Objective, plain_layout, reduced, with_products
 
 Product = tuple[int, ...]
@@ -77,15 +77,13 @@ class DeclaredObjective:
 
     def written(self, layout: Layout) -> dict[Names, dict[Product, float]]:
         """The coefficients with coordinates in the place of names; what is 0 in every record is left out."""
-        place = {name: i for i, name in enumerate(layout.names) if i and not layout.attribute_at(i).products}
-        place |= {f"{layout.attribute_at(i).owner}.{name}": i for name, i in place.items()}
         out: dict[Names, dict[Product, float]] = {}
         for held, columns in self.coefficients.items():
             if not held:
                 # What no parameter multiplies moves no minimum.
                 continue
             for names, weight in columns.items():
-                found = reduced(layout, (_place(place, name, layout) for name in names))
+                found = reduced(layout, (_place(name, layout) for name in names))
                 if found is not None:
                     own = out.setdefault(held, {})
                     own[found] = own.get(found, 0.0) + float(weight)
@@ -104,11 +102,13 @@ class DeclaredObjective:
         return kept
 
 
-def _place(place: Mapping[str, int], name: str, layout: Layout) -> int:
-    if name in place:
-        return place[name]
-    if (found := layout.find(name)) is not None:
-        level = layout.attributes[found[0]].coordinates[-1]
+def _place(name: str, layout: Layout) -> int:
+    """Where the number or the level stands that the objective names."""
+    i, j = layout.find(name) or (None, None)
+    if i is not None and (j is not None or layout.attributes[i].kind is Encoding.SIGNED):
+        return layout.starts[i] + (j or 0)
+    if i is not None:
+        level = layout.names[layout.span(i).stop - 1]
         raise StudyError(f"column {name} has levels: an objective names one of them in quotes, such as '{level}'")
     raise StudyError(f"an objective names parameters and columns of the study, got {shown(name)}, which is neither")
 
@@ -134,7 +134,8 @@ def declared_terms(layout: Layout, declared: DeclaredObjective, law: Distributio
     Gaussian.
     """
     importances = declared.importances(layout)
-    made = {a.products[0]: start for a, start in zip(layout.attributes, layout.starts, strict=True) if a.sum_only}
+    sums = zip(layout.attributes, layout.starts, strict=True)
+    made = {layout.factors[start]: start for attribute, start in sums if attribute.sum_only}
     top = max(importances.values())
     rows, weights = [], []
     for term, size in sorted(importances.items()):

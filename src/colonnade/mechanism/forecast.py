@@ -10,6 +10,7 @@ from math import prod, sqrt
 import numpy as np
 
 from colonnade.foundation.columns import Column
+from colonnade.foundation.names import Name
 from colonnade.foundation.shown import rounded
 from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Calibration, Task, monomial
@@ -118,7 +119,7 @@ def forecast_tables(plan: PrivacyPlan, n: int) -> TableForecast | None:
     return forecast_distance(sizes, std[np.ix_(tables, tables)], alone[tables])
 
 
-def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | None = None) -> Forecast:
+def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[Name, float] | None = None) -> Forecast:
     """In whitened coordinates the signal's norm is at most n sd(y); the noise's is sqrt(sum of std^2 / variance).
 
     Second moments are taken as 1/3 for a signed coordinate and 1/m for one of m levels. `filled` says of attributes by
@@ -130,7 +131,7 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[str, float] | Non
     spread, narrow = np.ones(layout.width), np.ones(layout.width)
     for i, attribute in enumerate(layout.attributes):
         signed = attribute.kind is Encoding.SIGNED
-        part = (filled or {}).get(attribute.name, 1.0)
+        part = (filled or {}).get(attribute.of, 1.0)
         spread[layout.span(i)] = part**2 / 3 if signed else 1 / attribute.size
         narrow[layout.span(i)] = spread[layout.span(i)] * (NARROW**2 if signed else 1.0)
     for coordinate, factors in enumerate(layout.factors):
@@ -239,9 +240,9 @@ def heavy_columns(plan: PrivacyPlan, n: int) -> list[str]:
     """A sentence for each column of so many levels that most of them have few records."""
     stds = [plan.noise_std(i) for i in plan.blocks if i.block.role is Role.LABEL and not i.block.summed]
     return [
-        f"column {a.name.partition('.')[2]} has {a.size} levels, about {n / a.size:.3g} records each, "
+        f"column {plan.layout.columns[i]} has {a.size} levels, about {n / a.size:.3g} records each, "
         f"under noise of standard deviation {max(stds):.3g}: rare levels cannot be told apart; group them, or "
         "declare the common ones with other = true"
-        for a in plan.layout.attributes
+        for i, a in enumerate(plan.layout.attributes)
         if a.size >= MANY_LEVELS and a.role is Role.FEATURE and stds
     ]

@@ -8,7 +8,8 @@ signed attribute whose coordinate is a product of others, which several parties 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.names import Names
+from colonnade.foundation.names import ColumnRef, Coordinate, Names, Product, holders
 
 Floats = NDArray[np.float64]
 
@@ -46,44 +47,54 @@ class Distribution(Enum):
 
 @dataclass(frozen=True)
 class Attribute:
-    """One raw column, as the release sees it."""
+    """What a release has of a column, of one of its levels (the paper's features), or of a product."""
 
-    name: str
-    owner: str
+    of: ColumnRef | Coordinate | Product
     kind: Encoding
     coordinates: tuple[str, ...]
-    """Names of the encoded coordinates; a signed attribute has one."""
+    """Texts of the encoded coordinates without the party; a signed attribute has one."""
     role: Role = Role.FEATURE
     drop: int | None = None
     """Coordinate that the model leaves out, so that indicators and intercept are not collinear."""
     ordered: bool = False
     """Whether neighbouring coordinates are alike: the bins of a number."""
-    products: tuple[tuple[int, ...], ...] = ()
-    """Of an interaction: the record's coordinates, in their order, that each of its own is the product of."""
-    shared: tuple[str, ...] = ()
-    """Of an interaction: the owners of its factors, in the order of their coordinates."""
+    sum_only: bool = False
+    """Whether it is a product whose sum is released, and no feature of a model."""
 
     @property
-    def column(self) -> str:
-        """Its name without its party. The paper's features are levels: a column and a level's place."""
-        return self.name if self.products else self.name.removeprefix(f"{self.owner}.")
+    def ref(self) -> ColumnRef | None:
+        """The column that it is of; a product has none."""
+        return None if isinstance(self.of, Product) else self.of.of if isinstance(self.of, Coordinate) else self.of
 
     @property
-    def spelled(self) -> str:
-        """The whole text that it is asked for by; the paper's features are asked for by their level."""
-        if self.kind is Encoding.SIMPLEX or self.products:
-            return self.name
-        return f"{self.owner}.{self.coordinates[0]}"
-
-    @property
-    def sum_only(self) -> bool:
-        """Whether it is a product whose sum is released, and no feature of a model."""
-        return bool(self.products) and self.drop == 0
+    def owner(self) -> str:
+        """Whose column it is of; a product is nobody's, even where one party has all its factors."""
+        return "" if self.ref is None else self.ref.party
 
     @property
     def holders(self) -> tuple[str, ...]:
         """Whoever has a factor of it."""
-        return self.shared or (self.owner,)
+        return holders(self.of)
+
+    @property
+    def values(self) -> tuple[Coordinate | Product, ...]:
+        """What its coordinates are."""
+        if isinstance(self.of, ColumnRef):
+            places = [None] if self.kind is Encoding.SIGNED else range(self.size)
+            return tuple(Coordinate(self.of, place) for place in places)
+        return (self.of,)
+
+    @property
+    def bare(self) -> str:
+        """What it is called where no other party has a column of its name."""
+        if isinstance(self.of, ColumnRef):
+            return self.of.column
+        return self.coordinates[0] if isinstance(self.of, Product) else f"{self.of.of.column}={self.of.place}"
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """What its coordinates are called where the column's name is known."""
+        return self.coordinates if self.ref is None else tuple(map(self.ref.level, self.coordinates))
 
     @property
     def size(self) -> int:
@@ -92,8 +103,8 @@ class Attribute:
 
 Place = tuple[int, int | None]
 """An attribute, and one of its coordinates where it has levels or halves and one of them is meant."""
-Family = tuple[str, Encoding, Role, int]
-"""Owner, kind, role and class of attributes that are counted as alike."""
+Family = tuple[tuple[str, ...], Encoding, Role, int]
+"""Owner and holders, kind, role and class of attributes that are counted as alike; a product has no owner."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,52 @@ class Layout:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        return ("1", *(c for a in self.attributes for c in a.coordinates))
+        """The coordinates' texts, with their party where another has a column of this name."""
+        return ("1", *(text for i, a in enumerate(self.attributes) for text in self._qualified(i, a.coordinates)))
+
+    @cached_property
+    def values(self) -> tuple[Coordinate | Product | None, ...]:
+        """What each coordinate is; None: the constant."""
+        return (None, *(value for a in self.attributes for value in a.values))
+
+    @cached_property
+    def index(self) -> Mapping[Coordinate | Product, int]:
+        """Where each coordinate stands."""
+        return {value: at for at, value in enumerate(self.values) if value is not None}
+
+    def coordinate(self, at: int) -> Coordinate:
+        """The coordinate of a column that stands here."""
+        value = self.values[at]
+        if not isinstance(value, Coordinate):
+            raise StudyError(f"a product is of columns, and {self.names[at]} is none")
+        return value
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """What each attribute is called: its column, with the party where another has one of this name.
+
+        The paper's features are levels: a column and a level's place.
+        """
+        return tuple(self._qualified(i, (a.bare,))[0] for i, a in enumerate(self.attributes))
+
+    @cached_property
+    def _shared(self) -> Set[str]:
+        """The names of columns that several parties have."""
+        named = Counter(ref.column for ref in {a.ref for a in self.attributes} if ref is not None)
+        return {name for name, parties in named.items() if parties > 1}
+
+    def text(self, place: Place) -> str:
+        """What files, pages and `--json` call a column or a coordinate."""
+        i, j = place
+        return (
+            self.columns[i]
+            if j is None and not self.is_number(self.starts[i])
+            else self.names[self.starts[i] + (j or 0)]
+        )
+
+    def _qualified(self, i: int, texts: tuple[str, ...]) -> tuple[str, ...]:
+        ref = self.attributes[i].ref
+        return texts if ref is None or ref.column not in self._shared else tuple(map(ref.qualified, texts))
 
     @cached_property
     def named(self) -> Names[Place]:
@@ -127,32 +183,36 @@ class Layout:
 
     def _spelled(self) -> Iterator[tuple[str, Place]]:
         for i, a in enumerate(self.attributes):
-            if a.products:
-                yield a.name, (i, None)
-            elif a.kind is Encoding.SIGNED:
-                yield from ((a.coordinates[0], (i, None)), (a.spelled, (i, None)))
-            else:
-                yield from ((a.column, (i, None)), (a.name, (i, None)))
-                for j, coordinate in enumerate(a.coordinates):
-                    yield from ((coordinate, (i, j)), (f"{a.owner}.{coordinate}", (i, j)))
+            if a.ref is None:
+                yield a.coordinates[0], (i, None)
+                continue
+            # The paper's features are asked for by their level.
+            texts: list[tuple[str, int | None]] = [
+                (a.coordinates[0] if a.kind is Encoding.SIGNED else a.ref.column, None)
+            ]
+            if a.kind is Encoding.SIMPLEX:
+                texts += ((text, j) for j, text in enumerate(a.coordinates))
+            for text, j in texts:
+                yield from ((text, (i, j)), (a.ref.qualified(text), (i, j)))
 
     def find(self, text: str, *, column: bool = False) -> Place | None:
         """The one thing that a text means, of columns alone or of coordinates, too; None where it means nothing."""
-        found = [place for place in self.named.readings(text) if place[1] is None or not column]
-        if len(found) > 1:
-            told = " or ".join(self.tell(place) for place in found)
-            raise StudyError(f"{text!r} may mean {told}: this release has columns whose names cannot be told apart")
-        return found[0] if found else None
+        return self.named.find(text, self.tell, (lambda place: place[1] is None) if column else None)
+
+    def spelled(self, i: int) -> str:
+        """The whole text that an attribute is asked for by."""
+        a = self.attributes[i]
+        return str(a.of) if a.kind is Encoding.SIMPLEX or a.ref is None else a.ref.qualified(a.coordinates[0])
 
     def tell(self, place: Place) -> str:
         """An attribute or one of its coordinates, for a person."""
         i, j = place
         a = self.attributes[i]
-        if a.products:
-            return f"the product {a.name}"
+        if a.ref is None:
+            return f"the product {a.coordinates[0]}"
         if j is None:
-            return f"column {a.coordinates[0] if a.kind is Encoding.SIGNED else a.column} of {a.owner}"
-        return f"{a.coordinates[j]} of column {a.column} of {a.owner}"
+            return f"column {a.coordinates[0] if a.kind is Encoding.SIGNED else a.ref.column} of {a.owner}"
+        return f"{a.coordinates[j]} of column {a.ref.column} of {a.owner}"
 
     @cached_property
     def attribute_of(self) -> NDArray[np.int64]:
@@ -181,14 +241,17 @@ class Layout:
     @cached_property
     def owners(self) -> tuple[str, ...]:
         """The owners, in the order of their coordinates."""
-        return tuple(dict.fromkeys(a.owner for a in self.attributes if not a.products))
+        return tuple(dict.fromkeys(a.owner for a in self.attributes if a.ref is not None))
 
     @cached_property
     def factors(self) -> tuple[tuple[int, ...], ...]:
         """For each coordinate the ones that it is a product of: none for the constant, itself but for interactions."""
         found: list[tuple[int, ...]] = [()]
         for start, attribute in zip(self.starts, self.attributes, strict=True):
-            found += attribute.products or ((start + j,) for j in range(attribute.size))
+            if isinstance(attribute.of, Product):
+                found.append(tuple(self.index[factor] for factor in attribute.of.factors))
+            else:
+                found += ((start + j,) for j in range(attribute.size))
         return tuple(found)
 
     @cached_property
@@ -200,18 +263,13 @@ class Layout:
     @cached_property
     def has_interactions(self) -> bool:
         """Whether terms may be products of any coordinates, so that parties make columns for them."""
-        return self.any_terms or any(a.products for a in self.attributes)
-
-    @cached_property
-    def holders(self) -> Mapping[str, tuple[str, ...]]:
-        """For each owner that an attribute names, who has a factor: several parties for an interaction."""
-        return {a.owner: a.holders for a in self.attributes}
+        return self.any_terms or any(a.ref is None for a in self.attributes)
 
     @cached_property
     def families(self) -> tuple[tuple[Family, ...], NDArray[np.int64]]:
-        """Alike attributes: the distinct (owner, kind, role, class), and for each attribute the index of its own."""
+        """Alike attributes: the distinct families, and for each attribute the index of its own."""
         classes = self.classes or (0,) * len(self.attributes)
-        keys = [(a.owner, a.kind, a.role, c) for a, c in zip(self.attributes, classes, strict=True)]
+        keys = [((a.owner, *a.holders), a.kind, a.role, c) for a, c in zip(self.attributes, classes, strict=True)]
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         return tuple(place), np.array([place[key] for key in keys], dtype=np.int64)
 
@@ -219,6 +277,10 @@ class Layout:
         """The coordinates of an attribute."""
         start = self.starts[attribute]
         return slice(start, start + self.attributes[attribute].size)
+
+    def span_of(self, ref: ColumnRef) -> slice:
+        """The coordinates of a column's attribute."""
+        return self.span(next(i for i, a in enumerate(self.attributes) if a.of == ref))
 
     @cached_property
     def label(self) -> int:
@@ -231,7 +293,7 @@ class Layout:
         return tuple(
             self.starts[i] + j
             for i, a in enumerate(self.attributes)
-            if a.role is Role.FEATURE
+            if a.role is Role.FEATURE and not a.sum_only
             for j in range(a.size)
             if j != a.drop
         )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.names import ColumnRef, Coordinate, Product
 from colonnade.foundation.schema import MOST_COORDINATES, Column, Schema
 from colonnade.foundation.shown import shown
 from colonnade.mechanism.moments import Attribute, Encoding, Layout, Role
@@ -23,8 +24,6 @@ Pairs = frozenset[tuple[int, int]]
 """Pairs of attributes, by their places in the layout."""
 
 
-SHARED = "."
-"""Stands after each owner of an interaction, where an attribute has one owner: no party's name has a dot."""
 MOST_PRODUCTS = 256
 """Of levels, in one interaction."""
 MOST_SUMS = 1000
@@ -88,8 +87,8 @@ def layout_of(
     `split` gives the exact calibration's label two coordinates, so that products with it are class-split sums. Where
     records are only counted the label may have any number of levels.
     """
-    owner, name = schema.find(label)
-    column = schema.parties[owner][name]
+    ref = schema.find(label)
+    name, column = ref.column, schema.columns[ref]
     if task is Task.LOGISTIC and column.positive is None and not (counted and column.has_levels):
         raise StudyError(f"the label of a logistic regression must be binary, got column {name}")
     if task is Task.MULTINOMIAL and not column.has_levels:
@@ -99,7 +98,7 @@ def layout_of(
     if task is Task.LINEAR and column.has_levels:
         raise StudyError(f"the label of a linear regression must be numeric without bins, got column {name}")
     halves = split and calibration is Calibration.EXACT
-    attributes = _attributes(schema, calibration, _label(f"{owner}.{name}", owner, name, column, halves))
+    attributes = _attributes(schema, calibration, _label(ref, column, halves))
     # Norms serve releases of products with an unsplit label alone.
     norms = () if split or interactions else tuple(sorted(schema.norms.items()))
     layout = with_interactions(Layout(attributes, norms), schema, interactions)
@@ -112,37 +111,37 @@ def layout_of(
 
 def plain_layout(schema: Schema, label: str) -> Layout:
     """All columns alike, one coordinate for a number and one for each level, the label last among its owner's."""
-    owner, name = schema.find(label)
-    column, full = schema.parties[owner][name], f"{owner}.{name}"
-    return Layout(_attributes(schema, Calibration.EXACT, _label(full, owner, name, column, column.has_levels)))
+    ref = schema.find(label)
+    column = schema.columns[ref]
+    return Layout(_attributes(schema, Calibration.EXACT, _label(ref, column, column.has_levels)))
 
 
 def _attributes(schema: Schema, calibration: Calibration, label: Attribute) -> tuple[Attribute, ...]:
     found: list[Attribute] = []
     for party, columns in schema.parties.items():
-        for name, kind in columns.items():
-            if f"{party}.{name}" != label.name:
-                found += _feature(f"{party}.{name}", party, name, kind, calibration)
+        for ref in (ColumnRef(party, name) for name in columns):
+            if ref != label.of:
+                found += _feature(ref, schema.columns[ref], calibration)
         if party == label.owner:
             found.append(label)
     return tuple(found)
 
 
-def _feature(full: str, party: str, name: str, column: Column, calibration: Calibration) -> list[Attribute]:
-    names, drop = column.coordinates(name), column.dropped
+def _feature(ref: ColumnRef, column: Column, calibration: Calibration) -> list[Attribute]:
+    names, drop = column.coordinates(ref.column), column.dropped
     if not column.has_levels:
-        return [Attribute(full, party, Encoding.SIGNED, names)]
+        return [Attribute(ref, Encoding.SIGNED, names)]
     if calibration is Calibration.EXACT:
-        return [Attribute(full, party, Encoding.SIMPLEX, names, drop=drop, ordered=column.ordered)]
-    return [Attribute(f"{full}={i}", party, Encoding.SIGNED, (level,)) for i, level in enumerate(names) if i != drop]
+        return [Attribute(ref, Encoding.SIMPLEX, names, drop=drop, ordered=column.ordered)]
+    return [Attribute(Coordinate(ref, i), Encoding.SIGNED, (level,)) for i, level in enumerate(names) if i != drop]
 
 
-def _label(full: str, owner: str, name: str, column: Column, split: bool) -> Attribute:
+def _label(ref: ColumnRef, column: Column, split: bool) -> Attribute:
     if not split:
-        return Attribute(full, owner, Encoding.SIGNED, (name,), Role.LABEL)
-    if column.has_levels:
-        return Attribute(full, owner, Encoding.SIMPLEX, column.coordinates(name), Role.LABEL, drop=0)
-    return Attribute(full, owner, Encoding.SIMPLEX, (f"{name}-", f"{name}+"), Role.LABEL, drop=0)
+        return Attribute(ref, Encoding.SIGNED, (ref.column,), Role.LABEL)
+    halves = (f"{ref.column}-", f"{ref.column}+")
+    names = column.coordinates(ref.column) if column.has_levels else halves
+    return Attribute(ref, Encoding.SIMPLEX, names, Role.LABEL, drop=0)
 
 
 def with_interactions(layout: Layout, schema: Schema, interactions: Sequence[Sequence[str]]) -> Layout:
@@ -151,7 +150,7 @@ def with_interactions(layout: Layout, schema: Schema, interactions: Sequence[Seq
     known: set[tuple[int, ...]] = set()
     for columns in interactions:
         choices = [_coordinates_of(layout, schema, reference) for reference in columns]
-        levels = [c for c in map(schema.find, columns) if schema.parties[c[0]][c[1]].has_levels]
+        levels = [ref for ref in map(schema.find, columns) if schema.columns[ref].has_levels]
         if len(set(levels)) < len(levels):
             raise StudyError(f"an interaction takes a column with levels once, got {shown(list(columns))}")
         if prod(len(choice) for choice in choices) > MOST_PRODUCTS:
@@ -217,7 +216,7 @@ def _count_products(layout: Layout, order: int) -> int:
 
 def with_products(layout: Layout, terms: Sequence[tuple[int, ...]]) -> Layout:
     """The layout with a coordinate behind all others for each of these products, of which only the sum is released."""
-    found = (replace(_interaction(layout, term, term), drop=0) for term in terms)
+    found = (replace(_interaction(layout, term, term), sum_only=True) for term in terms)
     return replace(layout, attributes=(*layout.attributes, *found))
 
 
@@ -230,23 +229,14 @@ def reduced(layout: Layout, factors: Iterable[int]) -> tuple[int, ...] | None:
 
 
 def _interaction(layout: Layout, factors: tuple[int, ...], order: Sequence[int]) -> Attribute:
-    owners = {layout.attributes[layout.attribute_of[c]].owner for c in factors}
-    shared = tuple(party for party in layout.owners if party in owners)
-    name = ":".join(layout.names[c] for c in order)
-    owner = "".join(party + SHARED for party in shared)
-    return Attribute(name, owner, Encoding.SIGNED, (name,), products=(factors,), shared=shared)
+    held = Product(tuple(map(layout.coordinate, factors)))
+    return Attribute(held, Encoding.SIGNED, (":".join(layout.names[c] for c in order),))
 
 
 def _coordinates_of(layout: Layout, schema: Schema, reference: str) -> list[int]:
     """The coordinates that the model has a weight for of a feature's column."""
-    party, name = schema.find(reference)
-    full, levels = f"{party}.{name}", schema.parties[party][name].coordinates(name)
-    # The paper's calibration has an attribute for each level.
-    own = [
-        i
-        for i, a in enumerate(layout.attributes)
-        if a.name == full or (a.owner == party and a.name.startswith(f"{full}=") and a.coordinates[0] in levels)
-    ]
+    ref = schema.find(reference)
+    own = [i for i, a in enumerate(layout.attributes) if a.ref == ref]
     if any(layout.attributes[i].role is Role.LABEL for i in own):
         raise StudyError(f"an interaction is a product of features, got the label {reference}")
     features = set(layout.features)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from colonnade.foundation.canonical import RELEASE_FORMAT, canonical_digest, canonical_json
-from colonnade.foundation.errors import ReleaseError
-from colonnade.foundation.names import require_texts
+from colonnade.foundation.errors import ReleaseError, SchemaError, StudyError
+from colonnade.foundation.names import Product, column_of, holders, level_at, require_texts
 from colonnade.foundation.proof import proven
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.blocks import Integers
@@ -101,7 +101,7 @@ class ReleaseRecord:
             std[a, b] = std[b, a] = block.std
         layout = self.layout.model
         sums = tuple(
-            ReleasedSum(a.products[0], float(value[0, start]), float(std[0, start]))
+            ReleasedSum(self.layout.factors[start], float(value[0, start]), float(std[0, start]))
             for a, start in zip(self.layout.attributes, self.layout.starts, strict=True)
             if a.sum_only
         )
@@ -130,16 +130,16 @@ class ReleaseRecord:
             "law": self.law.value,
             "attributes": [
                 {
-                    "name": a.name,
-                    "owner": a.owner,
+                    "name": _name(a),
+                    "owner": a.owner or "".join(f"{party}." for party in a.holders),
                     "kind": a.kind.value,
                     "coordinates": list(a.coordinates),
                     "role": a.role.value,
-                    "drop": a.drop,
+                    "drop": 0 if a.sum_only else a.drop,
                     "ordered": a.ordered,
                 }
-                | ({"products": [list(p) for p in a.products], "shared": list(a.shared)} if a.products else {})
-                for a in self.layout.attributes
+                | ({} if a.owner else {"products": [list(self.layout.factors[start])], "shared": list(a.holders)})
+                for a, start in zip(self.layout.attributes, self.layout.starts, strict=True)
             ],
             "blocks": [
                 {
@@ -218,38 +218,55 @@ def read_release(data: bytes) -> ReleaseRecord:
     content = read_sealed(data, FORMAT, "release")
     try:
         return _parse(content)
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError):
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, SchemaError, StudyError):
         raise ReleaseError("the release file cannot be read: it is not a complete release") from None
 
 
 def _parse(content: Mapping[str, Any]) -> ReleaseRecord:
     """The release, every part of which has the type, size and range that `Release.to` writes."""
-    layout = Layout(tuple(_attribute(a) for a in content["attributes"]))
     plan, provenance, n = content["plan"], content["provenance"], content["n"]
     require_texts("a text of a release", [content["attributes"], plan, provenance], ReleaseError)
+    layout = Layout(_read_attributes(content["attributes"], provenance.get("agreement", {}).get("schema", {})))
     _require(isinstance(plan, dict) and isinstance(plan["task"], str) and isinstance(provenance, dict))
     _require(isinstance(n, int) and not isinstance(n, bool) and 0 < n < 2**63)
     _require(sum(a.role is Role.LABEL for a in layout.attributes) == 1)
     radii = [plan[key] for key in ("interval", "ball") if key in plan]
     _require(all(isinstance(r, (int, float)) and not isinstance(r, bool) and 0 < r < 1e9 for r in radii))
-    plain = [not a.products for a in layout.attributes for _ in range(a.size)]
-    _require(all(c < layout.width and plain[c - 1] for a in layout.attributes for p in a.products for c in p))
     blocks = tuple(_block(b, layout.width) for b in content["blocks"])
     return ReleaseRecord(n, layout, Distribution(content["law"]), blocks, plan, provenance)
 
 
-def _attribute(content: Mapping[str, Any]) -> Attribute:
-    names, drop = tuple(content["coordinates"]), content["drop"]
-    texts = (content["name"], content["owner"], *names)
-    _require(len(names) > 0 and all(isinstance(t, str) for t in texts) and isinstance(content["ordered"], bool))
+def _name(attribute: Attribute) -> str:
+    """What a release calls an attribute: "party.column", with a level's place behind it, or a product by its text."""
+    return attribute.coordinates[0] if isinstance(attribute.of, Product) else str(attribute.of)
+
+
+def _read_attributes(content: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> tuple[Attribute, ...]:
+    """The attributes of a release, whose products are of coordinates of the columns before them."""
+    columns = [_column(a, schema) for a in content if "products" not in a]
+    layout = Layout(tuple(columns))
+    return (*columns, *(_product(a, layout) for a in content[len(columns) :]))
+
+
+def _column(content: Mapping[str, Any], schema: Mapping[str, Any]) -> Attribute:
+    names, drop, name, owner = tuple(content["coordinates"]), content["drop"], content["name"], content["owner"]
+    _require(len(names) > 0 and all(isinstance(t, str) for t in (name, owner, *names)))
+    _require(isinstance(content["ordered"], bool))
     _require(drop is None or (isinstance(drop, int) and 0 <= drop < len(names)))
-    kind, role = Encoding(content["kind"]), Role(content["role"])
-    products = tuple(tuple(p) for p in content.get("products", ()))
-    shared = tuple(content.get("shared", ()))
-    _require(all(isinstance(c, int) and not isinstance(c, bool) and c > 0 for p in products for c in p))
-    _require(len(products) in (0, len(names)) and all(products) and bool(products) == bool(shared))
-    _require(all(isinstance(s, str) for s in shared))
-    return Attribute(content["name"], content["owner"], kind, names, role, drop, content["ordered"], products, shared)
+    kind = Encoding(content["kind"])
+    ref = column_of(name, owner)
+    level = kind is Encoding.SIGNED and (names[0] != ref.column or (schema and ref.column not in schema[owner]))
+    of = (level_at(ref, names[0]) if level else None) or ref
+    return Attribute(of, kind, names, Role(content["role"]), drop, content["ordered"])
+
+
+def _product(content: Mapping[str, Any], layout: Layout) -> Attribute:
+    names, (factors,), kind = tuple(content["coordinates"]), content["products"], Encoding(content["kind"])
+    _require(names == (content["name"],) and isinstance(names[0], str) and kind is Encoding.SIGNED and bool(factors))
+    _require(all(isinstance(c, int) and not isinstance(c, bool) and 0 < c < layout.width for c in factors))
+    of, sum_only = Product(tuple(map(layout.coordinate, factors))), content["drop"] == 0
+    _require(content["drop"] in (None, 0) and list(holders(of)) == content["shared"])
+    return Attribute(of, kind, names, Role(content["role"]), ordered=content["ordered"], sum_only=sum_only)
 
 
 def _block(content: Mapping[str, Any], width: int) -> ReleasedBlock:

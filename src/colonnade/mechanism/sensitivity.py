@@ -62,8 +62,7 @@ def sensitivity(layout: Layout, blocks: Sequence[Weighted], law: Distribution, o
     families = _Families(layout, blocks, law)
     if owner is None:
         families.forget_owners()
-    holders = layout.holders
-    scope = np.array([owner is None or owner in holders[f[0]] for f in families.keys], dtype=bool)
+    scope = np.array([owner is None or owner in f[0] for f in families.keys], dtype=bool)
     found = families.l1(scope) if law is Distribution.LAPLACE else float(np.sqrt(families.l2_squared(scope)))
     # An interaction is never more than a column of its own, and often less.
     return min(found, monomial_sensitivity(layout, blocks, law, owner)) if layout.has_interactions else found
@@ -80,7 +79,7 @@ def sensitivities(layout: Layout, blocks: Sequence[Weighted], law: Distribution)
         keys = [layout.families[0][i] for i in part.families]
         # Blocks with interactions differ in what these are products of.
         own = (block.name,) if layout.has_interactions else ()
-        likeness = (rate, part.likeness, *own, *((kind, role, norms.get(owner)) for owner, kind, role, _ in keys))
+        likeness = (rate, part.likeness, *own, *((kind, role, norms.get(owner)) for (owner, *_), kind, role, _ in keys))
         if likeness not in known:
             known[likeness] = sensitivity(layout, [(block, rate)], law)
         out.append(known[likeness])
@@ -210,7 +209,7 @@ class _Families:
         features = np.array([k[2] is Role.FEATURE for k in self.keys], dtype=bool)
         if self.pair[np.ix_(features, features)].any() or self.sums[features].any() or self.unsummed[features].any():
             return
-        for i, (owner, kind, role, _) in enumerate(self.keys):
+        for i, ((owner, *_), kind, role, _) in enumerate(self.keys):
             if (
                 owner in norms
                 and kind is Encoding.SIGNED
@@ -239,7 +238,7 @@ class _Families:
             square[g], sums[g] = self.square[group == g][0], self.sums[group == g][0]
             if not (np.all(self.square[group == g] == square[g]) and np.all(self.sums[group == g] == sums[g])):
                 return
-        self.keys = [("", *k) for k in kinds]
+        self.keys = [(("",), *k) for k in kinds]
         self.count = np.bincount(group, self.count, minlength=size).astype(np.float64)
         self.signed = np.array([k[1] is Encoding.SIGNED for k in self.keys], dtype=bool)
         self.touch = np.bincount(group, self.touch, minlength=size).astype(np.float64)

@@ -13,7 +13,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.columns import DROP, FILL, INDICATOR, LEVEL
 from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.matching import AS_THEY_ARE, IdTerms
-from colonnade.foundation.names import require_name
+from colonnade.foundation.names import require_name, splits_at
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.dissection import Block
@@ -217,7 +217,7 @@ class Agreement:
             raise StudyError(f'an impossible pair is written as ["column=level", "column=level"], got {pair!r}')
         for text in pair:
             if self.schema.find_level(text) is None:
-                self.schema.find(text.partition("=")[0])
+                self.schema.find(splits_at(text)[0][0] if "=" in text else text)
                 raise StudyError(f"an impossible pair names declared levels of categories, got {text!r}")
 
     @property
@@ -241,7 +241,7 @@ class Agreement:
     def labelled(self) -> str:
         """The column that is explained, as "party.column"."""
         evaluated = self.query.evaluated
-        return ".".join(self.schema.find(self.label)) if evaluated is None else evaluated.label
+        return str(self.schema.find(self.label)) if evaluated is None else evaluated.label
 
     def used(self, party: str) -> tuple[str, ...]:
         """The columns of a party's data that this takes."""

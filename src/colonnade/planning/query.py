@@ -103,7 +103,7 @@ class Higher:
             raise StudyError(f"an interaction is a product of features, got the label {agreement.label} in one")
         if self.order > ORDERS[0] and (agreement.task is not Task.LOGISTIC or paper):
             raise StudyError(f"order = {self.order} is for a logistic study with all products and exact calibration")
-        levels = [name for party, name in found if schema.parties[party][name].has_levels]
+        levels = [ref.column for ref in found if schema.columns[ref].has_levels]
         if paper and levels:
             # Its features are single levels: a level times a product with itself is no product of other columns.
             raise StudyError(
@@ -149,8 +149,7 @@ class Query:
         schema = agreement.schema
         found = [schema.find(name) for columns in self.higher.interactions for name in columns]
         if self.higher.order > ORDERS[0]:
-            named = [(party, name) for party, columns in schema.parties.items() for name in columns]
-            found += [each for each in named if each != schema.find(agreement.label)]
+            found += [ref for ref in schema.columns if ref != schema.find(agreement.label)]
         return tuple(dict.fromkeys(found))
 
     def draft(self, agreement: Agreement) -> Layout:
@@ -285,8 +284,8 @@ class Listed(Label):
         return super().layout(agreement, divided(draft, self.places(agreement, draft)))
 
     def places(self, agreement: Agreement, layout: Layout) -> Pairs:
-        place = {a.name: i for i, a in enumerate(layout.attributes)}
-        named = (tuple(place[".".join(agreement.schema.find(name))] for name in pair) for pair in self.pairs)
+        place = {a.ref: i for i, a in enumerate(layout.attributes)}
+        named = (tuple(place[agreement.schema.find(name)] for name in pair) for pair in self.pairs)
         return frozenset((min(i, j), max(i, j)) for i, j in named)
 
 
@@ -354,8 +353,8 @@ class Declared(Query):
 
     def multiplied(self, agreement: Agreement) -> tuple[tuple[str, str], ...]:
         layout = self.draft(agreement)
-        held = [layout.attribute_at(c) for a in layout.attributes for term in a.products for c in term]
-        return tuple(dict.fromkeys((a.owner, a.column) for a in held))
+        held = [layout.attribute_at(c).ref for term in layout.factors if len(term) > 1 for c in term]
+        return tuple(dict.fromkeys(ref for ref in held if ref is not None))
 
     def draft(self, agreement: Agreement) -> Layout:
         return declared_layout(agreement.schema, agreement.label, self.polynomial)
@@ -385,10 +384,10 @@ class Errors(Query):
             )
         holder = layout.attributes[layout.label].owner
         parts = {}
-        for i, attribute in enumerate(layout.attributes):
-            if i == layout.label or attribute.owner != holder:
-                low, high = agreement.schema.parties[attribute.owner][attribute.column].require_bounds()
-                parts[attribute.owner] = (layout.starts[i], (high - low) / 2)
+        for i, ref in enumerate(attribute.ref for attribute in layout.attributes):
+            if ref is not None and (i == layout.label or ref.party != holder):
+                low, high = agreement.schema.columns[ref].require_bounds()
+                parts[ref.party] = (layout.starts[i], (high - low) / 2)
         about = [block for block in traces(layout, label_square=False) if block.owners == (holder,)]
         return squared_sum(layout, parts) + tuple(about)
 

@@ -8,7 +8,8 @@ from itertools import product
 from typing import Any
 
 from colonnade.foundation.errors import ColonnadeError, StudyError
-from colonnade.foundation.schema import Column, Numeric
+from colonnade.foundation.names import Name
+from colonnade.foundation.schema import Numeric
 from colonnade.foundation.shown import number_of, shown
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.forecast import Forecast, forecast
@@ -89,15 +90,14 @@ def compare(agreement: Agreement, rows: int, choices: Choices) -> list[Variant]:
     return out
 
 
-def _filled(before: Agreement, after: Agreement) -> dict[str, float]:
+def _filled(before: Agreement, after: Agreement) -> dict[Name, float]:
     """Which part of its new bounds each number fills, if it fills the old ones."""
-    out = {}
-    for party, columns in after.schema.parties.items():
-        for name, column in columns.items():
-            old, new = before.schema.parties[party][name].bounds, column.bounds
-            if old is not None and new is not None:
-                common = max(0.0, min(old[1], new[1]) - max(old[0], new[0]))
-                out[f"{party}.{name}"] = max(common / (new[1] - new[0]), 1e-6)
+    out: dict[Name, float] = {}
+    for ref, column in after.schema.columns.items():
+        old, new = before.schema.columns[ref].bounds, column.bounds
+        if old is not None and new is not None:
+            common = max(0.0, min(old[1], new[1]) - max(old[0], new[0]))
+            out[ref] = max(common / (new[1] - new[0]), 1e-6)
     return out
 
 
@@ -167,20 +167,13 @@ def _within(column: Numeric, low: float, high: float) -> Numeric:
 
 def _numbers(agreement: Agreement, column: str, change: Callable[[Numeric], Numeric]) -> Agreement:
     """The agreement with one numeric column changed, or all of them but the label."""
-    party, label = agreement.schema.find(agreement.label)
-    if column:
-        party, name = agreement.schema.find(column)
-        if not isinstance(agreement.schema.parties[party][name], Numeric):
-            raise StudyError(f"bins and bounds are of numeric columns, got {column}")
-    else:
-        name = ""
-
-    def changed(own: str, found: Column) -> Column:
-        wanted = own == name if column else own != label
-        return change(found) if wanted and isinstance(found, Numeric) else found
-
-    parties = {p: {n: changed(n, c) for n, c in own.items()} for p, own in agreement.schema.parties.items()}
-    return replace(agreement, schema=replace(agreement.schema, parties=parties))
+    schema, label = agreement.schema, agreement.schema.find(agreement.label)
+    one = schema.find(column) if column else None
+    if one is not None and not isinstance(schema.columns[one], Numeric):
+        raise StudyError(f"bins and bounds are of numeric columns, got {column}")
+    numbers = {ref: found for ref, found in schema.columns.items() if isinstance(found, Numeric)}
+    wanted = [ref for ref in numbers if (ref != label if one is None else ref == one)]
+    return replace(agreement, schema=schema.changed({ref: change(numbers[ref]) for ref in wanted}))
 
 
 _SETTERS: Mapping[str, Setter] = {

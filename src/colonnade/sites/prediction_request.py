@@ -45,7 +45,7 @@ class PredictionRequest:
         return self.source.read(party, self.prediction.columns[party], matched=self.site.aligned)
 
     def part(self, table: Table) -> Floats:
-        return parts_to_open(table, self.public.model, self.public.interactions)
+        return parts_to_open(table, self.public)
 
     def csv(self, table: Table, opened: OpenedScores) -> bytes:
         """What the receiver keeps: the same as `predict --study` writes."""

@@ -102,7 +102,7 @@ class Explorer:
         for party, columns in needed.items():
             row = {c.name: [c.value] for c in shown if c.party == party}
             table = table_from(party, pl.DataFrame(row), columns).require_fit(strict=True)
-            total = total + partial_scores(table, public.model)
+            total = total + partial_scores(table, public.model, public.factors)
         found = predict(public, np.asarray(total))[0]
         return {"controls": shown, "answer": _answer(public, found)}
 

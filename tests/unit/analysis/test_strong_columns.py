@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from colonnade.analysis.denoise import denoise
+from colonnade.foundation.names import ColumnRef
 from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Moments, Role
 
 
@@ -13,8 +14,8 @@ def test_a_guess_does_not_move_squares_that_were_released() -> None:
     rng, n = np.random.default_rng(5), 20_000
     y = rng.integers(0, 2, n)
     numbers = np.clip(0.5 * (2 * y - 1)[:, None] + 0.3 * rng.standard_normal((n, 3)), -1, 1)
-    attributes = [Attribute(f"A.x{k}", "A", Encoding.SIGNED, (f"x{k}",)) for k in range(3)]
-    attributes.append(Attribute("A.y", "A", Encoding.SIMPLEX, ("y=no", "y=yes"), Role.LABEL, drop=0))
+    attributes = [Attribute(ColumnRef("A", f"x{k}"), Encoding.SIGNED, (f"x{k}",)) for k in range(3)]
+    attributes.append(Attribute(ColumnRef("A", "y"), Encoding.SIMPLEX, ("y=no", "y=yes"), Role.LABEL, drop=0))
     layout = Layout(tuple(attributes))
     records = np.column_stack([np.ones(n), numbers, 1 - y, y])
     std = np.full((6, 6), np.inf)

@@ -8,6 +8,7 @@ from scipy.special import expit
 
 from colonnade.analysis import denoise as denoising
 from colonnade.analysis.solve import solve
+from colonnade.foundation.names import ColumnRef
 from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 
@@ -20,8 +21,10 @@ def label_release() -> tuple[Moments, np.ndarray, np.ndarray]:
     behind = rng.random(ROWS) < 0.4
     y = rng.random(ROWS) < np.where(behind, 0.7, 0.15)
     copies = np.where(rng.random((ROWS, COPIES)) < 0.9, behind[:, None], rng.random((ROWS, COPIES)) < 0.4)
-    attributes = [Attribute(f"A.x{i}", "A", Encoding.SIMPLEX, (f"x{i}=no", f"x{i}=yes"), drop=0) for i in range(COPIES)]
-    attributes.append(Attribute("A.y", "A", Encoding.SIMPLEX, ("y=no", "y=yes"), Role.LABEL, drop=0))
+    attributes = [
+        Attribute(ColumnRef("A", f"x{i}"), Encoding.SIMPLEX, (f"x{i}=no", f"x{i}=yes"), drop=0) for i in range(COPIES)
+    ]
+    attributes.append(Attribute(ColumnRef("A", "y"), Encoding.SIMPLEX, ("y=no", "y=yes"), Role.LABEL, drop=0))
     layout = Layout(tuple(attributes))
     levels = np.column_stack([copies, y])
     z = np.ones((ROWS, layout.width))

@@ -97,11 +97,11 @@ def test_a_session_with_a_toy_product(product: str) -> None:
     outcome = run_unguarded(agreement, held, "none", Randomness(b"toy"), lambda step, share: None)
     release = read_release(write_release(outcome.release))
     records = np.column_stack([np.ones(ROWS), *(v for t in held.values() for v in t.coordinates().values())])
-    names = ["1", *(n for t in held.values() for n in t.coordinates())]
+    names = [None, *(n for t in held.values() for n in t.coordinates())]
     wanted, found = records.T @ records, release.moments().value
-    at = {name: i for i, name in enumerate(release.layout.names)}
+    at = {text: i for i, text in enumerate(release.layout.names)}
     for a, b in (("x0", "x1"), ("x1", "b1=yes"), ("c0=b", "x2")):
-        exact = wanted[names.index(a), names.index(b)]
+        exact = wanted[names.index(release.layout.values[at[a]]), names.index(release.layout.values[at[b]])]
         assert found[at[a], at[b]] == pytest.approx(exact, abs=1.0)
     sizes = outcome.session.spec.gain, outcome.session.plan.error_factor
     assert sizes == ((2, Fraction(101, 100)) if product == "toy" else (1, 1))

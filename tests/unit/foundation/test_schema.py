@@ -118,8 +118,10 @@ def test_schemas() -> None:
         Schema({"a": {}})
     with pytest.raises(SchemaError, match=r"without a dot, got 'a\.b'"):
         Schema({"a.b": {"x": number}})
-    with pytest.raises(SchemaError, match="column x is declared by two parties, a and b"):
-        Schema({"a": {"x": number}, "b": {"x": number}})
+    twice = Schema({"a": {"x": number}, "b": {"x": number}})
+    assert twice.find("b.x") == ("b", "x") and [twice.title(ref) for ref in twice.columns] == ["a.x", "b.x"]
+    with pytest.raises(SchemaError, match=r"column x may be a\.x or b\.x: say of which party"):
+        twice.find("x")
     schema = Schema.of({"a": {"x": {"kind": "numeric", "low": 0, "high": 1}}, "b": {"y": number}})
     assert schema.find("a.x") == schema.find("x") == ("a", "x")
     assert Schema.of(schema.to()) == schema

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from colonnade.analysis.denoise import complete, denoise
 from colonnade.analysis.shrinkage import Deviations, bounded_mean, shrink
+from colonnade.foundation.names import ColumnRef
 from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Moments, Role, Trace
 from tests.helpers.releases import make_records, release, release_of
 
@@ -61,8 +62,8 @@ def test_margins_are_combined_from_all_copies() -> None:
 def test_paper_layout_without_sums() -> None:
     layout = Layout(
         (
-            *(Attribute(f"a.x{i}", "a", Encoding.SIGNED, (f"x{i}",)) for i in range(3)),
-            Attribute("a.y", "a", Encoding.SIGNED, ("y",), Role.LABEL),
+            *(Attribute(ColumnRef("a", f"x{i}"), Encoding.SIGNED, (f"x{i}",)) for i in range(3)),
+            Attribute(ColumnRef("a", "y"), Encoding.SIGNED, ("y",), Role.LABEL),
         )
     )
     rng = np.random.default_rng(0)
@@ -79,8 +80,8 @@ def test_paper_layout_without_sums() -> None:
 def test_traces_stand_for_products() -> None:
     layout = Layout(
         (
-            *(Attribute(f"a.x{i}", "a", Encoding.SIGNED, (f"x{i}",)) for i in range(6)),
-            Attribute("a.y", "a", Encoding.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0),
+            *(Attribute(ColumnRef("a", f"x{i}"), Encoding.SIGNED, (f"x{i}",)) for i in range(6)),
+            Attribute(ColumnRef("a", "y"), Encoding.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0),
         )
     )
     std = np.full((9, 9), np.inf)
@@ -135,8 +136,8 @@ def nearly_equal_columns(noise: float) -> tuple[Moments, NDArray[np.float64]]:
     numbers = np.clip(shared + 0.02 * rng.standard_normal((4000, 3)), -1, 1)
     y = (rng.random(4000) < 0.5).astype(float)
     z = np.column_stack([np.ones(4000), numbers, 1 - y, y])
-    features = tuple(Attribute(f"a.x{i}", "a", Encoding.SIGNED, (f"x{i}",)) for i in range(3))
-    layout = Layout((*features, Attribute("a.y", "a", Encoding.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0)))
+    features = tuple(Attribute(ColumnRef("a", f"x{i}"), Encoding.SIGNED, (f"x{i}",)) for i in range(3))
+    layout = Layout((*features, Attribute(ColumnRef("a", "y"), Encoding.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0)))
     exact: NDArray[np.float64] = z.T @ z
     std = np.full(exact.shape, noise)
     std[4:] = std[:, 4:] = std[0] = std[:, 0] = 1e-3

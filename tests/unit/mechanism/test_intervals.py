@@ -12,6 +12,7 @@ from colonnade.analysis.denoise import complete
 from colonnade.analysis.intervals import DISCRIMINANT, LEAST_SQUARES, intervals
 from colonnade.analysis.reduction import columns_of, groups_of, loudness, whole_columns
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.names import ColumnRef
 from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Moments, Role, Trace
 from colonnade.mechanism.objective import Task
 from tests.helpers.releases import make_records, release, release_of, stds
@@ -46,7 +47,7 @@ def test_a_reduced_model_where_the_noise_is_large() -> None:
     used = {i.column for i in found.coefficients}
     assert set(found.left_out) == {"colour", "height", "size", "income"} - used
     for one in found.coefficients:
-        attribute = next(a for a in moments.layout.attributes if a.name.endswith("." + one.column))
+        attribute = next(a for a in moments.layout.attributes if a.bare == one.column)
         if attribute.kind is Encoding.SIMPLEX:
             beside = [i for i in found.coefficients if i.column == one.column]
             assert sorted([*one.base, *(level for i in beside for level in i.levels)]) == sorted(attribute.coordinates)
@@ -98,8 +99,8 @@ def test_reasons_are_true() -> None:
     assert "lacks the square of height" in intervals(replace(moments, std=std), Task.LOGISTIC).reason
     numbers = Layout(
         (
-            Attribute("a.x", "a", Encoding.SIGNED, ("x",)),
-            Attribute("a.y", "a", Encoding.SIGNED, ("y",), Role.LABEL),
+            Attribute(ColumnRef("a", "x"), Encoding.SIGNED, ("x",)),
+            Attribute(ColumnRef("a", "y"), Encoding.SIGNED, ("y",), Role.LABEL),
         )
     )
     known = np.full((3, 3), 1.0)
@@ -160,9 +161,9 @@ def test_levels_are_grouped_around_the_declared_base() -> None:
     bins = tuple(f"age={b}" for b in ("0 to 20", "20 to 40", "40 to 60", "60 to 80"))
     layout = Layout(
         (
-            Attribute("a.age", "a", Encoding.SIMPLEX, bins, drop=0, ordered=True),
-            Attribute("a.colour", "a", Encoding.SIMPLEX, ("c=r", "c=g", "c=b"), drop=0),
-            Attribute("a.x", "a", Encoding.SIGNED, ("x",)),
+            Attribute(ColumnRef("a", "age"), Encoding.SIMPLEX, bins, drop=0, ordered=True),
+            Attribute(ColumnRef("a", "colour"), Encoding.SIMPLEX, ("c=r", "c=g", "c=b"), drop=0),
+            Attribute(ColumnRef("a", "x"), Encoding.SIGNED, ("x",)),
         )
     )
     assert groups_of(layout, 0, [Contrast(0, (0, 1))]) == [(0, 1), (2, 3)]

@@ -146,7 +146,7 @@ def test_sums_of_products_are_told_apart_from_the_models_columns() -> None:
     assert moments.sums == (ReleasedSum((1, 1), 2.0, 1.0), ReleasedSum((1, 2), -1.0, 1.0))
     assert release().moments().sums == () and release().moments().layout == layout()
     for product in ((9,), (1, 7)):
-        made = replace(wide.attributes[-1], products=(product,))
-        beyond = replace(whole, layout=replace(wide, attributes=(*wide.attributes[:-1], made)))
+        content = whole.to()
+        content["attributes"][-1]["products"] = [list(product)]
         with pytest.raises(ReleaseError):
-            read_release(write_release(beyond))
+            read_release(write_sealed(content))

@@ -25,7 +25,7 @@ SCHEMA = Schema(
 
 def test_exact_layout_counts_attributes() -> None:
     layout = layout_of(SCHEMA, "bank.y", Task.LINEAR, Calibration.EXACT)
-    assert [(a.name, a.kind, a.size, a.role) for a in layout.attributes] == [
+    assert [(str(a.of), a.kind, a.size, a.role) for a in layout.attributes] == [
         ("bank.age", Encoding.SIGNED, 1, Role.FEATURE),
         ("bank.job", Encoding.SIMPLEX, 3, Role.FEATURE),
         ("bank.income", Encoding.SIMPLEX, 3, Role.FEATURE),

@@ -15,6 +15,7 @@ from colonnade.analysis.equations import chosen_attributes, coordinates_of, equa
 from colonnade.analysis.plausible import plausible_records
 from colonnade.analysis.solve import METHODS, FittedModel, ridge_path, solve
 from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.foundation.names import ColumnRef
 from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Role
 from colonnade.mechanism.objective import Task
 from tests.helpers.releases import Records, make_records, release, release_of
@@ -152,8 +153,8 @@ def test_without_intercept() -> None:
 def paper_release(noise: float, seed: int) -> tuple[np.ndarray, np.ndarray, Layout, object]:
     layout = Layout(
         (
-            *(Attribute(f"a.x{i}", "a", Encoding.SIGNED, (f"x{i}",)) for i in range(4)),
-            Attribute("a.y", "a", Encoding.SIGNED, ("y",), Role.LABEL),
+            *(Attribute(ColumnRef("a", f"x{i}"), Encoding.SIGNED, (f"x{i}",)) for i in range(4)),
+            Attribute(ColumnRef("a", "y"), Encoding.SIGNED, ("y",), Role.LABEL),
         )
     )
     rng = np.random.default_rng(7)

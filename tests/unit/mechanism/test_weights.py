@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from colonnade.foundation.names import ColumnRef
 from colonnade.mechanism.dissection import dissect
 from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Role
 from colonnade.mechanism.objective import by_size, exact_objective
@@ -22,8 +23,8 @@ from tests.helpers.releases import layout_with
 
 
 def signed(d: int) -> Layout:
-    features = tuple(Attribute(f"a.x{i}", "a", Encoding.SIGNED, (f"x{i}",)) for i in range(d))
-    return Layout((*features, Attribute("a.y", "a", Encoding.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0)))
+    features = tuple(Attribute(ColumnRef("a", f"x{i}"), Encoding.SIGNED, (f"x{i}",)) for i in range(d))
+    return Layout((*features, Attribute(ColumnRef("a", "y"), Encoding.SIMPLEX, ("y-", "y+"), Role.LABEL, drop=0)))
 
 
 def test_label_weighs_more_when_the_noise_grows() -> None:
@@ -58,7 +59,7 @@ def levels(*sizes: int) -> Layout:
     parts = [(f"c{i}", m, Role.LABEL if i == len(sizes) - 1 else Role.FEATURE) for i, m in enumerate(sizes)]
     return Layout(
         tuple(
-            Attribute(f"{'ab'[i % 2]}.{n}", "ab"[i % 2], Encoding.SIMPLEX, tuple(f"{n}={k}" for k in range(m)), role)
+            Attribute(ColumnRef("ab"[i % 2], n), Encoding.SIMPLEX, tuple(f"{n}={k}" for k in range(m)), role)
             for i, (n, m, role) in enumerate(parts)
         )
     )

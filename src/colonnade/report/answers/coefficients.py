@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.analysis.models import ClassModel
 from colonnade.analysis.units import Units, label_units
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.shown import figure
 from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Passage, Record, Words
 
@@ -40,11 +41,16 @@ def units_of(public: PublicModel) -> Units:
     """The units of a model's columns and label; those of the code where it has products of columns."""
     if public.interactions or public.is_declared:
         return CODE
-    name, column, level = public.label
-    declared = public.schema.find(public.declared)[1] == name
+    _, column, level = public.label
+    declared = public.schema.find(public.declared) == public.about.of
     own = None if column.bounds is not None and level is None else level
     half, middle = label_units(public.model, column, own, declared)
-    return Units.of(public.schema, [c for columns in public.needs().values() for c in columns], half, middle)
+    return Units.of(
+        public.schema,
+        [ColumnRef(party, name) for party, columns in public.needs().items() for name in columns],
+        half,
+        middle,
+    )
 
 
 def params(public: PublicModel, units: Units | None = None) -> Listing:
@@ -188,9 +194,9 @@ def base_of(public: PublicModel, feature: str) -> str:
         return f"product of {', '.join(public.interactions[feature])}"
     if public.is_declared:
         return "parameter"
-    party, name = public.owner(feature)
-    column = public.schema.parties[party][name]
-    return column.base(name) if column.has_levels else column.facts(SHOWN_LEVELS)
+    ((ref, _),) = public.factors[feature]
+    column = public.schema.columns[ref]
+    return column.base(ref.column) if column.has_levels else column.facts(SHOWN_LEVELS)
 
 
 def quality_text(model: FittedModel) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.analysis.independence import Dependence, dependence, dependence_tree, every_dependence
 from colonnade.analysis.synthesis import distance_text, expected_distance
-from colonnade.foundation.names import plain_cell
+from colonnade.foundation.names import ColumnRef, holders, plain_cell
 from colonnade.foundation.shown import figure
 from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Passage, Record, Words
 from colonnade.report.text import flaws
@@ -93,7 +93,7 @@ def _margin(margin: Margin) -> Listing:
     return Listing(
         (Heading("level", "level"), *MARGIN),
         records,
-        f"{margin.owner}.{margin.name}",
+        str(margin.of),
         picture=Figure(lambda: _picture("margin_picture")(margin)),
         fold=COUNTS,
     )
@@ -131,7 +131,7 @@ def _numbers(tables: Tables) -> Iterator[Part]:
     records = []
     for found in map(tables.number, tables.released.numbers):
         mean, std = number_texts(tables, found)
-        records.append({"name": found.name, "party": found.owner, "mean": mean, "std": std})
+        records.append({"name": found.name, "party": " x ".join(holders(found.of)), "mean": mean, "std": std})
     columns = [Heading("number, released without bins", "name"), Heading("party", "party")]
     columns += [Heading("mean", "mean", number=True), Heading("standard deviation", "std", number=True)]
     yield Listing(columns, records)
@@ -139,8 +139,8 @@ def _numbers(tables: Tables) -> Iterator[Part]:
 
 def number_texts(tables: Tables, found: Number) -> tuple[str, str]:
     """A number's mean and standard deviation in its own units: a day has a date, and so many days about it."""
-    column = tables.released.release.schema.parties.get(found.owner, {}).get(found.name)
-    if column is not None and column.dated:
+    columns = tables.released.release.schema.columns
+    if isinstance(found.of, ColumnRef) and (column := columns[found.of]).dated:
         return _bracket(found.mean, column.write), _bracket(found.std, lambda days: f"{figure(days)} days")
     return _bracket(found.mean), _bracket(found.std)
 
@@ -193,11 +193,11 @@ def dependence_facts(found: Dependence) -> dict[str, Any]:
 
 def _margin_facts(margin: Margin) -> dict[str, Any]:
     numbers = {end: getattr(margin, end).tolist() for end in ENDS}
-    return {"column": margin.name, "party": margin.owner, "levels": list(margin.levels), **numbers}
+    return {"column": margin.name, "party": " x ".join(holders(margin.of)), "levels": list(margin.levels), **numbers}
 
 
 def _number_facts(number: Number) -> dict[str, Any]:
-    told: dict[str, Any] = {"column": number.name, "party": number.owner}
+    told: dict[str, Any] = {"column": number.name, "party": " x ".join(holders(number.of))}
     for name, found in (("mean", number.mean), ("std", number.std)):
         ends = (None, None, None) if found is None else (found.value, found.low, found.high)
         told |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
