@@ -34,9 +34,9 @@ def main() -> None:
     assert frame is not None
     owner, label = study.agreement.schema.find(study.agreement.label)
     tables = [table_from(name, frame, columns) for name, columns in study.agreement.schema.parties.items()]
-    encoded = {name: values for table in tables for name, values in table.coordinates().items()}
+    encoded = {place: values for table in tables for place, values in table.coordinates().items()}
     y = np.asarray(next(table for table in tables if table.party == owner).values[label]) == 1
-    X = np.column_stack([encoded[name] for name in public.model.features])
+    X = np.column_stack([encoded[public.factors[name][0]] for name in public.model.features])
 
     scores = score_files(public, [f"{name}={path}" for name, path in files.items()], "person")
     place = {person: row for row, person in enumerate(frame.get_column("person").to_list())}
@@ -48,7 +48,7 @@ def main() -> None:
     print(f"Judged on {len(y):,} public records, {share:.1%} of them with {label} = {positive}:")
     print(f"{'model':<34}{'accuracy':>10}{'AUC':>8}")
     print(f"{'majority class':<34}{max(share, 1 - share):>10.4f}{0.5:>8.3f}")
-    name = f"private, epsilon = {study.agreement.epsilon:g}"
+    name = f"private, epsilon = {study.agreement.budget.least:g}"
     for told, probability in ((name, private), ("not private (scikit-learn)", ceiling)):
         accuracy = float(((probability >= 0.5) == y).mean())
         print(f"{told:<34}{accuracy:>10.4f}{roc_auc_score(y, probability):>8.3f}")

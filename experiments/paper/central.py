@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.data.table import table_from
+from colonnade.data.table import Table, table_from
 from colonnade.foundation.schema import Column, Schema, column_from
 from colonnade.mechanism.moments import Distribution, Encoding, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
@@ -86,9 +86,15 @@ def columns_of(dataset: Dataset) -> dict[str, Column]:
     return {name: column_from(name, spec) for name, spec in dataset.columns.items()}
 
 
+def encoded(table: Table) -> dict[str, Array]:
+    """A table's coordinates by their texts."""
+    schema, found = Schema({table.party: table.columns}), table.coordinates()
+    return {text: found[place] for ref in schema.columns for text, place in schema.texts(ref).items()}
+
+
 def exact_sums(dataset: Dataset, layout: Layout) -> Array:
     """The sums over a data set's records of the products of all coordinates."""
-    coordinates = table_from("all", dataset.frame, columns_of(dataset)).coordinates()
+    coordinates = encoded(table_from("all", dataset.frame, columns_of(dataset)))
     records = np.ones((dataset.frame.height, layout.width))
     for i, attribute in enumerate(layout.attributes):
         span = layout.span(i)

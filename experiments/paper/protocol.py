@@ -24,6 +24,7 @@ from colonnade.planning.agreement import Agreement
 from colonnade.runs import Outcome, run_unguarded
 from experiments.baselines.scores import with_intercept
 from experiments.data import Dataset, attribute_of, encode, partition, split
+from experiments.paper.central import encoded
 
 Array = NDArray[np.float64]
 METRIC = {"logistic": "accuracy", "linear": "MSE"}
@@ -99,7 +100,7 @@ class Replicate:
     @cached_property
     def _unseen(self) -> dict[str, Array]:
         features = {name: self._columns[name] for name in self.dataset.features}
-        return table_from("all", self.dataset.frame[self._test], features).coordinates()
+        return encoded(table_from("all", self.dataset.frame[self._test], features))
 
     def cut(self, terms: Terms) -> Replicate:
         """The same split with numbers cut as a plan of these terms does."""

@@ -27,6 +27,7 @@ from colonnade.planning.session_plan import plan_session
 from experiments.data import Dataset, adult_77, dutch_36
 from experiments.data.acs import nist_acs
 from experiments.data.dataset import binned
+from experiments.paper.central import encoded
 from experiments.paper.protocol import Encoded, Replicate, Terms
 
 Codes = NDArray[np.int64]
@@ -96,7 +97,7 @@ class Truth:
 
 
 def codes_of(rows: Replicate, released: Released, frame: object) -> Codes:
-    found = table_from("all", frame, rows._columns).coordinates()  # type: ignore[arg-type]
+    found = encoded(table_from("all", frame, rows._columns))  # type: ignore[arg-type]
     return np.stack([np.stack([found[c] for c in a.coordinates], 1).argmax(1) for a in released.layout.attributes], 1)
 
 
