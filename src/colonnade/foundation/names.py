@@ -127,11 +127,10 @@ def column_of(text: str, party: str) -> ColumnRef:
     return found
 
 
-def level_at(ref: ColumnRef, text: str) -> Coordinate | None:
-    """The level of this text that a file calls "party.column=place", as it does the paper's features."""
+def level_at(ref: ColumnRef) -> Coordinate | None:
+    """The level that a file calls "party.column=place", as it does the paper's features, bins among them."""
     column, _, place = ref.column.rpartition("=")
-    found = place.isdecimal() and text.startswith(f"{column}=")
-    return Coordinate(ColumnRef(ref.party, column), int(place)) if found else None
+    return Coordinate(ColumnRef(ref.party, column), int(place)) if column and place.isdecimal() else None
 
 
 def splits_at(text: str, mark: str = "=") -> list[tuple[str, str]]:

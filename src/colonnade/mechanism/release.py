@@ -256,7 +256,7 @@ def _column(content: Mapping[str, Any], schema: Mapping[str, Any]) -> Attribute:
     kind = Encoding(content["kind"])
     ref = column_of(name, owner)
     level = kind is Encoding.SIGNED and (names[0] != ref.column or (schema and ref.column not in schema[owner]))
-    of = (level_at(ref, names[0]) if level else None) or ref
+    of = (level_at(ref) if level else None) or ref
     return Attribute(of, kind, names, Role(content["role"]), drop, content["ordered"])
 
 
