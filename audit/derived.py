@@ -212,7 +212,7 @@ def broken(layout: Layout, found: IntegerColumns, grid: Grid) -> list[str]:
     for attribute in layout.attributes:
         own = rows[:, place : place + attribute.size]
         if attribute.kind is Encoding.SIMPLEX and not ((own >= 0).all() and (own.sum(axis=1) == bound).all()):
-            out.append(f"coordinates of {attribute.name} that do not add up")
+            out.append(f"coordinates of {attribute.of} that do not add up")
         if attribute.kind is Encoding.SIGNED and attribute.role is Role.FEATURE:
             signed.append(place)
         place += attribute.size

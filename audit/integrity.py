@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from audit.answers import in_order, search_answers
 from colonnade.data.table import table_from
 from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.names import Coordinate
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.moments import Attribute, Layout, Role
@@ -137,12 +138,9 @@ def _clipped(attribute: Attribute) -> bool:
 
 
 def _coordinates(study: Study, attribute: Attribute) -> Floats:
-    columns = study.agreement.schema.parties[attribute.owner]
-    name, only = attribute.name.removeprefix(f"{attribute.owner}."), None
-    if name not in columns:
-        name, _, level = name.rpartition("=")
-        only = int(level)
-    column, values = columns[name], np.asarray(study.columns[name])
+    column = study.agreement.schema.parties[attribute.owner][attribute.ref.column]
+    only = attribute.of.place if isinstance(attribute.of, Coordinate) else None
+    values = np.asarray(study.columns[attribute.ref.column])
     if isinstance(column, Numeric) and not column.bins:
         signed = (2 * np.clip(values, column.low, column.high) - column.low - column.high) / (column.high - column.low)
         return np.stack([(1 - signed) / 2, (1 + signed) / 2], 1) if attribute.size == 2 else signed[:, None]

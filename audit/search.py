@@ -23,6 +23,7 @@ from colonnade.audit.pairs import PairSearch, Record, exact_vector, middle
 from colonnade.audit.views import attacks, scopes_of
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import ColonnadeError
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.objective import Calibration, Purpose, Task
@@ -103,7 +104,7 @@ class Table0:
         for party, columns in session.agreement.schema.parties.items():
             for name, column in columns.items():
                 if isinstance(column, Numeric) and not column.bins:
-                    halves = label.name == f"{party}.{name}" and label.size == 2
+                    halves = label.ref == ColumnRef(party, name) and label.size == 2
                     self.places.append(Place(party, name, column.low, column.high, bound, 2.0 if halves else 1.0))
 
     def frames(self, target: float) -> dict[str, dict[str, list[Any]]]:

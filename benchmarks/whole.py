@@ -177,7 +177,7 @@ def private_accuracy(sides: Sides) -> float:
     score = np.full(len(joined), public.model.intercept)
     for name, columns in read_study(sides.study).agreement.schema.parties.items():
         table = table_from(name, joined, columns)
-        score += partial_scores(table, public.model)
+        score += partial_scores(table, public.model, public.factors)
     positive = (joined[sides.label] == public.label[2]).to_numpy()
     return float(((score >= 0) == positive).mean())
 

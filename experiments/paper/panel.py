@@ -98,7 +98,7 @@ class Panelled:
     def cut(self, n: int, epsilon: float, delta: float) -> Cuts:
         """The numbers that a plan of these terms cuts at bins."""
         _, cuts = choose_bins(self.schema, self.label, Task.LOGISTIC, n, epsilon, delta)
-        return tuple((c.column.partition(".")[2], c.bins) for c in cuts if c.chosen)
+        return tuple((c.column.column, c.bins) for c in cuts if c.chosen)
 
     def session(self, n: int, epsilon: float, delta: float = 0.0, release: str = "auto") -> SessionPlan:
         agreement = Agreement.from_terms(
@@ -121,7 +121,7 @@ class Panelled:
     @cached_property
     def records(self) -> Array:
         """Every record's coordinates, the constant first."""
-        names = [a.name.partition(".")[2] for a in self.layout.attributes]
+        names = [a.bare for a in self.layout.attributes]
         return np.column_stack([np.ones(self.rows), *(self._coordinates(name) for name in names)])
 
     @cached_property

@@ -25,7 +25,7 @@ def coordinates(columns: Columns, layout: Layout) -> Array:
     rows = len(next(iter(columns.values())))
     z = np.ones((rows, layout.width))
     for i, attribute in enumerate(layout.attributes):
-        span, own = layout.span(i), columns[attribute.name.rpartition(".")[2]]
+        span, own = layout.span(i), columns[attribute.ref.column]
         if attribute.kind is Encoding.SIMPLEX:
             levels = [name.split("=", 1)[1] for name in attribute.coordinates]
             z[:, span] = own[:, None] == np.array(levels)

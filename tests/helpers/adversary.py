@@ -172,7 +172,7 @@ class Rows:
             values: dict[str, NDArray[Any]] = {}
             for i in own:
                 attribute, at = self.layout.attributes[i], record[self.layout.span(i)]
-                name = attribute.column
+                name = attribute.ref.column
                 if attribute.kind is Encoding.SIMPLEX and attribute.role is Role.FEATURE:
                     columns[name] = Categorical(tuple(f"l{j}" for j in range(attribute.size)))
                     values[name] = np.concatenate([[np.argmax(at)], self.others[i]]).astype(np.int32)

@@ -75,7 +75,7 @@ def parts(study: StudySpec) -> Sequence[float]:
     """What works adds to each of its records' scores."""
     public = model_of(study)
     table = table_of(study, prediction_of(public, study.agreement.schema, "bank"), "works")
-    return sorted(np.round(partial_scores(table, public.model), 9))
+    return sorted(np.round(partial_scores(table, public.model, public.factors), 9))
 
 
 def test_signatures_change_no_score(study: StudySpec, tmp_path: Path, signers: dict[str, Signer]) -> None:
