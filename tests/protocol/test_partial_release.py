@@ -56,7 +56,7 @@ def test_pairs_name_what_is_released() -> None:
     for item in session.plan.blocks:
         if item.block.role is Role.FEATURE:
             owners = session.plan.layout.attribute_of[item.block.factors]
-            found |= {tuple(sorted((names[i].name, names[j].name))) for i, j in owners.tolist()}
+            found |= {tuple(sorted((str(names[i].of), str(names[j].of)))) for i, j in owners.tolist()}
     squares = {(f"p{k}.x{k}",) * 2 for k in range(3)}
     assert found == squares | {("p0.x0", "p2.x2"), ("p0.c0", "p1.b1"), ("p0.c0", "p0.x0")}
 

@@ -255,8 +255,8 @@ def _column(content: Mapping[str, Any], schema: Mapping[str, Any]) -> Attribute:
     _require(drop is None or (isinstance(drop, int) and 0 <= drop < len(names)))
     kind = Encoding(content["kind"])
     ref = column_of(name, owner)
-    level = kind is Encoding.SIGNED and (names[0] != ref.column or (schema and ref.column not in schema[owner]))
-    of = (level_at(ref) if level else None) or ref
+    declared = ref.column in schema[owner] if schema else names[0] == ref.column
+    of = (level_at(ref) if kind is Encoding.SIGNED and not declared else None) or ref
     return Attribute(of, kind, names, Role(content["role"]), drop, content["ordered"])
 
 
