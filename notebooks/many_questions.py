@@ -9,7 +9,8 @@ import polars as pl
 
 import colonnade as cn
 
-declared = cn.Study.read("../demo/study.toml").study.agreement.schema.columns
+parties_of_the_demo = cn.Study.read("../demo/study.toml").study.agreement.schema.parties
+declared = {name: column for columns in parties_of_the_demo.values() for name, column in columns.items()}
 parties = {
     "employer": cn.Party(
         "../demo/employer.csv",

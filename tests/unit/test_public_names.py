@@ -60,7 +60,7 @@ PARAMETERS = {
         "self model data release epsilon delta rows out force strict approve ask evidence progress"
     ),
     "colonnade.Study.rehearse": "self public rows releases seed strict compare",
-    "colonnade.Party": "data columns id name policy ledger epsilon split norm more",
+    "colonnade.Party": "data columns id name policy ledger epsilon split norm people more",
     "colonnade.Release.solve": "self label task features given penalty ridge method seed numbers",
     "colonnade.Release.tables": "self a b seed",
     "colonnade.Release.synthesize": "self rows given impossible seed anyway",

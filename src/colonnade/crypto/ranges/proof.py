@@ -26,7 +26,15 @@ from colonnade.crypto.ranges.coding import Bits, spell
 from colonnade.crypto.ranges.commitments import BitChecker, BitCommitter, require_bytes
 from colonnade.crypto.ranges.field import Field
 from colonnade.crypto.ranges.relations import RelationSums, TrueSums
-from colonnade.crypto.ranges.statements import DATA, KEYS, SEED_BYTES, Piece, RandomMasks, RangeStatement, Targets
+from colonnade.crypto.ranges.statements import (
+    DATA,
+    KEYS,
+    SEED_BYTES,
+    CommittedPiece,
+    RandomMasks,
+    RangeStatement,
+    Targets,
+)
 from colonnade.foundation.errors import MessageError, ProtocolError
 from colonnade.foundation.proof import proven
 from colonnade.foundation.randomness import Randomness
@@ -185,7 +193,7 @@ class KeysHeld(_Step):
         """Take the matrix of the next piece."""
         if self.committed:
             raise MessageError(f"a proof must have {self._taken_pieces} matrices, got more")
-        piece: Piece = self.statement.pieces[self._taken_pieces]
+        piece: CommittedPiece = self.statement.pieces[self._taken_pieces]
         keys, corrections = self._bits.take(matrix, piece.bits)
         self._sums.add(piece.kind, piece.start, keys)
         self._corrections.append(corrections)
@@ -264,7 +272,7 @@ def hidden_bits(statement: RangeStatement, randomness: Randomness) -> Bits:
     return np.unpackbits(words.view(np.uint8), count=statement.sum_bits)
 
 
-def bits_of(statement: RangeStatement, piece: Piece, witness: Witness, hidden: Bits) -> Bits:
+def bits_of(statement: RangeStatement, piece: CommittedPiece, witness: Witness, hidden: Bits) -> Bits:
     """Return the bits of a piece."""
     if piece.kind == DATA:
         return statement.coding.bits(witness.rows(piece.start, piece.stop)).ravel()

@@ -54,7 +54,7 @@ DATA, KEYS, SUMS = "data", "keys", "sums"
 
 
 @dataclass(frozen=True)
-class Piece:
+class CommittedPiece:
     """Bits committed at once: of some records, of some columns' keys, or of sums that are known after the challenge."""
 
     kind: str
@@ -136,25 +136,25 @@ class RangeStatement:
         return len(self.spans) * T * self.columns * sum(map(len, self.sum_weights))
 
     @cached_property
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[CommittedPiece, ...]:
         """All committed bits, in the order in which they are committed."""
         return tuple(self._pieces())
 
-    def _pieces(self) -> Iterator[Piece]:
+    def _pieces(self) -> Iterator[CommittedPiece]:
         n, width, of_key = self.spec.rows, self.coding.width, N * len(self.key_weights)
         rows = N
         while rows > LEAST_ROWS and rows * width > 2 * PIECE_BITS:
             rows //= 2
         for start in range(0, n, rows):
             stop = min(n, start + rows)
-            yield Piece(DATA, start, stop, (stop - start) * width)
+            yield CommittedPiece(DATA, start, stop, (stop - start) * width)
         columns = max(1, PIECE_BITS // of_key)
         for start in range(0, self.columns, columns):
             stop = min(self.columns, start + columns)
-            yield Piece(KEYS, start, stop, (stop - start) * of_key)
+            yield CommittedPiece(KEYS, start, stop, (stop - start) * of_key)
         for start in range(0, self.sum_bits, PIECE_BITS):
             stop = min(self.sum_bits, start + PIECE_BITS)
-            yield Piece(SUMS, start, stop, stop - start)
+            yield CommittedPiece(SUMS, start, stop, stop - start)
 
     @cached_property
     def committed(self) -> int:
