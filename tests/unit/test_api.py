@@ -549,7 +549,7 @@ def test_schema_errors_are_those_of_the_study() -> None:
         "town": cn.Party(town.with_columns(pay=1.0), {**TOWN, "pay": cn.Numeric(0, 1)}),
     }
     with pytest.raises(SchemaError, match=r"column pay may be works\.pay or town\.pay"):
-        study(parties=both)
+        study("pay", parties=both)
 
 
 def test_bars_in_a_notebook_are_one_display_that_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:

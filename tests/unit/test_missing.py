@@ -165,7 +165,7 @@ def test_what_is_not_stated_changes_no_byte() -> None:
 def test_the_label_and_expressions_need_a_value() -> None:
     for way in ("level", "indicator"):
         with pytest.raises(StudyError, match="missing"):
-            Agreement("m", Schema.of({"p": {"y": WAYS[way], "x": NUMBER}}), "y", Task.LINEAR, 1.0)
+            Agreement.from_terms("m", Schema.of({"p": {"y": WAYS[way], "x": NUMBER}}), "y", Task.LINEAR, 1.0)
     columns = {"x": column_from("x", WAYS["level"])}
     with pytest.raises(SchemaError, match="missing"):
         derive_columns({"w": "x * 2"}, columns, "[derived]")
