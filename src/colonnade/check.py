@@ -153,7 +153,7 @@ def _proposed(source: Source, keys: Sequence[str]) -> Written:
     """The forms that are stated, and for keys that are not, those that the file seems to have."""
     if not isinstance(source.data, FileSource):
         return source.written
-    seems, stated = propose_written(source.data.path), source.written.stated
+    seems, stated = propose_written(source.data.path, source.written.sheet), source.written.stated
     return replace(source.written, **{key: getattr(seems, key) for key in keys if key not in stated})
 
 

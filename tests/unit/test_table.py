@@ -235,7 +235,7 @@ def test_bounds_of_any_size_reach_the_grid() -> None:
         (lambda f: (f.write_csv("t.csv"), Path("empty").mkdir()), "has no Parquet, Feather or CSV file"),
         (
             lambda f: (Path("parts").mkdir(), f.write_csv("parts/a.csv"), f.write_parquet("parts/b.parquet")),
-            "got several kinds",
+            "one kind, got CSV and Parquet",
         ),
         (lambda f: pl.concat([f, f[:3]]).write_csv("t.csv"), "unique, 3 rows repeat one, the first is row 9001"),
         (lambda f: f.with_columns(age=pl.lit(float("nan"))).write_parquet("t.parquet"), "column age misses"),

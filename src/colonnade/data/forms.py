@@ -16,7 +16,7 @@ import polars as pl
 from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.columns import Column, Storage
 from colonnade.foundation.errors import DataError
-from colonnade.foundation.parts import is_feather, is_parquet
+from colonnade.foundation.parts import is_copied, is_feather, is_parquet
 from colonnade.foundation.shown import shown
 
 WRONG = "\x1a"
@@ -93,7 +93,8 @@ def _dates(bare: pl.Series, written: Written) -> pl.Series:
 @contextmanager
 def readable(files: Sequence[Path], written: Written) -> Iterator[list[Path]]:
     """The files as text in UTF-8: themselves, or copies on disk that are gone afterwards."""
-    if written.decoded or is_parquet(files[0]) or is_feather(files[0]):
+    copied = is_copied(files[0])
+    if not copied and (written.decoded or is_parquet(files[0]) or is_feather(files[0])):
         yield list(files)
         return
     copies: list[IO[bytes]] = []
@@ -101,19 +102,27 @@ def readable(files: Sequence[Path], written: Written) -> Iterator[list[Path]]:
         for file in files:
             if file.name.lower().endswith(".zst"):
                 raise DataError(f"{file.name} can be read in UTF-8 alone: save it as .csv.gz")
-            copies.append(_copy(file, written.encoding))
+            copies.append(_copy(file, written))
         yield [Path(f"/proc/self/fd/{copy.fileno()}") if PROC.is_dir() else Path(copy.name) for copy in copies]
     finally:
         for copy in copies:
             copy.close()
 
 
-def _copy(file: Path, encoding: str) -> IO[bytes]:
+def _copy(file: Path, written: Written) -> IO[bytes]:
     temporary = tempfile.TemporaryFile if PROC.is_dir() else tempfile.NamedTemporaryFile
     copy: IO[bytes] = temporary(prefix="colonnade-")
+    if is_copied(file):
+        from colonnade.data.programs import write_lines
+
+        lines = TextIOWrapper(copy, "utf-8", newline="")
+        write_lines(file, written, lines)
+        lines.detach()
+        copy.flush()
+        return copy
     with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as source:
         # What cannot be decoded becomes a mark, as in UTF-8: no record ends the reading.
-        text = TextIOWrapper(cast(IO[bytes], source), encoding, errors="replace", newline="")
+        text = TextIOWrapper(cast(IO[bytes], source), written.encoding, errors="replace", newline="")
         while piece := text.read(PIECE):
             copy.write(piece.encode())
     copy.flush()

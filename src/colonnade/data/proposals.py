@@ -7,8 +7,10 @@ import gzip
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from colonnade.data.forms import readable
 from colonnade.data.written import (
     COMMON_DATES,
     COMMON_MISSING,
@@ -20,7 +22,7 @@ from colonnade.data.written import (
     Written,
 )
 from colonnade.foundation.kinds import SPELLED
-from colonnade.foundation.parts import data_files, is_feather, is_parquet
+from colonnade.foundation.parts import data_files, is_copied, is_feather, is_parquet
 
 HEAD = 1 << 18
 """Bytes of a file that tell its form."""
@@ -43,17 +45,24 @@ _POINTS = re.compile(r"[-+]?(?:\d{1,3}(?:[,\s']\d{3})+|\d+)(?:\.\d+)?")
 _WORD = re.compile(r"[^\W\d]+")
 
 
-def propose_written(path: Path) -> Written:
-    """The forms of a CSV file; the house's own of any other."""
+def propose_written(path: Path, sheet: str = "") -> Written:
+    """The forms of a file of text, or of a table of another program; the house's own of any other."""
     file = data_files(path)[0]
     if is_parquet(file) or is_feather(file) or file.name.lower().endswith(".zst"):
         return PLAIN
+    if is_copied(file):
+        with readable([file], replace(PLAIN, sheet=sheet)) as (copy,), copy.open("rb") as opened:
+            return replace(_proposed(opened.read(HEAD), (",",)), sheet=sheet)
     with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as opened:
-        head = opened.read(HEAD)
+        return _proposed(opened.read(HEAD))
+
+
+def _proposed(head: bytes, separators: Sequence[str] = SEPARATORS) -> Written:
+    """By a file's first bytes."""
     encoding = _encoding(head)
     lines = head.decode(encoding, errors="replace").removeprefix("\ufeff").splitlines()
     lines = lines[:-1] if len(head) == HEAD else lines
-    separator, skip = _separator(lines)
+    separator, skip = _separator(lines, separators)
     rows = list(csv.reader(lines[skip:], delimiter=separator))
     columns = [[row[k].strip() for row in rows[1:] if len(row) > k] for k in range(len(rows[0]) if rows else 0)]
     return _forms(columns, Written(separator, encoding=encoding, skip=skip))
@@ -76,10 +85,10 @@ def _encoding(head: bytes) -> str:
     return max(letters, key=lambda code: letters[code])
 
 
-def _separator(lines: Sequence[str]) -> tuple[str, int]:
+def _separator(lines: Sequence[str], separators: Sequence[str]) -> tuple[str, int]:
     """What separates fields, and how many lines stand above the header."""
     found = []
-    for separator in SEPARATORS:
+    for separator in separators:
         widths = [len(row) for row in csv.reader(lines, delimiter=separator)]
         width, often = Counter(widths).most_common(1)[0] if widths else (1, 0)
         if width > 1:

@@ -52,7 +52,8 @@ PLAIN_WORDS = {
     "empty CSV": "it is empty",
 }
 OTHER_FILES = {
-    b"PK\x03\x04": "a zip file or a spreadsheet",
+    b"PK\x03\x04": "a zip file or a spreadsheet (save that as .xlsx)",
+    b"\xd0\xcf\x11\xe0": "an old Excel file (save that as .xlsx)",
     b"PAR1": "Parquet",
     b"ARRO": "Feather",
     b"\xff\xfe": "UTF-16",

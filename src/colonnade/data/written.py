@@ -40,6 +40,8 @@ class Written:
     false: tuple[str, ...] = ()
     skip: int = 0
     """Lines above the header."""
+    sheet: str = ""
+    """Of a spreadsheet; empty: its first."""
 
     @property
     def decoded(self) -> bool:

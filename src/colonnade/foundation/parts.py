@@ -11,7 +11,11 @@ from colonnade.foundation.errors import DataError, NoDataError, StudyError
 
 PARQUET = (".parquet", ".pq")
 FEATHER = (".feather", ".arrow", ".ipc")
+SHEETS = (".xlsx", ".xlsm")
+PROGRAMS = (".dta", ".sav", ".sas7bdat", ".xpt")
 CSV = (".csv", ".csv.gz", ".csv.zst")
+KINDS = {"Parquet": PARQUET, "Feather": FEATHER, "Excel": SHEETS, "Stata, SPSS or SAS": PROGRAMS}
+"""Of files, by the ends of their names; any other is CSV."""
 
 
 def local_path(text: str) -> Path:
@@ -31,12 +35,24 @@ def is_feather(path: Path) -> bool:
     return path.name.lower().endswith(FEATHER)
 
 
+def is_sheet(path: Path) -> bool:
+    return path.name.lower().endswith(SHEETS)
+
+
+def is_copied(path: Path) -> bool:
+    """Whether another program's library reads it, so that it is read through a copy as text."""
+    return path.name.lower().endswith(SHEETS + PROGRAMS)
+
+
+def _kind(path: Path) -> str:
+    return next((kind for kind, ends in KINDS.items() if path.name.lower().endswith(ends)), "CSV")
+
+
 def data_files(path: Path) -> list[Path]:
-    """The files in order; a folder counts its Parquet, Feather and CSV files alone."""
+    """The files in order; a folder counts files of the known kinds alone."""
     if path.is_dir():
-        found = sorted(
-            part for part in path.iterdir() if part.is_file() and part.name.lower().endswith(PARQUET + FEATHER + CSV)
-        )
+        known = sum(KINDS.values(), CSV)
+        found = sorted(part for part in path.iterdir() if part.is_file() and part.name.lower().endswith(known))
         what = f"the folder {path.name} has no Parquet, Feather or CSV file"
     elif path.exists() or not any(c in str(path) for c in "*?["):
         found = [path] if path.exists() else []
@@ -46,8 +62,8 @@ def data_files(path: Path) -> list[Path]:
         what = f"no data file fits the pattern {path.name}"
     if not found:
         raise NoDataError(what)
-    if len({(is_parquet(part), is_feather(part)) for part in found}) > 1:
-        raise DataError(f"the parts of {path.name} must be all Parquet, all Feather or all CSV, got several kinds")
+    if len(kinds := {_kind(part) for part in found}) > 1:
+        raise DataError(f"the parts of {path.name} must be of one kind, got {' and '.join(sorted(kinds))}")
     return found
 
 
