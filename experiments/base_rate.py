@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import colonnade as cn
-from colonnade.analysis.accepted import Acceptance
+from colonnade.analysis.model import Acceptance
 from docs.sections import publish
 from experiments.data import Dataset, adult_41
 from experiments.data.hard import HARD, TEST

@@ -14,7 +14,8 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.analysis.solve import FittedModel, solve
+from colonnade.analysis.model import FittedModel
+from colonnade.analysis.solve import solve
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Schema, column_from

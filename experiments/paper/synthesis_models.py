@@ -11,7 +11,8 @@ from sklearn.metrics import mean_poisson_deviance
 
 from colonnade.analysis.bins import bin_means
 from colonnade.analysis.components import components
-from colonnade.analysis.models import ClassModel, Question, answer
+from colonnade.analysis.model import ClassModel
+from colonnade.analysis.models import Question, answer
 from colonnade.analysis.released import Released
 from colonnade.analysis.synthesis import fit_release
 from colonnade.analysis.tables import Tables

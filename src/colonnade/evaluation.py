@@ -20,7 +20,7 @@ import polars as pl
 
 from colonnade.analysis.denoise import Estimate, denoise
 from colonnade.analysis.measures import ClassSums, CurvePoint, Measure, ScoreTable, Sum, error_measures
-from colonnade.analysis.models import ClassModel
+from colonnade.analysis.model import ClassModel
 from colonnade.analysis.score_parts import Part, added_scores
 from colonnade.data.sources import Source
 from colonnade.data.store import read_rows
@@ -34,7 +34,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord, digest
 from colonnade.model import PublicModel, partial_scores, write_model
 from colonnade.planning.agreement import Agreement, TopDown
-from colonnade.planning.query import Evaluated, Full
+from colonnade.planning.query import EVALUATED, KEPT_NAME, Evaluated, Full
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.planning.warnings import refusing_columns
 from colonnade.study import StudySpec
@@ -47,8 +47,6 @@ NARROWEST = 4.0
 """No part of an error is let reach less than the widest over this."""
 TYPICAL_ROWS = 10_000
 OUTCOMES = ("no", "yes")
-EVALUATED, KEPT_NAME = " evaluated by ", 120
-"""An evaluation is called by so much of its study's name, and by its model."""
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, softmax
 
-from colonnade.analysis.accepted import Acceptance
-from colonnade.analysis.models import ClassModel
-from colonnade.analysis.request import ModelRequest
-from colonnade.analysis.solve import FittedModel
+from colonnade.analysis.model import Acceptance, ClassModel, FittedModel
 from colonnade.data.sources import AddressSource, FileSource, Source, by_party, of_parties, source_at
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
@@ -152,6 +149,8 @@ def publish(release: ReleaseRecord, model: FittedModel, notes: Sequence[str] = (
 
 def own_model(release: ReleaseRecord) -> tuple[PublicModel, Intervals]:
     """The model that a release was made for, and how sure its coefficients are."""
+    from colonnade.analysis.request import ModelRequest
+
     wanted = ModelRequest(release)
     return publish(release, wanted.model(None), wanted.notes), wanted.certainty()
 

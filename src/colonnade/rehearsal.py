@@ -15,8 +15,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from colonnade.analysis.draws import seeded, uniform
+from colonnade.analysis.model import FittedModel
 from colonnade.analysis.slopes import bin_numeric_columns
-from colonnade.analysis.solve import FittedModel, solve
+from colonnade.analysis.solve import solve
 from colonnade.data.made_up import Signal, invent_tables
 from colonnade.data.sources import Source, by_party
 from colonnade.data.store import read_rows

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.policy import check_approvals, read_policy
@@ -19,7 +19,6 @@ from colonnade.consent.shared_ledger import open_ledger
 from colonnade.data.ids import require_same_forms
 from colonnade.data.sources import FileSource, Source
 from colonnade.data.table import Look, Table
-from colonnade.evaluation import Evaluation, Measured
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
@@ -40,6 +39,9 @@ from colonnade.study import StudySpec
 from colonnade.transport.evidence import EvidenceFolder, read_key
 from colonnade.transport.in_process import InProcess
 from colonnade.transport.traffic import Traffic
+
+if TYPE_CHECKING:
+    from colonnade.evaluation import Evaluation, Measured
 
 Watch = Callable[[str, float], None]
 """Called with a step's name and the share of it that is done."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colonnade.crypto.backends import BACKENDS
 from colonnade.data.sources import DataSource, FileSource, Source, read_address
@@ -21,14 +21,15 @@ from colonnade.foundation.schema import Column, Schema, column_from, derive_colu
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.accounting import check_epsilon
-from colonnade.mechanism.cuts import Binning, choose_bins
-from colonnade.mechanism.declared import declared_layout
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions, with_sums
 from colonnade.mechanism.plan import Offer, Terms
 from colonnade.planning.agreement import Agreement, Organisation, reason_of
 from colonnade.planning.query import RELEASES
 from colonnade.planning.session_plan import SessionPlan, plan_session
+
+if TYPE_CHECKING:
+    from colonnade.mechanism.cuts import Binning
 
 ALIGNMENTS = (PSI, NONE)
 STUDY_KEYS = (
@@ -424,8 +425,8 @@ class _Reader:
 
 def _columns_of(agreement: Agreement) -> Layout:
     """The coordinates of a record, without interactions."""
-    if (declared := agreement.query.declared) is not None:
-        return declared_layout(agreement.schema, agreement.label, declared)
+    if agreement.query.declared is not None:
+        return agreement.query.draft(agreement)
     return layout_of(agreement.schema, agreement.label, agreement.task, agreement.calibration)
 
 
@@ -465,6 +466,8 @@ def _cut(agreement: Agreement, rows: int | None) -> tuple[Agreement, Sequence[Bi
     if agreement.calibration is not Calibration.EXACT or query.higher.order > 2 or not query.tables:
         told = 'calibration = "exact", order = 2 and a release with tables'
         raise StudyError(f'numeric = "auto" chooses bins, and goes with {told} alone')
+    from colonnade.mechanism.cuts import choose_bins
+
     epsilon, delta = agreement.budget.least, agreement.delta
     schema, cuts = choose_bins(agreement.schema, agreement.label, agreement.task, rows, epsilon, delta)
     return replace(agreement, schema=schema), cuts

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.analysis.solve import FittedModel
+from colonnade.analysis.model import FittedModel
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import Ledger
 from colonnade.model import PublicModel, write_model

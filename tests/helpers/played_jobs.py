@@ -88,6 +88,6 @@ def take_part(folder: Path, name: str, call: Callable[[bytes], bytes]) -> dict[s
     """A party's job by its own folder; its last word."""
     write_starter(folder, str(os.getppid()))
     replace_status(folder / "status.json", {})
-    status = StatusFile(folder / "status.json", JOB, kind=FitPartyJob.recipe.kind)
+    status = StatusFile(folder / "status.json", JOB, kind=FitPartyJob().recipe.kind)
     FitPartyJob().take_part(folder, name, status, call, ParentWatch(folder))
     return look(status.path)

@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from colonnade.flare.agent import Agent, find_key
+from colonnade.flare.certificates import Address
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.doctor import examine
-from colonnade.flare.provision import Address
 from colonnade.flare.renewal import install_certificate, revoke_certificate
 from colonnade.flare.revocation import install_list
 from colonnade.flare.signing import CertificateSigner

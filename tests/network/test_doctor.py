@@ -23,9 +23,9 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 from colonnade.consent.entries import Booking, DataSet
 from colonnade.consent.ledger import Ledger
 from colonnade.flare import doctor
+from colonnade.flare.certificates import Address
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.doctor import Diagnosis, examine, standing
-from colonnade.flare.provision import Address
 from colonnade.mechanism.composition import Cap, Charge, rho_of_pure
 from tests.helpers.authority import DAY, Authority
 from tests.helpers.cli_study import runner

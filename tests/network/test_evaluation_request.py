@@ -14,15 +14,14 @@ from colonnade.audit.premises import AuditedSite
 from colonnade.audit.session import audit_session
 from colonnade.consent.guard import PolicyGuard
 from colonnade.consent.policy import Policy, policy_from
+from colonnade.flare.certificates import Address
 from colonnade.flare.deploy import deploy_new
-from colonnade.flare.provision import Address
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE
 from colonnade.protocol.guard import Unguarded
 from colonnade.runs import carry_in_process
-from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluation_request
-from colonnade.sites.recipes import EvaluateRecipe
+from colonnade.sites.evaluation_request import EvaluateRecipe, EvaluationRequest, read_evaluation_request
 from colonnade.sites.site import find_site, read_site
 from colonnade.transport.evidence import read_key
 from tests.helpers.wires import PARTIES, write_study

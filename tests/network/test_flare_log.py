@@ -15,6 +15,7 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.sfm.sfm_endpoint import SfmEndpoint
 
+from colonnade.flare.certificates import Address
 from colonnade.flare.flare_log import (
     LINE_LOGGER,
     PARTY_LOGGER,
@@ -25,7 +26,6 @@ from colonnade.flare.flare_log import (
     watch_line,
     watch_server,
 )
-from colonnade.flare.provision import Address
 
 ENDPOINT = "nvflare.fuel.f3.sfm.sfm_endpoint"
 MADE = "Connection [CN%05d 127.0.0.1:6089 => 127.0.0.1:5966 SSL localhost] is created: PID: 7"

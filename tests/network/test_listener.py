@@ -25,11 +25,10 @@ from nvflare.fuel.f3.connection import ConnState
 from nvflare.fuel.f3.drivers.connector_info import ConnectorInfo, Mode
 
 from colonnade.flare import listener
-from colonnade.flare.certificates import probe, probe_own, server_address
+from colonnade.flare.certificates import Address, probe, probe_own, server_address
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.doctor import examine
 from colonnade.flare.listener import LARGEST_FRAME, UNPROVEN, BoundedDriver, use_driver
-from colonnade.flare.provision import Address
 from colonnade.flare.renewal import revoke_certificate
 from colonnade.flare.revocation import install_list
 from colonnade.foundation.errors import PolicyError

@@ -21,13 +21,12 @@ import pytest
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from colonnade.flare import monitor as monitor_module
-from colonnade.flare.certificates import PROBE_SECONDS, probe
+from colonnade.flare.certificates import PROBE_SECONDS, Address, probe
 from colonnade.flare.event_log import EVENTS, FIELDS, EventLog, rotate_audit_log
 from colonnade.flare.flare_log import ServerLine
 from colonnade.flare.folder_texts import policy_file, site_file
 from colonnade.flare.launch import watch
 from colonnade.flare.monitor import LOOPBACK, Monitor, parse_address, serve_monitor
-from colonnade.flare.provision import Address
 from colonnade.foundation.errors import StudyError
 from colonnade.protocol.journal import JournalEvent
 from colonnade.sites.site import METRICS, PARTY, Site, read_site

@@ -12,19 +12,19 @@ import typer
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
-from colonnade.analysis.solve import FittedModel
+from colonnade.analysis.model import FittedModel
 from colonnade.cli.deployment import run
 from colonnade.consent.guard import PolicyGuard
 from colonnade.data.sources import FileSource
+from colonnade.flare.certificates import Address
 from colonnade.flare.coordinator import Job, write_job
 from colonnade.flare.deploy import deploy_new
-from colonnade.flare.provision import SCORE_PARTY_CLASS, SCORE_SERVER_CLASS, Address
+from colonnade.flare.provision import SCORE_PARTY_CLASS, SCORE_SERVER_CLASS
 from colonnade.flare.server_job import job_name
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.model import PublicModel, write_model
 from colonnade.protocol.codes import Code, code_of
-from colonnade.sites.prediction_request import PredictionRequest, read_prediction_request
-from colonnade.sites.recipes import PredictRecipe
+from colonnade.sites.prediction_request import PredictionRequest, PredictRecipe, read_prediction_request
 from colonnade.sites.site import SEED, find_site, read_site
 from colonnade.study import StudySpec, read_study
 from tests.helpers.wires import PARTIES, write_study

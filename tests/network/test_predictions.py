@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from colonnade.analysis.solve import FittedModel
+from colonnade.analysis.model import FittedModel
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
 from colonnade.data.table import Table

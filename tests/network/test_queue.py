@@ -14,12 +14,13 @@ import pytest
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from colonnade.flare import queue as module
+from colonnade.flare.certificates import Address
 from colonnade.flare.coordinator import NotReached
 from colonnade.flare.deploy import deploy_add, deploy_new
-from colonnade.flare.provision import Address
 from colonnade.flare.queue import DONE, FAILED, RUNNING, WAITING, SessionQueue, work_queue
 from colonnade.foundation.errors import ProtocolError, StudyError
-from colonnade.sites.recipes import FitRecipe, PredictRecipe
+from colonnade.sites.prediction_request import PredictRecipe
+from colonnade.sites.recipes import FitRecipe
 from colonnade.sites.site import PARTY, SERVER, Site, find_site, read_sites
 from tests.helpers.cli_study import runner
 from tests.helpers.wires import PARTIES, write_study

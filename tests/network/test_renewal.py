@@ -20,10 +20,10 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 
 from colonnade.flare import renewal
-from colonnade.flare.certificates import check_certificate
+from colonnade.flare.certificates import Address, check_certificate
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.doctor import examine
-from colonnade.flare.provision import COORDINATOR, Address
+from colonnade.flare.provision import COORDINATOR
 from colonnade.flare.renewal import approve_request, install_certificate, request_certificate, revoke_certificate
 from colonnade.flare.revocation import install_list
 from colonnade.flare.signing import CertificateSigner

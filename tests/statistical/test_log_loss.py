@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade.analysis.solve import FittedModel
+from colonnade.analysis.model import FittedModel
 from experiments.data.hard import TEST, copies
 from experiments.paper.logloss import MARGIN
 from experiments.paper.protocol import Encoded, Replicate, Terms

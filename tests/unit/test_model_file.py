@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from colonnade.analysis.solve import FittedModel
+from colonnade.analysis.model import FittedModel
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.release import read_sealed, write_sealed
 from colonnade.model import FORMAT, PublicModel, read_model, write_model

@@ -129,8 +129,8 @@ def without(text: str) -> str:
 def test_units_start_what_they_say_under_their_own_filter(tmp_path: Path) -> None:
     """A deployed server and party, by each unit's own command, until they say that they wait."""
     pytest.importorskip("nvflare", reason="the extra flare is not installed")
+    from colonnade.flare.certificates import Address
     from colonnade.flare.deploy import deploy_new
-    from colonnade.flare.provision import Address
 
     write_study(tmp_path)
     with socket.socket() as free:

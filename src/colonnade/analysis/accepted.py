@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from colonnade.analysis.glm import GAUSSIAN, Family, FeatureLaw
+from colonnade.analysis.model import Acceptance
 from colonnade.mechanism.moments import Floats
 
 M = TypeVar("M")
-"""A model: `solve.FittedModel`, which holds what is made here, or one of several classes."""
+"""A model: `model.FittedModel`, which holds what is made here, or one of several classes."""
 FAINTEST = 0.05
 """Scores of which noise leaves nothing keep this standard deviation, and with it their order: it costs 0.0003 nats."""
 STEPS = 30
@@ -30,21 +31,6 @@ SURE = 0.5
 """So many standard deviations of its own error an expected gain must be above that."""
 NODES = np.polynomial.hermite_e.hermegauss(40)
 """Of a normal law: points and weights."""
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """How a model came to be, and what the gate says of it."""
-
-    estimator: str
-    """Which one made it, after any fall back."""
-    why: str = ""
-    """What a reader has to know before using it; empty where there is nothing."""
-    fell_back: bool = False
-    gain: float = nan
-    """By how much its loss on new records is expected to be below the base rate's; nan where it is not known."""
-    error: float = nan
-    """The standard deviation of that expectation."""
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,11 @@ from colonnade.analysis.glm import (
     fit_moments,
 )
 from colonnade.analysis.logistic import LARGEST_SHARE, SHAPES, feature_law
+from colonnade.analysis.model import ClassModel, FittedModel
 from colonnade.analysis.plausible import fill_products, plausible_records, with_target
 from colonnade.analysis.posterior import Fit, NoisyEquations, followed_noise, posterior, prior_shapes
 from colonnade.analysis.released import Released
 from colonnade.analysis.shrinkage import bounded_mean
-from colonnade.analysis.solve import FittedModel
 from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
@@ -64,16 +64,6 @@ FAINT = 0.01
 """Scores of this standard deviation tell nothing: no prior is narrower."""
 WIDEST = 2.5
 """Weights of log-odds of this size cost half a nat in all records together, whatever penalty is asked for."""
-
-
-@dataclass(frozen=True)
-class ClassModel(FittedModel):
-    """A model of several classes: a score for each, of which the largest wins; `coefficients` are their ranges."""
-
-    classes: tuple[str, ...] = ()
-    by_class: tuple[tuple[float, ...], ...] = ()
-    """One row of coefficients for each class."""
-    intercepts: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

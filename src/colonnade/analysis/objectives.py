@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from colonnade.analysis.accepted import accepted
+from colonnade.analysis.model import FittedModel
 from colonnade.analysis.polynomials import Minimum, Polynomial, minimise, released_sums
-from colonnade.analysis.solve import FittedModel
 from colonnade.foundation.errors import ReleaseError
 from colonnade.mechanism.declared import DeclaredObjective
 from colonnade.mechanism.moments import Moments

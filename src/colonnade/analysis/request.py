@@ -9,11 +9,12 @@ from functools import cached_property
 from colonnade.analysis.cautions import attribute_of, constant_columns, faint_means, tied_attributes
 from colonnade.analysis.denoise import denoise
 from colonnade.analysis.intervals import Intervals, intervals
+from colonnade.analysis.model import FittedModel
 from colonnade.analysis.models import Question, answer, check_question, held_features
 from colonnade.analysis.objectives import declared_model
 from colonnade.analysis.released import Known, Released
 from colonnade.analysis.slopes import bin_numeric_columns
-from colonnade.analysis.solve import FittedModel, ridge_path, solve
+from colonnade.analysis.solve import ridge_path, solve
 from colonnade.analysis.synthesis import FittedRelease, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import ReleaseError, StudyError

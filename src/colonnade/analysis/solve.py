@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import logit
 
-from colonnade.analysis.accepted import Acceptance, Prospect, accepted, blur_of, quadratic
+from colonnade.analysis.accepted import Prospect, accepted, blur_of, quadratic
 from colonnade.analysis.denoise import Estimate, complete, denoise
 from colonnade.analysis.equations import (
     Target,
@@ -24,6 +24,7 @@ from colonnade.analysis.equations import (
 from colonnade.analysis.explained import Refit, explained
 from colonnade.analysis.glm import GAUSSIAN
 from colonnade.analysis.logistic import SHAPES, LogOdds, cautious, discriminant, log_odds
+from colonnade.analysis.model import FittedModel
 from colonnade.analysis.plausible import plausible_records, with_target
 from colonnade.analysis.posterior import (
     Fit,
@@ -52,41 +53,6 @@ NO_INTERCEPT = (
 )
 MOST_COLUMNS = 300
 """Above this a logistic fit takes the features as Gaussian: the linear discriminant."""
-
-
-@dataclass(frozen=True)
-class FittedModel:
-    """A fitted model in encoded units: numerics in [-1, 1], indicators 0 or 1, a linear target in [-1, 1]."""
-
-    task: str
-    label: str
-    features: tuple[str, ...]
-    coefficients: tuple[float, ...]
-    intercept: float
-    method: str
-    ridge: float
-    """Penalty per record with as many effective parameters as the fit used; infinite for the trivial model."""
-    freedom: float
-    """Effective number of parameters that the release decided."""
-    r_squared: float
-    """Share of the target's variance that a linear fit explains on the records, by the release; nan where unknown."""
-    r_squared_interval: tuple[float, float] | None = None
-    """95% interval of `r_squared`; a model without one says nothing about its R^2."""
-    outcome: Acceptance | None = field(default=None, kw_only=True)
-    """What the gate says of it; none of a model in a file from before there was one."""
-
-    def decision(self, encoded: Floats) -> Floats:
-        """Predicted label of a linear model, log-odds of a logistic one."""
-        result: Floats = np.asarray(encoded, dtype=np.float64) @ np.array(self.coefficients) + self.intercept
-        return result
-
-    def predict(self, encoded: Floats) -> Floats:
-        """Label clipped to its public range, or probability of the positive class."""
-        if self.task == Task.POLYNOMIAL.value:
-            raise StudyError("a declared objective has parameters and no scores")
-        value = self.decision(encoded)
-        result: Floats = np.clip(value, -1.0, 1.0) if self.task == Task.LINEAR.value else expit(value)
-        return result
 
 
 @small_on_one_thread

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from colonnade.analysis.intervals import Intervals
-from colonnade.analysis.models import ClassModel
-from colonnade.analysis.solve import FittedModel
+from colonnade.analysis.model import ClassModel, FittedModel
 from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.schema import Column, Schema
 

@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.analysis.intervals import Intervals
-from colonnade.analysis.models import ClassModel
+from colonnade.analysis.model import ClassModel
 from colonnade.api.display import Shown, warn_of
 from colonnade.data.sources import Source
 from colonnade.foundation.errors import DataError, StudyError
@@ -21,7 +20,8 @@ from colonnade.foundation.parts import local_path
 from colonnade.model import PublicModel, Scores, read_model, require_apart, score_tables, scored_classes, write_model
 
 if TYPE_CHECKING:
-    from colonnade.analysis.accepted import Acceptance
+    from colonnade.analysis.intervals import Intervals
+    from colonnade.analysis.model import Acceptance
     from colonnade.analysis.request import ModelRequest
     from colonnade.analysis.units import Units
     from colonnade.report.results import Answer
@@ -49,7 +49,7 @@ class Model(Shown):
     notes : list of str
         What to know of it: that it may be no better than the label's mean or shares alone, or of columns that were not
         used, which a file does not tell.
-    outcome : colonnade.analysis.accepted.Acceptance
+    outcome : colonnade.analysis.model.Acceptance
         Which estimator made it, whether it fell back, and by how much it is expected to be better than the base rate.
     """
 
@@ -133,6 +133,7 @@ class Model(Shown):
         return EncodedModel(self)
 
     def _conf_int(self, level: float, units: Units | None) -> pl.DataFrame:
+        from colonnade.analysis.intervals import Intervals
         from colonnade.report.answers.coefficients import conf_int
 
         found = None if self._request is None else self._request.intervals(level)

@@ -26,7 +26,9 @@ from colonnade.protocol.fit import FIT, FitParty
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.kinds import PartyTask, matches_ids
 from colonnade.protocol.messages import Envelope
-from colonnade.sites.recipes import EvaluateRecipe, FitRecipe, PredictRecipe, Recipe
+from colonnade.sites.evaluation_request import EvaluateRecipe
+from colonnade.sites.prediction_request import PredictRecipe
+from colonnade.sites.recipes import FitRecipe, Recipe
 from colonnade.sites.site import PARTY, STARTUP, Site, read_site
 from colonnade.study import StudySpec, read_study
 from colonnade.transport.evidence import AUTHORITY, KeptEvidence, read_messages, write_message

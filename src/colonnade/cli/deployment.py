@@ -58,9 +58,9 @@ def deploy_new(
 ) -> None:
     """Write a folder for each organisation: certificates, study, policy template, start script, and what to do."""
     require_engine()
+    from colonnade.flare.certificates import Address
     from colonnade.flare.deploy import deploy_new as deploy
     from colonnade.flare.deploy import warnings
-    from colonnade.flare.provision import Address
     from colonnade.study import read_study
 
     folders = deploy(study, out, Address.of(server), keyless)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from colonnade.consent.approvals import Approvals
 from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind
@@ -15,8 +16,10 @@ from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.mechanism.composition import Charge, Spent, charge_of, record_epsilon
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.leakage import people_told
-from colonnade.planning.prediction import Prediction
 from colonnade.planning.session_plan import SessionPlan, plan_session
+
+if TYPE_CHECKING:
+    from colonnade.planning.prediction import Prediction
 
 SLACK = 0.01
 """A share of the charge that an n between those that were tried might take off; the search found less than 0.001."""

@@ -4,13 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from colonnade.crypto.bgn.backend import BGN
 from colonnade.crypto.lattice.backend import LATTICE
-from colonnade.crypto.plain import PLAIN
-from colonnade.crypto.product import Backend, ChainParty, ChainSpec
+from colonnade.crypto.product import Backend, ChainParty, ChainSpec, PartyProduct, ProductSpec, ServerProduct
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.registry import Registry
 
+
+def _bgn_party(device: str, spec: ProductSpec | None) -> type[PartyProduct]:
+    from colonnade.crypto.bgn.party import BgnParty
+
+    return BgnParty
+
+
+def _bgn_server() -> type[ServerProduct]:
+    from colonnade.crypto.bgn.server import BgnServer
+
+    return BgnServer
+
+
+def _bgn_sent(spec: ProductSpec, me: int) -> int:
+    from colonnade.crypto.bgn.layout import planned_bytes
+
+    return planned_bytes(spec, me)
+
+
+def _bgn_seconds(spec: ProductSpec) -> float:
+    from colonnade.crypto.bgn.cost import predicted_seconds
+
+    return predicted_seconds(spec)
+
+
+def _plain_party(device: str, spec: ProductSpec | None) -> type[PartyProduct]:
+    from colonnade.crypto.plain import PlainParty
+
+    return PlainParty
+
+
+def _plain_server() -> type[ServerProduct]:
+    from colonnade.crypto.plain import PlainServer
+
+    return PlainServer
+
+
+def _plain_sent(spec: ProductSpec, me: int) -> int:
+    from colonnade.crypto.plain import planned_bytes
+
+    return planned_bytes(spec, me)
+
+
+def _plain_seconds(spec: ProductSpec) -> float:
+    from colonnade.crypto.plain import predicted_seconds
+
+    return predicted_seconds(spec)
+
+
+# A session loads the product that it runs: the paper's libraries are an extra besides.
+BGN = Backend("bgn", True, _bgn_party, _bgn_server, _bgn_sent, _bgn_seconds, shared=False)
+PLAIN = Backend("plain", False, _plain_party, _plain_server, _plain_sent, _plain_seconds)
 BACKENDS: Registry[Backend] = Registry("product", StudyError)
 for _backend in (LATTICE, BGN, PLAIN):
     BACKENDS.add(_backend.name, _backend)

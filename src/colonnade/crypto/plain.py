@@ -24,7 +24,6 @@ from colonnade.crypto.frames import (
     unpack,
 )
 from colonnade.crypto.product import (
-    Backend,
     Contribution,
     Cross,
     Integers,
@@ -242,13 +241,3 @@ class PlainServer(ServerProduct):
         if total.shape != (entries(self._spec),):
             raise ProductError(f"the sum of contributions must have {entries(self._spec)} words, got {total.shape}")
         return centred(total & np.uint64((1 << self._spec.modulus_bits) - 1), self._spec.modulus_bits)
-
-
-PLAIN = Backend(
-    name="plain",
-    private=False,
-    party=lambda device, spec: PlainParty,
-    server=lambda: PlainServer,
-    sent=planned_bytes,
-    seconds=predicted_seconds,
-)

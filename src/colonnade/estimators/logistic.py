@@ -11,10 +11,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from colonnade.analysis.intervals import Intervals
+from colonnade.analysis.model import FittedModel
 from colonnade.analysis.models import Question, answer
 from colonnade.analysis.released import Released
 from colonnade.analysis.request import ModelRequest
-from colonnade.analysis.solve import FittedModel
 from colonnade.estimators.frames import classes_of
 from colonnade.estimators.vertical import Floats, Vertical
 from colonnade.foundation.errors import DataError, SchemaError, StudyError

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.analysis.model import FittedModel
 from colonnade.analysis.models import Question, answer
 from colonnade.analysis.released import Released
-from colonnade.analysis.solve import FittedModel
 from colonnade.estimators.linear import VerticalLinearRegression
 from colonnade.estimators.vertical import Floats
 from colonnade.foundation.errors import StudyError

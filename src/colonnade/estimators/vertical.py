@@ -21,10 +21,10 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 
 from colonnade.analysis.cautions import constant_columns, faint_means
 from colonnade.analysis.intervals import Intervals, intervals
-from colonnade.analysis.models import ClassModel
+from colonnade.analysis.model import ClassModel, FittedModel
 from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.slopes import bin_numeric_columns
-from colonnade.analysis.solve import METHODS, FittedModel, solve
+from colonnade.analysis.solve import METHODS, solve
 from colonnade.analysis.units import Units
 from colonnade.data.table import Table, table_from
 from colonnade.estimators.frames import (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import ssl
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,16 +17,34 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from colonnade.flare.provision import Address
 from colonnade.flare.revocation import read_revoked, revoked_since
-from colonnade.foundation.errors import PolicyError
+from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.sites.site import STARTUP
 
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+HOST, PORT = re.compile(rf"({_LABEL}\.)*{_LABEL}"), re.compile(r"[0-9]{0,5}")
 PROBE_SECONDS = 10.0
 NOT_YET, EXPIRED = 9, 10
 """OpenSSL's numbers for a certificate out of date."""
 VERDICT_SECONDS = (0.2, 1.0)
 """How long a server's verdict on a certificate is waited for, at least and at most: five times its handshake."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server is reached: the host is also the name in its certificate."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        host, _, port = text.partition(":")
+        if not HOST.fullmatch(host) or not PORT.fullmatch(port) or not 0 < int(port or 8002) < 65536:
+            raise StudyError(
+                f"a server's address must be HOST or HOST:PORT, a host's name of letters, digits, - and ., got {text!r}"
+            )
+        return cls(host, int(port or 8002))
 
 
 def check_certificate(folder: Path, name: str, basename: str = "client") -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.crypto.backends import require_private
+from colonnade.flare.certificates import Address
 from colonnade.flare.folder_texts import policy_file, readme, site_file, smallest_rows, start_script
 from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
-from colonnade.flare.provision import Address, keep_own_key_only, place_kit, provision
+from colonnade.flare.provision import keep_own_key_only, place_kit, provision
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.toml import toml_section
 from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STARTUP, STUDIES, STUDY

@@ -9,11 +9,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from colonnade.flare.provision import Address
 from colonnade.flare.status import look
 from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.sites.site import OUTCOME, STATUS
+
+if TYPE_CHECKING:
+    from colonnade.flare.certificates import Address
 
 # FLARE names its loggers by module and class: the module's hears all of them.
 SERVER_LOGGER = "nvflare.private.fed.server.fed_server"

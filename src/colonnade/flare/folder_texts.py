@@ -6,7 +6,7 @@ from contextlib import suppress
 from math import ceil
 
 from colonnade.consent.policy import bits_told
-from colonnade.flare.provision import Address
+from colonnade.flare.certificates import Address
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.matching import TWICE
 from colonnade.foundation.shown import OPEN

@@ -18,12 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from colonnade.flare.certificates import check_certificate, own_address, probe, probe_own, server_address
+from colonnade.flare.certificates import Address, check_certificate, own_address, probe, probe_own, server_address
 from colonnade.flare.event_log import EventLog, rotate_audit_log
 from colonnade.flare.flare_log import TWICE, watch_failures, watch_line, watch_server
 from colonnade.flare.monitor import Monitor, parse_address, serve_monitor
 from colonnade.flare.process import StopSignals, alone, dead
-from colonnade.flare.provision import CLASSES, Address
+from colonnade.flare.provision import CLASSES
 from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.status import last_word, look, replace_status, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError

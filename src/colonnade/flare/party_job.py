@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import abstractmethod
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,10 @@ def answer_seconds(folder: Path) -> float:
 class PartyJob(Executor):  # type: ignore[misc]
     """Whatever a site takes part in comes from its own folder; exceptions stay here."""
 
-    recipe: type[Recipe]
+    @property
+    @abstractmethod
+    def recipe(self) -> type[Recipe]:
+        """What this site does in a session of the kind."""
 
     def execute(self, task_name: str, shareable: Any, fl_ctx: Any, abort_signal: Any) -> Any:
         engine = fl_ctx.get_engine()

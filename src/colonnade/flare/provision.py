@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +17,13 @@ from nvflare.lighter.impl.workspace import WorkspaceBuilder
 from nvflare.lighter.provisioner import Provisioner
 from nvflare.lighter.utils import load_yaml
 
+from colonnade.flare.certificates import Address
 from colonnade.foundation.errors import StudyError
 from colonnade.sites.site import LOCAL, STARTUP
 
 GONE_SECONDS = 40
 """A site that FLARE has not heard for so long is no longer connected."""
 ROOT_DAYS = 3650
-_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
-HOST, PORT = re.compile(rf"({_LABEL}\.)*{_LABEL}"), re.compile(r"[0-9]{0,5}")
 COORDINATOR = "coordinator@colonnade.study"
 SERVER_CLASS = "colonnade.flare.job_classes.FitServerJob"
 PARTY_CLASS = "colonnade.flare.job_classes.FitPartyJob"
@@ -66,23 +63,6 @@ COMM = {
     "allow_adhoc_conns": False,
 }
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the server is reached: the host is also the name in its certificate."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def of(cls, text: str) -> Address:
-        host, _, port = text.partition(":")
-        if not HOST.fullmatch(host) or not PORT.fullmatch(port) or not 0 < int(port or 8002) < 65536:
-            raise StudyError(
-                f"a server's address must be HOST or HOST:PORT, a host's name of letters, digits, - and ., got {text!r}"
-            )
-        return cls(host, int(port or 8002))
 
 
 def provision(work: Path, project: str, parties: Iterable[str], address: Address) -> Path:

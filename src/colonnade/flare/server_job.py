@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +36,10 @@ log = logging.getLogger(__name__)
 class ServerJob(Controller):  # type: ignore[misc]
     """One session of any kind, as the server's own folder states it."""
 
-    recipe: type[Recipe]
+    @property
+    @abstractmethod
+    def recipe(self) -> type[Recipe]:
+        """What this site does in a session of the kind."""
 
     def start_controller(self, fl_ctx: Any) -> None:
         engine = fl_ctx.get_engine()

@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from colonnade.flare.agent import SIGNING_CERTIFICATE, key_of, named_agent
 from colonnade.flare.certificates import check_certificate, read_certificate
 from colonnade.flare.revocation import read_revoked, revoked_since
 from colonnade.foundation.errors import LapsedError, PolicyError, SignatureError
@@ -132,6 +131,8 @@ def _key_in_file(folder: Path, name: str) -> tuple[object, x509.Certificate]:
 
 def agent_key(folder: Path, name: str, agent: str) -> tuple[PrivateKey, x509.Certificate]:
     """The key that an agent holds for the folder's signing certificate."""
+    from colonnade.flare.agent import SIGNING_CERTIFICATE, key_of, named_agent
+
     if not (folder / STARTUP / SIGNING_CERTIFICATE).is_file():
         raise PolicyError(
             f"{name} signs by an agent, and has no certificate for that: colonnade cert request --signing asks for one"

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.accounting import gaussian_rho
-from colonnade.mechanism.declared import DeclaredObjective, declared_layout, declared_terms
 from colonnade.mechanism.dissection import Block, dissect, squared_sum, squares, traces
 from colonnade.mechanism.moments import Distribution, Layout
 from colonnade.mechanism.objective import (
@@ -31,6 +30,7 @@ from colonnade.mechanism.objective import (
 from colonnade.mechanism.weights import TableTerms, choose_release, choose_tables, has_sizes
 
 if TYPE_CHECKING:
+    from colonnade.mechanism.declared import DeclaredObjective
     from colonnade.planning.agreement import Agreement
 
 ORDERS = (2, 4)
@@ -40,6 +40,10 @@ LARGEST_RADIUS = 1e6
 MOST_FACTORS = 8
 """Of one interaction."""
 NO_TABLES = 'purpose = "all" spreads noise over tables of all columns, and {} none'
+
+
+EVALUATED, KEPT_NAME = " evaluated by ", 120
+"""An evaluation is called by so much of its study's name, and by its model."""
 
 
 @dataclass(frozen=True)
@@ -357,12 +361,16 @@ class Declared(Query):
         return tuple(dict.fromkeys(ref for ref in held if ref is not None))
 
     def draft(self, agreement: Agreement) -> Layout:
+        from colonnade.mechanism.declared import declared_layout
+
         return declared_layout(agreement.schema, agreement.label, self.polynomial)
 
     def settled(self, agreement: Agreement, layout: Layout, rows: int) -> Query:
         return self
 
     def blocks(self, agreement: Agreement, layout: Layout) -> tuple[Block, ...]:
+        from colonnade.mechanism.declared import declared_terms
+
         paper = agreement.calibration is Calibration.PAPER
         return dissect(declared_terms(layout, self.polynomial, None if paper else agreement.law))
 
@@ -426,4 +434,6 @@ def query_of(task: Task, terms: Mapping[str, Any]) -> Query:
         raise StudyError(f"a declared objective says what is released by itself, got {told} besides")
     if ball is None:
         raise StudyError('task = "polynomial" needs a ball: the largest norm that its parameters may have')
+    from colonnade.mechanism.declared import DeclaredObjective
+
     return Declared(declared=DeclaredObjective(text, terms["parameters"], ball), stated=release)

@@ -56,7 +56,6 @@ from colonnade.planning.precision import (
 )
 from colonnade.planning.products import party_product
 from colonnade.planning.query import Query
-from colonnade.planning.warnings import warnings_of
 
 TYPICAL_ROWS = 10_000
 """Stands for n where a plan is wanted before n is known."""
@@ -376,6 +375,8 @@ class SessionPlan:
 
     def warnings(self) -> list[str]:
         """What a person should know before spending."""
+        from colonnade.planning.warnings import warnings_of
+
         second = self.agreement
         if second.query.higher.order > 2:
             second = second.with_terms(order=2, interval=None, ball=None)

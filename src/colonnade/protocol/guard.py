@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from colonnade.planning.agreement import Agreement
-from colonnade.planning.prediction import Prediction
 from colonnade.planning.session_plan import SessionPlan
+
+if TYPE_CHECKING:
+    from colonnade.planning.prediction import Prediction
 
 
 class Guard(Protocol):

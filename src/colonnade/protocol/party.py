@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from colonnade.crypto.alignment.frames import SESSION_BYTES
-from colonnade.crypto.alignment.party import AlignmentParty
 from colonnade.crypto.exchange import Exchange
-from colonnade.crypto.masks import MaskKeys
+from colonnade.crypto.masks import SESSION_BYTES, MaskKeys
 from colonnade.crypto.product import SERVER, Words
 from colonnade.foundation.errors import (
     ColonnadeError,
@@ -64,6 +63,9 @@ from colonnade.protocol.messages import (
 )
 from colonnade.protocol.opening import Submissions
 from colonnade.protocol.signatures import ALIGNMENT, COINS, OPENED, SESSION, SUBMISSION, SignedTraffic, Signer
+
+if TYPE_CHECKING:
+    from colonnade.crypto.alignment.party import AlignmentParty
 
 Watch = Callable[[str, float], None]
 """Called with the name of a phase and the share of it that is done."""
@@ -328,6 +330,8 @@ class PartyRole:
         if not self._aligns:
             raise ProtocolError(f"party {self.name} has nothing to align, and the server asks for an alignment")
         if self._aligner is None:
+            from colonnade.crypto.alignment.party import AlignmentParty
+
             assert self._records is not None and self._records.ids is not None
             with self._refusing():
                 self.task.note_matching(self._identity.hex())

@@ -12,7 +12,10 @@ from colonnade.foundation.files import read_whole
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.release import read_release
 from colonnade.model import read_model
+from colonnade.planning.query import EVALUATED
+from colonnade.sites.recipes import FitRecipe
 from colonnade.sites.site import PARTY, SITE, Site
+from colonnade.study import StudySpec
 
 
 @dataclass(frozen=True)
@@ -57,3 +60,28 @@ def read_evaluation_request(site: Site) -> EvaluationRequest:
     if site.role == PARTY and site.party not in evaluation.parts:
         raise StudyError(f"the model has no weight for a column of {site.party}, which takes no part in the evaluation")
     return EvaluationRequest(site, evaluation)
+
+
+class EvaluateRecipe(FitRecipe):
+    """A release of a model's scores on the records that each party's own files name."""
+
+    task = "evaluation"
+    mark = EVALUATED
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self.asked: EvaluationRequest = read_evaluation_request(site)
+
+    @property
+    def study(self) -> StudySpec:
+        return self.asked.evaluation.study
+
+    def table(self, workers: Workers) -> Table:
+        return self.asked.table(workers)
+
+    @property
+    def source(self) -> Source:
+        return self.asked.source
+
+    def sentence(self) -> str:
+        return "; ".join(["the evaluation was opened", *self.notes])

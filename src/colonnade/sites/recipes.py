@@ -1,6 +1,6 @@
 """What a site does in a session of each kind, by its own files: which tasks it runs and what is left of them here.
 
-The jobs know of recipes alone, and carriers of nothing: a further kind of session is a recipe here and a class path.
+The jobs know of recipes alone, and carriers of nothing: a further kind of session is a recipe and a class path.
 """
 
 from __future__ import annotations
@@ -9,28 +9,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from colonnade.consent.entries import DataSet
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.data.sources import Source
 from colonnade.data.table import Table
-from colonnade.evaluation import EVALUATED, KEPT_NAME
 from colonnade.foundation.errors import SiteError, StudyError
 from colonnade.foundation.files import Place, keep_release, places
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.release import ReleaseRecord, write_release
+from colonnade.planning.query import KEPT_NAME
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.fit import FIT, FitParty, FitServer
 from colonnade.protocol.guard import Guard
 from colonnade.protocol.kinds import PartyTask, ServerTask, SessionKind
-from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, PredictServer
-from colonnade.protocol.server import ServerRole
-from colonnade.sites.evaluation_request import EvaluationRequest, read_evaluation_request
-from colonnade.sites.prediction_request import SCORED, PredictionRequest, read_prediction_request
-from colonnade.sites.preflight import try_folder, try_releases
-from colonnade.sites.site import RELEASE, SCORES, Site, find_site, read_sites
+from colonnade.sites.preflight import try_releases
+from colonnade.sites.site import RELEASE, Site, find_site, read_sites
 from colonnade.study import StudySpec
+
+if TYPE_CHECKING:
+    from colonnade.protocol.server import ServerRole
 
 AnyGuard = ConsentGuard | PolicyGuard
 
@@ -193,112 +192,6 @@ class FitRecipe(Recipe):
 
     def sentence(self) -> str:
         return "; ".join(["the release was opened", *self.notes])
-
-
-class EvaluateRecipe(FitRecipe):
-    """A release of a model's scores on the records that each party's own files name."""
-
-    task = "evaluation"
-    mark = EVALUATED
-
-    def __init__(self, site: Site) -> None:
-        super().__init__(site)
-        self.asked: EvaluationRequest = read_evaluation_request(site)
-
-    @property
-    def study(self) -> StudySpec:
-        return self.asked.evaluation.study
-
-    def table(self, workers: Workers) -> Table:
-        return self.asked.table(workers)
-
-    @property
-    def source(self) -> Source:
-        return self.asked.source
-
-    def sentence(self) -> str:
-        return "; ".join(["the evaluation was opened", *self.notes])
-
-
-class PredictRecipe(Recipe):
-    """Scores: one party opens them, and they are its own."""
-
-    kind, task, mark = PREDICT, "prediction", SCORED
-
-    def __init__(self, site: Site) -> None:
-        super().__init__(site)
-        self.asked: PredictionRequest = read_prediction_request(site)
-        self._task: PredictParty | None = None
-        self._table: Table | None = None
-
-    def server_task(self, job: str, run: Path) -> PredictServer:
-        if job != self.asked.job:
-            raise StudyError(
-                "the coordinator's model, receiver of scores, columns or alignment is not the server's; "
-                "no part of a score was made"
-            )
-        return PredictServer(self.asked.prediction, self.site.study.alignment)
-
-    def account(self, role: ServerRole) -> JobAccount:
-        assert role.end is not None and isinstance(role.task, PredictServer)
-        session, receiver = role.identity.hex(), self.asked.prediction.receiver
-        place = file_of(session)
-        facts = {"session": session, "receiver": receiver, "rows": role.task.rows, "scores": place}
-        facts["seeded"] = role.seeded
-        return JobAccount(f"{role.task.ending(role.end)}: they are at {receiver}, in {place}", True, facts=facts)
-
-    @property
-    def source(self) -> Source:
-        return self.asked.source
-
-    def prepare(self, guard: AnyGuard) -> AnyGuard:
-        if self.site.party == self.asked.prediction.receiver:
-            # Exact scores of people: for this organisation's eyes alone.
-            try_folder(self.site.scores, f"the folder {SCORES}", 0o700)
-        return super().prepare(guard)
-
-    def party_task(self, guard: Guard, workers: Workers) -> PredictParty:
-        asked = self.asked
-
-        def read() -> Table:
-            self._table = asked.table()
-            self.notes = self._table.notes()
-            return self._table
-
-        self._task = PredictParty(
-            self.site.party,
-            asked.prediction,
-            self.site.study.alignment,
-            read,
-            asked.part,
-            guard,
-            asked.public.study,
-            self._keep,
-        )
-        self._task.data = self.data_digest()
-        return self._task
-
-    def _keep(self, session: str, opened: OpenedScores) -> None:
-        assert self._table is not None
-        place = self.site.folder / file_of(session)
-        try:
-            with places(place) as (file,):
-                file.write(self.asked.csv(self._table, opened))
-        except StudyError as error:
-            raise SiteError(f"the scores were opened and could not be kept here: {error}") from None
-        self.file = place
-
-    def sentence(self) -> str:
-        assert self._task is not None
-        told = f"the parts of {self._task.scored:,} scores were handed in for {self.asked.prediction.receiver}"
-        if self.file is not None:
-            told = f"{self._task.scored:,} scores were opened, and lie in {SCORES}/{self.file.name}"
-        return "; ".join([told, *self.notes])
-
-
-def file_of(session: str) -> str:
-    """Where the receiver's scores lie in its folder."""
-    return f"{SCORES}/{session[:16]}.csv"
 
 
 def _kept(place: Path, content: bytes, write: Callable[[Path, bytes], Path] = keep_release) -> tuple[Path | None, str]:

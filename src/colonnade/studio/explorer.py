@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from colonnade.analysis.models import ClassModel
+from colonnade.analysis.model import ClassModel
 from colonnade.analysis.released import Released
 from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.synthesis import FittedRelease, Synthetic, draw_rows, fit_release

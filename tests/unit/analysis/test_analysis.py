@@ -14,7 +14,8 @@ from colonnade.analysis.bounded import count_intervals
 from colonnade.analysis.components import components
 from colonnade.analysis.draws import counts, noise, seeded
 from colonnade.analysis.independence import dependence, dependence_tree, every_dependence
-from colonnade.analysis.models import ClassModel, Question, answer, check_question
+from colonnade.analysis.model import ClassModel
+from colonnade.analysis.models import Question, answer, check_question
 from colonnade.analysis.released import Released
 from colonnade.analysis.solve import solve
 from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release, require_dependence, synthesize

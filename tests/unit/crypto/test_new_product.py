@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from colonnade.consent.policy import read_policy
-from colonnade.crypto.backends import BACKENDS, require_private
-from colonnade.crypto.plain import PLAIN, PlainParty
+from colonnade.crypto.backends import BACKENDS, PLAIN, require_private
+from colonnade.crypto.plain import PlainParty
 from colonnade.crypto.product import ProductNeeds, ProductSizes
 from colonnade.data.table import Table, table_from
 from colonnade.flare.deploy import check_study

@@ -12,8 +12,9 @@ from sklearn.linear_model import LogisticRegression
 
 from colonnade.analysis.denoise import denoise
 from colonnade.analysis.equations import chosen_attributes, coordinates_of, equations, target_of
+from colonnade.analysis.model import FittedModel
 from colonnade.analysis.plausible import plausible_records
-from colonnade.analysis.solve import METHODS, FittedModel, ridge_path, solve
+from colonnade.analysis.solve import METHODS, ridge_path, solve
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.names import ColumnRef
 from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Role

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.analysis.models import ClassModel
-from colonnade.analysis.solve import FittedModel
+from colonnade.analysis.model import ClassModel, FittedModel
 from colonnade.foundation.names import plain_cell
 from colonnade.foundation.schema import Schema
 from colonnade.model import PublicModel, Scores, scores_csv

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from colonnade.analysis.models import ClassModel
+from colonnade.analysis.model import ClassModel
 from colonnade.analysis.units import Units, label_units
 from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.shown import figure
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from colonnade.analysis.intervals import Interval, Intervals
-    from colonnade.analysis.solve import FittedModel
+    from colonnade.analysis.model import FittedModel
     from colonnade.model import PublicModel
 
 DROWNED = Words("noise drowns it", "soft")
