@@ -210,7 +210,7 @@ def _values(
     strict: bool,
 ) -> list[CheckItem]:
     """Values that do not fit, by column; `left` is what does not in the forms that the file seems to have."""
-    rows = table.rows + table.left_out.count
+    rows = table.seen
     undeclared = _undeclared(party, source, table)
     found = []
     for name, own in table.unfit.items():
@@ -270,7 +270,7 @@ def _undeclared(party: str, source: Source, table: Table) -> dict[str, list[tupl
 
 def _ids(party: str, table: Table, strict: bool) -> list[CheckItem]:
     """Rows that ids cannot tell apart, and what other parties' ids may not have."""
-    found, left, rows = list[CheckItem](), table.left_out, table.rows + table.left_out.count
+    found, left, rows = list[CheckItem](), table.left_out, table.left_out.rows or table.seen
     if left.merged:
         found.append(CheckItem(party, True, str(left.refusal(party)).removeprefix(f"party {party}: ")))
     for many, told in ((left.repeated - len(left.merged), "repeat an id"), (left.missing, "have no id")):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from colonnade.data.storage import as_texts, counted, held_at, id_texts, values_in
-from colonnade.data.unfit import LeftOut, Unfit, add_unfit
-from colonnade.foundation.columns import DROP, Column, Numeric
+from colonnade.data.unfit import LeftOut, Unfit, add_unfit, require_agreed
+from colonnade.foundation.columns import DROP, REFUSE, Column, Numeric
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.kinds import TRUE, Boolean, Date
 from colonnade.foundation.people import ANY, COUNT, DATED, FIRST, OF_NUMBERS, SHARE, Aggregate
@@ -47,6 +47,8 @@ class RecordFrames:
         self._left = LeftOut()
         self._noted: set[tuple[str, int]] = set()
         self._dropped = 0
+        own = [c.people for c in self._people.values() if c.people is not None and c.undeclared is not None]
+        self._refusing = {name for aggregate in own for name in (aggregate.of, aggregate.by)}
 
     @property
     def read(self) -> Mapping[str, Column]:
@@ -72,11 +74,13 @@ class RecordFrames:
         """The table with what was found of the rows that its records are made of."""
         if not self._people and not self._dropping:
             return table
-        unfit = {**table.unfit, **{name: replace(own, rows=self._rows) for name, own in self._unfit.items()}}
-        old = table.left_out
-        left = replace(old, missing=old.missing + self._left.missing, dropped=self._dropped)
-        left = replace(left, column=old.column or self._left.column)
-        left = replace(left, missing_row=old.missing_row or self._left.missing_row)
+        rows = {name: replace(own, rows=self._rows) for name, own in self._unfit.items()}
+        require_agreed(self._party, rows, self._rows)
+        unfit, left = {**table.unfit, **rows}, replace(table.left_out, dropped=self._dropped)
+        if self._left.missing:
+            # No record is without an id: they are made of those that have one.
+            own = self._left
+            left = replace(left, column=own.column, missing=own.missing, missing_row=own.missing_row, rows=self._rows)
         return replace(table, unfit=unfit, left_out=left, gathered=self._rows)
 
     def _kept(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -147,6 +151,7 @@ class RecordFrames:
         """Count the rows whose value is not as it is read, once for each column of the file."""
         if wrong.any() and (name, self._rows) not in self._noted:
             self._noted = {(name, self._rows), *(seen for seen in self._noted if seen[1] == self._rows)}
+            how = replace(how, undeclared=REFUSE if name in self._refusing else None)
             found = counted(how, wrong & False, wrong, self._rows)
             text = held_at(as_texts(series), int(wrong.arg_max() or 0))[1]
             add_unfit(self._unfit, {f"{name} (rows)": replace(found, text=text)})

@@ -62,6 +62,11 @@ class Table:
     """Rows that its records were made of, where a person has several."""
 
     @property
+    def seen(self) -> int:
+        """Records whose values were looked at: its own, and rows that ids left out."""
+        return self.rows + (0 if self.gathered else self.left_out.count)
+
+    @property
     def late(self) -> bool:
         """Whether the file is read, and what is clipped counted, when the table is encoded."""
         return isinstance(self.values, UnreadColumns)
@@ -96,7 +101,7 @@ class Table:
         if isinstance(self.values, UnreadColumns) and not self.values.known:
             self.values.strict = strict
         else:
-            require_fit(self.party, self.unfit, self.left_out, self.rows + self.left_out.count, strict)
+            require_fit(self.party, self.unfit, self.left_out, self.seen, strict)
         if look is not None:
             look(self)
         return self
@@ -124,9 +129,8 @@ class Table:
         return out + [f"{count:,} ids have {TOLD[name]}" for name, count in self.id_forms.items()]
 
     def _unfit_notes(self) -> list[tuple[str, bool]]:
-        rows = self.rows + self.left_out.count
-        found = [note for name, own in self.unfit.items() for note in own.notes(name, rows)]
-        return found + self.left_out.notes(rows)
+        found = [note for name, own in self.unfit.items() for note in own.notes(name, self.seen)]
+        return found + self.left_out.notes(self.seen)
 
     def take(self, rows: NDArray[np.int64]) -> Table:
         """These rows in this order, without ids."""

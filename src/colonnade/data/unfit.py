@@ -153,12 +153,15 @@ class LeftOut:
     """Rows of which the agreed form made one id of two."""
     dropped: int = 0
     """Rows without a value of a column whose declaration drops them."""
+    rows: int = 0
+    """Of how many rows, where several make a record."""
 
     @property
     def count(self) -> int:
         return self.missing + self.repeated
 
     def notes(self, rows: int) -> list[tuple[str, bool]]:
+        rows = self.rows or rows
         kinds = (
             (self.missing, f"without an id ({self.column})", self.missing_row),
             (self.repeated, f"that repeat an id ({self.column})", self.repeated_row),
@@ -203,7 +206,7 @@ def require_fit(party: str, unfit: Mapping[str, Unfit], left: LeftOut, rows: int
             raise type(error)(f"{error} ({why})")
     if left.merged:
         raise left.refusal(party)
-    if left.count and (strict or ONE_IN * left.count > rows):
+    if left.count and (strict or ONE_IN * left.count > (left.rows or rows)):
         raise DataError(f"{left.refusal(party)} ({why})")
 
 

@@ -33,6 +33,8 @@ class Aggregate:
             raise SchemaError(f"how must be one of {', '.join(HOW)}, got {shown(self.how)}")
         for key in ("of", "by"):
             require_name(key, getattr(self, key))
+        if not self.of and self.how != COUNT:
+            raise SchemaError(f'how = "{self.how}" needs of, a column of the file')
         if bool(self.by) != (self.how in DATED):
             told = "needs by, a column of dates" if self.how in DATED else "takes no by"
             raise SchemaError(f'how = "{self.how}" {told}')
