@@ -199,6 +199,8 @@ class _Reader:
         with note.at("study", "alignment"):
             alignment = _alignment(terms)
         with note.at("study", "rows"):
+            if "rows" in terms:
+                _require_closed(terms, "rows")
             rows = None if "rows" not in terms else terms.whole("rows")
         for name, source in self._sources.items():
             with note.at("party", name):

@@ -25,6 +25,7 @@ PATIENCE = 180.0
 KEY_ANSWERS = {
     r"Column to be predicted": "clinic.readmitted",
     r"Epsilon, what a whole record is worth": "4",
+    r"About how many records": str(ROWS),
     r"column that names a person": "",
     r"registry\.district has few whole numbers": "y",
     r"registry\.district \(text": "1, 2, 3, 4",
@@ -149,16 +150,17 @@ def test_without_a_terminal_flags_draft_and_say_what_is_open(
     write_files(tmp_path)
     files = [tmp_path / f"{name}.csv" for name in ("clinic", "registry")]
     told = run("new", tmp_path / "a", *files, "--label", "readmitted", "--epsilon", "2", "--no-ask", "--json").json
-    assert told["parties"] == ["clinic", "registry"] and len(told["missing"]) == 5
+    assert told["parties"] == ["clinic", "registry"] and len(told["missing"]) == 6
     text = (tmp_path / "a" / "study.toml").read_text()
     assert 'label = "clinic.readmitted"' in text and "epsilon = 2.0" in text and 'data = "../clinic.csv"' in text
     assert 'admitted = { kind = "date", earliest = "?", latest = "?" }' in text
     assert 'readmitted = { kind = "boolean" }' in text
-    assert 'district = { kind = "numeric", low = "?", high = "?" }' in text and "if they are codes" in text
+    assert 'district = { kind = "numeric", low = "?", high = "?", integer = true }' in text
+    assert "if they are codes" in text and 'rows = "?"' in text
     for seen in ("2024", "94", "note"):
         assert seen not in text, "a draft shows what the data has"
     refused = run("plan", tmp_path / "a" / "study.toml")
-    assert refused.code == 1 and refused.err.startswith("error: study.toml has 5 mistakes\n")
+    assert refused.code == 1 and refused.err.startswith("error: study.toml has 6 mistakes\n")
     assert run("new", tmp_path / "a", *files).err.endswith("is there already, and a draft overwrites nothing\n")
     assert run("new", tmp_path / "b", *files, "--label", "nobody", "--no-ask").err == (
         "error: the label must be a column of one party: nobody is in no file\n"
@@ -169,4 +171,5 @@ def test_without_a_terminal_flags_draft_and_say_what_is_open(
     assert len(json.loads(public.out)["missing"]) == 1, public.out
     text = (tmp_path / "c" / "study.toml").read_text()
     assert 'district = { kind = "categorical", levels = ["1", "2", "3", "4"] }' in text
+    assert f"rows = {ROWS + 40}" in text, "of public data the smallest file has the most that all can have"
     assert re.search(r'admitted = \{ kind = "date", earliest = "2024-01-\d\d", latest = "2024-12-\d\d" \}', text)

@@ -277,7 +277,9 @@ def test_a_draft_proposes_and_asks(run: Run, tmp_path: Path, monkeypatch: pytest
     public = run("schema", tmp_path / "t.csv", "--public-data").out
     assert '\n[party.t.read]\nseparator = ";"' in public
     sizes = [float(p[1]) for p in people(5) if p[1] is not None]
-    assert f"low = {toml_value(min(sizes))}, high = {toml_value(max(sizes))}" in public
+    # What spans orders of magnitude begins at 0; what is missing is declared, as its owner's draft proposes.
+    assert f'low = 0, high = {toml_value(max(sizes))}, missing = "indicator", fill = ' in public
+    assert 'some are missing: missing = "indicator", fill = ...' in told and "995820" not in told
 
 
 def test_an_address_is_drafted_scored_and_evaluated_as_files_are(run: Run, tmp_path: Path) -> None:

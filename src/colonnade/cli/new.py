@@ -48,6 +48,9 @@ def new(
         float | None, typer.Option("--epsilon", metavar="E", help="What a whole record is worth; 1 if not given.")
     ] = None,
     delta: Annotated[float, typer.Option("--delta", metavar="D", help="0: pure.")] = 0.0,
+    rows: Annotated[
+        int | None, typer.Option("--rows", metavar="N", help="About how many records all parties have in common.")
+    ] = None,
     public_data: Annotated[
         bool, typer.Option("--public-data", help="The data is public: take bounds, levels and forms from it.")
     ] = False,
@@ -70,6 +73,7 @@ def new(
     head["label"] = _label(parties, label, asking)
     head["task"] = _task(parties, head["label"], task)
     head["epsilon"] = epsilon if epsilon is not None else _epsilon(asking)
+    head["rows"] = rows or _rows(parties, asking)
     if asking:
         _ask_facts(parties)
     folder.mkdir(parents=True, exist_ok=True)
@@ -163,6 +167,19 @@ def _epsilon(asking: bool) -> float:
     return float(typer.prompt("Epsilon, what a whole record is worth", default=1.0, type=float))
 
 
+def _rows(parties: Sequence[DraftParty], asking: bool) -> int | None:
+    """About how many records all have in common; of public data no more than the smallest has."""
+    held = [party.rows for party in parties if party.rows is not None]
+    known = min(held) if len(held) == len(parties) else None
+    if not asking:
+        return known
+    return int(
+        typer.prompt(
+            "About how many records all have in common (0 leaves it open)", default=known or 0, type=int, err=True
+        )
+    )
+
+
 def _ask_facts(parties: Sequence[DraftParty]) -> None:
     """Ask for public facts; an empty answer leaves them open."""
     screen = stderr()
@@ -209,11 +226,26 @@ def _ask_column(name: str, column: DraftColumn) -> bool:
     try:
         column.facts = _facts(column.kind, text)
         _check(name, column)
+        if column.gaps:
+            column.facts |= _ask_gaps(name, column)
+            _check(name, column)
     except ColonnadeError as error:
         stderr().print(str(error))
         column.facts = {}
         return False
     return True
+
+
+def _ask_gaps(name: str, column: DraftColumn) -> dict[str, Any]:
+    """What becomes of missing values; nothing is declared of them where no answer is given."""
+    if not column.filled:
+        asked = f"{name}: some values are missing. Is that a level of its own?"
+        return {"missing": "level"} if typer.confirm(asked, default=True, err=True) else {}
+    asked = f"{name}: some values are missing; what stands for one, beside a column that says so"
+    text = typer.prompt(asked, default="", show_default=False, err=True).strip()
+    if not text:
+        return {}
+    return {"missing": "indicator", "fill": text if column.kind == "date" else number_of(text)}
 
 
 def _facts(kind: str, text: str) -> dict[str, Any]:

@@ -19,7 +19,9 @@ from colonnade.data.people import EXAMPLES
 from colonnade.data.proposals import propose_written
 from colonnade.data.reading import reason, scan
 from colonnade.data.sources import AddressSource, FileSource
+from colonnade.data.storage import trimmed
 from colonnade.data.written import PLAIN, Written
+from colonnade.foundation.columns import INDICATOR, LEVEL
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.kinds import SPELLED
 from colonnade.foundation.parts import data_files
@@ -33,6 +35,11 @@ MOST_CODES = 12
 """Whole numbers of so few different values may be codes and not quantities."""
 PEEK_ROWS = 1000
 _ID = re.compile(r"(^|_)(id|ids|uuid|guid|key)$|^(person|patient|customer|client|user|record|subject)$")
+_NUMBER = re.compile(r"(?<![^\W\d_])(\w?id|\w?nr|num|number|nummer|numer|n[uú]mero|num[eé]ro)(?![^\W\d_])")
+"""In the header of what may number people, if it has many values."""
+MOST_ROWS_A_PERSON = 10
+SPREAD = 20
+"""A positive number whose largest value is so many times its smallest is drafted from 0 on."""
 OPTIONS = {"bins": "[...]", "fill": "...", "other": "true", "drop": "..."}
 """What a declaration may have besides, as a draft's comment shows it."""
 
@@ -44,12 +51,22 @@ class DraftColumn:
     kind: str
     code: bool = False
     """Whether it has few whole numbers, or words for yes and no, so that it may be a category."""
+    whole: bool = False
+    """Whether it has whole numbers."""
+    gaps: bool = False
+    """Whether some values are missing."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Declared values; what is not among them is open."""
 
     @property
     def content(self) -> dict[str, Any]:
-        return {"kind": self.kind, **KINDS[self.kind].draft(), **self.facts}
+        whole = {"integer": True} if self.whole and self.kind == "numeric" else {}
+        return {"kind": self.kind, **KINDS[self.kind].draft(), **whole, **self.facts}
+
+    @property
+    def filled(self) -> bool:
+        """Whether a missing value needs a number or a day in its place, and is no level."""
+        return self.kind in ("numeric", "date")
 
     @property
     def line(self) -> str:
@@ -60,7 +77,14 @@ class DraftColumn:
         if self.code and self.kind == "numeric":
             levels = toml_value(KINDS["categorical"].draft()["levels"])
             told += f'; few whole numbers: if they are codes, kind = "categorical", levels = {levels}'
+        if self.gaps and "missing" not in self.facts:
+            told += f"; some are missing: missing = {missing_key(self.filled)}"
         return f"{{ {declared} }}" + (f"  # {told}" if told else "")
+
+
+def missing_key(filled: bool, fill: str = "...") -> str:
+    """What is proposed for missing values of numbers and days, which are `filled`, or of levels."""
+    return f'"{INDICATOR}", fill = {fill}' if filled else f'"{LEVEL}"'
 
 
 @dataclass
@@ -79,6 +103,10 @@ class DraftParty:
 
     alone: bool = False
     """Whether no other party takes part, so that nobody has to be matched."""
+    rows: int | None = None
+    """How many it has, if its data is public."""
+    repeated: bool = False
+    """Whether some rows have the id of others."""
 
     @property
     def text(self) -> str:
@@ -86,6 +114,8 @@ class DraftParty:
         known = f"{'# ' if self.alone else ''}id = {UNKNOWN}  # the column that names a person, or leave this line out"
         if self.id:
             known = f"id = {toml_value(self.id)}  # a guess from the header"
+            if self.repeated:
+                known += f"; it has several rows: [party.{name}.people] says what becomes of them"
         lines = [
             f"[party.{name}]",
             *(f"{key} = {toml_value(value)}" for key, value in self.data.items()),
@@ -117,13 +147,26 @@ def draft_party(
         if not source.path.is_file():
             raise DataError(f"there is no data file {source.path}")
         written, place = propose_written(source.path), {"data": data or source.path.name}
-    found = {series.name: _guess(_typed(series, written)) for series in _peek(source, written).get_columns()}
-    ids = [column for column in found if _ID.search(column.lower())][:1]
-    columns = {name: column for name, column in found.items() if name not in ids}
-    if public:
-        _observe(source, written, columns)
+    peek = {series.name: _typed(series, written) for series in _peek(source, written).get_columns()}
+    id_column = _id_among(peek)
+    columns = {name: _guess(series) for name, series in peek.items() if name != id_column}
+    rows = _observe(source, written, columns) if public else None
     name = party or (source.dataset if isinstance(source, AddressSource) else source.path.name.partition(".")[0])
-    return DraftParty(name, place, ids[0] if ids else None, columns, written, public)
+    repeated = id_column is not None and bool(peek[id_column].drop_nulls().is_duplicated().any())
+    return DraftParty(name, place, id_column, columns, written, public, rows=rows, repeated=repeated)
+
+
+def _id_among(peek: Mapping[str, pl.Series]) -> str | None:
+    """The column that may name a person, by its header."""
+    by_name = [name for name in peek if _ID.search(name.lower())]
+    many = [
+        name
+        for name, series in peek.items()
+        if _NUMBER.search(name.lower())
+        and not series.dtype.is_float()
+        and series.n_unique() * MOST_ROWS_A_PERSON >= len(series)
+    ]
+    return next(iter(by_name + many), None)
 
 
 def draft_columns(source: FileSource | AddressSource, party: str | None = None, public: bool = False) -> str:
@@ -152,7 +195,8 @@ def draft_study(head: Mapping[str, Any], parties: Sequence[DraftParty], public: 
         f"label = {toml_value(study['label'])}  # the column to be predicted, as party.column",
         f"epsilon = {toml_value(head.get('epsilon', 1.0))}  # what a whole record is worth: smaller is more private",
         f"delta = {toml_value(head.get('delta', 0))}  # 0, or far below 1 / n for less noise",
-        "# rows = 10000  # the number of common records, if it is known",
+        f"rows = {toml_value(head.get('rows') or OPEN)}  # about how many records all have in common, by which "
+        "numbers are cut into bins; or leave the line out",
     ]
     if len(parties) > 1:
         lines.append("# collusion = 1  # how many parties may pool what they see with the server")
@@ -201,39 +245,64 @@ def _as_truths(series: pl.Series) -> pl.Series:
 
 
 def _guess(series: pl.Series) -> DraftColumn:
-    kind = series.dtype
+    kind, known = series.dtype, series.drop_nulls()
     if kind.is_numeric():
-        few = kind.is_integer() and series.n_unique() <= MOST_CODES
-        return DraftColumn("numeric", code=bool(few))
+        whole = kind.is_integer() or (len(known) < len(series) and bool((known == known.round()).all()))
+        few = whole and known.n_unique() <= MOST_CODES
+        return DraftColumn("numeric", few, whole, len(known) < len(series))
+    words = trimmed(known).drop_nulls()
+    gaps = len(words) < len(series)
     if kind == pl.Boolean:
-        return DraftColumn("boolean")
+        return DraftColumn("boolean", gaps=gaps)
     if kind == pl.Date or isinstance(kind, pl.Datetime):
-        return DraftColumn("date")
+        return DraftColumn("date", gaps=gaps)
     if kind == pl.String:
-        words = series.drop_nulls().str.strip_chars().str.to_lowercase().unique()
+        words = words.str.to_lowercase().unique()
         if 0 < len(words) <= 2 and all(word in SPELLED for word in words):
-            return DraftColumn("boolean", code=True)
-    return DraftColumn("categorical")
+            return DraftColumn("boolean", code=True, gaps=gaps)
+    return DraftColumn("categorical", gaps=gaps)
 
 
-def _observe(source: FileSource | AddressSource, written: Written, columns: dict[str, DraftColumn]) -> None:
-    """Facts of public data as it shows them; a column with very many levels stays open."""
+def _observe(source: FileSource | AddressSource, written: Written, columns: dict[str, DraftColumn]) -> int:
+    """Facts of public data as it shows them, and how many rows it has; a column with very many levels stays open."""
+    rows = 0
     for name, series in _series(source, written, columns):
-        column, levels = columns[name], sorted(v for v in series.unique().to_list() if v)
-        if column.kind == "date" or (column.kind == "boolean" and not column.code):
-            if column.kind == "date" and levels and levels[0][:10] < levels[-1][:10]:
-                column.facts = {"earliest": levels[0][:10], "latest": levels[-1][:10]}
-        elif len(levels) == 2:
-            columns[name] = DraftColumn("binary", facts={"levels": levels})
+        column, known = columns[name], trimmed(series).drop_nulls()
+        rows, levels = len(series), sorted(known.unique().to_list())
+        if len(levels) == 2 and not (column.kind == "date" or (column.kind == "boolean" and not column.code)):
+            columns[name] = column = DraftColumn("binary", facts={"levels": levels})
         elif column.code and 2 < len(levels) <= MOST_CODES and all(_is_whole(level) for level in levels):
-            columns[name] = DraftColumn("categorical", facts={"levels": sorted(levels, key=float)})
+            columns[name] = column = DraftColumn("categorical", facts={"levels": sorted(levels, key=float)})
         elif column.kind == "numeric":
-            numbers = series.cast(pl.Float64, strict=False).drop_nulls().drop_nans()
-            low, high = numbers.min(), numbers.max()
-            if isinstance(low, float) and isinstance(high, float) and low < high:
-                column.facts = {"low": _number(low), "high": _number(high)}
-        elif 2 < len(levels) <= MOST_LEVELS:
+            column.facts = _bounds(column, known.cast(pl.Float64, strict=False).drop_nulls().drop_nans())
+        elif column.kind == "date":
+            days = known.str.slice(0, 10).sort()
+            if len(days) and days[0] < days[-1]:
+                column.facts = {"earliest": days[0], "latest": days[-1]}
+                column.facts |= _gaps(len(known) < rows, days[len(days) // 2])
+        elif column.kind == "categorical" and 2 < len(levels) <= MOST_LEVELS:
             column.facts = {"levels": levels}
+        if not column.filled and (column.facts or column.kind == "boolean"):
+            column.facts |= _gaps(len(known) < rows)
+        elif column.kind == "numeric" and column.facts:
+            middle = known.cast(pl.Float64, strict=False).median()
+            column.facts |= _gaps(len(known) < rows, _number(round(middle) if column.whole else middle))
+    return rows
+
+
+def _gaps(some: bool, fill: Any = None) -> dict[str, Any]:
+    """What is declared of missing values, where there are some."""
+    if not some:
+        return {}
+    return {"missing": LEVEL} if fill is None else {"missing": INDICATOR, "fill": fill}
+
+
+def _bounds(column: DraftColumn, numbers: pl.Series) -> dict[str, Any]:
+    low, high = numbers.min(), numbers.max()
+    column.whole = column.whole and bool((numbers == numbers.round()).all())
+    if not isinstance(low, float) or not isinstance(high, float) or not low < high:
+        return {}
+    return {"low": 0 if 0 < low * SPREAD <= high else _number(low), "high": _number(high)}
 
 
 def _series(
@@ -258,4 +327,5 @@ def _is_whole(text: str) -> bool:
 
 
 def _number(value: float) -> int | float:
+    value = float(value)
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
