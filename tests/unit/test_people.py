@@ -13,8 +13,6 @@ import pytest
 
 import colonnade as cn
 from colonnade.data import people
-from colonnade.data.ids import IdColumns
-from colonnade.data.people import RecordFrames
 from colonnade.data.sources import FileSource, FrameSource, Source
 from colonnade.foundation.columns import Column
 from colonnade.foundation.errors import ColonnadeError, DataError, StudyError
