@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from colonnade.data.addresses import head_frames
@@ -285,8 +286,8 @@ def _observe(source: FileSource | AddressSource, written: Written, columns: dict
         if not column.filled and (column.facts or column.kind == "boolean"):
             column.facts |= _gaps(len(known) < rows)
         elif column.kind == "numeric" and column.facts:
-            middle = known.cast(pl.Float64, strict=False).median()
-            column.facts |= _gaps(len(known) < rows, _number(round(middle) if column.whole else middle))
+            middle = float(np.nanmedian(known.cast(pl.Float64, strict=False).drop_nulls().to_numpy()))
+            column.facts |= _gaps(len(known) < rows, _number(float(round(middle)) if column.whole else middle))
     return rows
 
 
@@ -327,5 +328,4 @@ def _is_whole(text: str) -> bool:
 
 
 def _number(value: float) -> int | float:
-    value = float(value)
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
