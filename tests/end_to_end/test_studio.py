@@ -50,8 +50,8 @@ def test_change_epsilon_run_and_read_the_report(server: Server, run: Run, tmp_pa
             ("#explained", told["forecast"]["explained"]),
             ("#bytes", sum(told["expected"]["sent"].values()) + told["expected"]["fewest_ids_sends_more"]),
             ("#seconds", sum(told["expected"]["seconds"].values())),
-            ('[data-epsilon="bank:server"]', told["parties"]["bank"]["epsilon"]["server"]),
-            ('[data-epsilon="works:coalition"]', told["parties"]["works"]["epsilon"]["coalition"]),
+            ('[data-server="bank"]', told["parties"]["bank"]["epsilon"]["server"]),
+            ('[data-coalition="works"]', told["parties"]["works"]["epsilon"]["coalition"]),
         ):
             assert float(page.get_attribute(shown, "data-value")) == number
 
@@ -85,7 +85,7 @@ def test_change_epsilon_run_and_read_the_report(server: Server, run: Run, tmp_pa
         page.wait_for_selector("h1:has-text('Release of')")
 
         told = run("report", server.folder / "first.json", "--json").json
-        assert float(page.get_attribute('[data-epsilon="record:outsider"]', "data-value")) == told["epsilon"]
+        assert float(page.get_attribute('[data-outsider="a whole record"]', "data-value")) == told["epsilon"]
         assert told["digest"] in page.content()
 
         for path, name in (("releases", "first.json"), ("ledgers", "bank.ledger")):

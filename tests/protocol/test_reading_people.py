@@ -31,7 +31,8 @@ from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
-from colonnade.report.malicious import cheating_notes
+from colonnade.report.answers.plan import leakage_of
+from colonnade.report.results import Passage
 from colonnade.transport.in_process import InProcess
 from tests.protocol.test_cheating import levels_session
 
@@ -165,4 +166,4 @@ def test_no_more_people_are_read_than_the_page_says(bits: int, levels: int, rows
     with pytest.raises(PolicyError, match=f"the plan has {page}"):
         replace(policy, largest_bits_told=int(values * told) - 1).check(plan)
     sentence = people_sentence(plan.tellings, plan.rows)
-    assert f"up to {page} people" in sentence and sentence in cheating_notes(plan).notes
+    assert f"up to {page} people" in sentence and Passage(sentence, "soft") in leakage_of(plan)

@@ -83,6 +83,11 @@ class Intervals:
         return tuple(c for c in self.coefficients if c.given)
 
     @property
+    def signed(self) -> tuple[Interval, ...]:
+        """Those whose sign the release tells: zero lies outside of the interval."""
+        return tuple(c for c in self.given if c.low * c.high > 0)
+
+    @property
     def reliable_only(self) -> Intervals:
         """Without the numbers that are not to be leant on."""
         gone = np.nan

@@ -23,19 +23,14 @@ class Shown:
     """An object that prints as text, and shows itself as HTML where a notebook asks for it."""
 
     if TYPE_CHECKING:
-        # A study, a party, a plan and a release have none yet: they say how they are shown by themselves.
+
         @property
         def answer(self) -> Answer: ...
 
     def __rich__(self) -> RenderableType:
         from colonnade.report.render.terminal import whole
 
-        return whole(self.answer)
-
-    def _html(self) -> str:
-        from colonnade.report.render.markup import fragment
-
-        return fragment(self.answer)
+        return whole(self.answer, full=False)
 
     def __repr__(self) -> str:
         from rich.console import Console
@@ -50,7 +45,11 @@ class Shown:
 
     def _repr_html_(self) -> str | None:
         """A notebook shows the text where the extra "page" is not installed."""
-        return self._html() if find_spec("markupsafe") else None
+        if not find_spec("markupsafe"):
+            return None
+        from colonnade.report.render.markup import fragment
+
+        return fragment(self.answer)
 
 
 class Framed(Shown):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from colonnade.api.display import Shown
 from colonnade.data.sources import Source, is_frame
@@ -13,9 +13,7 @@ from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.people import Aggregate
 from colonnade.foundation.schema import Column, column_from, column_to
 from colonnade.foundation.shown import plain, shown
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from colonnade.report.results import Answer, Heading, Listing
 
 LEVELS = 12
 """Levels of a column that are shown."""
@@ -106,25 +104,14 @@ class Party(Shown):
         """Where its records lie: what its section names, or its data frame."""
         return declared.given(party, self.data, self.columns, self.name) if is_frame(self.data) else declared
 
-    def _lines(self) -> list[list[str]]:
-        return [[name, column.noun, column.facts(LEVELS)] for name, column in self.columns.items()]
-
-    def _told(self) -> str:
+    @property
+    def answer(self) -> Answer:
         data = "no data" if self.data is None else "a data frame" if is_frame(self.data) else str(self.data)
         kept = " with a policy and a ledger" if self.policy is not None else ""
-        return f"Party with {data}{'' if self.id is None else f', ids in {self.id}'}{kept}"
-
-    def __rich__(self) -> RenderableType:
-        from rich.text import Text
-
-        from colonnade.report.text import tidy_table, titled
-
-        table = tidy_table("column", "kind", "declared")
-        for line in self._lines():
-            table.add_row(*map(Text, line))
-        return titled(self._told(), table)
-
-    def _html(self) -> str:
-        from colonnade.report.notebook import fragment, heading, html_table
-
-        return fragment(heading(self._told()), html_table(["column", "kind", "declared"], self._lines()))
+        title = f"Party with {data}{'' if self.id is None else f', ids in {self.id}'}{kept}"
+        keys = ("column", "kind", "declared")
+        records = [
+            dict(zip(keys, (name, column.noun, column.facts(LEVELS)), strict=True))
+            for name, column in self.columns.items()
+        ]
+        return Answer(title, [Listing([Heading(key, key) for key in keys], records)])

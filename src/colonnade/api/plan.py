@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from colonnade.api.display import Framed, Shown
@@ -13,14 +14,12 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.shown import shown
-from colonnade.mechanism.cuts import Binning, describe_binning
+from colonnade.mechanism.cuts import Binning
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.planning.variants import Variant, compare
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from colonnade.rehearsal import Expectation, Range
     from colonnade.report.cost import Cost
     from colonnade.report.results import Answer
@@ -93,18 +92,23 @@ class Plan(Shown):
     def warnings(self) -> list[str]:
         return list(self.session.warnings())
 
-    @property
+    @cached_property
     def _cost(self) -> Cost:
         from colonnade.report.cost import expected_cost
 
         return expected_cost(self.session, self._alignment)
 
+    @property
+    def answer(self) -> Answer:
+        from colonnade.report.answers.plan import planned
+
+        return planned(self.session, self._cost, self.assumed, self._cuts)
+
     def to_dict(self) -> dict[str, Any]:
         """The plan as `colonnade plan --json` prints it."""
-        from colonnade.report.cost import plan_json
         from colonnade.report.results import finite
 
-        found: dict[str, Any] = finite(plan_json(self.session, self._cost, self.assumed, self._cuts))
+        found: dict[str, Any] = finite(self.answer.facts())
         return found
 
     def compare(self, **changes: Any) -> PlanComparison:
@@ -131,50 +135,6 @@ class Plan(Shown):
 
         with places(local_path(os.fspath(path))) as (file,):
             file.write(plan_html(self.session, self._cost, self.assumed, cuts=self._cuts))
-
-    def __rich__(self) -> RenderableType:
-        from rich.console import Group
-
-        from colonnade.report.malicious import cheating_table
-        from colonnade.report.text import caution, cost_text, digest_note, plan_report
-
-        cost = self._cost
-        told = plan_report(
-            self.session.describe(),
-            self.session.agreement.label,
-            cost_text(cost.sent, cost.seconds, cost.hub),
-            self.assumed,
-            cheating_table(self.session),
-            self.session.label_noise_text,
-        )
-        cut = [] if self._cuts is None else [describe_binning(self._cuts)]
-        note = digest_note(self.rows, self.assumed, self._cuts)
-        return Group(
-            told, *cut, f"Digest of these terms, for approve: {self.digest}", note, *map(caution, self.warnings)
-        )
-
-    def _html(self) -> str:
-        from colonnade.report.charts import curve, noise_picture
-        from colonnade.report.curve import forecast_curve
-        from colonnade.report.notebook import SHOWN_BARS, columns_html, epsilon_html, fragment, heading, paragraph
-        from colonnade.report.notebook import warning as warned
-        from colonnade.report.text import cost_text, forecast_text, sentence, share_text
-        from colonnade.report.text import heading as told
-
-        plan, cost = self.session.describe(), self._cost
-        points = forecast_curve(self.session.agreement, self.rows)
-        parts = [paragraph(line) for line in told(plan, self.session.agreement.label, self.assumed).plain.split("\n")]
-        parts += [*(warned(note) for note in self.warnings), columns_html(plan)]
-        parts += [heading("Epsilon, by whose data and who looks"), epsilon_html(plan)]
-        parts += [heading("Noise of each block, as a share of the records"), noise_picture(plan, SHOWN_BARS)]
-        if len(points) > 1:
-            said = "; ".join(f"epsilon {e:.3g}: {share_text(s)}" for e, s in points)
-            title = "Predicted share that survives the noise"
-            parts += [heading(title), curve(points, self.epsilon, title, said)]
-        parts += [paragraph(forecast_text(plan).plain)]
-        parts += [paragraph(sentence(mean))] if (mean := self.session.label_noise_text) else []
-        parts += [paragraph(cost_text(cost.sent, cost.seconds, cost.hub).plain, "soft")]
-        return fragment(*parts, paragraph(f"Digest of these terms, for approve: {self.digest}", "soft"))
 
 
 class PlanComparison(Framed):

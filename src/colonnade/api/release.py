@@ -17,11 +17,10 @@ from colonnade.foundation.shown import plain
 from colonnade.mechanism.release import ReleaseRecord, digest, read_release, write_release
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from colonnade.analysis.request import ModelRequest
     from colonnade.analysis.synthesis import FittedRelease
     from colonnade.analysis.tables import Tables
+    from colonnade.report.results import Answer
 
 
 def listed(texts: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -298,31 +297,8 @@ class Release(Shown):
         with places(local_path(os.fspath(path))) as (file,):
             file.write(release_html(self.released))
 
-    def __rich__(self) -> RenderableType:
-        from rich.console import Group
+    @property
+    def answer(self) -> Answer:
+        from colonnade.report.answers.release import held
 
-        from colonnade.report.text import columns_table, epsilon_table, heading, provenance_report
-
-        plan, label = self.released.plan, str(self.released.agreement["label"])
-        parts = (heading(plan, label), "", columns_table(plan, label), "", epsilon_table(plan), "")
-        return Group(*parts, provenance_report(self.released.provenance))
-
-    def _html(self) -> str:
-        from colonnade.report.charts import noise_picture
-        from colonnade.report.notebook import SHOWN_BARS, columns_html, epsilon_html, fragment, heading, paragraph
-        from colonnade.report.notebook import warning as warned
-
-        plan, label = self.released.plan, str(self.released.agreement["label"])
-        told = f"{plan.get('objective') or plan['task'] + ' regression of ' + label}"
-        told += f" over {self.n:,} records, release {plan['released']}"
-        return fragment(
-            heading(f"Release of “{plan['study']}”"),
-            paragraph(told),
-            columns_html(plan),
-            heading("Epsilon, by whose data and who looks"),
-            epsilon_html(plan),
-            heading("Noise of each block, as a share of the records"),
-            noise_picture(plan, SHOWN_BARS),
-            paragraph(f"digest {self.digest}", "soft"),
-            *(warned(note) for note in self.flaws),
-        )
+        return held(self.released)

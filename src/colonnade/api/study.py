@@ -22,11 +22,10 @@ from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import find_column
 from colonnade.foundation.shown import plain
+from colonnade.report.results import Answer, Heading, Listing, Passage
 from colonnade.study import StudySpec, read_study, study_from
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from colonnade.check import Checked
     from colonnade.foundation.randomness import Randomness
     from colonnade.mechanism.release import ReleaseRecord
@@ -453,30 +452,16 @@ class Study(Shown):
             f"product {agreement.product}, collusion {agreement.collusion}, release {release}; {matched}",
         ]
 
-    def _rows(self) -> list[list[str]]:
-        out = []
+    @property
+    def answer(self) -> Answer:
+        records = []
         for party, columns in self.study.agreement.schema.parties.items():
             source = self.study.sources[party]
             data = "none" if source.data is None else source.data.told
             kept = "policy and ledger" if source.policy is not None else "no ledger"
-            out.append([party, ", ".join(columns), data, kept])
-        return out
-
-    def __rich__(self) -> RenderableType:
-        from rich.text import Text
-
-        from colonnade.report.text import tidy_table, titled
-
-        table = tidy_table("party", "columns", "data", "consent")
-        for row in self._rows():
-            table.add_row(*map(Text, row))
-        return titled(f"Study “{self.name}”", *map(Text, self._terms()), table)
-
-    def _html(self) -> str:
-        from colonnade.report.notebook import fragment, heading, html_table, paragraph
-
-        table = html_table(["party", "columns", "data", "consent"], self._rows())
-        return fragment(heading(f"Study “{self.name}”"), *(paragraph(line) for line in self._terms()), table)
+            records.append({"party": party, "columns": ", ".join(columns), "data": data, "consent": kept})
+        table = Listing([Heading(key, key) for key in ("party", "columns", "data", "consent")], records)
+        return Answer(f"Study “{self.name}”", [*map(Passage, self._terms()), table])
 
 
 @dataclass

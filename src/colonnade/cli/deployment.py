@@ -244,7 +244,8 @@ def _run_evaluation(folder: Path, out: Path, force: bool, wait: float, json: boo
 def _run_prediction(folder: Path, wait: float, json: bool, study: str) -> None:
     from colonnade.flare.coordinator import run_prediction
     from colonnade.report.progress import Steps
-    from colonnade.report.text import caution, opened_scores_text
+    from colonnade.report.render.terminal import caution
+    from colonnade.report.text import opened_scores_text
     from colonnade.sites.prediction_request import read_prediction_request
     from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, find_site
 

@@ -19,6 +19,7 @@ Strict = Annotated[
     bool, typer.Option("--strict", help="Refuse what comes with a warning, and any value that is not as declared.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+Full = Annotated[bool, typer.Option("--full", help="Print all tables and notes, not the verdict alone.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a release that is there already.")]
 Html = Annotated[
     Path | None, typer.Option("--html", parser=local_path, metavar="FILE", help="Page to write, readable offline.")

@@ -69,7 +69,8 @@ def predict(
     """Score records. Each party adds up its own columns, and only the sum over parties is shown: exactly, to one."""
     from colonnade.foundation.files import places, read_whole
     from colonnade.model import read_model, score_files, scores_csv
-    from colonnade.report.text import caution, opened_scores_text
+    from colonnade.report.render.terminal import caution
+    from colonnade.report.text import opened_scores_text
 
     if (study is None) != (receiver is None) or (study is None and approve):
         raise typer.BadParameter("--study and --to go together, and --approve goes with them")
@@ -119,7 +120,7 @@ def _score_across(
     from colonnade.model import prediction_of
     from colonnade.planning.warnings import refusing_columns
     from colonnade.report.progress import Steps
-    from colonnade.report.text import caution
+    from colonnade.report.render.terminal import caution
     from colonnade.study import read_study
 
     study = read_study(path)

@@ -80,35 +80,27 @@ def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, 
     """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
     from colonnade.consent.shared_ledger import open_ledger
     from colonnade.foundation.files import places
-    from colonnade.mechanism.defects import defects_of
     from colonnade.model import own_model
     from colonnade.report.answers.coefficients import fitted
+    from colonnade.report.answers.release import held
     from colonnade.report.pages import release_html
-    from colonnade.report.render.terminal import caution, whole
-    from colonnade.report.spending import booked_spending, spending_json
-    from colonnade.report.text import flaws, plan_report, provenance_report
+    from colonnade.report.spending import booked_spending
 
     opened = open_release(release)
     ledgers = [open_ledger(path) for path in ledger or []]
     for named in ledgers:
         if not named.exists:
             raise StudyError(f"there is no ledger {named.path}")
-    spending, defects = booked_spending(opened, ledgers), defects_of(opened)
+    spending = booked_spending(opened, ledgers)
     with places(html) as (page,):
         public, sure = own_model(opened)
         if html is not None:
             page.write(release_html(opened, spending, (public, sure)))
-    answer = fitted(public, sure)
+    answer = held(opened, fitted(public, sure), spending)
     if json:
-        known = {k: v for k, v in opened.provenance.items() if k != "agreement"}
-        content = {**opened.plan, **answer.facts(), **spending_json(spending), "provenance": known}
-        found = {"flaws": flaws(opened.provenance), "defects": [defect.describe() for defect in defects]}
-        print_json({**content, "digest": public.release, "label": public.declared, **found, "release": str(release)})
+        print_json({**answer.facts(), "digest": public.release, "label": public.declared, "release": str(release)})
         return
-    screen = stdout()
-    screen.print(plan_report(opened.plan, public.declared), whole(answer), provenance_report(opened.provenance))
-    for defect in defects:
-        screen.print(caution(defect.sentence))
+    show(answer, json)
 
 
 def tables(
@@ -171,7 +163,8 @@ def synthesize(
     from colonnade.analysis.tables import Tables
     from colonnade.foundation.files import places
     from colonnade.report.answers.rows import drawn, notes_file, notes_place, rows_file
-    from colonnade.report.text import caution, flaws
+    from colonnade.report.render.terminal import caution
+    from colonnade.report.text import flaws
 
     if out.suffix.lower() not in (".csv", ".parquet", ".pq"):
         raise StudyError(f"rows are written as .csv or .parquet, got {out}")

@@ -37,7 +37,7 @@ def _console(errors: bool) -> Console:
 
 def own_eyes(table: Table) -> list[RenderableType]:
     """What a party alone should know of how its records were read; a warning where its declaration does not say so."""
-    from colonnade.report.text import caution
+    from colonnade.report.render.terminal import caution
 
     surprises = table.surprises()
     lines = [(note, f"{table.party} (for its own eyes): {note}") for note in table.notes()]
@@ -56,16 +56,14 @@ def tell_evidence(folder: Path | None) -> None:
         stdout().print(f"Each party's evidence is in {folder}; in one process nothing is signed: it convicts nobody.")
 
 
-def show(answer: Answer, json: bool) -> None:
-    """Print an answer: as a JSON object, or as tables and notes; its warnings are a part of it, wherever it goes."""
+def show(answer: Answer, json: bool, full: bool = True) -> None:
+    """Print an answer: as a JSON object, or as its verdict, or as tables and notes; its warnings are a part of it."""
     if json:
         print_json(answer.facts())
         return
-    from colonnade.report.render.terminal import caution, shown
+    from colonnade.report.render.terminal import whole
 
-    stdout().print(shown(answer))
-    for note in answer.warnings:
-        stdout().print(caution(note))
+    stdout().print(whole(answer, full))
 
 
 def print_json(content: Mapping[str, Any]) -> None:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.options import ApprovedPlans, Evidence, Force, Html, Json, Strict, StudyFile
-from colonnade.cli.screen import own_eyes, print_json, show, stderr, stdout, tell_evidence, tell_own
+from colonnade.cli.options import ApprovedPlans, Evidence, Force, Full, Html, Json, Strict, StudyFile
+from colonnade.cli.screen import own_eyes, show, stderr, stdout, tell_evidence, tell_own
 from colonnade.foundation.errors import DataError, PolicyError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from colonnade.data.table import Table
     from colonnade.foundation.randomness import Randomness
     from colonnade.planning.session_plan import SessionPlan
     from colonnade.report.progress import Steps
+    from colonnade.report.results import Answer
     from colonnade.runs import FittedStudy
     from colonnade.study import StudySpec
 
@@ -46,22 +45,20 @@ def plan(
     rows: Rows = None,
     compare: Compare = None,
     html: Html = None,
+    full: Full = False,
     json: Json = False,
 ) -> None:
     """Show what a study would release, to whom, with how much noise. No data is touched and nothing is spent."""
     from colonnade.foundation.files import places
-    from colonnade.mechanism.cuts import describe_binning
     from colonnade.planning.session_plan import TYPICAL_ROWS
     from colonnade.planning.variants import compare as variants
     from colonnade.planning.variants import read_choices
     from colonnade.report.answers.compared import compared
-    from colonnade.report.choices import choices_text, describe_choices
-    from colonnade.report.cost import expected_cost, plan_json
-    from colonnade.report.malicious import cheating_table
+    from colonnade.report.answers.plan import planned
+    from colonnade.report.cost import expected_cost
     from colonnade.report.pages import answer_html, plan_html
-    from colonnade.report.purposes import forecast_purposes, purposes_table
-    from colonnade.report.spending import planned_spending, spending_json
-    from colonnade.report.text import caution, cost_text, digest_note, plan_report
+    from colonnade.report.render.terminal import caution
+    from colonnade.report.spending import planned_spending
     from colonnade.study import read_study
 
     checked = read_study(study, rows)
@@ -76,29 +73,13 @@ def plan(
         return
     session = checked.session(TYPICAL_ROWS if assumed else None)
     cost = expected_cost(session, checked.alignment)
-    purposes = forecast_purposes(session)
     spending = planned_spending(checked, session) if json or html is not None else {}
     with places(html) as (page,):
         if html is not None:
             page.write(plan_html(session, cost, assumed, spending, checked.cuts))
-    if json:
-        told = plan_json(session, cost, assumed, checked.cuts) | describe_choices(session)
-        if checked.cuts is not None:
-            told["numeric"] = [vars(cut) for cut in checked.cuts]
-        print_json({**told, **spending_json(spending), "purposes": [line.describe() for line in purposes]})
-        return
-    label = checked.agreement.label
-    expected_text = cost_text(cost.sent, cost.seconds, cost.hub)
-    told_cheating, mean = cheating_table(session), session.label_noise_text
-    stdout().print(plan_report(session.describe(), label, expected_text, assumed, told_cheating, mean))
-    if (foretold := purposes_table(purposes)) is not None:
-        stdout().print(foretold, "")
-    stdout().print(choices_text(session))
-    if checked.cuts is not None:
-        stdout().print(describe_binning(checked.cuts), highlight=False)
-    stdout().print(_terms(session))
-    stdout().print(digest_note(session.rows, assumed, checked.cuts))
-    for note in session.warnings():
+    answer = planned(session, cost, assumed, checked.cuts, spending)
+    show(replace(answer, warnings=()), json, full)
+    for note in () if json else answer.warnings:
         stderr().print(caution(note))
 
 
@@ -177,6 +158,7 @@ def fit(
     ] = None,
     rows: Rows = None,
     force: Force = False,
+    full: Full = False,
     json: Json = False,
     strict: Strict = False,
     approve: ApprovedPlans = None,
@@ -214,7 +196,7 @@ def fit(
         raise typer.BadParameter("--out and --model must name two files")
     with places(release_place(place, force), model) as (release_file, model_file):
         with open_workers(workers, cluster, device) as crew, Steps(stderr()) as steps:
-            terminal = _Terminal(steps, checked, quiet=json, strict=strict)
+            terminal = _Terminal(steps, checked, full and not json, strict)
             try:
                 fitted = runs.fit(
                     checked,
@@ -238,7 +220,7 @@ def fit(
         public = publish(fitted.release, wanted.model(None), wanted.notes)
         model_file.write(write_model(public))
     matched = checked.alignment != NONE and len(fitted.tables) > 1
-    show(run_of(fitted, public, wanted.certainty(), release_file.path or place, model, matched), json)
+    show(run_of(fitted, public, wanted.certainty(), release_file.path or place, model, matched), json, full)
     if not json:
         tell_evidence(evidence)
 
@@ -266,29 +248,30 @@ class _Terminal:
 
     steps: Steps
     study: StudySpec
-    quiet: bool
+    full: bool
     strict: bool
-    _shown: bool = field(default=False, init=False)
+    _plan: Answer | None = field(default=None, init=False)
 
     def show_plan(self, party: str, session: SessionPlan) -> None:
-        """Show the plan once, for the first party that is asked: nothing is spent yet."""
-        from colonnade.report.malicious import cheating_table
-        from colonnade.report.text import caution, plan_report
+        """Warn of the plan once, for the first party that is asked: nothing is spent yet."""
+        from colonnade.report.answers.plan import planned
+        from colonnade.report.cost import expected_cost
+        from colonnade.report.render.terminal import caution, shown
 
-        if not self._shown:
-            label = self.study.agreement.label
-            parts: list[RenderableType] = []
-            if not self.quiet:
-                cheating, mean = cheating_table(session), session.label_noise_text
-                parts = [plan_report(session.describe(), label, cheating=cheating, mean=mean), _terms(session)]
-            self.steps.print_between(stdout(), *parts)
-            self.steps.print_between(stderr(), *(caution(note) for note in session.warnings()))
-        self._shown = True
-        if self.strict and session.warnings():
-            raise PolicyError(f"--strict refuses this plan: {session.warnings()[0]}")
+        if self._plan is None:
+            self._plan = planned(session, expected_cost(session, self.study.alignment), alone=False)
+            if self.full:
+                self.steps.print_between(stdout(), shown(self._plan))
+            self.steps.print_between(stderr(), *map(caution, self._plan.warnings))
+        if self.strict and self._plan.warnings:
+            raise PolicyError(f"--strict refuses this plan: {self._plan.warnings[0]}")
 
     def ask(self, question: str) -> bool:
+        from colonnade.report.render.terminal import verdict
+
         with self.steps.pause():
+            if self._plan is not None and self._plan.brief is not None and not self.full:
+                stderr().print(verdict(self._plan.brief))
             return typer.confirm(f"{question}\nIs it approved?", err=True)
 
     def tell_all(self) -> None:
@@ -305,14 +288,10 @@ class _Terminal:
 
 
 def _tell_unsettled(fitted: FittedStudy) -> None:
-    from colonnade.report.text import caution
+    from colonnade.report.render.terminal import caution
 
     for name, reason in fitted.unsettled.items():
         stderr().print(caution(f"the session of {name} stays booked: {reason}"))
-
-
-def _terms(session: SessionPlan) -> str:
-    return f"Digest of these terms, for --approve: {session.terms}"
 
 
 def _randomness(seed: str | None) -> Randomness:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rich.text import Text
-
 from colonnade.mechanism.forecast import best_columns, forecast
 from colonnade.mechanism.moments import Distribution, Encoding, Role
 from colonnade.mechanism.objective import Calibration, Purpose, Task
@@ -167,20 +165,20 @@ def describe_choices(session: SessionPlan) -> dict[str, Any]:
     }
 
 
-def choices_text(session: SessionPlan) -> Text:
-    """For the plan on a terminal."""
+def choices_text(session: SessionPlan) -> str:
+    """The same in sentences."""
     first, *others = choices(session)
     meaning = session.query.meaning
     if session.query.declared is not None:
         first = replace(first, explained=None)
-    out = Text(f"Release {first.release} ({meaning}): {why(session)}. It has {_told(first)}")
+    out = f"Release {first.release} ({meaning}): {why(session)}. It has {_told(first)}"
     for other in others:
-        out.append(f" Release {other.release} ({ASKED[other.release].meaning}) would have {_told(other)}")
+        out += f" Release {other.release} ({ASKED[other.release].meaning}) would have {_told(other)}"
     for change in alternatives(session):
         release = f" and release {change.release}" if change.release != session.released else ""
         kept = "" if change.explained is None else f", which leaves {share_text(change.explained)} of the weak model"
-        out.append(f"\nWith {change.term}{release} that noise would be {change.ratio:.2f} times as large{kept}")
-        out.append(f"; {change.caution}." if change.caution else ".")
+        out += f" With {change.term}{release} that noise would be {change.ratio:.2f} times as large{kept}"
+        out += f"; {change.caution}." if change.caution else "."
     return out
 
 

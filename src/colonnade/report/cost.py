@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from colonnade.crypto.alignment.frames import ROUNDS as MATCHING_ROUNDS
 from colonnade.crypto.alignment.sizes import Sizes
 from colonnade.crypto.product import SERVER
 from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.schema import column_to
-from colonnade.mechanism.cuts import Binning
-from colonnade.planning.leakage import people_sentence
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.kinds import matches_ids
 from colonnade.protocol.messages import (
@@ -31,7 +27,6 @@ from colonnade.protocol.messages import (
     encode_body,
     versions,
 )
-from colonnade.report.text import digest_note
 
 # docs/results/speed.md: base transfers of a partner, and the rest for each id of it and the hub's.
 SECONDS_A_PARTNER = 0.21
@@ -106,19 +101,3 @@ def _message_bytes(session: SessionPlan, party: str, alignment: str) -> int:
     if session.product_rounds:
         total += rounds(session.product_rounds, others, agreed)
     return total
-
-
-def plan_json(session: SessionPlan, cost: Cost, assumed: bool, cuts: Sequence[Binning] | None = None) -> dict[str, Any]:
-    """A plan with what it will take, and what it warns of; `assumed`: nobody stated the number of records."""
-    return {
-        **session.describe(),
-        "rows_assumed": assumed,
-        "expected": {"sent": cost.sent, "fewest_ids_sends_more": cost.hub, "seconds": cost.seconds},
-        "if_a_party_cheats": [exposure.describe() for exposure in session.exposures],
-        "people_a_cheat_could_read": [told.describe() for told in session.tellings],
-        "if_a_partner_breaks_the_protocol": people_sentence(session.tellings, session.rows) or None,
-        "terms_digest": session.terms,
-        "terms_digest_note": digest_note(session.rows, assumed, cuts),
-        "label_mean_noise": session.label_noise_text or None,
-        "warnings": session.warnings(),
-    }

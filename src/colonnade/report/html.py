@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
@@ -30,12 +30,12 @@ from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.report.answers.coefficients import fitted
 from colonnade.report.answers.crosstables import strongest
-from colonnade.report.charts import Bar, bars, curve, noise_picture
+from colonnade.report.answers.plan import ABSENT, blocks_of, cost_text, epsilons_of, leakage_of
+from colonnade.report.charts import Bar, bars, curve
 from colonnade.report.cost import Cost
 from colonnade.report.curve import forecast_curve
-from colonnade.report.malicious import cheating_notes
 from colonnade.report.render.markup import FOLD_FROM, part_html
-from colonnade.report.results import Answer, Part
+from colonnade.report.results import Answer, Heading, Listing, Part, Words
 from colonnade.report.sheet import Sentence, broken, budget, outlook, promise, reliance, sheet_context, worst_epsilon
 from colonnade.report.spending import Spending
 from colonnade.report.text import (
@@ -50,7 +50,6 @@ from colonnade.report.text import (
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
-SHOWN_BLOCKS = 40
 LONGEST_LEVELS = 12
 """A column with more levels names them in the annex's folds alone."""
 LARGEST_FACTOR = 1e4
@@ -127,19 +126,19 @@ def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False, around: P
     shown = plan_context(plan, agreement)
     verdict = outlook(session.warnings(), plan["forecast"], session.label_noise_text)
     if not session.in_the_clear:
-        verdict = promise(plan, shown["views"], odds_text(worst_epsilon(plan)), False) + verdict
+        verdict = promise(plan, views_of(plan), odds_text(worst_epsilon(plan)), False) + verdict
     context = {
         **shown,
-        **sheet_context(plan, agreement, around.spending, shown["views"], around.made),
+        **sheet_context(plan, agreement, around.spending, views_of(plan), around.made),
         "verdict": [*verdict, budget(plan, around.spending, False)],
         "doors": around.doors,
         "footer": page_footer("Terms", session.terms),
         "assumed": assumed,
-        "cost": cost,
+        "cost": cost_text(cost),
         "terms": session.terms,
         "terms_note": digest_note(session.rows, assumed, around.cuts),
         "warnings": session.warnings(),
-        "cheating": cheating_notes(session),
+        "leakage": leakage_of(session),
         **curve_context(agreement, session.rows, session.plan.epsilon),
     }
     return environment().get_template("plan.html").render(context)
@@ -155,10 +154,10 @@ def release_page(release: ReleaseRecord, around: PageContext | None = None) -> s
     told = flaws(release.provenance)
     verdict = broken(told, release.provenance["seeded"])
     verdict += [Sentence("warn", "The stated epsilon does not hold:", f"{d.sentence}.") for d in defects_of(release)]
-    verdict = verdict or promise(plan, shown["views"], odds_text(worst_epsilon(plan)), True)
+    verdict = verdict or promise(plan, views_of(plan), odds_text(worst_epsilon(plan)), True)
     context = {
         **shown,
-        **sheet_context(plan, agreement, around.spending, shown["views"], around.made),
+        **sheet_context(plan, agreement, around.spending, views_of(plan), around.made),
         "verdict": [
             *verdict,
             budget(plan, around.spending, True),
@@ -197,30 +196,56 @@ def plan_context(plan: Mapping[str, Any], agreement: Agreement) -> dict[str, Any
     return {
         "plan": plan,
         "label": f"{owner}.{column}",
-        "columns": [
-            {
-                "party": party,
-                "name": name,
-                "kind": c.noun,
-                "declared": c.facts(LONGEST_LEVELS) if _is_short(c) else f"{len(c.all_levels)} levels, in full below",
-                "levels": () if _is_short(c) else c.all_levels,
-                "label": name == column,
-            }
-            for party, names in agreement.schema.parties.items()
+        "columns": _declared(agreement, owner, column),
+        "long_levels": [
+            (name, c.all_levels)
+            for names in agreement.schema.parties.values()
             for name, c in names.items()
+            if not _is_short(c)
         ],
         "norms": dict(agreement.schema.norms),
         "several": len(plan["parties"]) > 1,
-        "views": views_of(plan),
+        "seen": _seen(plan),
+        "epsilons": replace(epsilons_of(plan), title=""),
         "epsilon_picture": epsilon_picture(plan),
-        "noise_picture": noise_picture(plan, SHOWN_BLOCKS),
-        "noise_shown": min(SHOWN_BLOCKS, len(plan["blocks"])),
+        "blocks": replace(blocks_of(plan), title=""),
         "version": version("colonnade"),
     }
 
 
 def _is_short(column: Column) -> bool:
     return column.bounds is not None or len(column.all_levels) <= LONGEST_LEVELS
+
+
+def _declared(agreement: Agreement, owner: str, label: str) -> Listing:
+    """Every column as the study declares it."""
+    records = [
+        {
+            "column": name,
+            "party": party,
+            "kind": c.noun,
+            "declared": c.facts(LONGEST_LEVELS) if _is_short(c) else f"{len(c.all_levels)} levels, in full below",
+            "used as": "label" if (party, name) == (owner, label) else "feature",
+        }
+        for party, names in agreement.schema.parties.items()
+        for name, c in names.items()
+    ]
+    return Listing([Heading(key, key) for key in ("column", "party", "kind", "declared", "used as")], records)
+
+
+def _seen(plan: Mapping[str, Any]) -> Listing:
+    """What each view sees, and what it can learn of a record."""
+    records = [
+        {**view, "view": f"{view['name']}: {view['who']}", "epsilon": plan["record"][view["view"]]}
+        for view in views_of(plan)
+    ]
+    columns = (
+        Heading("who looks", "view"),
+        Heading("sees", "sees"),
+        Heading("epsilon of a record", "epsilon", epsilon_text, True, ABSENT),
+        Heading("odds change by at most", "epsilon", odds_text, True, Words(odds_text(None))),
+    )
+    return Listing(columns, records)
 
 
 def views_of(plan: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.objective import Purpose
 from colonnade.mechanism.table_error import TableForecast
 from colonnade.planning.session_plan import SessionPlan, plan_session
-from colonnade.report.text import share_text, tidy_table, titled
+from colonnade.report.results import Heading, Listing, Part, Passage, Words
+from colonnade.report.text import share_text
 
-TOLD = {
+ALLOCATED = {
     Purpose.LABEL: "the label's model",
-    Purpose.ALL: "tables, rows and models of all columns",
+    Purpose.ALL: "tables, synthetic records and models of all columns",
 }
 
 
@@ -65,20 +63,21 @@ def forecast_purposes(session: SessionPlan) -> list[PurposeForecast]:
     return out
 
 
-def purposes_table(found: list[PurposeForecast]) -> RenderableType | None:
-    """The same for a terminal."""
+def purposes_of(found: list[PurposeForecast]) -> list[Part]:
+    """The same as a table; nothing where there is none."""
     if not found:
-        return None
-    table = tidy_table("purpose", "noise is spread for", "release", "explained", "distance of tables", right=(4,))
-    for line in found:
-        name = Text(line.purpose.value, style="bold" if line.chosen else "").append(" (this plan)" * line.chosen)
-        share = "-" if line.explained is None else share_text(line.explained)
-        distance = Text(f"{line.expected:.3f}", style="red" if line.worse else "")
-        table.add_row(name, TOLD[line.purpose], line.released, share, distance)
-    note = (
-        "Explained: of what a model of the label without noise could. Distance: expected total variation of a table of "
-        f"two columns from the rows' own; {found[0].independent:.3f} if columns were taken as independent. Rows of a "
-        "release that is no nearer are refused. Levels are taken to be as unequal as 1, 1/2, 1/3, and columns to "
-        "depend on each other as in census tables."
+        return []
+    columns = (
+        Heading("purpose", ("purpose", "chosen"), lambda name, chosen: f"{name} (this plan)" if chosen else name),
+        Heading("noise is allocated to", "purpose", lambda name: ALLOCATED[Purpose(name)]),
+        Heading("release", "released"),
+        Heading("explained", "explained", share_text, missing=Words("-")),
+        Heading("distance of tables", "expected_tv", "{:.3f}".format, True),
     )
-    return titled("What it is good for", table, Text(note, style="dim"))
+    note = (
+        "Explained: of what a model of the label without noise could. Distance: expected total variation of a two-way "
+        f"table from the records' own; {found[0].independent:.3f} if columns were taken as independent. Synthetic "
+        "records of a release that is no nearer are refused. Levels are taken to be as unequal as 1, 1/2, 1/3, and "
+        "columns to depend on each other as in census tables."
+    )
+    return [Listing(columns, [line.describe() for line in found], "What it is good for"), Passage(note, "soft")]

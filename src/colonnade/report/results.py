@@ -92,6 +92,14 @@ Part = Listing | Figure | Passage
 
 
 @dataclass(frozen=True)
+class Brief:
+    """The verdict of an answer: a sentence, then texts that each stand under a word."""
+
+    lead: str
+    lines: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
 class Answer:
     """What a question is answered by: its parts in their order, warnings, and facts for programs, made when asked."""
 
@@ -99,10 +107,17 @@ class Answer:
     parts: Sequence[Part]
     facts: Callable[[], dict[str, Any]] = dict
     warnings: Sequence[str] = ()
+    brief: Brief | None = None
+    """What a terminal shows unless it is asked for all."""
 
     @property
     def tables(self) -> list[Listing]:
         return [part for part in self.parts if isinstance(part, Listing)]
+
+    @property
+    def titled(self) -> list[Part]:
+        """Its parts under its title, as a part of another answer."""
+        return [*([Passage(self.title, "head")] if self.title else []), *self.parts]
 
 
 def finite(value: Any) -> Any:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from colonnade.mechanism.forecast import weakly_explained
 from colonnade.planning.agreement import Agreement
 from colonnade.report.charts import epsilon_scale
+from colonnade.report.results import Heading, Listing, Words
 from colonnade.report.spending import Spending
 from colonnade.report.text import epsilon_text, sentence, share_text
 from colonnade.report.tidy import listed
@@ -83,16 +84,18 @@ def sheet_context(
     epsilon = worst_epsilon(plan)
     owner, column = agreement.schema.find(agreement.label)
     level = agreement.schema.parties[owner][column].positive
+    booked = sorted(one.time for one in spending.values() if one.time)[:1]
     return {
         "reason": agreement.reason,
         "made": day_text(made or date.today()),
-        "booked": sorted(one.time for one in spending.values() if one.time)[:1],
-        "organisations": [_organisation(party, plan, agreement, spending.get(party)) for party in plan["parties"]],
+        "booked": booked,
+        "organisations": [_organisation(party, agreement)[0] for party in plan["parties"]],
+        "spent": _spent(plan, agreement, spending),
         "any_spending": bool(spending),
         "worst": epsilon,
         "tier": tier_of(epsilon),
         "guess": f"{column} is {level}" if level is not None else f"{column} is above some value",
-        "beliefs": [belief_after(before, epsilon) for before in BELIEFS],
+        "beliefs": _beliefs(epsilon),
         "scale_picture": _scale(plan, epsilon),
         "open_views": [v["name"] for v in views if plan["record"][v["view"]] is None],
     }
@@ -103,19 +106,44 @@ def day_text(day: date) -> str:
     return f"{day.day} {day:%B} {day.year}"
 
 
-def _organisation(party: str, plan: Mapping[str, Any], agreement: Agreement, spent: Spending | None) -> dict[str, Any]:
+def _beliefs(epsilon: float) -> Listing:
+    """What a chance that someone gave a guess before can become."""
+    found = [belief_after(before, epsilon) for before in BELIEFS]
+    columns = [Heading("before", "before"), Heading("at least", "low", number=True)]
+    columns.append(Heading("at most", "high", lambda high: _percent(high, True), True))
+    records = [{"before": one.told[0], "low": one.told[1], "high": one.high} for one in found]
+    return Listing(columns, records)
+
+
+def _organisation(party: str, agreement: Agreement) -> tuple[str, str]:
+    """An organisation's name, and its contact."""
     stated = agreement.organisations.get(party)
-    columns = plan["parties"][party]["columns"]
-    more = f" and {len(columns) - SHOWN_COLUMNS} more" if len(columns) > SHOWN_COLUMNS + 1 else ""
-    epsilons = plan["parties"][party]["epsilon"]
-    return {
-        "party": party,
-        "name": (stated.name if stated else "") or party,
-        "contact": stated.contact if stated else "",
-        "columns": ", ".join(columns[:SHOWN_COLUMNS] if more else columns) + more,
-        "epsilon": max((e for e in epsilons.values() if e is not None), default=None),
-        "spent": spent,
-    }
+    return ((stated.name if stated else "") or party, stated.contact if stated else "")
+
+
+def _spent(plan: Mapping[str, Any], agreement: Agreement, spending: Mapping[str, Spending]) -> Listing:
+    """Every organisation with its columns, its epsilon, and what its data spends."""
+    records: list[dict[str, Any]] = []
+    for party, planned in plan["parties"].items():
+        name, contact = _organisation(party, agreement)
+        columns, one = planned["columns"], spending.get(party)
+        more = f" and {len(columns) - SHOWN_COLUMNS} more" if len(columns) > SHOWN_COLUMNS + 1 else ""
+        records.append({
+            "party": ", ".join(dict.fromkeys(filter(None, (name, party, contact)))),
+            "columns": ", ".join(columns[:SHOWN_COLUMNS] if more else columns) + more,
+            "epsilon": max((e for e in planned["epsilon"].values() if e is not None), default=None),
+            **({} if one is None else {"before": one.before, "after": one.after, "cap": one.cap}),
+        })  # fmt: skip
+    unknown = Words("–")
+    columns = [
+        Heading("organisation", "party"),
+        Heading("brings", "columns"),
+        Heading("epsilon of this part", "epsilon", epsilon_text, True, Words("none", "warn")),
+        Heading("spent before", "before", lambda value: epsilon_text(value) if value else "0", True, unknown),
+        Heading("spent after", "after", epsilon_text, True, unknown),
+        Heading("cap", "cap", "{:g}".format, True, unknown),
+    ]
+    return Listing(columns, records)
 
 
 def _scale(plan: Mapping[str, Any], epsilon: float) -> Markup:

@@ -10,11 +10,11 @@ from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import offered
 from colonnade.planning.session_plan import TYPICAL_ROWS, SessionPlan
+from colonnade.report.answers.plan import cost_text, leakage_of
 from colonnade.report.charts import curves
 from colonnade.report.cost import expected_cost
 from colonnade.report.curve import forecast_curve, quality_curves
 from colonnade.report.html import plan_context
-from colonnade.report.malicious import cheating_notes
 from colonnade.report.spending import planned_spending
 from colonnade.report.text import epsilon_text
 from colonnade.studio.form import Content, table, to_toml
@@ -42,7 +42,7 @@ def panel_context(workspace: Workspace, content: Content | None = None) -> dict[
         if found:
             return {"refused": found[0].sentence, "mistakes": found, "faults": {m.field: m.sentence for m in found}}
         study, session, assumed = planned(workspace, content)
-        spending = planned_spending(study, session)
+        spending, cost = planned_spending(study, session), expected_cost(session, study.alignment)
     except ColonnadeError as error:
         return {"refused": str(error), "mistakes": [FieldMistake("", str(error))], "faults": {}}
     return {
@@ -51,9 +51,10 @@ def panel_context(workspace: Workspace, content: Content | None = None) -> dict[
         "faults": {},
         "assumed": assumed,
         "warnings": session.warnings(),
-        "cheating": cheating_notes(session),
+        "leakage": leakage_of(session),
         "terms": session.terms,
-        "cost": expected_cost(session, study.alignment),
+        "cost": cost,
+        "spent_text": cost_text(cost),
         "negotiation": negotiation(session),
         "totals": {name: offer.total for name, offer in session.agreement.budget.offers.items()},
         "unit": "epsilon" if session.plan.law is Distribution.LAPLACE else "rho",

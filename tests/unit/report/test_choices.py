@@ -52,7 +52,7 @@ def test_every_choice_is_foretold(changes: dict[str, object]) -> None:
     if "calibration" not in changes:
         assert {c["release"] for c in told["choices"]} == {"full", "label"}
         assert all(0 < c["explained"] < 1 for c in told["choices"])
-    assert str(choices_text(session)).startswith(f"Release {session.released} (")
+    assert choices_text(session).startswith(f"Release {session.released} (")
 
 
 def test_the_chosen_release_is_the_one_foretold_best() -> None:
@@ -76,7 +76,7 @@ def test_a_tiny_delta_and_no_collusion_are_priced_as_planned() -> None:
 def test_where_forecasts_are_near_the_steadier_release_is_named() -> None:
     near, far = session_of(0.18), session_of(3.0)
     assert near.released == far.released == "full"
-    assert 'release = "label" is foretold to leave nearly as much' in str(choices_text(near))
+    assert 'release = "label" is foretold to leave nearly as much' in choices_text(near)
     assert "nearly as much" not in describe_choices(far)["release_choice"]["why"]
 
 
@@ -96,5 +96,5 @@ def test_fewer_columns_are_advised_where_pure_noise_drowns_many() -> None:
     ratio, part = wide(chosen, release="trace").forecast.noise_to_signal or 0.0, chosen / 300
     assert fewer.explained == pytest.approx(part / (1 + ratio**2 / part), rel=0.05)
     assert fewer.explained > 1.25 * (session.forecast.explained or 0.0)
-    assert f"{chosen} of the 300 columns" in str(choices_text(session))
+    assert f"{chosen} of the 300 columns" in choices_text(session)
     assert not any("columns" in a.term for a in alternatives(wide(300, delta=1e-6)))

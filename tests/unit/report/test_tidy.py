@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from colonnade.cli.screen import stdout
-from colonnade.report.text import blocks_table, caution
+from colonnade.report.answers.plan import blocks_of
+from colonnade.report.render.terminal import caution, table_text
 from colonnade.report.tidy import LONGEST_WORD, tidy_table
 
 LONG = "a_column_with_a_name=and_a_level"
@@ -64,7 +65,7 @@ def test_blocks_of_long_names(width: int) -> None:
     names = ["ministry_of_social_affairs", "federal_statistical_office"]
     numbers = {"terms": 123456, "sensitivity": 12345.678, "scale": 0.00012344, "noise_std": 123456.7}
     blocks = [{"name": f"{a} x {b}", "owners": [a, b], **numbers} for a in names for b in names]
-    lines = lines_of(blocks_table({"law": "laplace", "blocks": blocks}), width)
+    lines = lines_of(table_text(blocks_of({"law": "laplace", "n": 1000, "blocks": blocks})), width)
     assert max(map(len, lines)) <= width
     for word in (*names, "123,456", "1.235e+04", "0.0001234", "1.235e+05"):
         assert sum(word in line for line in lines) >= 2, word

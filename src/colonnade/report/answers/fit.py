@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from colonnade.foundation.shown import figure
 from colonnade.report.answers.booked import guard_json, spent_line
-from colonnade.report.answers.coefficients import fitted
-from colonnade.report.results import Answer, Heading, Listing, Part, Passage
+from colonnade.report.answers.coefficients import conf_int, fitted
+from colonnade.report.answers.plan import worst_parts
+from colonnade.report.results import Answer, Brief, Heading, Listing, Part, Passage
 from colonnade.report.text import epsilon_text, flaws, size_text
 
 if TYPE_CHECKING:
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from colonnade.model import PublicModel
     from colonnade.runs import FittedStudy
 
+SHOWN_SIGNS = 5
+"""Coefficients in a verdict."""
+
 
 def run_of(
     ran: FittedStudy, public: PublicModel, sure: Intervals, release: Path, model: Path | None, matched: bool
@@ -24,18 +30,28 @@ def run_of(
     """All of it, with the files that were written; `matched` says that ids were matched before."""
     outcome, of_model = ran.outcome, fitted(public, sure)
     plan = outcome.session.describe()
-    told = ", ".join(f"{name} {epsilon_text(p['epsilon']['outsider'])}" for name, p in plan["parties"].items())
     parts: list[Part] = [*of_model.parts]
-    parts.append(
-        Passage(f"Spent: epsilon {epsilon_text(plan['epsilon'])} of every record ({told}), by views as planned.")
-    )
-    parts += [Passage(spent_line(ran.guards[name], total)) for name, total in ran.spent.items()]
+    spent = f"Spent: epsilon {epsilon_text(plan['epsilon'])} of every record ({worst_parts(plan)})."
+    ledgers = [spent_line(ran.guards[name], total) for name, total in ran.spent.items()]
     if ran.unkept:
         whose = f" for {', '.join(ran.unkept)}" if ran.guards else ""
-        parts.append(Passage(f"There was no ledger kept{whose}: [party.NAME] may name a policy and a ledger."))
+        ledgers.append(f"No ledger was charged{whose}: set policy and ledger under [party.NAME].")
+    parts += map(Passage, (spent, *ledgers))
     parts += traffic(outcome.traffic.sent, outcome.traffic.received, outcome.seconds, matched)
-    written = f"Release written to {release}" + ("" if model is None else f", model to {model}") + "."
+    files = f"{release}{'' if model is None else f', {model}'}"
     warned = [*of_model.warnings, *flaws(outcome.release.provenance)]
+    took = f"{sum(outcome.seconds.values()):.1f} s; the parties sent {size_text(sum(outcome.traffic.sent.values()))}."
+    lines = [
+        (
+            "Spent",
+            " ".join([f"epsilon {epsilon_text(plan['epsilon'])} of every record ({worst_parts(plan)}).", *ledgers]),
+        ),
+        ("Quality", quality(public)),
+        ("Reliable", reliable(public, sure)),
+        ("Took", took),
+        ("Files", f"{files}. More costs nothing: colonnade tables, solve."),
+    ]
+    brief = Brief(f"{plan['study']}: fitted on {plan['n']:,} people. {of_model.title}.", lines)
 
     def facts() -> dict[str, Any]:
         return {
@@ -52,7 +68,34 @@ def run_of(
             "warnings": [*outcome.session.warnings(), *public.warnings],
         }
 
-    return Answer(of_model.title, [*parts, Passage(written)], facts, warned)
+    written = Passage(f"Written: {files}.")
+    return Answer(of_model.title, [*parts, written], facts, warned, brief)
+
+
+def quality(public: PublicModel) -> str:
+    """How good a model is, as far as the release says it."""
+    found = public.model.r_squared_interval
+    if found is not None:
+        return f"R² {public.model.r_squared:.3f} on these records, 95% interval {found[0]:.3f} to {found[1]:.3f}."
+    return "not measured: evaluate does, on held-out people, and spends; rehearse simulates."
+
+
+def reliable(public: PublicModel, sure: Intervals) -> str:
+    """The coefficients whose sign the release tells, the surest first."""
+    if not sure.coefficients:
+        return f"no coefficient has an interval: {sure.reason}."
+    known = {record["feature"]: record for record in conf_int(public, sure).records}
+    found = sorted(sure.signed, key=lambda one: -abs(one.estimate) / one.std)
+    count = f"the sign of {len(found)} of {len(sure.coefficients)} coefficients"
+    told = f"{count}{'' if sure.full else ', in a reduced model'}{':' if found else '.'}"
+    for row in (known[one.feature] for one in found[:SHOWN_SIGNS]):
+        against = f" against {shorten(row['base'], 32, placeholder=' …')}" if row["base"] else ""
+        told += f"\n{row['feature']}{against}: "
+        if "odds_low" in row:
+            told += f"odds ×{row['odds_estimate']:.2g} ({row['odds_low']:.2g} to {row['odds_high']:.2g})"
+        else:
+            told += f"{figure(row['estimate'], 3, '+')} ({figure(row['low'], 3, '+')} to {figure(row['high'], 3, '+')})"
+    return f"{told}\nThe others are for prediction only: noise could explain their signs."
 
 
 def traffic(

@@ -7,7 +7,7 @@ from typing import Any
 
 from colonnade.evaluation import Evaluation, Measured
 from colonnade.planning.session_plan import SessionPlan
-from colonnade.report.answers.planned import blocks_of, epsilons_of
+from colonnade.report.answers.plan import blocks_of, epsilons_of
 from colonnade.report.results import Answer, Heading, Listing, Part, Passage, Words
 from colonnade.report.text import epsilon_text
 

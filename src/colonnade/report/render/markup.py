@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Passage, Record
+from colonnade.report.results import Answer, Brief, Figure, Heading, Listing, Part, Passage, Record
 
 STYLE = Path(__file__).parent.parent / "templates" / "notebook.css"
 FOLD_FROM = 40
@@ -25,8 +25,15 @@ def fragment(answer: Answer) -> str:
     """An answer under the notebook's style, which reaches nothing outside of it."""
     head = Markup("<h4>{}</h4>").format(answer.title) if answer.title else ""
     warned = (Markup('<p class="warning">Warning: {}</p>').format(note) for note in answer.warnings)
-    parts = "".join((head, *warned, *(part_html(part, 4) for part in answer.parts)))
+    brief = [] if answer.brief is None else [verdict_html(answer.brief)]
+    parts = "".join((head, *brief, *warned, *(part_html(part, 4) for part in answer.parts)))
     return f'<div class="colonnade"><style>{_style()}</style>{parts}</div>'
+
+
+def verdict_html(brief: Brief) -> Markup:
+    """The verdict of an answer."""
+    lines = Markup().join(Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(*line) for line in brief.lines)
+    return Markup('<p>{}</p><dl class="verdict">{}</dl>').format(brief.lead, lines)
 
 
 def part_html(part: Part, level: int = 3) -> Markup:

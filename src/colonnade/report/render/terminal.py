@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from colonnade.report.results import Answer, Listing, Passage, Words
+from colonnade.report.results import Answer, Brief, Listing, Passage, Words
 from colonnade.report.tidy import tidy_table
 
-STYLES = {"": "", "good": "green", "warn": "yellow", "soft": "dim", "strong": "bold red"}
+WIDTH, INDENT, MOST_LINES = 80, 10, 15
+"""Of a verdict."""
+STYLES = {"": "", "good": "green", "warn": "yellow", "soft": "dim", "strong": "bold red", "head": "bold"}
 
 
 def shown(answer: Answer) -> RenderableType:
@@ -24,9 +28,31 @@ def shown(answer: Answer) -> RenderableType:
     return Group(*parts)
 
 
-def whole(answer: Answer) -> RenderableType:
-    """All of it, with its warnings."""
-    return Group(shown(answer), *map(caution, answer.warnings))
+def whole(answer: Answer, full: bool = True) -> RenderableType:
+    """All of it, or where there is one its verdict alone, with its warnings."""
+    body = shown(answer) if full or answer.brief is None else verdict(answer.brief)
+    return Group(body, *map(caution, answer.warnings))
+
+
+def verdict(brief: Brief) -> Text:
+    """At most 15 lines of 80 columns: the longest text ends early where there are more."""
+    parts = [("", _wrapped(brief.lead, WIDTH))]
+    parts += [(head, _wrapped(text, WIDTH - INDENT)) for head, text in brief.lines]
+    while sum(len(lines) for _, lines in parts) > MOST_LINES:
+        _, longest = max(parts, key=lambda part: len(part[1]))
+        longest.pop()
+        longest[-1] = f"{longest[-1][: WIDTH - INDENT - 2].rstrip(' .,;')} …"
+    out = Text()
+    for head, lines in parts:
+        for k, line in enumerate(lines):
+            out.append(f"{head if k == 0 else '':<{INDENT}}" if head else "", "bold")
+            out.append(f"{line}\n")
+    out.rstrip()
+    return out
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return [line for given in text.split("\n") for line in textwrap.wrap(given, width, break_on_hyphens=False)]
 
 
 def table_text(table: Listing) -> RenderableType:
