@@ -46,7 +46,7 @@ def test_plan_touches_no_data(tmp_path: Path, run: Run) -> None:
     write_study(tmp_path)
     (tmp_path / "works.csv").unlink()
     (tmp_path / "bank.csv").unlink()
-    shown = run("plan", tmp_path / "study.toml", "--rows", 500)
+    shown = run("plan", tmp_path / "study.toml", "--rows", 500, "--full")
     assert shown.code == 0
     for text in ("500 records", "works x bank (label)", "secure product", "coalition", "Predicted error", "Expected"):
         assert text in shown.out
@@ -55,7 +55,8 @@ def test_plan_touches_no_data(tmp_path: Path, run: Run) -> None:
 
 def test_plan_says_when_rows_are_assumed(tmp_path: Path, run: Run) -> None:
     write_study(tmp_path)
-    assert "rows assumed" in run("plan", tmp_path / "study.toml").out
+    assert "in common, assumed" in " ".join(run("plan", tmp_path / "study.toml").out.split())
+    assert "assumed: set rows in [study]" in " ".join(run("plan", tmp_path / "study.toml", "--full").out.split())
     content = run("plan", tmp_path / "study.toml", "--json").json
     assert content["rows_assumed"] is True
     told = (tmp_path / "study.toml").read_text().replace("delta = 0", "delta = 0\nrows = 300")
@@ -80,7 +81,7 @@ def test_a_plan_says_what_a_tiny_delta_and_no_collusion_would_buy(tmp_path: Path
     terms = {a["term"]: a for a in run("plan", tmp_path / "study.toml", "--rows", 230, "--json").json["other_terms"]}
     assert set(terms) == {"delta = 1e-12", "collusion = 0"}
     assert terms["collusion = 0"]["ratio"] < 1 and "no guarantee" in terms["collusion = 0"]["caution"]
-    shown = " ".join(run("plan", tmp_path / "study.toml", "--rows", 230).out.split())
+    shown = " ".join(run("plan", tmp_path / "study.toml", "--rows", 230, "--full").out.split())
     for term, told in terms.items():
         assert f"With {term} that noise would be {told['ratio']:.2f} times as large" in shown
 
@@ -91,20 +92,20 @@ def test_view_without_guarantee_is_none_and_null(tmp_path: Path, run: Run) -> No
     study.write_text(study.read_text().replace("collusion = 1", "collusion = 0"))
     assert run("plan", study, "--rows", 230, "--json").json["parties"]["bank"]["epsilon"]["party"] is None
     shown = run("plan", study, "--rows", 230)
-    assert "none" in shown.out
+    assert "No guarantee against: another party" in " ".join(shown.out.split())
     assert "no guarantee against a party" in shown.err
 
 
-def test_a_view_that_one_party_does_not_have_is_a_dash(tmp_path: Path, run: Run) -> None:
+def test_a_view_that_one_party_does_not_have_is_not_shown(tmp_path: Path, run: Run) -> None:
     write_study(tmp_path)
     study = tmp_path / "study.toml"
     study.write_text(study.read_text().split("[party.bank]")[0].replace("collusion = 1\n", ""))
     told = run("plan", study, "--rows", 230, "--json").json["parties"]["works"]["epsilon"]
     assert told == {"outsider": told["server"], "server": pytest.approx(40.0), "party": None, "coalition": None}
-    shown = run("plan", study, "--rows", 230).out
+    shown = run("plan", study, "--rows", 230, "--full").out
     assert "none" not in shown
-    assert [line.split() for line in shown.splitlines() if line.startswith("all parties")] == [
-        ["all", "parties", "40", "40", "-", "-"]
+    assert [line.split() for line in shown.splitlines() if line.startswith("a whole record")] == [
+        ["a", "whole", "record", "40", "40"]
     ]
 
 
@@ -113,16 +114,16 @@ def test_a_plan_tells_how_much_noise_each_of_two_parties_draws(tmp_path: Path, r
     study = tmp_path / "study.toml"
     parts = run("plan", study, "--rows", 230, "--json").json["narrowed"]
     assert parts["works"] == "1/1" and parts["bank"] not in ("1/1", "0/1")
-    assert "On products of both parties bank" in run("plan", study, "--rows", 230).out
+    assert "On products of both parties bank" in run("plan", study, "--rows", 230, "--full").out
 
 
 def test_columns_in_the_clear_print_none_for_all_but_outsiders(tmp_path: Path, run: Run) -> None:
     write_study(tmp_path)
     study = tmp_path / "study.toml"
     study.write_text(study.read_text().replace('"lattice"', '"plain"'))
-    shown = run("plan", study, "--rows", 230).out
-    rows = [line.split() for line in shown.splitlines() if line.startswith("all parties")]
-    assert rows == [["all", "parties", "40", "none", "none", "none"]]
+    shown = run("plan", study, "--rows", 230, "--full").out
+    rows = [line.split() for line in shown.splitlines() if line.startswith("a whole record")]
+    assert rows == [["a", "whole", "record", "40", "none", "none", "none"]]
 
 
 def test_plan_warns_when_hopeless_and_strict_fit_refuses(tmp_path: Path, run: Run) -> None:
@@ -156,7 +157,7 @@ def test_fit_json_and_files(fitted: Path) -> None:
 def test_fit_for_people(tmp_path: Path, run: Run) -> None:
     write_study(tmp_path)
     out, model = tmp_path / "r.json", tmp_path / "m.json"
-    shown = run("fit", tmp_path / "study.toml", "--out", out, "--model", model, "--seed", "00ff")
+    shown = run("fit", tmp_path / "study.toml", "--out", out, "--model", model, "--seed", "00ff", "--full")
     assert shown.code == 0
     for text in ("Blocks of the release", "log-odds of rich = yes", "savings", "Spent: epsilon", "sent", str(out)):
         assert text in shown.out
@@ -179,7 +180,7 @@ def test_a_forecast_says_what_it_takes_for_granted(tmp_path: Path, run: Run) -> 
             study.write_text(
                 study.read_text().replace("high = 80", "high = 8000").replace("high = 1000", "high = 100000")
             )
-        text = " ".join(run("plan", study, "--rows", 100_000).out.split())
+        text = " ".join(run("plan", study, "--rows", 100_000, "--full").out.split())
         assert "If every numeric column fills its bounds evenly and all levels are equally common" in text
         assert "leaves over 99% of what a model of the same columns without noise could explain" in text
         assert "If numeric columns fill a tenth of their bounds, noise is" in text

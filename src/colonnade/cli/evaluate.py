@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colonnade.cli.options import ApprovedPlans, Evidence, Force, Json, Queries, Strict, StudyFile
-from colonnade.cli.screen import own_eyes, print_json, show, stderr, stdout, tell_evidence
+from colonnade.cli.screen import own_eyes, print_json, show, stderr, stdout, stoppable, tell_evidence
 from colonnade.foundation.errors import PolicyError
 from colonnade.foundation.parts import local_path
 
@@ -119,7 +119,7 @@ def _run(
     from colonnade.report.render.terminal import caution, shown
 
     asked: list[str] = []
-    with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
+    with places(release_place(out, force)) as (file,), stoppable() as written, Steps(stderr()) as steps:
 
         def show_plan(party: str, session: SessionPlan) -> None:
             plan = foreseen(evaluation, session)
@@ -140,6 +140,7 @@ def _run(
 
         def keep(release: ReleaseRecord) -> None:
             file.write(write_release(release))
+            written.append(file.path)
 
         fitted, opened = runs.evaluate(
             evaluation,

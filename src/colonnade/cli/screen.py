@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -54,6 +55,18 @@ def tell_evidence(folder: Path | None) -> None:
     """Where parties' evidence of a run in one process lies, if any was kept, and what it is good for."""
     if folder is not None:
         stdout().print(f"Each party's evidence is in {folder}; in one process nothing is signed: it convicts nobody.")
+
+
+@contextmanager
+def stoppable() -> Iterator[list[Path | None]]:
+    """Where a person stops a run, say what it spent: nothing, or what stands in the file that the list then names."""
+    written: list[Path | None] = []
+    try:
+        yield written
+    except KeyboardInterrupt:
+        spent = f"the release is in {written[0]}, and its epsilon is spent" if written else "nothing was spent"
+        typer.echo(f"Stopped; {spent}.", err=True)
+        raise typer.Exit(1) from None
 
 
 def show(answer: Answer, json: bool, full: bool = True) -> None:

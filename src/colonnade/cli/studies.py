@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colonnade.cli.options import ApprovedPlans, Evidence, Force, Full, Html, Json, Strict, StudyFile
-from colonnade.cli.screen import own_eyes, show, stderr, stdout, tell_evidence, tell_own
+from colonnade.cli.screen import own_eyes, show, stderr, stdout, stoppable, tell_evidence, tell_own
 from colonnade.foundation.errors import DataError, PolicyError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.parts import local_path
@@ -18,6 +18,7 @@ from colonnade.foundation.parts import local_path
 if TYPE_CHECKING:
     from colonnade.data.table import Table
     from colonnade.foundation.randomness import Randomness
+    from colonnade.mechanism.release import ReleaseRecord
     from colonnade.planning.session_plan import SessionPlan
     from colonnade.report.progress import Steps
     from colonnade.report.results import Answer
@@ -194,7 +195,12 @@ def fit(
     place = out or DEFAULT_RELEASE
     if model is not None and model.absolute() == place.absolute():
         raise typer.BadParameter("--out and --model must name two files")
-    with places(release_place(place, force), model) as (release_file, model_file):
+    with places(release_place(place, force), model) as (release_file, model_file), stoppable() as written:
+
+        def keep(release: ReleaseRecord) -> None:
+            release_file.write(write_release(release))
+            written.append(release_file.path)
+
         with open_workers(workers, cluster, device) as crew, Steps(stderr()) as steps:
             terminal = _Terminal(steps, checked, full and not json, strict)
             try:
@@ -205,7 +211,7 @@ def fit(
                     ask=terminal.ask if sys.stdin.isatty() and not json else None,
                     show=terminal.show_plan,
                     look=terminal.tell_own,
-                    keep=lambda release: release_file.write(write_release(release)),
+                    keep=keep,
                     watch=steps,
                     workers=crew,
                     evidence=evidence,

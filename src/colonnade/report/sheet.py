@@ -129,14 +129,16 @@ def _spent(plan: Mapping[str, Any], agreement: Agreement, spending: Mapping[str,
         columns, one = planned["columns"], spending.get(party)
         more = f" and {len(columns) - SHOWN_COLUMNS} more" if len(columns) > SHOWN_COLUMNS + 1 else ""
         records.append({
-            "party": ", ".join(dict.fromkeys(filter(None, (name, party, contact)))),
+            "party": party,
+            "organisation": ", ".join(filter(None, (name if name != party else "", contact))),
             "columns": ", ".join(columns[:SHOWN_COLUMNS] if more else columns) + more,
             "epsilon": max((e for e in planned["epsilon"].values() if e is not None), default=None),
             **({} if one is None else {"before": one.before, "after": one.after, "cap": one.cap}),
         })  # fmt: skip
     unknown = Words("–")
     columns = [
-        Heading("organisation", "party"),
+        Heading("party", "party"),
+        *([Heading("organisation", "organisation")] if any(one["organisation"] for one in records) else []),
         Heading("brings", "columns"),
         Heading("epsilon of this part", "epsilon", epsilon_text, True, Words("none", "warn")),
         Heading("spent before", "before", lambda value: epsilon_text(value) if value else "0", True, unknown),

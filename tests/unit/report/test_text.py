@@ -86,7 +86,7 @@ def test_the_label_is_marked_and_a_long_list_is_cut() -> None:
 def test_a_forecast_says_what_it_takes_for_granted() -> None:
     known = {"noise_to_signal": 0.5, "explained": 0.8, "rows_needed": 1200}
     narrow = {"noise_to_signal": 5.0, "explained": 0.1}
-    text = (forecast_text({"forecast": {**known, "if_a_tenth": narrow}}))
+    text = forecast_text({"forecast": {**known, "if_a_tenth": narrow}})
     assert "about 80%" in text and "about 10%" in text and "1,200 records" in text and "cannot know" in text
     assert (forecast_text({"forecast": {**known, "noise_to_signal": None}})) == ""
 
