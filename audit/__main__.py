@@ -74,6 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.write("\n".join(sections))
     else:
         document.write(sections)
+        document.write_views(document.rows_of_views(attacked))
     return 1 if failures else 0
 
 

@@ -1,8 +1,8 @@
 """`python -m audit.keys --plans 2000`: random plans, and the bits of key that each leaves to those who see hints.
 
 Whoever multiplies with its columns, and pools what it knows with those that may collude, sees sums of errors and keys
-under the noise of the others. Bits are computed here from the final plan, by the laws of docs/security.md, and not by
-the way in which a plan chose its modulus: every accepted plan must have 128.
+under the noise of the others. Bits are computed here from the final plan, by the distributions of
+docs/secure-product.md, and not by the way in which a plan chose its modulus: every accepted plan must have 128.
 """
 
 from __future__ import annotations

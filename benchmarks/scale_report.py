@@ -209,7 +209,7 @@ def write(cases: Mapping[str, Case], folder: Path) -> None:
     fitted = [case for case in cases.values() if "work" in case and case["series"] != "ids"]
     if len(fitted) > len(WORK):
         parts += ["## A model of the cost", "", *fitted_lines(fitted), "", *large(fitted), ""]
-        _between(folder.parent / "scale.md", [*large(fitted), "", SAID])
+        _between(folder.parent / "sizing.md", [*large(fitted), "", SAID])
     publish("scale", "\n".join(parts).rstrip() + "\n", folder=folder)
 
 

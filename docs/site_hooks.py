@@ -15,30 +15,32 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "build" / "site-source"
-TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "CITATION.cff")
+TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENCES.md", "LICENSE", "CITATION.cff")
 FOLDERS = ("docs", "proofs", "notebooks", "demo")
 KEPT = {".md", ".png", ".svg", ".csv", ".json", ".toml"}
 LISTED = {"proofs": "Proofs", "docs/results": "Results", "notebooks": "Notebooks"}
 NAVIGATION: dict[str, tuple[str, ...]] = {
-    "Start": (
-        *("README.md", "docs/quickstart.md", "docs/first-study*.md", "docs/faq.md", "docs/alternatives.md"),
-        "docs/README.md",
+    "Start": ("README.md", "docs/install.md", "docs/tutorial.md", "docs/README.md", "docs/related-work.md"),
+    "Analyse": (
+        *("docs/study-file.md", "docs/choosing.md", "docs/data.md", "docs/release.md", "docs/uncertainty.md"),
+        *("docs/interactions.md", "docs/predict-and-evaluate.md", "docs/studio.md", "notebooks/*.md"),
     ),
-    "Guides": tuple(
+    "Sign and run": tuple(
         f"docs/{name}.md"
         for name in (
-            *("first-study", "choosing", "study-file", "sources", "release", "prediction", "report", "studio", "scale"),
-            *("deployment", "officer", "policy", "ledger", "accountability"),
-            *("administrator", "when-it-breaks", "upgrading"),
+            *("signer", "policy", "ledger", "deployment", "administrator", "troubleshooting", "sizing"),
+            "accountability",
         )
     ),
-    "Notebooks": ("notebooks/*.md",),
-    "Reference": ("docs/api*.md", "docs/cli.md", "docs/protocol.md", "docs/glossary.md"),
     "Trust": (
-        *("docs/security.md", "docs/known-limits.md", "docs/alignment.md", "docs/audit.md", "docs/errata.md"),
-        *("docs/reproduction.md", "docs/licences.md", "proofs/*.md", "docs/results/*.md"),
+        *("docs/threat-model.md", "docs/secure-product.md", "docs/alignment.md", "docs/audit.md", "docs/paper.md"),
+        *("proofs/*.md", "docs/results/*.md"),
     ),
-    "Project": ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/decisions/*.md", "docs/*.md", "demo/*.md"),
+    "Reference": ("docs/api.md", "docs/cli.md", "docs/glossary.md", "docs/protocol.md", "docs/architecture.md"),
+    "Project": (
+        *("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENCES.md"),
+        *("docs/decisions/*.md", "docs/*.md", "demo/*.md"),
+    ),
 }
 """Tabs, and the pages under each; a page stands under the first that names it."""
 _LINK = re.compile(r"(\]\()(?!https?:|mailto:|#)([^)#\s]+)")

@@ -16,21 +16,11 @@ PAGE = Path(__file__).resolve().parent / "api.md"
 
 HEAD = """# Python
 
-This page is written by `python docs/write_api.py` from the docstrings; a test compares it with them.
-
-```python
-import colonnade as cn
-
-study = cn.Study.read("demo/study.toml")  # or cn.Study(label=..., parties={...: cn.Party(frame, columns={...})})
-print(study.plan(rows=14_000))  # nothing is spent; .compare(epsilon=[0.1, 1]) shows plans side by side
-release = study.fit()  # policy and ledger of every party honoured
-model = release.solve()  # from here on everything is free
-print(model.summary())
-```
-
-Every object prints as text, and shows itself as tables and pictures in a notebook. What is refused raises a
-`ColonnadeError` whose text is one sentence; nothing is spent then. Three notebooks lie in [notebooks](../notebooks):
-a [first study](../notebooks/first_study.ipynb), [choosing epsilon, bounds and bins](../notebooks/choosing.ipynb), and
+This page is written by `python docs/write_api.py` from the docstrings; a test compares it with them. `import colonnade
+as cn`; the [tutorial](tutorial.md) shows what follows what. Every object prints as text, and shows itself as tables and
+pictures in a notebook. What is refused raises a `ColonnadeError` whose text is one sentence; nothing is spent then.
+Notebooks: a [first study](../notebooks/first_study.ipynb),
+[choosing epsilon, bounds and bins](../notebooks/choosing.ipynb),
 [one release, many questions](../notebooks/many_questions.ipynb).
 
 | a plan in a notebook | a release's tables |
@@ -53,6 +43,8 @@ SHOWN = {
 HOMES = ("plan", "views", "model", "evaluation")
 COLUMNS = ("Numeric", "Categorical", "Binary", "Boolean", "Date", "Schema")
 ESTIMATORS = ("VerticalLinearRegression", "VerticalLogisticRegression", "VerticalPoissonRegressor")
+MADE = ("Study", "Party", *COLUMNS, ESTIMATORS[0])
+"""What a reader makes; others come from methods, or take the parameters of the first estimator."""
 
 
 def main() -> None:
@@ -90,7 +82,7 @@ def _found(name: str) -> Any:
 
 
 def _class(name: str, found: Any, *, methods: bool = True) -> Iterator[str]:
-    yield f"### `{name}{_signature(found)}`\n"
+    yield f"### `{name}{_signature(found) if name in MADE else ''}`\n"
     yield _text(inspect.getdoc(found) or "")
     for method, member in sorted(vars(found).items()) if methods else ():
         inner = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member

@@ -16,29 +16,22 @@ PAGE = Path(__file__).resolve().parent / "cli.md"
 
 HEAD = """# The command line
 
-This page is written by `python docs/write_cli.py`; a test compares it with the commands.
+This page is written by `python docs/write_cli.py`; a test compares it with the commands. What is in brackets may be
+left out; "..." may be repeated. JSON_LINE
 
-| | |
+| exit code | |
 |---|---|
-| `--json` | one JSON object on standard output and nothing else |
-| progress | on standard error, and only where that is a terminal |
-| exit code 0 | done |
-| exit code 1 | refused or failed: one sentence on standard error, nothing written |
-| exit code 2 | wrong usage |
-| exit code 130 | stopped by Ctrl-C; `run` ends its session for all first, and says what is spent. `party start` and `server start` also end on SIGTERM (143) and SIGHUP (129), [as on Ctrl-C](administrator.md#stopping-a-site) |
+| 0 | done |
+| 1 | refused or failed: one sentence on standard error, nothing written |
+| 2 | wrong usage |
+| 130 | stopped by Ctrl-C; `run` ends its session for all first, and says what is spent. `party start` and `server start` also end on SIGTERM (143) and SIGHUP (129), [as on Ctrl-C](administrator.md#stopping-a-site) |
 
-A file appears whole or not at all: it is written beside its place and then given its name. Whether the place can be
-written to is tried before data is read, and so before a budget is spent; across machines every site tries its own
-places before it takes part.
-
-A release costs budget, so none is overwritten: `fit` and `run` refuse a place that is taken, whatever lies there,
-unless `--force` is given, and no other command writes over a release. If a file appears at the place while a session
-runs, the release gets a name beside it, such as `release-2.json`, and the command says so. A model, a page or scores can
-be made again from a release at no cost: they replace what their option names.
-
-If a release cannot be written at its end all the same, the sentence says that the session counts as spent,
-and it can be fetched from others: `colonnade run FOLDER --fetch SESSION`. What should never happen is reported as a bug; with
-`COLONNADE_TRACEBACK=1` in the environment the traceback is shown.
+Progress goes to standard error, where that is a terminal. A file appears whole or not at all, and whether its place can
+be written to is tried before data is read, and so before a budget is spent. A release costs budget, so none is
+overwritten without `--force`; if a file appears at its place meanwhile it gets a name beside it, such as
+`release-2.json`. A model, a report or scores can be made again and replace what their option names. If a release cannot
+be written at its end, the session counts as spent, and the release can be fetched from others: `colonnade run FOLDER
+--fetch SESSION`. With `COLONNADE_TRACEBACK=1` a bug shows its traceback.
 """  # noqa: E501
 
 JSON = """
@@ -49,12 +42,12 @@ JSON = """
 | `plan`, `fit`, `report` | `study`, `task`, `n`, `epsilon`, `delta`, `collusion`, `calibration`, `product`, `law`, `neighbours`, `released` (full or trace), `record` and `parties` with `epsilon` by view (null: no guarantee, or no such view with one party), `blocks` with `owners`, `role`, `name`, `terms`, `sensitivity`, `scale`, `scale_exact`, `noise_std`; `grid`, `error_factor`, `forecast` with `noise_to_signal`, `explained`, `rows_needed` if columns fill their bounds evenly (`plan` and `fit` also `if_a_tenth`: the first two if numbers fill a tenth of theirs) |
 | `plan` | also `rows_assumed`, `expected` (bytes that each party `sent`, CPU `seconds` by step), `if_a_party_cheats` (for each pair what one could read of the other's column and key, and the bits of security left of it), `purposes` (for each what is released, the share `explained` of the label, `expected_tv` of tables and `independent_tv`), `terms_digest` (for `--approve`), `warnings` |
 | `fit` | also `coefficients`, `intercept`, `label`, `method`, `ridge`, `effective_parameters`, `r_squared` with `r_squared_interval` (95%; both null where the release does not tell them) of the model; `seconds` in all and by `steps`; `bytes` with `sent` and `received` by party; `seeded`, `release` and `model` (paths), `ledger` (null if no party keeps one; else by party `file`, `data`, `cap`, `spent`), `terms_digest`, `warnings` |
-| `report` | also the model's keys, `provenance`, `digest`, `flaws` (why no epsilon holds, if none does), `defects` of 0.1.0 that touch it ([upgrading](upgrading.md)), `release` (path) |
+| `report` | also the model's keys, `provenance`, `digest`, `flaws` (why no epsilon holds, if none does), `defects` of 0.1.0 that touch it ([upgrading](administrator.md#upgrading-from-010)), `release` (path) |
 | `solve` | `study`, `n`, the model's keys, `model` (path); with `--path` a list `path` of models; a model of several classes also has `classes` with `coefficients` and `intercept` |
 | `tables` | `study`, `n`, `margins` (`column`, `party`, `levels`, `count`, `low`, `high`), `numbers` (`column`, `party`, `mean`, `std`), `tables` (`columns`, `rows`, `levels`, `count`, `low`, `high`), `dependence` (`columns`, `information`, `low`, `high`, `p_value`, corrected for the `pairs` looked at), `tree` (pairs of columns), `expected_tv`, `independent_tv`; with one column `margins` alone, with two `tables` and `dependence` ([what they mean](release.md)) |
 | `synthesize` | `study`, `rows`, `out` (path), `given`, `seed`, `expected_tv`, `independent_tv`, `converged`, `distance`, `misfit`, `unbinned`, `notes` |
 | `components` | `columns`, `share`, `loadings` (one row for each component), `correlations`, `low`, `high`, `clear`, `notes` |
-| `predict` | `study`, `task`, `label`, `rows`, and `ids` and `scores`, or with `--out` the path as `scores`; with `--study` also `receiver`, `parties` and `exact` ([what that means](prediction.md)) |
+| `predict` | `study`, `task`, `label`, `rows`, and `ids` and `scores`, or with `--out` the path as `scores`; with `--study` also `receiver`, `parties` and `exact` ([what that means](predict-and-evaluate.md)) |
 | `audit` | `study`, `product` (of the sessions), `delta`, `sessions`, `broken` (how many claims), and `views` with `view`, `changed` (parties), `knows` (parties), `claimed`, `pair` (epsilon of the pair by formula), `proved` (by `sessions`), `drawn` (by noise alone), `alike` (p-value), `broken` |
 | `ledger show` | `ledger` (path), `accounts` with `data`, `cap`, `spent`, `pending`, `alignments`, `failed`, and `entries` ([what an entry says](ledger.md)) |
 | `ledger verify` | `ledger`, `entries` (how many), `head` (the last hash), `defects` of 0.1.0 by entry with `stated` and `bound`, `unknown` (entries of 0.1.0 whose release was not given) |
@@ -70,14 +63,16 @@ A number that is not finite is null. `params` and `conf_int` are in the units of
 def page() -> str:
     """The whole page."""
     group: Any = get_command(app)
-    parts = [HEAD]
-    for name, command in _commands(group):
+    commands = list(_commands(group))
+    silent = [f"`{name}`" for name, command in commands if not any("--json" in p.opts for p in command.params)]
+    line = f"All but {', '.join(silent)} take `--json`: one JSON object, and nothing else ([keys](#keys-of-json))."
+    parts = [HEAD.replace("JSON_LINE", line)]
+    for name, command in commands:
         arguments = [p for p in command.params if p.param_type_name == "argument"]
-        options = [p for p in command.params if p.param_type_name == "option"]
-        usage = " ".join([f"colonnade {name}", *(str(p.metavar) for p in arguments), *map(_usage, options)])
-        parts.append(f"\n## `{name}`\n\n{command.help.strip()}\n\n```text\n{usage}\n```\n\n| | |\n|---|---|\n")
-        parts += [f"| `{p.metavar}` | {p.help} |\n" for p in arguments]
-        parts += [f"| `{_option(p).replace('|', chr(92) + '|')}` | {p.help} |\n" for p in options]
+        options = [p for p in command.params if p.param_type_name == "option" and "--json" not in p.opts]
+        parts.append(f"\n## `{name}`\n\n{command.help.strip()}\n\n")
+        parts += [f"- `{p.metavar}`: {p.help}\n" for p in arguments]
+        parts += [f"- `{_usage(p)}`: {p.help}\n" for p in options]
     return "".join([*parts, JSON])
 
 

@@ -1,4 +1,4 @@
-"""Write docs/licences.md: the licence of every package of requirements.lock, from the installed packages' metadata.
+"""Write LICENCES.md: the licence of every package of requirements.lock, from the installed packages' metadata.
 
 python docs/write_licences.py
 """
@@ -12,7 +12,7 @@ from importlib.metadata import PackageMetadata, PackageNotFoundError, files, met
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "licences.md"
+PAGE = ROOT / "LICENCES.md"
 CLASSIFIER = "License :: OSI Approved :: "
 KNOWN = {"Apache 2.0": "Apache-2.0", "Apache License 2.0": "Apache-2.0", "MIT License": "MIT", "BSD License": "BSD"}
 KNOWN |= {
@@ -24,7 +24,7 @@ KNOWN |= {"Python Software Foundation License": "PSF-2.0", "ISC License (ISCL)":
 KNOWN |= {"Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0"}
 INTRO = """# Licences of what we depend on
 
-Colonnade is under Apache-2.0 ([LICENSE](../LICENSE)). This table lists every package of requirements.lock, at its
+Colonnade is under Apache-2.0 ([LICENSE](LICENSE)). This table lists every package of requirements.lock, at its
 pinned version, with the licence that its own metadata states. `python docs/write_licences.py` writes it; a test
 compares it with the lock file. "Needed" packages come with `pip install colonnade`, or are needed by those; the others
 belong to an extra (tests, pages, experiments, `bgn`).

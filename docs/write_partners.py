@@ -37,7 +37,7 @@ columns are worst off, and the partner that would read them if malicious. "Told"
 opened values of one column can tell, "read" the coefficients of its key that they can spell, at most, by any means
 ([proof](../../proofs/key_reading.md)); "by fives" is what a plain attack reads, multiples of powers of five
 {APART} deviations of the noise apart. "Left" is what remains of the 2,048 coefficients, and "bits" its security by the
-estimate of [security.md](../security.md#parameters). A policy asks for {KEY_BITS} unless it says otherwise
+estimate of [secure-product.md](../secure-product.md#parameters). A policy asks for {KEY_BITS} unless it says otherwise
 ([`smallest_key_bits`](../policy.md)). "People" are those of whose exact values a partner could read one thing, of
 whichever party and in whichever direction there are most ([`largest_bits_told`](../policy.md), {TOLD_BITS:,} unless a
 policy says otherwise). Epsilon is 1 where nothing else is said. Without a malicious partner, every plan here has 128

@@ -10,7 +10,7 @@ The constant term does not move the minimum and is not drawn.
 
 Accounting: pure epsilon under replacement of one record; Delta bounds the L1 change of all coefficients when features
 and label lie in [-1, 1] (label in {0, 1} for logistic). Delta is the printed one, twice what is needed
-(docs/errata.md, h).
+(docs/paper.md, h).
 
 Left open by the sources, and chosen here: no intercept unless X has a column of ones; the paper does not say what its
 argmin does with an indefinite M, so `fit_printed` returns the stationary point that a linear solve gives and says

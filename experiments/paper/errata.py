@@ -12,7 +12,7 @@ from experiments.paper.printed import PRINTED, impossible
 
 
 def report() -> Iterator[str]:
-    """One line for each number that docs/reproduction.md speaks of."""
+    """One line for each number that docs/paper.md speaks of."""
     yield from _spreads()
     yield from _drowned()
     yield from _taylor()

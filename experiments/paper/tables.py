@@ -63,7 +63,7 @@ def header(title: str, command: str, data: tuple[str, ...], extent: Extent, sett
         "data": "; ".join(_described(key) for key in data),
         "epsilon": ", ".join(f"{e:g}" for e in extent.epsilons),
         "privacy": "neighbours replace one record, n is public; (epsilon, 1/n) means delta = 1/n of the training rows, "
-        "the paper's choice for its baselines, kept for comparison and not to be relied on (docs/reproduction.md)",
+        "the paper's choice for its baselines, kept for comparison and not to be relied on (docs/paper.md)",
         "parties": ", ".join(str(k) for k in extent.parties),
         "product": 'the protocol with product "plain", but for the rows that say lattice',
         "code": f"ours {code_digest(OURS)}, baselines {code_digest('non-private')}",

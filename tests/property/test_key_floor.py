@@ -26,7 +26,7 @@ def numbers(rows: int, columns: int, epsilon: float, parties: int = 2, collusion
 
 
 def left(session: SessionPlan, unknown: float, hints: int) -> float:
-    """By hand: variances of the laws in docs/security.md, and the part of the noise's variance that is not known."""
+    """By hand: variances as in docs/secure-product.md, and the part of the noise's variance that is not known."""
     bound, gain, rows = session.grid.bound, session.spec.gain, session.rows
     error = 10.5 * rows * bound**2 + 2048 * (10.5 + 1) * 42.5 + 4 * (4096**2 - 1) / 12
     crossed = [item for item in session.plan.blocks if len(item.block.owners) == 2]

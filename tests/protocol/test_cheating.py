@@ -48,8 +48,8 @@ def laplace(spread: float, size: int) -> IntegerNoise:
     return IntegerNoise(Distribution.LAPLACE, ((Fraction(spread), np.arange(size)),), size)
 
 
-# By malb/lattice-estimator 27a581b (docs/security.md): bits of a whole key, or of the rest of one, by dimension, log2 q
-# and the widths of secret and error.
+# By malb/lattice-estimator 27a581b (docs/secure-product.md): bits of a whole key, or of the rest of one, by dimension,
+# log2 q and the widths of secret and error.
 TERNARY = sqrt(2 / 3)
 ESTIMATED = [
     *((2048, q, TERNARY, 3.2, bits) for q, bits in ((40, 173), (44, 157), (48, 143), (53, 129))),

@@ -543,7 +543,7 @@ def test_an_audit_starts_by_the_word_of_an_agreed_auditor(tmp_path: Path) -> Non
         read_start(write_start(kept.session, CHEAT, key).replace(b'"works"', b'"town"'))
 
 
-# What is not found, or not prevented: docs/security.md says so, and these show it.
+# What is not found, or not prevented: docs/secure-product.md says so, and these show it.
 
 
 def inventing(values: bool, ids: bool) -> FitParty:

@@ -17,7 +17,7 @@ FINE = re.compile(r"Apache|BSD|MIT|ISC|PSF|MPL|Zlib|CC0|HPND|Python-2\.0|LGPL")
 
 
 def rows() -> dict[str, re.Match[str]]:
-    lines = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "LICENCES.md").read_text(encoding="utf-8").splitlines()
     return {match["package"]: match for line in lines if (match := ROW.match(line))}
 
 

@@ -254,7 +254,7 @@ def test_floors_hold_and_can_fall(tmp_path: Path) -> None:
 
 
 def test_the_decision_draws_the_floors_as_they_are_checked() -> None:
-    """docs/decisions/0008 has one line of floors; README has a picture of them."""
+    """docs/decisions/0008 has one line of floors; the page on architecture has a picture of them."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     layers = next(c["layers"] for c in contracts if c["name"] == "Imports point down only")
@@ -262,7 +262,7 @@ def test_the_decision_draws_the_floors_as_they_are_checked() -> None:
     page = (ROOT / "docs" / "decisions" / "0008-walls.md").read_text(encoding="utf-8")
     # Where lines end does not matter.
     assert f"The floors are {drawn}," in " ".join(page.split())
-    house = (ROOT / "README.md").read_text(encoding="utf-8").partition("## The house")[2].split("```")[1]
+    house = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[1]
     shown = [line.split("  ")[0] for line in house.splitlines()[1:] if line and not line.startswith(" ")]
     assert [re.sub(r"/|\.py", "", names) for names in shown] == [re.sub(r"[()]", "", layer) for layer in layers]
 

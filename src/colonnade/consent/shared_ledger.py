@@ -4,7 +4,7 @@ A ledger file that ends in `.toml` names a database instead of being one:
 
     [ledger]
     postgres = "host=db.example.org sslmode=verify-full dbname=colonnade user=bank"
-    table = "ledger_entries"        # optional
+    table = "colonnade_entries"     # the default
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ class VerticalLinearRegression(RegressorMixin, Vertical):  # type: ignore[misc]
     plan_ : what was promised, as `colonnade plan --json` prints it.
     release_ : the noisy moments; everything else was computed from them.
     model_ : the model in encoded units.
-    intervals_ : 95% intervals in the units of X and y, of the full model or of a reduced one (docs/report.md); they are
-        computed when asked for.
+    intervals_ : 95% intervals in the units of X and y, of the full model or a reduced one (docs/uncertainty.md);
+        they are computed when asked for.
     schema_ : every party's public columns, label included.
     """
 

@@ -68,7 +68,7 @@ sites. The scores stay with their receiver: you are told how many, and where.
 """
 _FOOT = """
 Certificates end after 360 days; `colonnade cert request` asks for a new one. `colonnade doctor` looks for faults. Of
-Colonnade's pages, docs/administrator.md has firewalls, renewal, backup and upgrades, docs/when-it-breaks.md the rest.
+Colonnade's pages, docs/administrator.md has firewalls, renewal, backup and upgrades, docs/troubleshooting.md the rest.
 """
 SMALLEST_ROWS = 1000
 ROOM = 1.25

@@ -16,7 +16,7 @@ from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
 DEFECTIVE = "0.1.0"
 ACTION = (
     "count it with the epsilon that holds (without one, as a release of exact sums), tell whoever was promised the "
-    "stated one, and release again with this version; docs/upgrading.md"
+    "stated one, and release again with this version; docs/administrator.md"
 )
 
 

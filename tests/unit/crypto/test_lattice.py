@@ -316,7 +316,7 @@ def test_hints_of_a_large_error_are_counted() -> None:
 
 def test_the_security_page_has_the_estimates_that_the_code_reads() -> None:
     """The hints shrink secret and error; the code's estimate is at most the page's, and at most three bits below."""
-    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "secure-product.md").read_text(encoding="utf-8")
     table = page[page.index("| widths of secret and error |") :].split("\n\n")[0].split("\n")
     head, _, *rows = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in table]
     moduli = [int(cell.removeprefix("2^")) for cell in head[1:]]

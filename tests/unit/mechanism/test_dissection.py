@@ -50,7 +50,7 @@ def test_blocks_by_cells_hold_every_term_once_and_whole_tables() -> None:
 
 
 def test_number_of_cross_party_products() -> None:
-    """Sum over k < l of d^k d^l, plus d - d^1 for the label (docs/errata.md, k)."""
+    """Sum over k < l of d^k d^l, plus d - d^1 for the label (docs/paper.md, k)."""
     counts = (4, 3, 2)
     blocks = dissect(exact_objective(signed_layout(counts)))
     d1, d2, d3 = 3, 3, 2

@@ -4,7 +4,7 @@ At each stage every holder of a share a meets the next owner, who has the column
 taken bit by bit: for bit k a transfer gives it r, or r + 2^k a, and the holder keeps r (Gilboa 1999). So both share
 a (c + bound), of which the holder takes off bound a. Shares are modulo t, the power of two that the last step's gain
 leaves. The last owner multiplies sealed shares; what is opened is the sum of all parties' parts, noise included.
-docs/security.md has the assumptions, proofs/transfers.md and proofs/chain_error.md the rest.
+docs/secure-product.md has the assumptions, proofs/transfers.md and proofs/chain_error.md the rest.
 """
 
 from __future__ import annotations

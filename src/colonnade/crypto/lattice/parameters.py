@@ -80,7 +80,7 @@ def check_lattice(spec: ProductSpec) -> None:
 def security(modulus_bits: int, hints: int = 0, share: float = 0.0) -> int:
     """Bits of security of a sealing key against a coalition that multiplies it with that many columns.
 
-    `share` is the standard deviation of the lattice error over the noise's; docs/security.md, "Parameters".
+    `share` is the standard deviation of the lattice error over the noise's; docs/secure-product.md, "Parameters".
     """
     widths = hinted_stds(sqrt(SECRET_VARIANCE), sqrt(ERROR_VARIANCE), hints, share)
     return floor(key_bits(N, modulus_bits, *widths))
@@ -240,7 +240,7 @@ def fft_error(left_norm: float, right_norm: float, terms: int = 1) -> float:
     Percival (Math. Comp. 72, 2003): |x| |y| ((1+u)^3a (1+u sqrt 5)^(3m+1) (1+b)^3m - 1) for three transforms with a
     levels of additions and m of multiplications by roots of error b. 2^10 points have a = 10; pocketfft's radices of 2
     and 8 leave m <= 6. The twist is one multiplication more on each of the three ways, and a sum of products adds
-    (1+u)^terms. A root is a product of two rounded table entries, b <= 4u (docs/security.md says what is assumed).
+    (1+u)^terms. A root is a product of two rounded table entries, b <= 4u (assumed: docs/secure-product.md).
     """
     grown = (3 * 10 + terms) * log1p(UNIT) + (3 * 7 + 1) * log1p(UNIT * sqrt(5)) + 3 * 7 * log1p(4 * UNIT)
     return left_norm * right_norm * expm1(grown)

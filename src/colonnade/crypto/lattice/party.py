@@ -7,7 +7,7 @@ gain * x'y + e'y + (ep'rho - s'e1 + e2): two additive shares, and nobody sees th
 The last block, p, has no rows: it carries the key for rho, so that seal and multiply treat it as one more block.
 
 Row i of a block is coefficient i in the order in which ring elements are stored; `kernels.py` has the arithmetic.
-docs/security.md has the assumptions, proofs/lattice_error.md what the lattice error costs.
+docs/secure-product.md has the assumptions, proofs/lattice_error.md what the lattice error costs.
 """
 
 from __future__ import annotations

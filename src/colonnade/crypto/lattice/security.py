@@ -23,7 +23,7 @@ def key_bits(dimension: int, modulus_bits: int, secret_std: float, error_std: fl
     """Bits of the best attack known here on LWE of that dimension, with any number of samples.
 
     Bounded distance decoding: reduce a basis by blocks, then find the closest vector by one sieve in a projection of
-    it; both take the same time at the best block size. docs/security.md compares it with the lattice-estimator.
+    it; both take the same time at the best block size. docs/secure-product.md compares it with the lattice-estimator.
     """
     if dimension <= SMALLEST_DIMENSION:
         return 0.0
