@@ -109,6 +109,19 @@ def test_bits_that_sessions_could_tell_add_up_but_for_void_ones(book: Ledger) ->
     assert [account.bits_told for account in book.accounts()] == [1000]
 
 
+def test_attempts_are_sessions_that_are_void_and_those_that_were_never_booked(book: Ledger) -> None:
+    for session, kind in (("s1", EntryKind.RELEASED), ("s2", EntryKind.VOID), ("s3", EntryKind.VOID)):
+        book.book(booking(session, 0.1), CAP)
+        book.settle(session, "bank", kind)
+    book.check_attempts(DATA, 3)
+    with pytest.raises(PolicyError, match="largest_attempts is 2, and 2 sessions on it have ended"):
+        book.check_attempts(DATA, 2)
+    book.note_failure(Alignment("s4", "bank", "income", ("shop",), DATA), CAP, "a partner left")
+    with pytest.raises(PolicyError, match="largest_attempts is 3, and 3 sessions on it have ended"):
+        book.check_attempts(DATA, 3)
+    book.check_attempts(DATA, 4)
+
+
 def test_a_first_session_above_the_cap_is_refused_and_leaves_no_entry(book: Ledger) -> None:
     with pytest.raises(LedgerError, match=r"at most epsilon=1 in total, this session alone asks epsilon=1\.5"):
         book.book(booking(epsilon=1.5), CAP)

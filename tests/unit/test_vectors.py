@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from itertools import product
-from math import log, sqrt
+from math import log, log2, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.alignment import code
 from colonnade.crypto.alignment.sizes import blinding_rows
+from colonnade.crypto.lattice import parameters as lattice_parameters
 from colonnade.crypto.lattice import party as lattice_party
 from colonnade.crypto.lattice import words, work
 from colonnade.crypto.lattice.frames import START, parcel_places
@@ -37,13 +38,14 @@ from colonnade.crypto.lattice.parameters import (
     uniform_norm,
 )
 from colonnade.crypto.lattice.party import LatticeParty
+from colonnade.crypto.lattice.security import entropy, key_bits, readable_coefficients
 from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.crypto.lattice.words import Planes, Scratch
 from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.plain import PlainServer
 from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.data.gate import Coding, code_block
-from colonnade.foundation.errors import LedgerError, ProductError
+from colonnade.foundation.errors import BrokenError, LedgerError, ProductError
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
@@ -361,6 +363,42 @@ def test_sizes_of_the_lattice_product() -> None:
     assert uniform_norm(8, 300) == pytest.approx(1431.10534, rel=1e-8)
     # 1 / sqrt(2 (1/42.5 + 11.5 (sqrt 2048 + 10)^2 / (4 (4096^2 - 1)/12)))
     assert hint_error_std(100) == pytest.approx(4.09563196, rel=1e-8)
+
+
+def test_bits_of_a_key() -> None:
+    """Weights 1, 4, 6, 4, 1 of 16: 2 (1/16) 4 + 2 (4/16) 2 + (6/16) log2(16/6). Of 64 coefficients nothing is left."""
+    assert entropy([1, 4, 6, 4, 1]) == pytest.approx(1.5 + 0.375 * log2(16 / 6), rel=1e-12)
+    assert entropy([1] * 8) == pytest.approx(3.0, rel=1e-12)
+    # 2.03 bits each: 100 of them name at most 50, and no information more than all 2048.
+    assert readable_coefficients(100.0, [1, 4, 6, 4, 1]) == 50 and readable_coefficients(1e6, [1, 4, 6, 4, 1]) == 2048
+    assert key_bits(64, 40, 1.0, 3.2) == 0.0 < key_bits(65, 20, 1.0, 3.2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bits"),
+    [
+        ("LOW_BITS", 51, 51),  # limbs of 51 and 0 bits: rounding errors of the first pass a half
+        ("PAIR_LIMB", 13, 36),  # two secrets in one transform leave no room for such a limb
+        ("SECRET_VARIANCE", 1e4, 36),
+    ],
+)
+def test_transforms_that_are_not_exact_are_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: float, bits: int
+) -> None:
+    assert sum(seal_limbs(bits)) == bits
+    monkeypatch.setattr(lattice_parameters, name, value)
+    with pytest.raises(BrokenError, match="exact"):
+        seal_limbs(bits)
+
+
+def test_a_product_of_three_owners_has_a_unit_of_three_entries_and_its_gain() -> None:
+    agreement = agreement_of(3, product="lattice", interactions=(("p0.x0", "p1.x1", "p2.x2"),))
+    session = plan_session(agreement, 200, bytes(32))
+    bound, gain = session.grid.bound, session.spec.gain
+    known = {1: bound**2, 2: bound**2 * gain, 3: bound**3 * session.chain_gains[3]}
+    owners = {len(item.block.owners) for item in session.plan.blocks}
+    assert owners == set(known)
+    assert all(session.unit(item.block) == known[len(item.block.owners)] for item in session.plan.blocks)
 
 
 @pytest.mark.parametrize("bits", [40, 44])

@@ -76,3 +76,16 @@ def test_perturb_adds() -> None:
     assert perturb(exact, np.array([1, 2])).values.tolist() == [11, -1]
     assert exact.values.tolist() == [10, -3]
     assert "10, -3" not in repr(exact) and "[" not in repr(exact)
+
+
+def test_a_part_of_noise_has_the_spreads_of_its_places() -> None:
+    noise = IntegerNoise(Distribution.LAPLACE, ((Fraction(2), np.array([0, 3])), (Fraction(5), np.array([1, 2]))), 4)
+
+    def told(start: int, stop: int | None) -> list[tuple[int, list[int]]]:
+        part = noise.part(start, stop)
+        assert part.size == (4 if stop is None else stop) - start
+        return [(int(spread), where.tolist()) for spread, where in part.spreads]
+
+    assert told(0, 3) == [(2, [0]), (5, [1, 2])]
+    assert told(1, 2) == [(5, [0])]
+    assert told(3, None) == [(2, [0])]

@@ -8,7 +8,8 @@ import pytest
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.moments import Encoding, Role
-from colonnade.mechanism.objective import Calibration, Task, layout_of
+from colonnade.mechanism.objective import Calibration, Task, layout_of, reduced, with_products
+from tests.helpers.adversary import layout_from, signed_layout
 
 SCHEMA = Schema(
     {
@@ -73,3 +74,43 @@ def test_spans_cover_the_record() -> None:
     layout = layout_of(SCHEMA, "y", Task.LINEAR, Calibration.EXACT)
     covered = np.concatenate([np.arange(layout.width)[layout.span(i)] for i in range(len(layout.attributes))])
     assert covered.tolist() == list(range(1, layout.width))
+
+
+def test_attributes_of_products() -> None:
+    """Coordinate 1 is a number, 2 to 4 the levels of one column, 5 the label; 0 is the constant."""
+    layout = layout_from(
+        [
+            ("A", Encoding.SIGNED, 1, Role.FEATURE),
+            ("A", Encoding.SIMPLEX, 3, Role.FEATURE),
+            ("B", Encoding.SIGNED, 1, Role.LABEL),
+        ]
+    )
+    for more in ([], [0]):
+        factors = np.array([[*more, *pair] for pair in ([1, 1], [1, 3], [0, 1], [0, 5], [2, 5], [0, 0])])
+        first, second = layout.pairs_of(factors)
+        assert list(zip(first.tolist(), second.tolist(), strict=True)) == [(0, 0), (0, 1), (1, 2)]
+        assert layout.alone_of(factors).tolist() == [0, 2]
+
+
+def test_products_that_are_only_summed_are_no_part_of_the_model() -> None:
+    layout = signed_layout([2, 1])
+    assert layout.model is layout
+    longer = with_products(layout, [(1, 3), (1, 1, 3)])
+    assert [a.sum_only for a in longer.attributes] == [False] * 3 + [True] * 2
+    assert longer.model == layout
+
+
+def test_a_product_names_every_level_once_and_is_0_where_two_levels_exclude_each_other() -> None:
+    """Coordinate 1 is a number, 2 and 3 are levels of one column, 4 to 6 of another."""
+    layout = layout_from(
+        [
+            ("A", Encoding.SIGNED, 1, Role.FEATURE),
+            ("A", Encoding.SIMPLEX, 2, Role.FEATURE),
+            ("B", Encoding.SIMPLEX, 3, Role.FEATURE),
+            ("B", Encoding.SIGNED, 1, Role.LABEL),
+        ]
+    )
+    assert reduced(layout, [4, 1, 2, 1]) == (1, 1, 2, 4)
+    assert reduced(layout, [2, 2, 5, 2]) == (2, 5) and reduced(layout, [6]) == (6,)
+    assert reduced(layout, [2, 3]) is None and reduced(layout, [1, 4, 4, 5]) is None
+    assert reduced(layout, []) == ()
