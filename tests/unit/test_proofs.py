@@ -39,13 +39,15 @@ def test_the_proof_exists_and_names_the_function() -> None:
         assert function.split(".")[-2] in text, f"proofs/{proof}.md must say where `{name}` stands"
 
 
-def test_a_proven_function_says_its_guarantee_and_its_proof() -> None:
+def test_a_proven_function_says_its_domain_unit_guarantee_and_proof() -> None:
     for function, proof in sorted(PROVEN.items()):
         name = without_module(function)
         module = function.removeprefix("colonnade.").removesuffix(f".{name}")
         (place,) = (one for one in pinning.definitions()[name] if one.module == module)
         said = " ".join((ast.get_docstring(place.node) or "").split())  # type: ignore[arg-type]
-        assert "Guarantee: " in said and re.search(rf"Proof: [^.]*\b{proof}\b", said), function
+        parts = [said.find(f"{part}: ") for part in ("Domain", "Unit", "Guarantee", "Proof")]
+        assert parts[0] >= 0 and parts == sorted(parts), function
+        assert re.search(rf"Proof: [^.]*\b{proof}\b", said), function
 
 
 def test_a_proof_names_tests_that_exist() -> None:

@@ -89,6 +89,7 @@ def zcdp_rho(epsilon: float, delta: float, slack: Fraction = Fraction(0)) -> Fra
     """The largest rho, rounded down, whose zCDP gives (epsilon, delta) to noise within `slack` of the accounted law.
 
     Domain: epsilon above twice the slack; 0 < delta < 1.
+    Unit: half the squared L2 sensitivity over the variance that is accounted for.
     Guarantee: rho-zCDP is (epsilon, delta)-private. Proof: discrete_gaussian.
     """
     target, delta = _target(epsilon, delta, slack)
@@ -110,6 +111,7 @@ def epsilon_of_rho(rho: Fraction, delta: float, slack: Fraction = Fraction(0)) -
     """An epsilon, rounded up, at which rho-zCDP gives (epsilon, delta) to noise within `slack` of the accounted law.
 
     Domain: rho: a positive rational; 0 < delta < 1.
+    Unit: nats of privacy loss.
     Guarantee: rho-zCDP is (epsilon, delta)-private. Proof: discrete_gaussian.
     """
     _check_rho(rho)
@@ -161,6 +163,7 @@ def epsilon_of_gaussian(rho: Fraction, delta: float, slack: Fraction = SLACK) ->
     """The least epsilon, rounded up, of the continuous Gaussian of variance 1 / (2 rho) at L2 sensitivity 1.
 
     Domain: rho: a positive rational; 0 < delta < 1.
+    Unit: nats of privacy loss.
     Guarantee: noise within `slack` of N(0, 1 / (2 rho)) at L2 sensitivity 1 is (epsilon, delta)-private. Proof:
         discrete_gaussian.
     """

@@ -28,6 +28,8 @@ def box_bound(count: Floats, pair: Floats, square: Floats, linear: Floats, absol
     `count[i]` coordinates in family i; `pair[i, j]` the weight of a pair of coordinates of i and j (two different ones
     of i when i = j), `square`, `linear` (h) and `absolute` (g) per coordinate; all weights non-negative.
 
+    Domain: one number or row for each family; count: 1 and more.
+    Unit: that of the weights.
     Guarantee: no point of the box exceeds it. Proof: box_bound, claims 1 to 4.
     """
     idle = (pair.sum(axis=1) == 0) & (linear == 0) & (absolute == 0)

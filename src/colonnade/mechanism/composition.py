@@ -101,6 +101,7 @@ def rho_of_pure(epsilon: float) -> float:
     """A rho, rounded up, whose Gaussian pair dominates every epsilon-private mechanism.
 
     Domain: epsilon: not negative.
+    Unit: half the squared L2 sensitivity over the variance that is accounted for.
     Guarantee: the Gaussian pair of this rho dominates. Proof: ledger_composition, claim 3.
     """
     half = -float(ndtri_exp(-np.logaddexp(0.0, epsilon)))
@@ -113,6 +114,7 @@ def charge_of(plan: PrivacyPlan, party: str) -> Charge:
     """What a session of this plan spends of a party's data: its guarantee against the worst view that has one.
 
     Domain: party: one of the plan's.
+    Unit: epsilon in nats, delta a probability, rho as Gaussians have it.
     Guarantee: never less than the plan's guarantee. Proof: ledger_composition, Gaussian sessions.
     """
     if party not in plan.parties:
@@ -137,6 +139,7 @@ def require_room(cap: Cap, rule: Rule, before: Sequence[Charge], asked: Charge, 
     `rule` is the account's, fixed by its first entry, void or not; `before` are the charges that count.
 
     Domain: before: in the order of booking, without void ones.
+    Unit: epsilon in nats, delta a probability.
     Guarantee: all sessions that pass, chosen one after the other by what was released, keep the cap. Proof:
         ledger_composition, claims 1 to 5.
     """
@@ -165,6 +168,8 @@ def require_room(cap: Cap, rule: Rule, before: Sequence[Charge], asked: Charge, 
 def _pure_within(cap: Cap, charges: Sequence[Charge]) -> bool:
     """Whether no loss can pass the cap's epsilon: all sessions are pure, and their epsilons add up to no more.
 
+    Domain: charges: all that count, and the one that is asked.
+    Unit: nats, added up as decimals.
     Guarantee: (A) of claim 5. Proof: ledger_composition.
     """
     return all(c.delta == 0 for c in charges) and _sum(c.epsilon for c in charges) <= _decimal(cap.epsilon)
@@ -175,6 +180,7 @@ def _rho_within(cap: Cap, rule: Rule, charges: Sequence[Charge], name: str) -> b
     """Whether the sum of rho gives no more than the cap; refuses charges that the rule cannot add up.
 
     Domain: rule: rho or zcdp.
+    Unit: rho, read as epsilon at the cap's delta.
     Guarantee: claim 2 or claim 4, with slack for 1024 sessions. Proof: ledger_composition.
     """
     if cap.delta == 0:
@@ -197,6 +203,8 @@ def _rho_within(cap: Cap, rule: Rule, charges: Sequence[Charge], name: str) -> b
 def total(cap: Cap, rule: Rule, charges: Sequence[Charge]) -> Spent:
     """What the charges add up to by the account's rule.
 
+    Domain: charges: all that count, by one rule.
+    Unit: epsilon in nats, delta a probability.
     Guarantee: the charges together are (epsilon, delta)-private, had they been fixed in advance. Proof:
         ledger_composition.
     """

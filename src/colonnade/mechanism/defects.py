@@ -77,6 +77,7 @@ def epsilon_in_spite(release: ReleaseRecord, traces: list[ReleasedBlock], stated
     """The epsilon of the steps that were counted and of those that were not, by the triangle inequality.
 
     Domain: a release of 0.1.0 with traces of two and more columns; stated: the epsilon that it was released with.
+    Unit: nats of privacy loss, at the release's delta.
     Guarantee: the release is (epsilon, delta)-private in spite of the defect. Proof: rounding.
     """
     moved = [_uncounted(block) / block.unit / float(block.std[0]) for block in traces]

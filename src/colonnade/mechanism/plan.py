@@ -477,6 +477,7 @@ def _views(
     share of the noise: under Gaussian the rest is a smaller Gaussian, under Laplace there is no guarantee.
 
     Domain: items: blocks with their final scales; owner: None for the record.
+    Unit: epsilon in nats.
     Guarantee: no view learns more than its epsilon says; None promises nothing. Proof: views.
     """
     parties = len(parties_of(layout))

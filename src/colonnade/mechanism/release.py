@@ -191,6 +191,7 @@ def read_sealed(data: bytes, form: str, name: str) -> dict[str, Any]:
     """What `write_sealed` wrote, without the digest; `name` says what kind of file an error is about.
 
     Domain: any bytes.
+    Unit: bytes of a file in canonical form.
     Guarantee: what is accepted is the one writing of its content, and its digest is that of the rest. Proof:
         release_canonical.
     """

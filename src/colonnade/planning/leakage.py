@@ -129,6 +129,7 @@ def chain_exposures(chains: ChainSpec, noise: IntegerNoise, collusion: int, left
 
     Several holders' products add up to one opened value, which may tell all that it can of any of them.
 
+    Domain: noise: on the sums of the last products; collusion: how many pool what they read.
     Unit: bits and coefficients.
     Guarantee: no more coefficients of a share's key can be named. Proof: key_reading, chains.
     """

@@ -39,6 +39,7 @@ def verify(rows: Words, key: Words, challenge: Words, proof: bytes, kernels: Ali
     """Raise MessageError unless the sums fit the rows that the receiver of the matrix holds, under its key.
 
     Domain: `proof` as it came, of any bytes; `challenge` a hash of the matrix.
+    Unit: bits: 128 sums of rows and of messages.
     Guarantee: a matrix whose rows are no codewords in e columns passes with chance 2^-e at most, and 2^-124
         besides. Proof: alignment, 2.
     """

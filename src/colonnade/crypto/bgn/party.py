@@ -107,6 +107,7 @@ class BgnParty(PartyProduct):
     def contribute(self) -> Contribution:
         """This party's partial decryptions, once every party's B_k is here; then its secrets are wiped.
 
+        Domain: the keys, ciphertexts and blinded sums of all parties, as they were taken.
         Unit: elements of GT.
         Guarantee: all of them together open the noisy sum; fewer open nothing. Proof: bgn, claims 1 and 2.
         """

@@ -100,6 +100,7 @@ class WordRows:
         """The rows for the transfers of a matrix; raises MessageError unless each row repeats one bit.
 
         Domain: body: a matrix as it came.
+        Unit: rows of 128 bits, one for each transfer.
         Guarantee: k wrong columns pass with chance 2^-k + 2^-128 at most. Proof: transfers, the check.
         """
         if len(body) != matrix_bytes(transfers):

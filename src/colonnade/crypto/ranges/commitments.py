@@ -109,6 +109,7 @@ class BitCommitter(_Side):
         """Raise MessageError unless the opening is of the base transfers, and every correction is made by it.
 
         Domain: opening: as it came, of any bytes.
+        Unit: bytes, and one number of the field.
         Guarantee: what is refused depends on the partner's messages and on seeds of this side, never on a bit.
             Proof: proven_ranges, the opening.
         """

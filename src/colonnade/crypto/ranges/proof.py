@@ -252,6 +252,7 @@ class Opened(_Step):
         """Raise MessageError unless the answer is the promised one, and every relation holds.
 
         Domain: answer: as it came, of any bytes.
+        Unit: bytes: a salt and a digest.
         Guarantee: words of which the statement is false pass with 2^-62 at most. Proof: proven_ranges, soundness.
         """
         self._once()
