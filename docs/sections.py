@@ -22,7 +22,16 @@ PAGES = {
     **dict.fromkeys(("comparison", "table1", "table2", "table3"), "paper-tables"),
     **dict.fromkeys(("panel", "logloss", "rsquared"), "panel"),
     **dict.fromkeys(
-        ("coverage", "coverage_panel", "rehearsal", "evaluation_coverage", "evaluation", "base_rate"), "uncertainty"
+        (
+            "coverage",
+            "coverage_panel",
+            "coverage_answers",
+            "rehearsal",
+            "evaluation_coverage",
+            "evaluation",
+            "base_rate",
+        ),
+        "uncertainty",
     ),
     "synthesis": "synthesis",
     **dict.fromkeys(("order", "polynomial"), "interactions"),

@@ -20,6 +20,14 @@ COMMANDS = {
         (("-m", "experiments.synthesizers"), (*PAPER, "synthesis-baselines")),
     ),
     "coverage": Command("how often intervals hold the truth (20 CPU minutes)", ((*PAPER, "coverage", "--write"),)),
+    "coverage-answers": Command(
+        "how often intervals of tables, dependences and correlations do (an hour)",
+        (("-m", "experiments.paper.coverage_answers", "--write"),),
+    ),
+    "evaluation-coverage": Command(
+        "how often those of evaluations do (hours; --cases 12: 10 minutes)",
+        ((*PAPER, "evaluation-coverage", "--write"),),
+    ),
     "partners": Command(
         "studies that the default policy refuses for what a cheat could read", (("docs/write_partners.py",),)
     ),

@@ -1,6 +1,6 @@
 """How often the intervals of tables, mutual information, correlations and numbers hold what the records have.
 
-`python -m experiments.paper.coverage_answers --releases 100 --json`. Records are made up, drawn anew for every release:
+`python -m experiments coverage-answers --releases 100`. Records are made up, drawn anew for every release:
 two columns with levels of which one follows the other by a given strength, a label, and two numbers. The truth is
 counted on the records themselves. What is said not to be known is left out of the shares, and counted apart.
 """
@@ -10,9 +10,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,6 +29,7 @@ from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Sc
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
 from colonnade.runs import run_unguarded
+from docs.sections import publish
 
 LEAST, POOLED = 0.89, 0.93
 
@@ -163,37 +165,67 @@ def run_case(case: Case, releases: int, seed: int) -> list[Line]:
     return out
 
 
+def summary(lines: Sequence[Line], releases: int, seed: int) -> dict[str, Any]:
+    """All cases of a kind together, and its cell that covers least."""
+    pooled = {}
+    for kind in dict.fromkeys(line.kind for line in lines):
+        own = [line for line in lines if line.kind == kind]
+        given, unknown = (sum(line.given for line in own), sum(line.not_known for line in own))
+        least = min((line for line in own if line.given), key=lambda line: line.share, default=own[0])
+        pooled[kind] = {
+            "given": given,
+            "covered": sum(line.covered for line in own) / max(given, 1),
+            "covered_by_half": sum(line.covered_by_half for line in own) / max(given, 1),
+            "least": least.share,
+            "least_of": least.given,
+            "least_case": least.case,
+            "not_known": unknown / max(given + unknown, 1),
+            "outside_their_interval": sum(line.outside for line in own),
+        }
+    good = all(told["covered"] >= POOLED and told["outside_their_interval"] == 0 for told in pooled.values())
+    short = not good or any(line.share < LEAST for line in lines if line.given)
+    lines_ = [asdict(line) for line in lines]
+    return {"releases": releases, "seed": seed, "pooled": pooled, "short": short, "lines": lines_}
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """Return the section of docs/results/uncertainty.md."""
+    out = [
+        "# How often the intervals of tables, correlations and dependences hold the truth",
+        "",
+        f"Made by `python -m experiments coverage-answers --releases {found['releases']} --seed {found['seed']}`: so",
+        f"many releases of each of {len({one['case'] for one in found['lines']})} cases (levels, how often one column",
+        "follows the other, n, privacy), records drawn anew for each; the truth is counted on them. By half: were the",
+        "distances from the estimate to the ends half of what they are. Not known: said so, in place of an interval.",
+        "",
+        "| kind | intervals | covered | by half | least of a case | of | that case | not known |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for kind, told in found["pooled"].items():
+        out.append(
+            f"| {kind} | {told['given']:,} | {told['covered']:.3f} | {told['covered_by_half']:.3f} | "
+            f"{told['least']:.3f} | {told['least_of']:,} | {told['least_case']} | {told['not_known']:.1%} |"
+        )
+    out += ["", "| case | kind | intervals | covered | not known |", "|---|---|---|---|---|"]
+    for line in (Line(**line) for line in found["lines"]):
+        share = f"{line.share:.3f}" if line.given else ""
+        out.append(f"| {line.case} | {line.kind} | {line.given} | {share} | {line.not_known} |")
+    return "\n".join(out) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--releases", type=int, default=100, help="of each case")
-    parser.add_argument("--cases", type=int, default=len(CASES), help="the first so many cases")
     parser.add_argument("--seed", type=int, default=2026)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--write", action="store_true", help="write its section of docs/results/uncertainty.md")
     options = parser.parse_args()
-    lines = [line for case in CASES[: options.cases] for line in run_case(case, options.releases, options.seed)]
-    kinds = list(dict.fromkeys(line.kind for line in lines))
-    pooled = {}
-    for kind in kinds:
-        own = [line for line in lines if line.kind == kind]
-        given = max(sum(line.given for line in own), 1)
-        least = min((line for line in own if line.given), key=lambda line: line.share, default=own[0])
-        pooled[kind] = {
-            "covered": sum(line.covered for line in own) / given,
-            "covered_by_half": sum(line.covered_by_half for line in own) / given,
-            "least": least.share,
-            "least_case": least.case,
-            "not_known": sum(line.not_known for line in own) / (given + sum(line.not_known for line in own)),
-            "outside_their_interval": sum(line.outside for line in own),
-        }
-    if options.json:
-        print(json.dumps({"seed": options.seed, "pooled": pooled, "lines": [asdict(line) for line in lines]}))
-    else:
-        for line in lines:
-            print(f"{line.kind:12} {line.case:32} {line.share:.3f} of {line.given} (half {line.covered_by_half})")
-        for kind, told in pooled.items():
-            print(kind, {k: round(v, 3) if isinstance(v, float) else v for k, v in told.items()})
-    good = all(told["covered"] >= POOLED and told["outside_their_interval"] == 0 for told in pooled.values())
-    return 0 if good and all(line.share >= LEAST for line in lines if line.given) else 1
+    lines = [line for case in CASES for line in run_case(case, options.releases, options.seed)]
+    found = summary(lines, options.releases, options.seed)
+    if options.write:
+        publish("coverage_answers", markdown(found))
+    print(json.dumps(found) if options.json else markdown(found))
+    return int(found["short"])
 
 
 if __name__ == "__main__":
