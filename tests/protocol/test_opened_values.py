@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from colonnade.data.table import table_from
 from colonnade.foundation.errors import ProductError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
-from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
@@ -114,7 +114,9 @@ def test_no_block_of_any_plan_can_wrap(seed: int, rows: int) -> None:
         terms = len(item.block.factors) if item.block.summed else 1
         gain = 1 if item.block.single else session.spec.gain
         shares = 1 if item.block.single else len(session.parties) / session.plan.shares
-        noise = IntegerNoise.of(item.block, item.scale, session.plan.law, session.unit(item.block)).stds().max()
+        weight = 1.0 if item.block.summed else np.abs(item.block.weights).min()
+        noise = float(item.scale) * gain * session.grid.bound**2 / weight
+        noise = sqrt(2) * noise if session.plan.law is Distribution.LAPLACE else sqrt(noise**2 + 4)
         # A sum of Laplace shares is wider in the middle and has the same tail as one whole noise.
         far = 20 + 2 * shares**0.5 if session.plan.law is Distribution.LAPLACE else 7.7 * shares**0.5
         most = gain * terms * rows * session.grid.bound**2 + far * noise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 import numpy as np
 import polars as pl
 import pytest
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 from audit.integrity import Study, record_matrix
 from colonnade.data.table import table_from
 from colonnade.foundation.schema import Column, Numeric, Schema
+from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.precision import SHARES, rounding_share
@@ -69,7 +72,8 @@ def opened_without_noise(session: SessionPlan, study: Study, coins: bytes) -> li
 
 
 def biases(session: SessionPlan, study: Study) -> list[float]:
-    """Of each block the largest mean error over several coins, in deviations of its noise."""
+    """Of each block the largest mean error over several coins, in deviations of one share of its noise."""
+    noise = sqrt(2) if session.plan.law is Distribution.LAPLACE else 1.0
     records = record_matrix(study, session.plan.layout)
     truth = records.T @ records
     runs = [opened_without_noise(session, study, bytes([i] * 31)) for i in range(COINS)]
@@ -78,7 +82,8 @@ def biases(session: SessionPlan, study: Study) -> list[float]:
         exact = truth[tuple(item.block.factors[:, -2:].T)]
         exact = exact.sum(keepdims=True) if item.block.summed else exact
         error = np.mean([run[i] for run in runs], axis=0) - exact
-        out.append(float((np.abs(error) / session.released_std(i)).max()))
+        weights = 1.0 if item.block.summed else np.abs(item.block.weights)
+        out.append(float((np.abs(error) * weights).max()) / (noise * float(item.scale)))
     return out
 
 
