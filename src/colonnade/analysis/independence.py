@@ -263,13 +263,14 @@ def largest_information(case: _Case, count: Floats, randomness: Randomness) -> f
     tables = np.concatenate([nearest[None, :], count.reshape(1, -1), onto_simplex(nearest + sides, n)])
     # A shorter step stays within reach too, and does not end in a corner.
     steps = reach * np.resize([1.0, 0.5, 0.25], (len(tables), 1))
-    best = [_within_deviation(case, tables.reshape(-1, R, C))]
+    allowed = _allowed_deviation(case)
+    best = [_within_deviation(tables.reshape(-1, R, C), n, allowed)]
     for _ in range(CLIMBS):
         slopes = _slopes(tables.reshape(-1, R, C), n).reshape(tables.shape)
         slopes -= slopes.mean(axis=1, keepdims=True)
         size = np.maximum(np.linalg.norm(slopes, axis=1, keepdims=True), 1e-12)
         tables = onto_simplex(nearest + steps * slopes / size, n)
-        best.append(_within_deviation(case, tables.reshape(-1, R, C)))
+        best.append(_within_deviation(tables.reshape(-1, R, C), n, allowed))
     return max(mutual_information(table) for table in np.concatenate(best))
 
 
@@ -281,16 +282,21 @@ def _slopes(tables: Floats, n: int) -> Floats:
     return slopes
 
 
-def _within_deviation(case: _Case, tables: Floats) -> Floats:
-    """Tables made more independent where they deviate further than the release allows."""
-    base = tables.sum(axis=2, keepdims=True) * tables.sum(axis=1, keepdims=True) / case.n
-    away = tables - base
+def _allowed_deviation(case: _Case) -> float:
+    """How large a deviation from independence the release allows for, by the size of the one seen."""
     R, C = case.seen.shape
     seen = case.seen - np.outer(case.down, case.across) / case.n
     squares = float((seen**2).sum()) / case.std**2
-    allowed = max(float(np.nan_to_num(chndtrinc(squares, (R - 1) * (C - 1), ALLOWED))), REACH**2)
+    most = float(np.nan_to_num(chndtrinc(squares, (R - 1) * (C - 1), ALLOWED)))
+    return case.std * float(np.sqrt(max(most, REACH**2)))
+
+
+def _within_deviation(tables: Floats, n: int, allowed: float) -> Floats:
+    """Tables made more independent where they deviate further than the release allows."""
+    base = tables.sum(axis=2, keepdims=True) * tables.sum(axis=1, keepdims=True) / n
+    away = tables - base
     size = np.sqrt((away**2).sum(axis=(1, 2), keepdims=True))
-    scaled: Floats = base + away * np.minimum(1.0, case.std * np.sqrt(allowed) / np.maximum(size, 1e-12))
+    scaled: Floats = base + away * np.minimum(1.0, allowed / np.maximum(size, 1e-12))
     return scaled
 
 
